@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, object, refuse, seconds, string};
-use crate::error::Place;
+use crate::check::{CheckResult, object, refuse, seconds, string};
+use crate::error::FieldPath;
 
 /// The action when an answer does not arrive in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub struct Approvals {
     pub on_timeout: Option<TimeoutAction>,
 }
 
-pub(crate) fn approvals(root: &Map<String, Value>) -> Checked<Approvals> {
+pub(crate) fn approvals(root: &Map<String, Value>) -> CheckResult<Approvals> {
     let Some(given) = object(root.get("approvals"), || "approvals".to_owned())? else {
         return Ok(Approvals::default());
     };
-    let place = || Place::Field("approvals.onTimeout".to_owned());
+    let place = || FieldPath::Field("approvals.onTimeout".to_owned());
     let on_timeout = match string(given.get("onTimeout"), place)? {
         None => None,
         Some("deny") => Some(TimeoutAction::Deny),
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Checked<Approvals> {
+    fn read(value: Value) -> CheckResult<Approvals> {
         approvals(json!({"approvals": value}).as_object().unwrap())
     }
 
@@ -67,7 +67,7 @@ mod tests {
             (json!({"timeoutSeconds": "10m"}), "approvals.timeoutSeconds"),
             (json!([]), "approvals"),
         ] {
-            assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(field.to_owned()), "{wrong}");
+            assert_eq!(read(wrong.clone()).unwrap_err().place, FieldPath::Field(field.to_owned()), "{wrong}");
         }
     }
 }

@@ -10,8 +10,8 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use crate::check::{Checked, mapping, mismatch, object, refuse, required_string, seconds};
-use crate::error::Place;
+use crate::check::{CheckResult, mapping, mismatch, object, refuse, required_string, seconds};
+use crate::error::FieldPath;
 use crate::policy::Position;
 
 const KEY: &str = "budgets";
@@ -26,7 +26,7 @@ const MAX_COST: f64 = 1_000_000_000.0;
 
 /// Usage limits; an absent one is unlimited.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Limits {
+pub struct BudgetLimits {
     /// Maximum number of turns.
     pub turns: Option<u64>,
     /// Maximum time with an open turn, without the time that the turn waits for an answer.
@@ -45,35 +45,35 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Budgets {
     /// The limits of one worker.
-    pub worker: Limits,
+    pub worker: BudgetLimits,
     /// The limits of all workers of a controller together.
-    pub controller: Limits,
+    pub controller: BudgetLimits,
 }
 
-pub(crate) fn budgets(root: &Map<String, Value>) -> Checked<Budgets> {
+pub(crate) fn budgets(root: &Map<String, Value>) -> CheckResult<Budgets> {
     let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Budgets::default()) };
     known(given, KEY, &["worker", "controller"])?;
     Ok(Budgets { worker: limits(given, "worker")?, controller: limits(given, "controller")? })
 }
 
-fn known(given: &Map<String, Value>, field: &str, keys: &[&str]) -> Checked<()> {
+fn known(given: &Map<String, Value>, field: &str, keys: &[&str]) -> CheckResult<()> {
     match given.keys().find(|key| !keys.contains(&key.as_str())) {
         None => Ok(()),
         Some(key) => {
-            let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+            let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
             refuse(place, format!("is not known; write {}", keys.join(", ")))
         }
     }
 }
 
-fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
+fn limits(budgets: &Map<String, Value>, scope: &str) -> CheckResult<BudgetLimits> {
     let field = format!("{KEY}.{scope}");
     let given = match budgets.get(scope) {
-        None | Some(Value::Null) => return Ok(Limits::default()),
+        None | Some(Value::Null) => return Ok(BudgetLimits::default()),
         Some(given) => mapping(given, || field.clone())?,
     };
     known(given, &field, &KEYS)?;
-    let place = |key: &str| Place::Field(format!("{field}.{key}"));
+    let place = |key: &str| FieldPath::Field(format!("{field}.{key}"));
     let count = |key: &str| match given.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64() {
@@ -92,7 +92,7 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
             None => refuse(place(key), format!("says `{said}`; write {}", words.join(", "))),
         }
     };
-    Ok(Limits {
+    Ok(BudgetLimits {
         turns: count("turns")?,
         wall_time: seconds(given.get("wallTimeSeconds"), &format!("{field}.wallTimeSeconds"), 1.0)?,
         tokens: count("tokens")?,
@@ -103,14 +103,14 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
 }
 
 /// Returns the position of this place in the text, if it is below `budgets` and the text can be parsed.
-pub(crate) fn position(text: &str, place: &Place) -> Option<Position> {
+pub(crate) fn position(text: &str, place: &FieldPath) -> Option<Position> {
     let path = match place {
-        Place::Field(field) => field.clone(),
-        Place::Entry { field, key } => format!("{field}.{key}"),
+        FieldPath::Field(field) => field.clone(),
+        FieldPath::Entry { field, key } => format!("{field}.{key}"),
         _ => return None,
     };
     let mut path = path.strip_prefix(KEY)?.strip_prefix('.')?.split('.');
-    let scopes = serde_saphyr::from_str::<Document>(text).ok()?.budgets;
+    let scopes = serde_saphyr::from_str::<BudgetsDocument>(text).ok()?.budgets;
     let scope = path.next()?;
     let (at, keys) = scopes.0.iter().find(|(key, _)| key.value == scope)?;
     let found = match path.next() {
@@ -121,14 +121,14 @@ pub(crate) fn position(text: &str, place: &Place) -> Option<Position> {
 }
 
 #[derive(serde::Deserialize)]
-struct Document {
-    budgets: Keys<Keys<IgnoredAny>>,
+struct BudgetsDocument {
+    budgets: MappingKeys<MappingKeys<IgnoredAny>>,
 }
 
 /// The keys of a mapping with their positions and values.
-struct Keys<T>(Vec<(Spanned<String>, T)>);
+struct MappingKeys<T>(Vec<(Spanned<String>, T)>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keys<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for MappingKeys<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(KeysOf(PhantomData))
     }
@@ -137,35 +137,35 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keys<T> {
 struct KeysOf<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for KeysOf<T> {
-    type Value = Keys<T>;
+    type Value = MappingKeys<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a mapping")
     }
 
     // A scalar has no keys.
-    fn visit_unit<E>(self) -> Result<Keys<T>, E> {
-        Ok(Keys(Vec::new()))
+    fn visit_unit<E>(self) -> Result<MappingKeys<T>, E> {
+        Ok(MappingKeys(Vec::new()))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Keys<T>, E> {
-        Ok(Keys(Vec::new()))
+    fn visit_i64<E>(self, _: i64) -> Result<MappingKeys<T>, E> {
+        Ok(MappingKeys(Vec::new()))
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Keys<T>, E> {
-        Ok(Keys(Vec::new()))
+    fn visit_str<E>(self, _: &str) -> Result<MappingKeys<T>, E> {
+        Ok(MappingKeys(Vec::new()))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys<T>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MappingKeys<T>, A::Error> {
         let mut keys = Vec::new();
         while let Some(entry) = map.next_entry()? {
             keys.push(entry);
         }
-        Ok(Keys(keys))
+        Ok(MappingKeys(keys))
     }
 }
 
-fn cost(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<f64>> {
+fn cost(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<f64>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Number(number)) => match number.as_f64() {
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Checked<Budgets> {
+    fn read(value: Value) -> CheckResult<Budgets> {
         budgets(json!({"budgets": value}).as_object().unwrap())
     }
 
@@ -192,13 +192,13 @@ mod tests {
         assert_eq!(read(json!(null)).unwrap(), Budgets::default());
         let worker = json!({"turns": 20, "wallTimeSeconds": 90.5, "cost": 2, "onLimit": "cancel"});
         let read = read(json!({"worker": worker, "controller": null})).unwrap();
-        assert_eq!(read.controller, Limits::default());
-        let expected = Limits {
+        assert_eq!(read.controller, BudgetLimits::default());
+        let expected = BudgetLimits {
             turns: Some(20),
             wall_time: Some(Duration::from_millis(90_500)),
             cost: Some(2.0),
             on_limit: Some("cancel"),
-            ..Limits::default()
+            ..BudgetLimits::default()
         };
         assert_eq!(read.worker, expected);
     }
@@ -207,8 +207,9 @@ mod tests {
     fn what_is_wrong_is_found_in_the_text() {
         let text =
             "launchers: {}\nbudgets:\n  worker:\n    turns: 5\n    token: 9\n  controllers: {cost: 5}\n";
-        let field = |name: &str| Place::Field(name.to_owned());
-        let entry = |field: &str, key: &str| Place::Entry { field: field.to_owned(), key: key.to_owned() };
+        let field = |name: &str| FieldPath::Field(name.to_owned());
+        let entry =
+            |field: &str, key: &str| FieldPath::Entry { field: field.to_owned(), key: key.to_owned() };
         for (place, expected) in [
             (field("budgets.worker.turns"), Some((4, 5))),
             (entry("budgets.worker", "token"), Some((5, 5))),
@@ -241,13 +242,13 @@ mod tests {
             (json!({"worker": {"onUnknown": "cancel"}}), "budgets.worker.onUnknown"),
         ] {
             let found = read(wrong.clone()).unwrap_err();
-            assert_eq!(found.place, Place::Field(place.to_owned()), "{wrong}");
+            assert_eq!(found.place, FieldPath::Field(place.to_owned()), "{wrong}");
         }
         for (wrong, field, key) in [
             (json!({"workers": {}}), "budgets", "workers"),
             (json!({"worker": {"token": 5}}), "budgets.worker", "token"),
         ] {
-            let entry = Place::Entry { field: field.to_owned(), key: key.to_owned() };
+            let entry = FieldPath::Entry { field: field.to_owned(), key: key.to_owned() };
             assert_eq!(read(wrong).unwrap_err().place, entry);
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use subagent_testkit::bytes::{self, attack};
 use subagent_testkit::in_own_process;
 
-use crate::agents::{self, Reading, Source};
+use crate::agents::{self, DefinitionSource, Reading};
 use crate::file;
 
 #[test]
@@ -35,10 +35,10 @@ fn whatever_is_in_the_file_of_an_agent_there_is_a_definition_another_file_or_a_p
             include_bytes!("agents/cases/opencode.md").to_vec(),
         ];
         for file in &good {
-            assert!(matches!(agents::read(file, "x", Source::Command), Ok(Reading::Definition(_))));
+            assert!(matches!(agents::read(file, "x", DefinitionSource::Command), Ok(Reading::Definition(_))));
         }
         attack(&good, |bad| {
-            if let Err(problem) = agents::read(bad, "x", Source::Command) {
+            if let Err(problem) = agents::read(bad, "x", DefinitionSource::Command) {
                 let length = problem.message.len();
                 assert!((1..2_000).contains(&length), "a message of {length} bytes");
             }

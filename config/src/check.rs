@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::error::Place;
+use crate::error::FieldPath;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
-    pub(crate) place: Place,
+    pub(crate) place: FieldPath,
     pub(crate) problem: String,
 }
 
-pub(crate) type Checked<T> = Result<T, Violation>;
+pub(crate) type CheckResult<T> = Result<T, Violation>;
 
 /// Maximum timeout in seconds. Its sum with any clock value must be representable.
 pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
@@ -25,12 +25,15 @@ pub(crate) fn named<T>(
     root: &Map<String, Value>,
     key: &str,
     field: &str,
-    check: impl Fn(&str, &Value) -> Checked<T>,
-) -> Checked<BTreeMap<String, T>> {
+    check: impl Fn(&str, &Value) -> CheckResult<T>,
+) -> CheckResult<BTreeMap<String, T>> {
     let Some(entries) = object(root.get(key), || field.to_owned())? else { return Ok(BTreeMap::new()) };
     let checked = entries.iter().map(|(name, value)| {
         if name.trim().is_empty() {
-            return refuse(Place::Entry { field: field.to_owned(), key: name.clone() }, "has a blank name");
+            return refuse(
+                FieldPath::Entry { field: field.to_owned(), key: name.clone() },
+                "has a blank name",
+            );
         }
         Ok((name.clone(), check(name, value)?))
     });
@@ -40,21 +43,21 @@ pub(crate) fn named<T>(
 pub(crate) fn object(
     value: Option<&Value>,
     field: impl Fn() -> String,
-) -> Checked<Option<&Map<String, Value>>> {
+) -> CheckResult<Option<&Map<String, Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => mapping(value, field).map(Some),
     }
 }
 
-pub(crate) fn mapping(value: &Value, field: impl Fn() -> String) -> Checked<&Map<String, Value>> {
+pub(crate) fn mapping(value: &Value, field: impl Fn() -> String) -> CheckResult<&Map<String, Value>> {
     match value {
         Value::Object(object) => Ok(object),
-        other => mismatch(Place::Field(field()), "a mapping", other),
+        other => mismatch(FieldPath::Field(field()), "a mapping", other),
     }
 }
 
-pub(crate) fn list(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&Vec<Value>>> {
+pub(crate) fn list(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<&Vec<Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(items)) => Ok(Some(items)),
@@ -62,14 +65,14 @@ pub(crate) fn list(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<
     }
 }
 
-pub(crate) fn string(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&str>> {
+pub(crate) fn string(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<&str>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => required_string(value, place).map(Some),
     }
 }
 
-pub(crate) fn required_string(value: &Value, place: impl Fn() -> Place) -> Checked<&str> {
+pub(crate) fn required_string(value: &Value, place: impl Fn() -> FieldPath) -> CheckResult<&str> {
     match value {
         Value::String(text) => Ok(text),
         Value::Bool(_) | Value::Number(_) => mismatch(place(), "a string (put it in quotes)", value),
@@ -78,27 +81,27 @@ pub(crate) fn required_string(value: &Value, place: impl Fn() -> Place) -> Check
 }
 
 /// Reads an optional string without the white space around it; a blank one is `None`.
-pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
+pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<String>> {
     Ok(string(value, place)?.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
 /// Reads `args`: the arguments of a program.
-pub(crate) fn args(holder: &Map<String, Value>, field: &str) -> Checked<Vec<String>> {
-    let Some(items) = list(holder.get("args"), || Place::Field(field.to_owned()))? else {
+pub(crate) fn args(holder: &Map<String, Value>, field: &str) -> CheckResult<Vec<String>> {
+    let Some(items) = list(holder.get("args"), || FieldPath::Field(field.to_owned()))? else {
         return Ok(Vec::new());
     };
     let checked = items.iter().enumerate().map(|(index, item)| {
-        let place = || Place::Element { field: field.to_owned(), index };
+        let place = || FieldPath::Element { field: field.to_owned(), index };
         without_nul(required_string(item, place)?, place)
     });
     checked.collect()
 }
 
 /// Reads `env`: the environment variables of a program.
-pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
+pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<String, String>> {
     let Some(entries) = object(holder.get("env"), || field.to_owned())? else { return Ok(BTreeMap::new()) };
     let checked = entries.iter().map(|(key, value)| {
-        let place = || Place::Entry { field: field.to_owned(), key: key.clone() };
+        let place = || FieldPath::Entry { field: field.to_owned(), key: key.clone() };
         if key.is_empty() || key.contains(['=', '\0']) {
             return refuse(place(), "is not a name that a variable can have");
         }
@@ -108,8 +111,8 @@ pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<
 }
 
 /// Reads a number of seconds between `least` and a year. Zero is rejected.
-pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked<Option<Duration>> {
-    let place = || Place::Field(field.to_owned());
+pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> CheckResult<Option<Duration>> {
+    let place = || FieldPath::Field(field.to_owned());
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let Value::Number(number) = value else { return mismatch(place(), "a number of seconds", value) };
     let number = number.as_f64().unwrap_or(f64::INFINITY);
@@ -127,7 +130,7 @@ pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked
 }
 
 /// Rejects NUL characters: the system terminates arguments and variables with NUL.
-pub(crate) fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<String> {
+pub(crate) fn without_nul(text: &str, place: impl Fn() -> FieldPath) -> CheckResult<String> {
     if text.contains('\0') {
         refuse(place(), "must not contain a NUL character")
     } else {
@@ -135,7 +138,7 @@ pub(crate) fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<Stri
     }
 }
 
-pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
+pub(crate) fn mismatch<T>(place: FieldPath, expected: &str, found: &Value) -> CheckResult<T> {
     // The error contains only the type, because a misplaced value may be a secret.
     let found = match found {
         Value::Null => "null",
@@ -148,6 +151,6 @@ pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checke
     refuse(place, format!("must be {expected}, not {found}"))
 }
 
-pub(crate) fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
+pub(crate) fn refuse<T>(place: FieldPath, problem: impl Into<String>) -> CheckResult<T> {
     Err(Violation { place, problem: problem.into() })
 }

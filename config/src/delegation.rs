@@ -5,29 +5,29 @@
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::{MAX_LIMITS, TaskLimits};
 
-use crate::check::{Checked, mismatch, refuse};
-use crate::error::Place;
+use crate::check::{CheckResult, mismatch, refuse};
+use crate::error::FieldPath;
 
 const KEY: &str = "delegation";
 const KEYS: [&str; 5] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours", "resultMaxTokens"];
 
 /// Reads the key; `None` if workers may not delegate.
-pub(crate) fn delegation(root: &Map<String, Value>) -> Checked<Option<TaskLimits>> {
+pub(crate) fn delegation(root: &Map<String, Value>) -> CheckResult<Option<TaskLimits>> {
     let given = match root.get(KEY) {
         None | Some(Value::Null | Value::Bool(false)) => return Ok(None),
         Some(Value::Bool(true)) => return Ok(Some(TaskLimits::default())),
         Some(Value::Object(given)) => given,
         Some(other) => {
-            return mismatch(Place::Field(KEY.to_owned()), "true, false or a mapping of limits", other);
+            return mismatch(FieldPath::Field(KEY.to_owned()), "true, false or a mapping of limits", other);
         }
     };
     if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = Place::Entry { field: KEY.to_owned(), key: key.clone() };
+        let place = FieldPath::Entry { field: KEY.to_owned(), key: key.clone() };
         return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
     }
     let limit = |index: usize, default: u32| {
         let (key, most) = (KEYS[index], MAX_LIMITS[index]);
-        let place = || Place::Field(format!("{KEY}.{key}"));
+        let place = || FieldPath::Field(format!("{KEY}.{key}"));
         match given.get(key) {
             None | Some(Value::Null) => Ok(default),
             Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Checked<Option<TaskLimits>> {
+    fn read(value: Value) -> CheckResult<Option<TaskLimits>> {
         delegation(json!({"delegation": value}).as_object().unwrap())
     }
 
@@ -85,9 +85,9 @@ mod tests {
             (json!({"taskTtlHours": 100_000}), "delegation.taskTtlHours"),
             (json!({"resultMaxTokens": 0}), "delegation.resultMaxTokens"),
         ] {
-            assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(place.to_owned()), "{wrong}");
+            assert_eq!(read(wrong.clone()).unwrap_err().place, FieldPath::Field(place.to_owned()), "{wrong}");
         }
-        let entry = Place::Entry { field: "delegation".to_owned(), key: "depth".to_owned() };
+        let entry = FieldPath::Entry { field: "delegation".to_owned(), key: "depth".to_owned() };
         assert_eq!(read(json!({"depth": 3})).unwrap_err().place, entry);
     }
 }

@@ -265,12 +265,12 @@ mod tests {
     use super::*;
     use std::fs;
 
-    struct Place {
+    struct DiscoveryFixture {
         _dir: tempfile::TempDir,
         base: PathBuf,
     }
 
-    impl Place {
+    impl DiscoveryFixture {
         /// Creates the folders `home`, `ws/sub` and `other`. Each config file has one launcher, named by
         /// its path.
         fn new(files: &[&str]) -> Self {
@@ -321,8 +321,13 @@ mod tests {
     #[test]
     fn flag_then_variable_then_project_then_user() {
         let project = "ws/.subagent/config.yaml";
-        let place =
-            Place::new(&["flag.yaml", "home/variable.yaml", project, USER, "other/.subagent/config.yaml"]);
+        let place = DiscoveryFixture::new(&[
+            "flag.yaml",
+            "home/variable.yaml",
+            project,
+            USER,
+            "other/.subagent/config.yaml",
+        ]);
         place.expect(Some("../../flag.yaml"), None, "~/variable.yaml", "flag.yaml", ConfigSource::Flag);
         place.expect(None, None, "~/variable.yaml", "home/variable.yaml", ConfigSource::Variable);
         place.expect(None, None, "", project, ConfigSource::Project);
@@ -333,7 +338,7 @@ mod tests {
     #[test]
     fn a_project_counts_key_by_key_over_the_user() {
         let project = "ws/.subagent/config.yaml";
-        let place = Place::new(&[USER, project]);
+        let place = DiscoveryFixture::new(&[USER, project]);
         let write = |file: &str, text: &str| fs::write(place.base.join(file), text).unwrap();
         write(
             USER,
@@ -382,7 +387,7 @@ mod tests {
 
     #[test]
     fn no_file_at_all_is_an_empty_config() {
-        let place = Place::new(&[]);
+        let place = DiscoveryFixture::new(&[]);
         let found = load(None, None, &place.env("")).unwrap();
         assert_eq!(
             (found.path, found.loaded, &found.config.role_hints),
@@ -393,7 +398,7 @@ mod tests {
 
     #[test]
     fn without_a_home_there_is_no_user_config() {
-        let place = Place::new(&[]);
+        let place = DiscoveryFixture::new(&[]);
         let found = load(None, None, &Environment::new([], place.base.join("ws"))).unwrap();
         assert_eq!((found.source, found.loaded), (ConfigSource::User, false));
         assert_eq!(found.path, Path::new("~/.config/subagent/config.yaml"));
@@ -401,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_named_must_exist() {
-        let place = Place::new(&[USER]);
+        let place = DiscoveryFixture::new(&[USER]);
         let by_flag = load(Some(Path::new("none.yaml")), None, &place.env("")).unwrap_err();
         let by_variable = load(None, None, &place.env("none.yaml")).unwrap_err();
         for (error, origin) in [(by_flag, "--config"), (by_variable, "SUBAGENT_CONFIG")] {
@@ -414,14 +419,14 @@ mod tests {
 
     #[test]
     fn a_folder_in_place_of_the_file_is_an_error_not_a_gap() {
-        let place = Place::new(&[]);
+        let place = DiscoveryFixture::new(&[]);
         fs::create_dir_all(place.base.join("ws/.subagent/config.yaml")).unwrap();
         assert_eq!(load(None, None, &place.env("")).unwrap_err().code(), "CONFIG_PARSE_ERROR");
     }
 
     #[test]
     fn a_cwd_that_is_not_there_is_named() {
-        let place = Place::new(&[]);
+        let place = DiscoveryFixture::new(&[]);
         let error = load(None, Some(Path::new("none")), &place.env("")).unwrap_err();
         assert_eq!(error.code(), "INVALID_ARGUMENT");
     }

@@ -51,7 +51,7 @@ pub enum ConfigError {
         /// Path of the config file.
         path: PathBuf,
         /// The place in the document.
-        place: Place,
+        place: FieldPath,
         /// The problem, worded to follow the place in a sentence.
         problem: String,
         /// The position in the text, if it is known for this key.
@@ -313,7 +313,7 @@ impl ConfigError {
 
 /// A place in a config document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldPath {
     /// A value by its dotted path; `root` is the document.
     Field(String),
     /// An element of a list.
@@ -351,7 +351,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl FieldPath {
     /// Translates the paths of a place to those of another kind of file.
     pub(crate) fn map(self, words: impl Fn(String) -> String) -> Self {
         match self {
@@ -391,7 +391,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(field) if field == "root" => write!(f, "the document"),

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::agents::keys;
-use crate::check::{self as checks, Checked};
+use crate::check::{self as checks, CheckResult};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::model::Config;
@@ -49,7 +49,10 @@ pub(crate) fn load_regular(path: &Path) -> Result<Written, ConfigError> {
 }
 
 /// Reads a file with another schema in the same way.
-pub(crate) fn load_with<T>(path: &Path, check: impl FnOnce(&Value) -> Checked<T>) -> Result<T, ConfigError> {
+pub(crate) fn load_with<T>(
+    path: &Path,
+    check: impl FnOnce(&Value) -> CheckResult<T>,
+) -> Result<T, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     let bytes = read(path).map_err(unreadable)?;
     parse_with(path, &bytes, check)
@@ -97,7 +100,7 @@ pub(crate) fn load_hooks(path: &Path) -> Result<FileHooks, ConfigError> {
 fn parse_with<T>(
     path: &Path,
     bytes: &[u8],
-    check: impl FnOnce(&Value) -> Checked<T>,
+    check: impl FnOnce(&Value) -> CheckResult<T>,
 ) -> Result<T, ConfigError> {
     let Written { text, document } = written(path, bytes.to_vec())?;
     located(path, &text, check(&document))
@@ -120,7 +123,7 @@ fn written(path: &Path, bytes: Vec<u8>) -> Result<Written, ConfigError> {
 }
 
 /// Adds the position in the text to a violation.
-fn located<T>(path: &Path, text: &str, checked: Checked<T>) -> Result<T, ConfigError> {
+fn located<T>(path: &Path, text: &str, checked: CheckResult<T>) -> Result<T, ConfigError> {
     checked.map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
         at: policy::located(text)

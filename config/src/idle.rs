@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, LONGEST_SECONDS, mismatch, refuse};
-use crate::error::Place;
+use crate::check::{CheckResult, LONGEST_SECONDS, mismatch, refuse};
+use crate::error::FieldPath;
 
 /// The word that disables the timeout.
 const NEVER: &str = "never";
@@ -46,8 +46,8 @@ fn bounded(seconds: f64) -> Result<Duration, String> {
 }
 
 /// Reads the key `idleTimeout` of a launcher.
-pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> Checked<Option<Duration>> {
-    let place = || Place::Field(format!("{field}.idleTimeout"));
+pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> CheckResult<Option<Duration>> {
+    let place = || FieldPath::Field(format!("{field}.idleTimeout"));
     let checked = match launcher.get("idleTimeout") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(text)) => timeout(text),
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!((read(json!("never")).unwrap(), read(json!(null)).unwrap()), (None, None));
         for wrong in [json!(true), json!(0), json!(-3), json!("soon"), json!([])] {
             let place = read(wrong.clone()).unwrap_err().place;
-            assert_eq!(place, Place::Field("launchers.a.idleTimeout".to_owned()), "{wrong}");
+            assert_eq!(place, FieldPath::Field("launchers.a.idleTimeout".to_owned()), "{wrong}");
         }
     }
 }

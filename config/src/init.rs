@@ -149,12 +149,12 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::symlink;
 
-    struct Place {
+    struct InitFixture {
         _dir: tempfile::TempDir,
         base: PathBuf,
     }
 
-    impl Place {
+    impl InitFixture {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let base = dir.path().canonicalize().unwrap();
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn targets() {
-        let place = Place::new();
+        let place = InitFixture::new();
         let user = Path::new("home/.config/subagent/config.yaml");
         assert_eq!(place.target(Some("x.yaml"), Scope::Project, None, "v.yaml"), Path::new("ws/x.yaml"));
         assert_eq!(place.target(None, Scope::Project, None, "v.yaml"), Path::new("ws/.subagent/config.yaml"));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_loaded() {
-        let place = Place::new();
+        let place = InitFixture::new();
         let path = target(None, Scope::User, None, &place.env("")).unwrap();
         let done = init(path.clone(), Scope::User, Existing::Keep).unwrap();
         assert_eq!(done, Initialized { path: path.clone(), scope: Scope::User, overwritten: false });
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_existing_file_is_kept_unless_forced() {
-        let place = Place::new();
+        let place = InitFixture::new();
         let path = place.base.join("c.yaml");
         fs::write(&path, "mine").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_linked_config_is_replaced_where_it_really_is() {
-        let place = Place::new();
+        let place = InitFixture::new();
         fs::write(place.base.join("dotfile.yaml"), "old").unwrap();
         symlink(place.base.join("dotfile.yaml"), place.base.join("ws/c.yaml")).unwrap();
         let path = target(Some(Path::new("c.yaml")), Scope::User, None, &place.env("")).unwrap();
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_stays_and_is_written_through_when_forced() {
-        let place = Place::new();
+        let place = InitFixture::new();
         let (link, end) = (place.base.join("ws/c.yaml"), place.base.join("dots/c.yaml"));
         symlink("sub/second", &link).unwrap();
         symlink("../../dots/c.yaml", place.base.join("ws/sub/second")).unwrap();
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_target_that_cannot_be_written_is_reported() {
-        let place = Place::new();
+        let place = InitFixture::new();
         fs::write(place.base.join("file"), "").unwrap();
         let below_a_file = init(place.base.join("file/c.yaml"), Scope::User, Existing::Keep).unwrap_err();
         let a_folder = init(place.base.join("ws"), Scope::User, Existing::Replace).unwrap_err();

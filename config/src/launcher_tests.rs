@@ -5,12 +5,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
-struct Place {
+struct LauncherFixture {
     _dir: tempfile::TempDir,
     base: PathBuf,
 }
 
-impl Place {
+impl LauncherFixture {
     /// Creates the folders `bin`, `home`, `ws` (of the worker) and `cli` (of the caller) with these
     /// executable files.
     fn new(programs: &[&str]) -> Self {
@@ -56,7 +56,7 @@ impl Place {
 
 #[test]
 fn words_are_split_and_arguments_follow() {
-    let place = Place::new(&["bin/npx"]);
+    let place = LauncherFixture::new(&["bin/npx"]);
     let mut launcher = Launcher::new("npx -y 'my agent'");
     launcher.args = vec!["--acp".to_owned()];
     launcher.env = [("B", "2"), ("A", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
@@ -73,14 +73,14 @@ fn words_are_split_and_arguments_follow() {
 
 #[test]
 fn one_word_is_not_tokenized() {
-    let resolved = Place::new(&["bin/npx"]).command(" 'npx' ");
+    let resolved = LauncherFixture::new(&["bin/npx"]).command(" 'npx' ");
     assert_eq!(resolved.effective_command, "npx");
     assert!(!resolved.command_was_tokenized && resolved.effective_args.is_empty());
 }
 
 #[test]
 fn a_number_sign_begins_no_comment() {
-    let place = Place::new(&["bin/sh"]);
+    let place = LauncherFixture::new(&["bin/sh"]);
     for (command, args) in [
         ("sh #x y", vec!["#x", "y"]),
         ("sh a#b # '#' \\# \"\\#\"", vec!["a#b", "#", "#", "#", "\\#"]),
@@ -99,7 +99,7 @@ fn to_owned(words: Vec<&str>) -> Vec<String> {
 
 #[test]
 fn what_cannot_be_split_is_one_word() {
-    let place = Place::new(&["bin/it's"]);
+    let place = LauncherFixture::new(&["bin/it's"]);
     assert_eq!(place.found("it's"), Some("bin/it's".into()));
     for odd in ["npx \"-y", "''", "'' x"] {
         let resolved = place.command(odd);
@@ -110,7 +110,7 @@ fn what_cannot_be_split_is_one_word() {
 
 #[test]
 fn a_path_is_relative_to_the_workers_folder_and_home_is_expanded() {
-    let place = Place::new(&["ws/tools/a", "home/b", "cli/tools/c"]);
+    let place = LauncherFixture::new(&["ws/tools/a", "home/b", "cli/tools/c"]);
     assert_eq!(place.found("./tools/a --x"), Some("ws/tools/a".into()));
     assert_eq!(place.found("~/b"), Some("home/b".into()));
     assert_eq!(place.command("~/b").effective_command, "~/b");
@@ -121,7 +121,7 @@ fn a_path_is_relative_to_the_workers_folder_and_home_is_expanded() {
 
 #[test]
 fn a_path_with_spaces_is_found_whole() {
-    let place = Place::new(&["ws/My Agent/run"]);
+    let place = LauncherFixture::new(&["ws/My Agent/run"]);
     let resolved = place.command("./My Agent/run");
     assert_eq!(resolved.resolved_path, Some(place.base.join("ws/My Agent/run")));
     assert!(!resolved.command_was_tokenized);
@@ -130,7 +130,7 @@ fn a_path_with_spaces_is_found_whole() {
 
 #[test]
 fn the_launchers_own_path_replaces_the_callers() {
-    let place = Place::new(&["bin/agent", "other/agent"]);
+    let place = LauncherFixture::new(&["bin/agent", "other/agent"]);
     let mut launcher = Launcher::new("agent");
     launcher.env.insert("PATH".to_owned(), place.base.join("other").display().to_string());
     assert_eq!(place.resolve(&launcher).resolved_path, Some(place.base.join("other/agent")));
@@ -143,7 +143,7 @@ fn the_launchers_own_path_replaces_the_callers() {
 
 #[test]
 fn relative_path_entries_mean_the_workers_folder() {
-    let place = Place::new(&["ws/agent", "ws/rel/other"]);
+    let place = LauncherFixture::new(&["ws/agent", "ws/rel/other"]);
     let mut launcher = Launcher::new("agent");
     launcher.env.insert("PATH".to_owned(), ":rel".to_owned());
     assert_eq!(place.resolve(&launcher).exec_path, Some(place.base.join("ws/agent")));
@@ -153,7 +153,7 @@ fn relative_path_entries_mean_the_workers_folder() {
 
 #[test]
 fn only_an_executable_regular_file_is_available() {
-    let place = Place::new(&[]);
+    let place = LauncherFixture::new(&[]);
     place.file("ws/plain", 0o644);
     let problem = |command: &str| place.command(command).problem.unwrap();
     assert_eq!(problem("./plain"), LauncherProblem::NotExecutable(place.base.join("ws/./plain")));
@@ -168,7 +168,7 @@ fn only_an_executable_regular_file_is_available() {
 
 #[test]
 fn a_link_is_shown_by_its_target_and_started_by_its_name() {
-    let place = Place::new(&["home/manager"]);
+    let place = LauncherFixture::new(&["home/manager"]);
     symlink(place.base.join("home/manager"), place.base.join("bin/npx")).unwrap();
     let resolved = place.command("npx");
     assert_eq!(resolved.resolved_path, Some(place.base.join("home/manager")));

@@ -62,7 +62,7 @@ mod write;
 pub use controller_hint::ControllerHint;
 pub use discovery::{ConfigFile, ConfigSource, LoadedConfig};
 pub use environment::{Environment, inherited_environment};
-pub use error::{ConfigError, Place};
+pub use error::{ConfigError, FieldPath};
 pub use init::{Existing, Initialized, Scope};
 pub use launcher::{LauncherProblem, ResolvedLauncher};
 pub use model::{Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};

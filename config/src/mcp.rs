@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, args, env, mapping, named, object, refuse, required_string, string};
-use crate::error::Place;
+use crate::check::{CheckResult, args, env, mapping, named, object, refuse, required_string, string};
+use crate::error::FieldPath;
 
 /// The transport of a server. Texts may contain `${NAME}` and `${NAME:-default}`.
 #[derive(Clone, PartialEq, Eq)]
@@ -67,22 +67,22 @@ impl McpServer {
 }
 
 /// Reads the key `mcpServers` of a launcher, or of the document if `field` is empty.
-pub(crate) fn servers(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, McpServer>> {
+pub(crate) fn servers(holder: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<String, McpServer>> {
     let field = if field.is_empty() { "mcpServers".to_owned() } else { format!("{field}.mcpServers") };
     named(holder, "mcpServers", &field, |name, value| server(&format!("{field}.{name}"), value))
 }
 
-fn server(field: &str, value: &Value) -> Checked<McpServer> {
+fn server(field: &str, value: &Value) -> CheckResult<McpServer> {
     let server = mapping(value, || field.to_owned())?;
     let text = |key: &str| {
-        let place = || Place::Field(format!("{field}.{key}"));
+        let place = || FieldPath::Field(format!("{field}.{key}"));
         match string(server.get(key), place)? {
             Some(text) if !text.trim().is_empty() && !text.contains('\0') => Ok(text.to_owned()),
             Some(_) => refuse(place(), "must not be blank or contain a NUL character"),
             None => refuse(place(), "is missing"),
         }
     };
-    let kind = || Place::Field(format!("{field}.type"));
+    let kind = || FieldPath::Field(format!("{field}.type"));
     let transport = match string(server.get("type"), kind)? {
         None | Some("stdio") => {
             let args = args(server, &format!("{field}.args"))?;
@@ -96,11 +96,11 @@ fn server(field: &str, value: &Value) -> Checked<McpServer> {
     Ok(McpServer::Remote { transport, url: text("url")?, headers: headers(server, field)? })
 }
 
-fn headers(server: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
+fn headers(server: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<String, String>> {
     let field = format!("{field}.headers");
     let mut headers = BTreeMap::new();
     for (name, value) in object(server.get("headers"), || field.clone())?.into_iter().flatten() {
-        let place = || Place::Entry { field: field.clone(), key: name.clone() };
+        let place = || FieldPath::Entry { field: field.clone(), key: name.clone() };
         let value = required_string(value, place)?;
         if name.is_empty() || [name, value].iter().any(|text| text.contains(['\r', '\n', '\0'])) {
             return refuse(place(), "is no header of one line");
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn checked(server: Value) -> Checked<BTreeMap<String, McpServer>> {
+    fn checked(server: Value) -> CheckResult<BTreeMap<String, McpServer>> {
         let holder = json!({"mcpServers": {"a": server}});
         servers(holder.as_object().unwrap(), "launchers.x")
     }
@@ -170,12 +170,12 @@ mod tests {
             (json!({"type": "pigeon", "url": "x"}), "launchers.x.mcpServers.a.type"),
             (json!({"type": "sse"}), "launchers.x.mcpServers.a.url"),
         ] {
-            assert_eq!(checked(server).unwrap_err().place, Place::Field(place.to_owned()));
+            assert_eq!(checked(server).unwrap_err().place, FieldPath::Field(place.to_owned()));
         }
         let place =
             checked(json!({"type": "http", "url": "x", "headers": {"A": "b\r\nC: d"}})).unwrap_err().place;
         let field = "launchers.x.mcpServers.a.headers".to_owned();
-        assert_eq!(place, Place::Entry { field, key: "A".to_owned() });
+        assert_eq!(place, FieldPath::Entry { field, key: "A".to_owned() });
         assert!(checked(json!({"command": "x", "env": {"A": 1}})).is_err());
     }
 

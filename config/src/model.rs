@@ -14,10 +14,10 @@ use crate::budgets::Budgets;
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
-use crate::notify::Sink;
+use crate::notify::NotificationSink;
 use crate::policy::Rule;
 use crate::prices::Prices;
-use crate::sandbox::{Choice, Profile};
+use crate::sandbox::{Profile, SandboxChoice};
 use crate::session::SessionOptions;
 use crate::worktrees::{Isolation, Worktrees};
 
@@ -46,7 +46,7 @@ pub struct Config {
     /// Commands that run before or after actions of a worker.
     pub hooks: FileHooks,
     /// Notification targets. Only those of the user file count.
-    pub notify: Vec<Sink>,
+    pub notify: Vec<NotificationSink>,
     /// Token prices for agents that report no cost. Only those of the user file count.
     pub prices: Prices,
     /// How worktrees are created and merged back.
@@ -113,7 +113,7 @@ pub struct Launcher {
     /// The working folder: shared, or a worktree.
     pub isolation: Option<Isolation>,
     /// The sandbox; `None` uses the one of `defaults`.
-    pub sandbox: Option<Choice>,
+    pub sandbox: Option<SandboxChoice>,
 }
 
 impl Launcher {
@@ -229,7 +229,7 @@ pub struct Defaults {
     /// The working folder: shared, or a worktree.
     pub isolation: Option<Isolation>,
     /// The sandbox of launchers without their own.
-    pub sandbox: Option<Choice>,
+    pub sandbox: Option<SandboxChoice>,
     /// All other keys as written.
     pub other: Map<String, Value>,
 }

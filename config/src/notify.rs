@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::notification::{Detail, Format, Occasion};
 
-use crate::agents::keys::Keys;
-use crate::check::{Checked, list, mapping, refuse, required_string, string, trimmed};
-use crate::error::Place;
+use crate::agents::keys::KeyPositions;
+use crate::check::{CheckResult, list, mapping, refuse, required_string, string, trimmed};
+use crate::error::FieldPath;
 use crate::mcp::expand;
 use crate::policy::Position;
 use crate::webhook_url;
@@ -30,7 +30,7 @@ const OCCASIONS: [Occasion; 9] = [
 
 /// One entry of `notify`. Texts of `to` may contain `${NAME}` and `${NAME:-default}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sink {
+pub struct NotificationSink {
     /// Name in `notify list` and `notify log`.
     pub name: String,
     /// The occasions that trigger it.
@@ -40,7 +40,7 @@ pub struct Sink {
     /// The amount of detail in its text.
     pub detail: Detail,
     /// The target of the notification.
-    pub to: Target,
+    pub to: NotificationChannel,
 }
 
 /// The occasions of an entry.
@@ -74,7 +74,7 @@ impl On {
 
 /// The channel of a notification.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum NotificationChannel {
     /// The desktop, through `notify-send`.
     Desktop,
     /// The bell of the user's terminals.
@@ -94,14 +94,14 @@ pub enum Target {
     },
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for NotificationChannel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // URLs and secrets must not appear in logs.
         f.write_str(self.as_str())
     }
 }
 
-impl Target {
+impl NotificationChannel {
     /// Expands `${NAME}` and `${NAME:-default}`. The shell expands those of `command`.
     ///
     /// # Errors
@@ -135,10 +135,10 @@ const KEYS: [&str; 10] =
     ["name", "on", "where", "to", "url", "format", "secret", "insecure", "command", "detail"];
 
 /// Returns the position of a place; for a missing key, that of the entry's first key.
-pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
+pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
     let field = match place {
-        Place::Field(field) => field.clone(),
-        Place::Element { field, index } => format!("{field}[{index}]"),
+        FieldPath::Field(field) => field.clone(),
+        FieldPath::Element { field, index } => format!("{field}[{index}]"),
         _ => return None,
     };
     let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
@@ -152,13 +152,13 @@ pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
     }
 }
 
-pub(crate) fn sinks(root: &Map<String, Value>) -> Checked<Vec<Sink>> {
-    let entries = list(root.get("notify"), || Place::Field("notify".to_owned()))?;
-    let mut sinks: Vec<Sink> = Vec::new();
+pub(crate) fn sinks(root: &Map<String, Value>) -> CheckResult<Vec<NotificationSink>> {
+    let entries = list(root.get("notify"), || FieldPath::Field("notify".to_owned()))?;
+    let mut sinks: Vec<NotificationSink> = Vec::new();
     for (index, entry) in entries.into_iter().flatten().enumerate() {
         let sink = sink(entry, index)?;
         if sinks.iter().any(|other| other.name == sink.name) {
-            let place = Place::Field(format!("notify[{index}].name"));
+            let place = FieldPath::Field(format!("notify[{index}].name"));
             return refuse(
                 place,
                 format!("`{}` is the name of an earlier entry too; give each its own", sink.name),
@@ -169,13 +169,13 @@ pub(crate) fn sinks(root: &Map<String, Value>) -> Checked<Vec<Sink>> {
     Ok(sinks)
 }
 
-fn sink(entry: &Value, index: usize) -> Checked<Sink> {
+fn sink(entry: &Value, index: usize) -> CheckResult<NotificationSink> {
     let at = |key: &str| format!("notify[{index}]{}{key}", if key.is_empty() { "" } else { "." });
-    let place = |key: &'static str| move || Place::Field(at(key));
+    let place = |key: &'static str| move || FieldPath::Field(at(key));
     let given = mapping(entry, || at(""))?;
     if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return refuse(
-            Place::Field(at("")),
+            FieldPath::Field(at("")),
             format!("has the unknown key `{key}`; known: {}", KEYS.join(", ")),
         );
     }
@@ -183,9 +183,9 @@ fn sink(entry: &Value, index: usize) -> Checked<Sink> {
     let on = match list(given.get("on"), place("on"))? {
         None => On::Default,
         Some(words) => {
-            let element = |index| move || Place::Element { field: at("on"), index };
+            let element = |index| move || FieldPath::Element { field: at("on"), index };
             let read = |(index, word)| occasion(word, element(index));
-            On::These(words.iter().enumerate().map(read).collect::<Checked<_>>()?)
+            On::These(words.iter().enumerate().map(read).collect::<CheckResult<_>>()?)
         }
     };
     let selector = match given.get("where").filter(|value| !value.is_null()) {
@@ -193,15 +193,18 @@ fn sink(entry: &Value, index: usize) -> Checked<Sink> {
         Some(value) => {
             let holder = mapping(value, || at("where"))?;
             if let Some(key) = holder.keys().find(|key| *key != "tag") {
-                return refuse(Place::Field(at("where")), format!("has the unknown key `{key}`; known: tag"));
+                return refuse(
+                    FieldPath::Field(at("where")),
+                    format!("has the unknown key `{key}`; known: tag"),
+                );
             }
-            trimmed(holder.get("tag"), || Place::Field(at("where.tag")))?
+            trimmed(holder.get("tag"), || FieldPath::Field(at("where.tag")))?
         }
     };
     if let Some(selector) = &selector
         && let Err(error) = subagent_protocol::tags::Selector::parse(selector)
     {
-        return refuse(Place::Field(at("where.tag")), error.message);
+        return refuse(FieldPath::Field(at("where.tag")), error.message);
     }
     let detail = match string(given.get("detail"), place("detail"))? {
         None => Detail::Subject,
@@ -209,10 +212,12 @@ fn sink(entry: &Value, index: usize) -> Checked<Sink> {
     };
     let name = match trimmed(given.get("name"), place("name"))? {
         Some(name) if name.len() <= MAX_NAME_BYTES => name,
-        Some(_) => return refuse(Place::Field(at("name")), format!("is longer than {MAX_NAME_BYTES} bytes")),
+        Some(_) => {
+            return refuse(FieldPath::Field(at("name")), format!("is longer than {MAX_NAME_BYTES} bytes"));
+        }
         None => format!("{}-{}", to.as_str(), fingerprint(entry)),
     };
-    Ok(Sink { name, on, selector, detail, to })
+    Ok(NotificationSink { name, on, selector, detail, to })
 }
 
 /// Maximum length of a name in bytes.
@@ -223,35 +228,35 @@ fn fingerprint(entry: &Value) -> String {
     Sha256::digest(entry.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn occasion(word: &Value, place: impl Fn() -> Place) -> Checked<Occasion> {
+fn occasion(word: &Value, place: impl Fn() -> FieldPath) -> CheckResult<Occasion> {
     let text = required_string(word, &place)?;
     let found = OCCASIONS.into_iter().find(|occasion| occasion.as_str() == text);
     let all = OCCASIONS.map(Occasion::as_str).join(", ");
     known(found, text, &all, place)
 }
 
-fn known<T>(found: Option<T>, word: &str, all: &str, place: impl Fn() -> Place) -> Checked<T> {
+fn known<T>(found: Option<T>, word: &str, all: &str, place: impl Fn() -> FieldPath) -> CheckResult<T> {
     match found {
         Some(found) => Ok(found),
         None => refuse(place(), format!("says `{word}`; known: {all}")),
     }
 }
 
-fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> Checked<Target> {
-    let place = |key: &'static str| move || Place::Field(at(key));
+fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> CheckResult<NotificationChannel> {
+    let place = |key: &'static str| move || FieldPath::Field(at(key));
     let text = |key: &'static str| trimmed(given.get(key), place(key));
     let Some(to) = text("to")? else {
-        return refuse(Place::Field(at("to")), "is missing; write desktop, bell, command or webhook");
+        return refuse(FieldPath::Field(at("to")), "is missing; write desktop, bell, command or webhook");
     };
     let needed = |value: Option<String>, key: &str| match value {
         Some(value) => Ok(value),
-        None => refuse(Place::Field(at(key)), format!("is missing; `to: {to}` needs it")),
+        None => refuse(FieldPath::Field(at(key)), format!("is missing; `to: {to}` needs it")),
     };
     let target = match to.as_str() {
-        "desktop" => Target::Desktop,
-        "bell" => Target::Bell,
-        "command" => Target::Command(needed(text("command")?, "command")?),
-        "webhook" => Target::Webhook {
+        "desktop" => NotificationChannel::Desktop,
+        "bell" => NotificationChannel::Bell,
+        "command" => NotificationChannel::Command(needed(text("command")?, "command")?),
+        "webhook" => NotificationChannel::Webhook {
             url: needed(text("url")?, "url")?,
             format: match string(given.get("format"), place("format"))? {
                 None => Format::Json,
@@ -262,30 +267,30 @@ fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> Checked<T
                 None | Some(Value::Null) => false,
                 Some(Value::Bool(insecure)) => *insecure,
                 Some(other) => {
-                    return crate::check::mismatch(Place::Field(at("insecure")), "true or false", other);
+                    return crate::check::mismatch(FieldPath::Field(at("insecure")), "true or false", other);
                 }
             },
         },
         other => {
             let problem = format!("says `{other}`; write desktop, bell, command or webhook");
-            return refuse(Place::Field(at("to")), problem);
+            return refuse(FieldPath::Field(at("to")), problem);
         }
     };
     // A URL with variables is checked on use.
-    if let Target::Webhook { url, insecure, .. } = &target
+    if let NotificationChannel::Webhook { url, insecure, .. } = &target
         && !url.contains("${")
         && let Err(problem) = webhook_url::check(url, *insecure)
     {
-        return refuse(Place::Field(at("url")), problem);
+        return refuse(FieldPath::Field(at("url")), problem);
     }
     let own: &[&str] = match target {
-        Target::Webhook { .. } => &["url", "format", "secret", "insecure"],
-        Target::Command(_) => &["command"],
-        Target::Desktop | Target::Bell => &[],
+        NotificationChannel::Webhook { .. } => &["url", "format", "secret", "insecure"],
+        NotificationChannel::Command(_) => &["command"],
+        NotificationChannel::Desktop | NotificationChannel::Bell => &[],
     };
     let others = ["url", "format", "secret", "insecure", "command"];
     match others.into_iter().find(|key| given.contains_key(*key) && !own.contains(key)) {
-        Some(key) => refuse(Place::Field(at(key)), format!("has no meaning with `to: {to}`")),
+        Some(key) => refuse(FieldPath::Field(at(key)), format!("has no meaning with `to: {to}`")),
         None => Ok(target),
     }
 }
@@ -310,7 +315,8 @@ mod tests {
                 sinks(document.as_object().unwrap()).unwrap_or_else(|error| panic!("{block}: {error:?}"));
             assert_eq!(found.len(), 1, "{block}");
             for sink in found {
-                if let Target::Webhook { url, format, .. } = sink.to.resolved(&variable).unwrap() {
+                if let NotificationChannel::Webhook { url, format, .. } = sink.to.resolved(&variable).unwrap()
+                {
                     assert!(!url.contains('$'), "{block}");
                     formats.push(format);
                 }

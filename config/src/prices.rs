@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, mapping, mismatch, named, refuse, trimmed};
-use crate::error::Place;
+use crate::check::{CheckResult, mapping, mismatch, named, refuse, trimmed};
+use crate::error::FieldPath;
 
 const KEY: &str = "prices";
 const KEYS: [&str; 5] = ["input", "output", "cachedRead", "cachedWrite", "currency"];
@@ -36,18 +36,18 @@ pub struct Price {
 /// Prices by model, or by launcher for unknown models.
 pub type Prices = BTreeMap<String, Price>;
 
-pub(crate) fn prices(root: &Map<String, Value>) -> Checked<Prices> {
+pub(crate) fn prices(root: &Map<String, Value>) -> CheckResult<Prices> {
     named(root, KEY, KEY, price)
 }
 
-fn price(name: &str, value: &Value) -> Checked<Price> {
+fn price(name: &str, value: &Value) -> CheckResult<Price> {
     let field = format!("{KEY}.{name}");
     let given = mapping(value, || field.clone())?;
     if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = Place::Entry { field, key: key.clone() };
+        let place = FieldPath::Entry { field, key: key.clone() };
         return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
     }
-    let place = |key: &str| Place::Field(format!("{field}.{key}"));
+    let place = |key: &str| FieldPath::Field(format!("{field}.{key}"));
     let amount = |key: &str| match given.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_f64() {
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Checked<Prices> {
+    fn read(value: Value) -> CheckResult<Prices> {
         prices(json!({"prices": value}).as_object().unwrap())
     }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_and_no_key_is_overlooked() {
-        let field = |name: &str| Place::Field(name.to_owned());
+        let field = |name: &str| FieldPath::Field(name.to_owned());
         for (wrong, place) in [
             (json!([]), field("prices")),
             (json!({"a": 3}), field("prices.a")),
@@ -117,7 +117,7 @@ mod tests {
             (json!({"a": {"input": 1, "output": 1, "currency": "U$"}}), field("prices.a.currency")),
             (
                 json!({"a": {"input": 1, "output": 1, "cached": 1}}),
-                Place::Entry { field: "prices.a".to_owned(), key: "cached".to_owned() },
+                FieldPath::Entry { field: "prices.a".to_owned(), key: "cached".to_owned() },
             ),
         ] {
             assert_eq!(read(wrong.clone()).unwrap_err().place, place, "{wrong}");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::agents::keys::{self, Keys};
+use crate::agents::keys::{self, KeyPositions};
 use crate::check::Violation;
 use crate::discovery::{self, ConfigSource};
 use crate::environment::Environment;
@@ -14,7 +14,7 @@ use crate::{builtin, file, notify, unknown, validate};
 
 /// A problem of a config file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Path of the file.
     pub file: PathBuf,
     /// Line from 1, if known.
@@ -25,15 +25,15 @@ pub struct Problem {
 
 /// The result of checking all files of a command.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct ConfigFindings {
     /// The files in ascending order of precedence.
     pub files: Vec<(PathBuf, ConfigSource)>,
     /// Problems that make a file unusable.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// Keys without a meaning.
     pub unknown: Vec<UnknownKey>,
     /// References to undefined names.
-    pub dangling: Vec<Problem>,
+    pub dangling: Vec<ConfigProblem>,
 }
 
 /// Checks the files of a command.
@@ -44,8 +44,8 @@ pub fn of_command(
     config_flag: Option<&Path>,
     typed_cwd: Option<&Path>,
     env: &Environment,
-) -> Result<Checked, ConfigError> {
-    let mut checked = Checked::default();
+) -> Result<ConfigFindings, ConfigError> {
+    let mut checked = ConfigFindings::default();
     let mut documents = Vec::new();
     for (path, source) in discovery::files(config_flag, typed_cwd, env)? {
         checked.files.push((path.clone(), source));
@@ -57,7 +57,7 @@ pub fn of_command(
                     let message = format!("{} {}", violation.place, violation.problem);
                     let own = notify::position(&keys, &violation.place).map(|at| at.line);
                     let line = own.or_else(|| line(&keys, &at));
-                    checked.problems.push(Problem { file: path.clone(), line, message });
+                    checked.problems.push(ConfigProblem { file: path.clone(), line, message });
                 }
                 checked.unknown.extend(unknown::of_document(&path, &text, &document));
                 documents.push((path, document, keys));
@@ -68,7 +68,7 @@ pub fn of_command(
                     ConfigError::ConfigSyntax { problem, .. } => problem,
                     other => other.message(),
                 };
-                checked.problems.push(Problem { file: path, line, message });
+                checked.problems.push(ConfigProblem { file: path, line, message });
             }
         }
     }
@@ -76,11 +76,11 @@ pub fn of_command(
     Ok(checked)
 }
 
-fn line(keys: &Keys, at: &[String]) -> Option<u64> {
+fn line(keys: &KeyPositions, at: &[String]) -> Option<u64> {
     keys.of(&at.iter().map(String::as_str).collect::<Vec<_>>()).map(|at| at.line)
 }
 
-fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
+fn dangling(documents: &[(PathBuf, Value, KeyPositions)]) -> Vec<ConfigProblem> {
     let is_known = |name: &str| {
         builtin::NAMES.contains(&name)
             || documents.iter().any(|(_, document, _)| document["launchers"].get(name).is_some())
@@ -96,7 +96,7 @@ fn dangling(documents: &[(PathBuf, Value, Keys)]) -> Vec<Problem> {
             let name = value.and_then(Value::as_str).map(str::trim).unwrap_or_default();
             if !name.is_empty() && !is_known(name) {
                 let message = format!("`{}` names the launcher `{name}`, which no file has", at.join("."));
-                found.push(Problem { file: path.clone(), line: line(keys, &at), message });
+                found.push(ConfigProblem { file: path.clone(), line: line(keys, &at), message });
             }
         }
     }

@@ -88,13 +88,13 @@ pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
 /// Reads the ancestors of many processes. It keeps the files of recent ones open, because processes of one
 /// shell share their ancestors. An open file stays bound to its process, even if the pid is reused.
 #[derive(Debug)]
-pub struct Reader {
+pub struct AncestorReader {
     /// Open files by pid, the most recent last.
     kept: VecDeque<(i32, File)>,
     max_kept: usize,
 }
 
-impl Reader {
+impl AncestorReader {
     /// Creates a reader that keeps at most `max_kept` processes open.
     #[must_use]
     pub const fn keeping(max_kept: usize) -> Self {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_ancestors_open_and_finds_the_same_as_without_it() {
-        let mut reader = Reader::keeping(KEPT);
+        let mut reader = AncestorReader::keeping(KEPT);
         for _ in 0..3 {
             let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
             let first = process(i32::try_from(child.id()).unwrap()).unwrap();
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn an_open_process_that_has_ended_is_not_taken_for_the_one_that_has_its_number_now() {
-        let mut reader = Reader::keeping(KEPT);
+        let mut reader = AncestorReader::keeping(KEPT);
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert_eq!(reader.process(pid).unwrap().pid, pid);
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_only_so_many_open() {
-        let mut reader = Reader::keeping(KEPT);
+        let mut reader = AncestorReader::keeping(KEPT);
         let mut children: Vec<_> = (0..=KEPT)
             .map(|_| Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
             .collect();

@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 use subagent_protocol::state::OnRateLimit;
 
-use crate::check::{Checked, refuse, trimmed};
-use crate::error::Place;
+use crate::check::{CheckResult, refuse, trimmed};
+use crate::error::FieldPath;
 
 /// The values of `onRateLimit` and `--on-rate-limit`.
 pub const ON_RATE_LIMIT: [&str; 2] = [OnRateLimit::Park.as_str(), OnRateLimit::Fail.as_str()];
 
-pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> Checked<Option<OnRateLimit>> {
-    let place = || Place::Field(format!("{field}.onRateLimit"));
+pub(crate) fn of_launcher(launcher: &Map<String, Value>, field: &str) -> CheckResult<Option<OnRateLimit>> {
+    let place = || FieldPath::Field(format!("{field}.onRateLimit"));
     let Some(word) = trimmed(launcher.get("onRateLimit"), place)? else { return Ok(None) };
     match OnRateLimit::parse(&word) {
         Some(chosen) => Ok(Some(chosen)),
@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(read(json!(null)).unwrap(), None);
         for wrong in [json!("wait"), json!(1), json!(true)] {
             let place = read(wrong.clone()).unwrap_err().place;
-            assert_eq!(place, Place::Field("launchers.a.onRateLimit".to_owned()), "{wrong}");
+            assert_eq!(place, FieldPath::Field("launchers.a.onRateLimit".to_owned()), "{wrong}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl std::fmt::Display for SchemaError {
 
 /// The result of a validation.
 #[derive(Debug, PartialEq)]
-pub struct Checked {
+pub struct ResultValidation {
     /// The JSON in the message; null if there is none.
     pub result: Value,
     /// The errors as `{message, path}`; empty if the result is valid.
@@ -87,11 +87,11 @@ impl ResultSchema {
 
     /// Validates the JSON in a message.
     #[must_use]
-    pub fn check(&self, message: &str) -> Checked {
+    pub fn check(&self, message: &str) -> ResultValidation {
         let result = match json_of(message) {
             Ok(result) => result,
             Err(problem) => {
-                return Checked {
+                return ResultValidation {
                     result: Value::Null,
                     errors: vec![json!({"message": problem, "path": ""})],
                 };
@@ -99,7 +99,7 @@ impl ResultSchema {
         };
         // Listing errors takes memory per step; a plain check does not.
         if self.0.is_valid(&result) {
-            return Checked { result, errors: Vec::new() };
+            return ResultValidation { result, errors: Vec::new() };
         }
         let error = |error: jsonschema::ValidationError<'_>| {
             let message: String = error.masked().to_string().chars().take(MAX_ERROR_CHARS).collect();
@@ -107,7 +107,7 @@ impl ResultSchema {
             json!({"message": message, "path": path})
         };
         let errors = self.0.iter_errors(&result).take(MAX_ERRORS).map(error).collect();
-        Checked { result, errors }
+        ResultValidation { result, errors }
     }
 }
 

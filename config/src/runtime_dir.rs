@@ -254,13 +254,13 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    struct Place {
+    struct RuntimeDirFixture {
         _dir: tempfile::TempDir,
         tmp: PathBuf,
         xdg: PathBuf,
     }
 
-    impl Place {
+    impl RuntimeDirFixture {
         fn new() -> Self {
             // TMPDIR may be too long for a socket path.
             let dir = tempfile::tempdir_in("/tmp").unwrap();
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_users_runtime_folder_is_preferred_and_made_private() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let dir = place.prepare(Some(&place.xdg)).unwrap();
         assert_eq!(dir.path(), place.xdg.join("subagent"));
         assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn names_are_stable_and_fit() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let dir = place.prepare(None).unwrap();
         let name = |path: PathBuf| path.strip_prefix(place.in_tmp()).unwrap().to_str().unwrap().to_owned();
         // Constant, because another version must find the same files. From `printf /ws/.subagent/state |
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_files_of_the_workers_of_one_state_dir_are_told_from_others() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let dir = place.prepare(None).unwrap();
         assert_eq!(dir.worker_files().unwrap(), []);
         let (env, socket) =
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn where_workers_have_files_the_next_daemon_goes() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let state = place.tmp.join("state");
         fs::create_dir(&state).unwrap();
         let in_use = |xdg: &Path| {
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_runtime_folder_that_cannot_serve_is_passed_over() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let long = place.xdg.join("x".repeat(80));
         fs::create_dir(&long).unwrap();
         let file = place.xdg.join("file");
@@ -396,14 +396,14 @@ mod tests {
 
     #[test]
     fn another_users_runtime_folder_is_passed_over() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         assert!(!is_own_folder(&place.xdg, uid() + 1));
         assert!(is_own_folder(&place.xdg, uid()));
     }
 
     #[test]
     fn too_long_everywhere_is_an_error() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let long = place.tmp.join("x".repeat(80));
         fs::create_dir(&long).unwrap();
         let error = RuntimeDir::prepare_below(None, &long, uid(), Path::new("/s")).unwrap_err();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn unsafe_problem(place: &Place) -> String {
+    fn unsafe_problem(place: &RuntimeDirFixture) -> String {
         let error = place.prepare(None).unwrap_err();
         assert_eq!(error.code(), "RUNTIME_DIR_UNSAFE");
         assert_eq!(error.details()["path"], place.in_tmp().to_str().unwrap());
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn links_files_and_open_folders_are_refused() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         symlink(&place.xdg, place.in_tmp()).unwrap();
         assert!(unsafe_problem(&place).contains("symbolic link"));
         fs::remove_file(place.in_tmp()).unwrap();
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn another_users_folder_is_refused() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         let folder = place.in_tmp();
         fs::create_dir(&folder).unwrap();
         let error = verify(&folder, uid() + 1).unwrap_err();
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_made_is_reported() {
-        let place = Place::new();
+        let place = RuntimeDirFixture::new();
         fs::remove_dir(&place.tmp).unwrap();
         assert_eq!(place.prepare(None).unwrap_err().code(), "RUNTIME_DIR_UNWRITABLE");
     }

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value};
 use subagent_protocol::sandbox::{FileSystem, Network};
 
-use crate::check::{Checked, list, mapping, mismatch, refuse, required_string, without_nul};
-use crate::error::Place;
+use crate::check::{CheckResult, list, mapping, mismatch, refuse, required_string, without_nul};
+use crate::error::FieldPath;
 
 const KEYS: [&str; 5] = ["filesystem", "write", "read", "hide", "network"];
 /// The name for no sandbox.
@@ -47,7 +47,7 @@ pub enum NetworkAccess {
 
 /// The sandbox of a launcher or of `defaults`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
+pub enum SandboxChoice {
     /// A name: of `sandboxes`, or a sharing mode.
     Named(String),
     /// A profile without a name.
@@ -62,8 +62,8 @@ pub fn files_words() -> String {
 }
 
 /// Reads an entry of `sandboxes`.
-pub(crate) fn named(name: &str, value: &Value) -> Checked<Profile> {
-    let place = || Place::Entry { field: "sandboxes".to_owned(), key: name.to_owned() };
+pub(crate) fn named(name: &str, value: &Value) -> CheckResult<Profile> {
+    let place = || FieldPath::Entry { field: "sandboxes".to_owned(), key: name.to_owned() };
     if FileSystem::parse(name).is_some() || name == NONE {
         return refuse(place(), "is the name of a built-in sandbox; choose another");
     }
@@ -71,23 +71,23 @@ pub(crate) fn named(name: &str, value: &Value) -> Checked<Profile> {
 }
 
 /// Reads `sandbox` of a launcher or of `defaults`: a name or a profile.
-pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> Checked<Option<Choice>> {
+pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> CheckResult<Option<SandboxChoice>> {
     let field = format!("{field}.sandbox");
     match holder.get("sandbox") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(name)) if !name.trim().is_empty() => {
-            Ok(Some(Choice::Named(name.trim().to_owned())))
+            Ok(Some(SandboxChoice::Named(name.trim().to_owned())))
         }
-        Some(value @ Value::Object(_)) => profile(value, &field).map(Choice::Own).map(Some),
-        Some(other) => mismatch(Place::Field(field), "the name of a sandbox, or a mapping", other),
+        Some(value @ Value::Object(_)) => profile(value, &field).map(SandboxChoice::Own).map(Some),
+        Some(other) => mismatch(FieldPath::Field(field), "the name of a sandbox, or a mapping", other),
     }
 }
 
 /// Reads a profile and rejects unknown keys.
-pub(crate) fn profile(value: &Value, field: &str) -> Checked<Profile> {
+pub(crate) fn profile(value: &Value, field: &str) -> CheckResult<Profile> {
     let given = mapping(value, || field.to_owned())?;
     if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+        let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
         return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
     }
     Ok(Profile {
@@ -100,8 +100,8 @@ pub(crate) fn profile(value: &Value, field: &str) -> Checked<Profile> {
 }
 
 /// Reads `filesystem` of a profile or definition.
-pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> Checked<Option<FileSystem>> {
-    let place = || Place::Field(field.to_owned());
+pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> CheckResult<Option<FileSystem>> {
+    let place = || FieldPath::Field(field.to_owned());
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     match FileSystem::parse(required_string(value, place)?.trim()) {
         Some(mode) => Ok(Some(mode)),
@@ -109,20 +109,20 @@ pub(crate) fn filesystem(value: Option<&Value>, field: &str) -> Checked<Option<F
     }
 }
 
-fn paths(value: Option<&Value>, field: &str) -> Checked<Option<Vec<String>>> {
-    let Some(items) = list(value, || Place::Field(field.to_owned()))? else { return Ok(None) };
+fn paths(value: Option<&Value>, field: &str) -> CheckResult<Option<Vec<String>>> {
+    let Some(items) = list(value, || FieldPath::Field(field.to_owned()))? else { return Ok(None) };
     let checked = items.iter().enumerate().map(|(index, item)| {
-        let place = || Place::Element { field: field.to_owned(), index };
+        let place = || FieldPath::Element { field: field.to_owned(), index };
         match without_nul(required_string(item, place)?, place)? {
             path if path.trim().is_empty() => refuse(place(), "must not be blank"),
             path => Ok(path),
         }
     });
-    checked.collect::<Checked<_>>().map(Some)
+    checked.collect::<CheckResult<_>>().map(Some)
 }
 
-fn network(value: Option<&Value>, field: &str) -> Checked<Option<NetworkAccess>> {
-    let place = || Place::Field(field.to_owned());
+fn network(value: Option<&Value>, field: &str) -> CheckResult<Option<NetworkAccess>> {
+    let place = || FieldPath::Field(field.to_owned());
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(word)) => match Network::parse(word.trim()) {
@@ -162,14 +162,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_no_key_is_overlooked() {
         let of = |value: Value| profile(&value, "launchers.a.sandbox").unwrap_err().place;
-        let field = |key: &str| Place::Field(format!("launchers.a.sandbox.{key}"));
+        let field = |key: &str| FieldPath::Field(format!("launchers.a.sandbox.{key}"));
         assert_eq!(of(json!({"filesystem": "rw"})), field("filesystem"));
         assert_eq!(of(json!({"network": "lan"})), field("network"));
         assert_eq!(of(json!({"network": 1})), field("network"));
         assert_eq!(of(json!({"hide": "~"})), field("hide"));
-        let element = Place::Element { field: "launchers.a.sandbox.write".to_owned(), index: 1 };
+        let element = FieldPath::Element { field: "launchers.a.sandbox.write".to_owned(), index: 1 };
         assert_eq!(of(json!({"write": ["a", ""]})), element);
-        let entry = Place::Entry { field: "launchers.a.sandbox".to_owned(), key: "hidden".to_owned() };
+        let entry = FieldPath::Entry { field: "launchers.a.sandbox".to_owned(), key: "hidden".to_owned() };
         assert_eq!(of(json!({"hidden": []})), entry);
     }
 
@@ -177,8 +177,8 @@ mod tests {
     fn a_launcher_names_one_or_has_its_own() {
         let of = |value: Value| choice(json!({"sandbox": value}).as_object().unwrap(), "launchers.a");
         assert_eq!(of(json!(null)).unwrap(), None);
-        assert_eq!(of(json!("tight")).unwrap(), Some(Choice::Named("tight".to_owned())));
-        assert_eq!(of(json!({})).unwrap(), Some(Choice::Own(Profile::default())));
+        assert_eq!(of(json!("tight")).unwrap(), Some(SandboxChoice::Named("tight".to_owned())));
+        assert_eq!(of(json!({})).unwrap(), Some(SandboxChoice::Own(Profile::default())));
         assert!(of(json!(true)).is_err() && of(json!("")).is_err());
         for taken in ["shared_ro", "isolated", "none"] {
             assert!(named(taken, &json!({})).is_err(), "{taken}");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, mismatch, object, refuse, trimmed};
-use crate::error::Place;
+use crate::check::{CheckResult, mismatch, object, refuse, trimmed};
+use crate::error::FieldPath;
 
 /// The selected session options.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,12 +21,12 @@ pub struct SessionOptions {
 }
 
 /// Reads `mode`, `model` and `configOptions` of a launcher.
-pub(crate) fn options(launcher: &Map<String, Value>, field: &str) -> Checked<SessionOptions> {
-    let get = |key: &str| trimmed(launcher.get(key), || Place::Field(format!("{field}.{key}")));
+pub(crate) fn options(launcher: &Map<String, Value>, field: &str) -> CheckResult<SessionOptions> {
+    let get = |key: &str| trimmed(launcher.get(key), || FieldPath::Field(format!("{field}.{key}")));
     let list = format!("{field}.configOptions");
     let mut config_options = BTreeMap::new();
     for (id, value) in object(launcher.get("configOptions"), || list.clone())?.into_iter().flatten() {
-        let place = || Place::Entry { field: list.clone(), key: id.clone() };
+        let place = || FieldPath::Entry { field: list.clone(), key: id.clone() };
         match value {
             _ if id.is_empty() => return refuse(place(), "has a blank name"),
             Value::Bool(_) => {}

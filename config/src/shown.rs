@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::agents::keys::{self, Keys};
+use crate::agents::keys::{self, KeyPositions};
 use crate::environment::Environment;
 use crate::{LoadedConfig, builtin, layers};
 
@@ -13,7 +13,7 @@ pub const HIDDEN: &str = "<set>";
 
 /// One value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ConfigEntry {
     /// Path of keys to the value.
     pub path: Vec<String>,
     /// The value; secrets are replaced.
@@ -28,7 +28,7 @@ pub struct Entry {
 
 /// Returns the merged config, and each of its values with its origin.
 #[must_use]
-pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
+pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<ConfigEntry>) {
     let below = builtin::document(env);
     let documents: Vec<&Value> =
         std::iter::once(&below).chain(loaded.files.iter().map(|file| &file.document)).collect();
@@ -36,7 +36,7 @@ pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
     let user = (documents.len() > 1).then_some(1);
     let (mut merged, origins) = layers::merge(&documents, user);
     hide(&mut merged, &mut Vec::new());
-    let keys: Vec<Keys> = loaded.files.iter().map(|file| keys::of(&file.text)).collect();
+    let keys: Vec<KeyPositions> = loaded.files.iter().map(|file| keys::of(&file.text)).collect();
     let mut leaves = Vec::new();
     leaves_of(&merged, &mut Vec::new(), &mut leaves);
     let entry = |(path, value): (Vec<String>, Value)| {
@@ -48,7 +48,7 @@ pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
             Some((file, keys)) => (Some(file), keys.of(&words)),
             None => (None, None),
         };
-        Entry {
+        ConfigEntry {
             value,
             origin: file.map_or("built-in", |file| file.source.as_str()),
             line: at.map(|at| at.line),
@@ -60,7 +60,7 @@ pub fn of(loaded: &LoadedConfig, env: &Environment) -> (Value, Vec<Entry>) {
 }
 
 /// Whether a launcher's key is absent from the text of the file that defines the launcher.
-fn was_completed(path: &[&str], keys: Option<&Keys>) -> bool {
+fn was_completed(path: &[&str], keys: Option<&KeyPositions>) -> bool {
     let ["launchers", _, key, ..] = path else { return false };
     let Some(keys) = keys.filter(|keys| keys.has(path.get(..2).unwrap_or_default())) else { return false };
     let exact = if *key == "timeouts" { path } else { path.get(..3).unwrap_or_default() };

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, mismatch, refuse};
-use crate::error::Place;
+use crate::check::{CheckResult, mismatch, refuse};
+use crate::error::FieldPath;
 
 const KEY: &str = "titles";
 
 /// Returns whether the definition `title` names workers without a label.
-pub(crate) fn titles(root: &Map<String, Value>) -> Checked<bool> {
-    let place = || Place::Field(KEY.to_owned());
+pub(crate) fn titles(root: &Map<String, Value>) -> CheckResult<bool> {
+    let place = || FieldPath::Field(KEY.to_owned());
     match root.get(KEY) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(false),
         Some(Value::String(word)) if word == "auto" => Ok(true),
@@ -25,7 +25,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: &Value) -> Checked<bool> {
+    fn read(value: &Value) -> CheckResult<bool> {
         titles(json!({"titles": value}).as_object().unwrap())
     }
 

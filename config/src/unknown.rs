@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::agents::keys::{self, Keys};
+use crate::agents::keys::{self, KeyPositions};
 use crate::discovery::ConfigFile;
-use crate::policy::Kind;
+use crate::policy::ToolKind;
 
 /// A key without a meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl fmt::Display for UnknownKey {
 }
 
 /// The permitted keys at a place of a document.
-enum Shape {
+enum PermittedKeys {
     /// Any value: it is free, or checked elsewhere.
     Any,
     /// A mapping with user-defined names.
@@ -53,9 +53,9 @@ enum Shape {
     Tools,
 }
 
-use Shape::{Any, Keys as Of, Named, Tools};
+use PermittedKeys::{Any, Keys as Of, Named, Tools};
 
-const SERVERS: Shape = Named(&Of(&[
+const SERVERS: PermittedKeys = Named(&Of(&[
     ("type", Any),
     ("command", Any),
     ("args", Any),
@@ -64,7 +64,7 @@ const SERVERS: Shape = Named(&Of(&[
     ("headers", Any),
 ]));
 
-const LAUNCHER: Shape = Of(&[
+const LAUNCHER: PermittedKeys = Of(&[
     ("backend", Of(&[("kind", Any)])),
     ("command", Any),
     ("args", Any),
@@ -93,7 +93,7 @@ const LAUNCHER: Shape = Of(&[
     ("mcpServers", SERVERS),
 ]);
 
-const ROLE: Shape = Of(&[
+const ROLE: PermittedKeys = Of(&[
     ("preferredLauncher", Any),
     ("promptLanguage", Any),
     ("responseLanguage", Any),
@@ -101,7 +101,7 @@ const ROLE: Shape = Of(&[
     ("recommendedSkills", Any),
 ]);
 
-const ROOT: Shape = Of(&[
+const ROOT: PermittedKeys = Of(&[
     ("launchers", Named(&LAUNCHER)),
     ("mcpServers", SERVERS),
     ("permissions", Tools),
@@ -131,7 +131,7 @@ pub(crate) fn of_document(file: &Path, text: &str, document: &Value) -> Vec<Unkn
     if paths.is_empty() {
         return Vec::new();
     }
-    let keys: Keys = keys::of(text);
+    let keys: KeyPositions = keys::of(text);
     let of = |(path, similar): (Vec<String>, Option<&'static str>)| {
         let at = keys.of(&path.iter().map(String::as_str).collect::<Vec<_>>());
         UnknownKey { file: file.to_owned(), line: at.map(|at| at.line), path, similar }
@@ -140,7 +140,7 @@ pub(crate) fn of_document(file: &Path, text: &str, document: &Value) -> Vec<Unkn
 }
 
 fn look(
-    shape: &'static Shape,
+    shape: &'static PermittedKeys,
     value: &Value,
     path: &mut Vec<String>,
     found: &mut Vec<(Vec<String>, Option<&'static str>)>,
@@ -151,7 +151,7 @@ fn look(
         match shape {
             Any => {}
             Tools => {
-                if let Some(kind) = Kind::misspelled_as(key) {
+                if let Some(kind) = ToolKind::misspelled_as(key) {
                     found.push((path.clone(), Some(kind.as_str())));
                 }
             }
@@ -166,7 +166,7 @@ fn look(
 }
 
 /// Returns the most similar key, if it is similar enough.
-fn similar(key: &str, known: &'static [(&'static str, Shape)]) -> Option<&'static str> {
+fn similar(key: &str, known: &'static [(&'static str, PermittedKeys)]) -> Option<&'static str> {
     /// The threshold that clap uses for its suggestions.
     const ENOUGH: f64 = 0.7;
     let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");

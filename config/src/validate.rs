@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::agents::Tier;
 use crate::check::{
-    Checked, args, env, list, mapping, mismatch, named, object, refuse, required_string, seconds, string,
+    CheckResult, args, env, list, mapping, mismatch, named, object, refuse, required_string, seconds, string,
     trimmed, without_nul,
 };
-use crate::error::Place;
+use crate::error::FieldPath;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
 use crate::{
     approvals, budgets, delegation, hooks, idle, mcp, notify, policy, prices, rate_limits, sandbox, session,
@@ -22,7 +22,7 @@ use crate::{
 /// Maximum value of `queueLimit`.
 const MAX_QUEUE_LIMIT: u32 = 1_000;
 
-pub(crate) fn config(document: &Value) -> Checked<Config> {
+pub(crate) fn config(document: &Value) -> CheckResult<Config> {
     let Some(root) = object(Some(document), || "root".to_owned())? else { return Ok(Config::default()) };
     Ok(Config {
         launchers: named(root, "launchers", "launchers", launcher)?,
@@ -43,7 +43,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
     })
 }
 
-fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
+fn launcher(name: &str, value: &Value) -> CheckResult<Launcher> {
     let field = format!("launchers.{name}");
     let launcher = mapping(value, || field.clone())?;
     Ok(Launcher {
@@ -52,7 +52,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         args: args(launcher, &format!("{field}.args"))?,
         env: env(launcher, &format!("{field}.env"))?,
         timeouts: timeouts(launcher, &format!("{field}.timeouts"))?,
-        auth_method: trimmed(launcher.get("authMethod"), || Place::Field(format!("{field}.authMethod")))?,
+        auth_method: trimmed(launcher.get("authMethod"), || FieldPath::Field(format!("{field}.authMethod")))?,
         prefix_tools: prefix_tools(launcher, &field)?,
         options: session::options(launcher, &field)?,
         mcp_servers: mcp::servers(launcher, &field)?,
@@ -65,10 +65,10 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
     })
 }
 
-fn tiers(launcher: &Map<String, Value>, field: &str) -> Checked<BTreeMap<Tier, String>> {
+fn tiers(launcher: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<Tier, String>> {
     let mut tiers = BTreeMap::new();
     for (key, value) in object(launcher.get("tiers"), || field.to_owned())?.into_iter().flatten() {
-        let place = || Place::Entry { field: field.to_owned(), key: key.clone() };
+        let place = || FieldPath::Entry { field: field.to_owned(), key: key.clone() };
         let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.as_str() == key) else {
             return refuse(place(), "is no tier; write fast, default or strong");
         };
@@ -77,11 +77,11 @@ fn tiers(launcher: &Map<String, Value>, field: &str) -> Checked<BTreeMap<Tier, S
     Ok(tiers)
 }
 
-fn backend_kind(launcher: &Map<String, Value>, field: &str) -> Checked<String> {
+fn backend_kind(launcher: &Map<String, Value>, field: &str) -> CheckResult<String> {
     let field = format!("{field}.backend");
     let Some(backend) = launcher.get("backend") else { return Ok(ACP_STDIO.to_owned()) };
     let backend = mapping(backend, || field.clone())?;
-    let place = || Place::Field(format!("{field}.kind"));
+    let place = || FieldPath::Field(format!("{field}.kind"));
     match string(backend.get("kind"), place)? {
         None => Ok(ACP_STDIO.to_owned()),
         Some(kind) if kind.trim().is_empty() => {
@@ -91,8 +91,8 @@ fn backend_kind(launcher: &Map<String, Value>, field: &str) -> Checked<String> {
     }
 }
 
-fn command(launcher: &Map<String, Value>, name: &str) -> Checked<String> {
-    let place = || Place::Command { launcher: name.to_owned() };
+fn command(launcher: &Map<String, Value>, name: &str) -> CheckResult<String> {
+    let place = || FieldPath::Command { launcher: name.to_owned() };
     match string(launcher.get("command"), place)? {
         Some(command) if !command.trim().is_empty() => without_nul(command, place),
         Some(_) => refuse(place(), "must not be blank: write the program to start"),
@@ -100,7 +100,7 @@ fn command(launcher: &Map<String, Value>, name: &str) -> Checked<String> {
     }
 }
 
-fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
+fn timeouts(launcher: &Map<String, Value>, field: &str) -> CheckResult<Timeouts> {
     let mut timeouts = Timeouts::default();
     let Some(given) = object(launcher.get("timeouts"), || field.to_owned())? else { return Ok(timeouts) };
     let get = |key: &str, least: f64| seconds(given.get(key), &format!("{field}.{key}"), least);
@@ -113,18 +113,18 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
 }
 
 /// Reads `prefixTools`: a boolean.
-fn prefix_tools(launcher: &Map<String, Value>, field: &str) -> Checked<bool> {
+fn prefix_tools(launcher: &Map<String, Value>, field: &str) -> CheckResult<bool> {
     match launcher.get("prefixTools") {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(prefix)) => Ok(*prefix),
-        Some(value) => mismatch(Place::Field(format!("{field}.prefixTools")), "true or false", value),
+        Some(value) => mismatch(FieldPath::Field(format!("{field}.prefixTools")), "true or false", value),
     }
 }
 
 /// Reads `queueLimit`: a whole number.
-fn queue_limit(launcher: &Map<String, Value>, field: &str) -> Checked<Option<u32>> {
+fn queue_limit(launcher: &Map<String, Value>, field: &str) -> CheckResult<Option<u32>> {
     let Some(value) = launcher.get("queueLimit").filter(|value| !value.is_null()) else { return Ok(None) };
-    let place = || Place::Field(format!("{field}.queueLimit"));
+    let place = || FieldPath::Field(format!("{field}.queueLimit"));
     match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
         Some(number) if number <= MAX_QUEUE_LIMIT => Ok(Some(number)),
         _ if value.is_number() => {
@@ -134,13 +134,13 @@ fn queue_limit(launcher: &Map<String, Value>, field: &str) -> Checked<Option<u32
     }
 }
 
-fn role_defaults(root: &Map<String, Value>) -> Checked<RoleDefaults> {
+fn role_defaults(root: &Map<String, Value>) -> CheckResult<RoleDefaults> {
     let mut defaults = RoleDefaults::default();
     let Some(given) = object(root.get("roleDefaults"), || "roleDefaults".to_owned())? else {
         return Ok(defaults);
     };
     let get = |key: &str| {
-        let place = || Place::Field(format!("roleDefaults.{key}"));
+        let place = || FieldPath::Field(format!("roleDefaults.{key}"));
         let given = given.get(key).map(|value| required_string(value, place)).transpose()?;
         Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
     };
@@ -149,10 +149,10 @@ fn role_defaults(root: &Map<String, Value>) -> Checked<RoleDefaults> {
     Ok(defaults)
 }
 
-fn role_hint(name: &str, value: &Value) -> Checked<RoleHint> {
+fn role_hint(name: &str, value: &Value) -> CheckResult<RoleHint> {
     let field = format!("roleHints.{name}");
     let hint = mapping(value, || field.clone())?;
-    let place = |key| move || Place::Hint { role: name.to_owned(), key };
+    let place = |key| move || FieldPath::Hint { role: name.to_owned(), key };
     Ok(RoleHint {
         preferred_launcher: trimmed(hint.get("preferredLauncher"), place("preferredLauncher"))?,
         prompt_language: language(hint.get("promptLanguage"), place("promptLanguage"))?,
@@ -162,11 +162,11 @@ fn role_hint(name: &str, value: &Value) -> Checked<RoleHint> {
     })
 }
 
-fn skills(value: Option<&Value>, role: &str) -> Checked<Vec<String>> {
-    let place = || Place::Field(format!("roleHints.{role}.recommendedSkills"));
+fn skills(value: Option<&Value>, role: &str) -> CheckResult<Vec<String>> {
+    let place = || FieldPath::Field(format!("roleHints.{role}.recommendedSkills"));
     let Some(items) = list(value, place)? else { return Ok(Vec::new()) };
     let checked = items.iter().enumerate().map(|(index, item)| {
-        let place = || Place::Skill { role: role.to_owned(), index };
+        let place = || FieldPath::Skill { role: role.to_owned(), index };
         match required_string(item, place)?.trim() {
             "" => refuse(place(), "must not be blank"),
             skill => Ok(skill.to_owned()),
@@ -175,11 +175,11 @@ fn skills(value: Option<&Value>, role: &str) -> Checked<Vec<String>> {
     checked.collect()
 }
 
-fn defaults(root: &Map<String, Value>) -> Checked<Defaults> {
+fn defaults(root: &Map<String, Value>) -> CheckResult<Defaults> {
     let Some(given) = object(root.get("defaults"), || "defaults".to_owned())? else {
         return Ok(Defaults::default());
     };
-    let get = |key: &str| trimmed(given.get(key), || Place::Field(format!("defaults.{key}")));
+    let get = |key: &str| trimmed(given.get(key), || FieldPath::Field(format!("defaults.{key}")));
     let mut other = given.clone();
     other.retain(|key, _| !["launcher", "role", "isolation", "sandbox"].contains(&key.as_str()));
     let isolation = worktrees::isolation(given, "defaults.isolation")?;
@@ -187,7 +187,7 @@ fn defaults(root: &Map<String, Value>) -> Checked<Defaults> {
     Ok(Defaults { launcher: get("launcher")?, role: get("role")?, isolation, sandbox, other })
 }
 
-fn language(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
+fn language(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<String>> {
     Ok(string(value, place)?.filter(|text| !text.trim().is_empty()).map(str::to_owned))
 }
 

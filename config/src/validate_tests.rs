@@ -8,15 +8,15 @@ use serde_json::json;
 use super::*;
 
 #[track_caller]
-fn place_of(document: Value) -> Place {
+fn place_of(document: Value) -> FieldPath {
     match config(&document) {
         Ok(accepted) => panic!("accepted {document} as {accepted:?}"),
         Err(violation) => violation.place,
     }
 }
 
-fn field(path: &str) -> Place {
-    Place::Field(path.to_owned())
+fn field(path: &str) -> FieldPath {
+    FieldPath::Field(path.to_owned())
 }
 
 /// Returns a document with one launcher `a`, a command and these keys.
@@ -133,7 +133,7 @@ fn wrong_types_are_problems_also_when_falsy() {
         }
         for key in ["preferredLauncher", "promptLanguage", "responseLanguage", "delegationHint"] {
             let place = place_of(json!({"roleHints": {"r": {key: wrong}}}));
-            assert_eq!(place, Place::Hint { role: "r".to_owned(), key });
+            assert_eq!(place, FieldPath::Hint { role: "r".to_owned(), key });
         }
         assert_eq!(
             place_of(with_launcher(json!({"backend": {"kind": wrong}}))),
@@ -144,7 +144,7 @@ fn wrong_types_are_problems_also_when_falsy() {
 
 #[test]
 fn a_command_must_be_there_and_not_blank() {
-    let expected = Place::Command { launcher: "a".to_owned() };
+    let expected = FieldPath::Command { launcher: "a".to_owned() };
     for launcher in [json!({}), json!({"command": null}), json!({"command": " "}), json!({"command": 1})] {
         assert_eq!(place_of(json!({"launchers": {"a": launcher}})), expected, "{launcher}");
     }
@@ -155,20 +155,20 @@ fn a_command_must_be_there_and_not_blank() {
 fn elements_and_entries_are_named() {
     for wrong in [json!(1), json!(null), json!(true), json!("a\u{0}")] {
         let place = place_of(with_launcher(json!({"args": ["ok", wrong]})));
-        assert_eq!(place, Place::Element { field: "launchers.a.args".to_owned(), index: 1 });
+        assert_eq!(place, FieldPath::Element { field: "launchers.a.args".to_owned(), index: 1 });
         let place = place_of(with_launcher(json!({"env": {"OK": "1", "K": wrong}})));
-        assert_eq!(place, Place::Entry { field: "launchers.a.env".to_owned(), key: "K".to_owned() });
+        assert_eq!(place, FieldPath::Entry { field: "launchers.a.env".to_owned(), key: "K".to_owned() });
     }
     for name in ["", "A=B", "A\u{0}"] {
         let place = place_of(with_launcher(json!({"env": {name: "x"}})));
-        assert_eq!(place, Place::Entry { field: "launchers.a.env".to_owned(), key: name.to_owned() });
+        assert_eq!(place, FieldPath::Entry { field: "launchers.a.env".to_owned(), key: name.to_owned() });
     }
     for wrong in [json!(""), json!("  "), json!(null), json!(7)] {
         let place = place_of(json!({"roleHints": {"r": {"recommendedSkills": ["ok", wrong]}}}));
-        assert_eq!(place, Place::Skill { role: "r".to_owned(), index: 1 });
+        assert_eq!(place, FieldPath::Skill { role: "r".to_owned(), index: 1 });
     }
     let blank = place_of(json!({"launchers": {" ": {"command": "x"}}}));
-    assert_eq!(blank, Place::Entry { field: "launchers".to_owned(), key: " ".to_owned() });
+    assert_eq!(blank, FieldPath::Entry { field: "launchers".to_owned(), key: " ".to_owned() });
 }
 
 #[test]

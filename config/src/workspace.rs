@@ -73,12 +73,12 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    struct Place {
+    struct WorkspaceFixture {
         _dir: tempfile::TempDir,
         base: PathBuf,
     }
 
-    impl Place {
+    impl WorkspaceFixture {
         fn new(files: &[&str]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let base = dir.path().canonicalize().unwrap();
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn each_file_of_ours_marks_a_root() {
         for marker in ["ws/.subagent/config.yaml", "ws/.subagent/controller.json", "ws/.subagent/state/x"] {
-            let place = Place::new(&[marker]);
+            let place = WorkspaceFixture::new(&[marker]);
             assert_eq!(place.root(None, "ws/sub/deep"), Path::new("ws"), "{marker}");
             assert_eq!(place.root(Some("deep"), "ws/sub"), Path::new("ws"), "{marker}");
         }
@@ -117,23 +117,23 @@ mod tests {
 
     #[test]
     fn git_marks_a_root_as_file_or_folder_but_ours_beats_a_nearer_git() {
-        assert_eq!(Place::new(&["ws/.git"]).root(None, "ws/sub"), Path::new("ws"));
-        assert_eq!(Place::new(&["ws/.git/HEAD"]).root(None, "ws/sub"), Path::new("ws"));
-        let both = Place::new(&["ws/.subagent/config.yaml", "ws/sub/.git"]);
+        assert_eq!(WorkspaceFixture::new(&["ws/.git"]).root(None, "ws/sub"), Path::new("ws"));
+        assert_eq!(WorkspaceFixture::new(&["ws/.git/HEAD"]).root(None, "ws/sub"), Path::new("ws"));
+        let both = WorkspaceFixture::new(&["ws/.subagent/config.yaml", "ws/sub/.git"]);
         assert_eq!(both.root(None, "ws/sub/deep"), Path::new("ws"));
-        let nested = Place::new(&["ws/.subagent/config.yaml", "ws/sub/.subagent/config.yaml"]);
+        let nested = WorkspaceFixture::new(&["ws/.subagent/config.yaml", "ws/sub/.subagent/config.yaml"]);
         assert_eq!(nested.root(None, "ws/sub/deep"), Path::new("ws/sub"));
     }
 
     #[test]
     fn an_empty_dot_subagent_marks_nothing() {
-        let place = Place::new(&["ws/.git", "ws/sub/.subagent/notes.txt"]);
+        let place = WorkspaceFixture::new(&["ws/.git", "ws/sub/.subagent/notes.txt"]);
         assert_eq!(place.root(None, "ws/sub/deep"), Path::new("ws"));
     }
 
     #[test]
     fn without_a_marker_only_a_typed_folder_is_a_root() {
-        let place = Place::new(&[]);
+        let place = WorkspaceFixture::new(&[]);
         let error = Workspace::find(None, &place.env("ws", &[])).unwrap_err();
         assert_eq!(error.code(), "WORKSPACE_ROOT_NOT_FOUND");
         assert_eq!(error.details()["cwd"], place.base.join("ws").to_str().unwrap());
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_state_dir_variable_beats_all() {
-        let place = Place::new(&["ws/.git"]);
+        let place = WorkspaceFixture::new(&["ws/.git"]);
         let vars = [("SUBAGENT_STATE_DIR", "elsewhere/state")];
         let found = Workspace::find(Some(Path::new("sub")), &place.env("ws", &vars)).unwrap();
         assert_eq!(found.root, place.base.join("ws"));
@@ -155,14 +155,14 @@ mod tests {
 
     #[test]
     fn the_state_dir_variable_stands_in_for_a_root() {
-        let place = Place::new(&[]);
+        let place = WorkspaceFixture::new(&[]);
         let found = Workspace::find(None, &place.env("ws", &[("SUBAGENT_STATE_DIR", "/s")])).unwrap();
         assert_eq!((found.root, found.state_dir), (place.base.join("ws"), PathBuf::from("/s")));
     }
 
     #[test]
     fn links_are_resolved() {
-        let place = Place::new(&["ws/.git"]);
+        let place = WorkspaceFixture::new(&["ws/.git"]);
         symlink(place.base.join("ws/sub"), place.base.join("link")).unwrap();
         fs::create_dir_all(place.base.join("disk")).unwrap();
         fs::create_dir_all(place.base.join("ws/.subagent")).unwrap();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_typed_cwd_must_be_a_folder() {
-        let place = Place::new(&["ws/file"]);
+        let place = WorkspaceFixture::new(&["ws/file"]);
         for wrong in ["none", "file"] {
             let error = Workspace::find(Some(Path::new(wrong)), &place.env("ws", &[])).unwrap_err();
             assert_eq!(error.code(), "INVALID_ARGUMENT");

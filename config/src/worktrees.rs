@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::check::{Checked, list, object, refuse, required_string, string, trimmed};
-use crate::error::Place;
+use crate::check::{CheckResult, list, object, refuse, required_string, string, trimmed};
+use crate::error::FieldPath;
 
 const KEY: &str = "worktrees";
 
@@ -35,14 +35,14 @@ pub enum Isolation {
     Worktree,
 }
 
-pub(crate) fn worktrees(root: &Map<String, Value>) -> Checked<Worktrees> {
+pub(crate) fn worktrees(root: &Map<String, Value>) -> CheckResult<Worktrees> {
     let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Worktrees::default()) };
     let field = |key: &str| format!("{KEY}.{key}");
-    let dir = trimmed(given.get("dir"), || Place::Field(field("dir")))?.map(PathBuf::from);
+    let dir = trimmed(given.get("dir"), || FieldPath::Field(field("dir")))?.map(PathBuf::from);
     if let Some(relative) = dir.as_ref().filter(|dir| !dir.is_absolute() && !dir.starts_with("~")) {
         let problem =
             format!("is `{}`; write an absolute path or one that begins with ~/", relative.display());
-        return refuse(Place::Field(field("dir")), problem);
+        return refuse(FieldPath::Field(field("dir")), problem);
     }
     Ok(Worktrees {
         dir,
@@ -54,13 +54,13 @@ pub(crate) fn worktrees(root: &Map<String, Value>) -> Checked<Worktrees> {
 }
 
 /// Reads a text or a list of texts; none may be blank.
-fn texts(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
-    let place = || Place::Field(format!("{KEY}.{key}"));
+fn texts(given: &Map<String, Value>, key: &str) -> CheckResult<Vec<String>> {
+    let place = || FieldPath::Field(format!("{KEY}.{key}"));
     let listed = match given.get(key) {
         Some(Value::String(one)) => vec![one.clone()],
         value => {
             let items = list(value, place)?.into_iter().flatten();
-            items.map(|item| required_string(item, place).map(str::to_owned)).collect::<Checked<_>>()?
+            items.map(|item| required_string(item, place).map(str::to_owned)).collect::<CheckResult<_>>()?
         }
     };
     match listed.iter().any(|text| text.trim().is_empty()) {
@@ -70,11 +70,11 @@ fn texts(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
 }
 
 /// Reads globs of paths in the work tree.
-fn globs(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
+fn globs(given: &Map<String, Value>, key: &str) -> CheckResult<Vec<String>> {
     let globs = texts(given, key)?;
     match globs.iter().find(|glob| glob.starts_with('/') || glob.split('/').any(|part| part == "..")) {
         Some(glob) => refuse(
-            Place::Field(format!("{KEY}.{key}")),
+            FieldPath::Field(format!("{KEY}.{key}")),
             format!("has `{glob}`; write paths in the work tree, without `..`"),
         ),
         None => Ok(globs),
@@ -82,8 +82,8 @@ fn globs(given: &Map<String, Value>, key: &str) -> Checked<Vec<String>> {
 }
 
 /// Reads `isolation` of a launcher, a definition or `defaults`; `field` is its path.
-pub(crate) fn isolation(holder: &Map<String, Value>, field: &str) -> Checked<Option<Isolation>> {
-    let place = || Place::Field(field.to_owned());
+pub(crate) fn isolation(holder: &Map<String, Value>, field: &str) -> CheckResult<Option<Isolation>> {
+    let place = || FieldPath::Field(field.to_owned());
     match string(holder.get("isolation"), place)?.map(str::trim) {
         None | Some("") => Ok(None),
         Some("none") => Ok(Some(Isolation::None)),
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Checked<Worktrees> {
+    fn read(value: Value) -> CheckResult<Worktrees> {
         worktrees(json!({"worktrees": value}).as_object().unwrap())
     }
 
@@ -133,7 +133,7 @@ mod tests {
             (json!({"check": 1}), "worktrees.check"),
             (json!({"protected": [1]}), "worktrees.protected"),
         ] {
-            assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(place.to_owned()), "{wrong}");
+            assert_eq!(read(wrong.clone()).unwrap_err().place, FieldPath::Field(place.to_owned()), "{wrong}");
         }
     }
 
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(of(json!("none")).unwrap(), Some(Isolation::None));
         assert_eq!(of(json!(null)).unwrap(), None);
         for wrong in [json!("container"), json!(true)] {
-            assert_eq!(of(wrong).unwrap_err().place, Place::Field("launchers.a.isolation".to_owned()));
+            assert_eq!(of(wrong).unwrap_err().place, FieldPath::Field("launchers.a.isolation".to_owned()));
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn hit(name: &str) {
 #[inline]
 pub fn check(name: &str) -> io::Result<()> {
     #[cfg(feature = "enabled")]
-    if let armed::Outcome::Fail(number) = armed::hit(name) {
+    if let armed::FailpointOutcome::Fail(number) = armed::hit(name) {
         return Err(io::Error::from_raw_os_error(number));
     }
     let _ = name;
@@ -72,7 +72,7 @@ mod armed {
     const EIO: i32 = 5;
 
     #[derive(Debug, PartialEq, Eq)]
-    pub(crate) enum Outcome {
+    pub(crate) enum FailpointOutcome {
         GoOn,
         Fail(i32),
     }
@@ -82,22 +82,22 @@ mod armed {
             .is_ok_and(|list| list.split(';').any(|listed| listed.trim() == name))
     }
 
-    pub(crate) fn hit(name: &str) -> Outcome {
-        let Ok(list) = std::env::var("SUBAGENT_FAILPOINTS") else { return Outcome::GoOn };
+    pub(crate) fn hit(name: &str) -> FailpointOutcome {
+        let Ok(list) = std::env::var("SUBAGENT_FAILPOINTS") else { return FailpointOutcome::GoOn };
         let action = list
             .split(';')
             .filter_map(|entry| entry.split_once('='))
             .find(|(armed, _)| armed.trim() == name)
             .map(|(_, action)| action.trim());
-        let Some(action) = action else { return Outcome::GoOn };
+        let Some(action) = action else { return FailpointOutcome::GoOn };
         let (action, passing) = action.split_once('@').unwrap_or((action, ""));
         if let Some(file) = std::env::var_os("SUBAGENT_FAILPOINTS_ONCE") {
             let is_due = |passing| passed(&file, name).is_ok_and(|passed| passed == passing);
             if !passing.is_empty() && !passing.parse().is_ok_and(is_due) {
-                return Outcome::GoOn;
+                return FailpointOutcome::GoOn;
             }
             let Ok(mut made) = OpenOptions::new().write(true).create_new(true).open(&file) else {
-                return Outcome::GoOn;
+                return FailpointOutcome::GoOn;
             };
             // A reader waits for the end of the line.
             let _ = made.write_all(format!("{}\n", std::process::id()).as_bytes());
@@ -118,7 +118,7 @@ mod armed {
         file.stream_position()
     }
 
-    fn carry_out(action: &str) -> Outcome {
+    fn carry_out(action: &str) -> FailpointOutcome {
         let number = |word: &str| -> Option<i32> {
             action.strip_prefix(word)?.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
         };
@@ -127,12 +127,12 @@ mod armed {
             "hang" => loop {
                 std::thread::park();
             },
-            "error" => Outcome::Fail(EIO),
+            "error" => FailpointOutcome::Fail(EIO),
             _ => {
                 if let Some(code) = number("exit") {
                     std::process::exit(code);
                 }
-                number("error").map_or(Outcome::GoOn, Outcome::Fail)
+                number("error").map_or(FailpointOutcome::GoOn, FailpointOutcome::Fail)
             }
         }
     }

@@ -5,10 +5,10 @@
 #[path = "target.rs"]
 mod target;
 
-use subagent_config::agents::{Source, read};
+use subagent_config::agents::{DefinitionSource, read};
 
 fn read_it(data: &[u8]) {
-    let _ = read(data, "stem", Source::Command);
+    let _ = read(data, "stem", DefinitionSource::Command);
 }
 
 target!(read_it);

@@ -9,4 +9,4 @@ mod workers;
 
 pub use activity::Activity;
 pub use story::{append, item_of, join};
-pub use workers::{Applied, Group, Need, Row, Workers};
+pub use workers::{Applied, Group, Need, OverviewRow, Workers};

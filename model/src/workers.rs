@@ -39,7 +39,7 @@ pub enum Group {
 
 /// A worker.
 #[derive(Debug)]
-pub struct Row {
+pub struct OverviewRow {
     /// The worker in the snapshot.
     pub snapshot: OverviewItem,
     /// Its state.
@@ -65,7 +65,7 @@ pub struct Row {
     queued: HashSet<String>,
 }
 
-impl Row {
+impl OverviewRow {
     fn new(item: &OverviewItem) -> Self {
         let need = |asked: &subagent_protocol::api::InboxItem| Need {
             request_id: asked.request_id.clone(),
@@ -239,14 +239,14 @@ pub enum Applied {
 #[derive(Debug)]
 pub struct Workers {
     cursor: EventId,
-    rows: Vec<Row>,
+    rows: Vec<OverviewRow>,
 }
 
 impl Workers {
     /// The workers of a snapshot.
     #[must_use]
     pub fn new(snapshot: &OverviewShown) -> Self {
-        Self { cursor: snapshot.cursor, rows: snapshot.items.iter().map(Row::new).collect() }
+        Self { cursor: snapshot.cursor, rows: snapshot.items.iter().map(OverviewRow::new).collect() }
     }
 
     /// The last event that was seen: the stream goes on behind it.
@@ -257,13 +257,13 @@ impl Workers {
 
     /// The workers, the newest first.
     #[must_use]
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[OverviewRow] {
         &self.rows
     }
 
     /// What the workers ask, with their rows, the oldest question first.
     #[must_use]
-    pub fn needs(&self) -> Vec<(&Row, &Need)> {
+    pub fn needs(&self) -> Vec<(&OverviewRow, &Need)> {
         let mut needs: Vec<_> =
             self.rows.iter().flat_map(|row| row.needs.iter().map(move |need| (row, need))).collect();
         needs.sort_by_key(|(_, need)| need.since);

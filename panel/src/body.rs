@@ -20,14 +20,14 @@ pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The body of an answer.
-pub(crate) enum Reply {
+pub(crate) enum ReplyBody {
     /// All of it.
     Whole(Option<Bytes>),
     /// Lines, as long as the page listens.
     Lines { lines: mpsc::Receiver<Bytes>, _visit: Visit, _seat: OwnedSemaphorePermit },
 }
 
-impl Body for Reply {
+impl Body for ReplyBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 
 /// Something that is under way.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BridgeFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The data of a result, or the `error` of its envelope.
-pub type Answer = Result<Value, Value>;
+pub type BridgeResult = Result<Value, Value>;
 
 /// A workspace with a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PanelWorkspace {
     /// Names it in addresses: letters and digits.
     pub id: String,
     /// What it is shown as: the folder of the workspace.
@@ -29,7 +29,7 @@ pub struct Place {
 
 /// A message to a worker.
 #[derive(Debug)]
-pub struct Message {
+pub struct PanelMessage {
     /// The worker.
     pub worker: String,
     /// Its text.
@@ -43,22 +43,31 @@ pub struct Message {
 /// The program around the panel.
 pub trait Bridge: Debug + Send + Sync + 'static {
     /// The workspace of the panel and those of the other daemons that run, in a stable order.
-    fn places(&self) -> Pending<'_, Vec<Place>>;
+    fn places(&self) -> BridgeFuture<'_, Vec<PanelWorkspace>>;
     /// The socket of the daemon of a place. The daemon of the panel's own workspace is started if it died, and with
     /// `start` also if it was stopped.
-    fn socket<'a>(&'a self, place: &'a Place, start: bool) -> Pending<'a, Result<PathBuf, Value>>;
+    fn socket<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        start: bool,
+    ) -> BridgeFuture<'a, Result<PathBuf, Value>>;
     /// The handle of the owner in whose name requests are sent.
-    fn handle(&self) -> Option<Handle>;
+    fn handle(&self) -> Option<ControllerHandle>;
     /// The launchers and definitions of agents that a new worker can have.
-    fn choices<'a>(&'a self, place: &'a Place) -> Pending<'a, Answer>;
+    fn choices<'a>(&'a self, place: &'a PanelWorkspace) -> BridgeFuture<'a, BridgeResult>;
     /// Starts a worker: the keys of `worker start --input`, and `text` for its first message.
-    fn start<'a>(&'a self, place: &'a Place, worker: Map<String, Value>) -> Pending<'a, Answer>;
+    fn start<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        worker: Map<String, Value>,
+    ) -> BridgeFuture<'a, BridgeResult>;
     /// Sends a message, with the environment if the daemon has lost it.
-    fn send<'a>(&'a self, place: &'a Place, message: Message) -> Pending<'a, Answer>;
+    fn send<'a>(&'a self, place: &'a PanelWorkspace, message: PanelMessage)
+    -> BridgeFuture<'a, BridgeResult>;
     /// The data of `worker.diff`.
-    fn diff<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer>;
+    fn diff<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult>;
     /// Starts a worker that takes over the work of another one. Returns the data of `worker.continued`.
-    fn hand_off<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer>;
+    fn hand_off<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult>;
     /// The data of `worktree.landed`.
-    fn land<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer>;
+    fn land<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult>;
 }

@@ -11,19 +11,19 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use subagent_protocol::api::{Handle, header};
+use subagent_protocol::api::{ControllerHandle, header};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::bridge::Answer;
+use crate::bridge::BridgeResult;
 
 /// How long a daemon may take for an answer. A stop may take 25 s.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A request to a daemon.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct DaemonRequest<'a> {
     pub(crate) method: Method,
     /// With its query.
     pub(crate) path: String,
@@ -32,10 +32,10 @@ pub(crate) struct Ask<'a> {
     pub(crate) key: Option<&'a str>,
     /// The processes that asked the panel.
     pub(crate) behalf: &'a str,
-    pub(crate) handle: Option<Handle>,
+    pub(crate) handle: Option<ControllerHandle>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> DaemonRequest<'a> {
     pub(crate) fn get(path: impl Into<String>, behalf: &'a str) -> Self {
         Self { method: Method::GET, path: path.into(), body: Bytes::new(), key: None, behalf, handle: None }
     }
@@ -83,7 +83,7 @@ impl<'a> Ask<'a> {
     }
 
     /// The data of the answer's envelope.
-    pub(crate) async fn send(&self, socket: &Path) -> Answer {
+    pub(crate) async fn send(&self, socket: &Path) -> BridgeResult {
         envelope(&whole(self.open(socket).await?).await?)
     }
 
@@ -96,10 +96,10 @@ impl<'a> Ask<'a> {
     }
 
     /// The lines of an answer that goes on.
-    pub(crate) async fn lines(&self, socket: &Path) -> Result<Lines, Value> {
+    pub(crate) async fn lines(&self, socket: &Path) -> Result<JsonLines, Value> {
         let response = self.open(socket).await?;
         if response.status().is_success() {
-            return Ok(Lines { body: response.into_body(), rest: BytesMut::new() });
+            return Ok(JsonLines { body: response.into_body(), rest: BytesMut::new() });
         }
         envelope(&whole(response).await?)
             .and_then(|_| Err(error(&Error::new(Code::Internal, "the daemon's answer is not a stream"))))
@@ -119,14 +119,14 @@ pub(crate) fn error(error: &Error) -> Value {
     json!(error)
 }
 
-fn envelope(body: &[u8]) -> Answer {
+fn envelope(body: &[u8]) -> BridgeResult {
     let mut reply: Value = serde_json::from_slice(body)
         .map_err(|_| error(&Error::new(Code::Internal, "the daemon's answer is not an envelope")))?;
     if reply["ok"] == true { Ok(reply["data"].take()) } else { Err(reply["error"].take()) }
 }
 
 /// Lines of JSON, as they come.
-pub(crate) struct Lines {
+pub(crate) struct JsonLines {
     body: Incoming,
     rest: BytesMut,
 }
@@ -137,7 +137,7 @@ pub(crate) fn broken_off(message: &str) -> Vec<Value> {
     vec![json!({"ok": false, "error": error})]
 }
 
-impl Lines {
+impl JsonLines {
     /// All whole lines that are there, as soon as there is one; none after the orderly end. Where the stream breaks off
     /// there is an error, as the daemon writes one.
     pub(crate) async fn next(&mut self) -> Vec<Value> {

@@ -69,7 +69,7 @@ pub(crate) enum Given<'a> {
 
 /// Why an exchange was refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum PairingRefusal {
     /// It is wrong, was used, or is too old.
     Wrong,
     /// Too many were wrong.
@@ -98,7 +98,7 @@ impl Doors {
         given: Given<'_>,
         session: String,
         now: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), PairingRefusal> {
         self.may_try(now)?;
         let is_right = match given {
             Given::Token(token) => self.use_link(token),
@@ -106,7 +106,7 @@ impl Doors {
         };
         if !is_right {
             self.failures.push_back(now);
-            return Err(Refused::Wrong);
+            return Err(PairingRefusal::Wrong);
         }
         self.admit(session);
         Ok(())
@@ -147,11 +147,11 @@ impl Doors {
         self.sessions.push_back(Secret(session));
     }
 
-    fn may_try(&mut self, now: Instant) -> Result<(), Refused> {
+    fn may_try(&mut self, now: Instant) -> Result<(), PairingRefusal> {
         while self.failures.front().is_some_and(|failure| now.duration_since(*failure) >= WINDOW) {
             self.failures.pop_front();
         }
-        if self.failures.len() < MAX_FAILURES { Ok(()) } else { Err(Refused::TooMany) }
+        if self.failures.len() < MAX_FAILURES { Ok(()) } else { Err(PairingRefusal::TooMany) }
     }
 }
 
@@ -172,11 +172,11 @@ mod tests {
     fn a_token_is_good_for_one_exchange() {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.add_link("right".to_owned());
-        assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(Refused::Wrong));
-        assert_eq!(doors.exchange(Given::Token(""), session(1), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(PairingRefusal::Wrong));
+        assert_eq!(doors.exchange(Given::Token(""), session(1), now), Err(PairingRefusal::Wrong));
         assert!(!doors.is_session(&session(1)) && !doors.is_session(""));
         assert_eq!(doors.exchange(Given::Token("right"), session(2), now), Ok(()));
-        assert_eq!(doors.exchange(Given::Token("right"), session(3), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Token("right"), session(3), now), Err(PairingRefusal::Wrong));
         assert!(doors.is_session(&session(2)) && !doors.is_session(&session(3)));
     }
 
@@ -185,15 +185,18 @@ mod tests {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.set_code("abcd-2345", now);
         assert_eq!(doors.exchange(Given::Code("ABCD 2345"), session(1), now), Ok(()));
-        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(2), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(2), now), Err(PairingRefusal::Wrong));
         doors.set_code("abcd-2345", now);
-        assert_eq!(doors.exchange(Given::Code("abcd2345"), session(2), now + CODE_TIME), Err(Refused::Wrong));
+        assert_eq!(
+            doors.exchange(Given::Code("abcd2345"), session(2), now + CODE_TIME),
+            Err(PairingRefusal::Wrong)
+        );
         let mut doors = Doors::default();
         doors.set_code("abcd-2345", now);
         for _ in 0..CODE_TRIES {
-            assert_eq!(doors.exchange(Given::Code("abcd-2346"), session(3), now), Err(Refused::Wrong));
+            assert_eq!(doors.exchange(Given::Code("abcd-2346"), session(3), now), Err(PairingRefusal::Wrong));
         }
-        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(3), now), Err(Refused::Wrong));
+        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(3), now), Err(PairingRefusal::Wrong));
     }
 
     #[test]
@@ -201,9 +204,9 @@ mod tests {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.add_link("right".to_owned());
         for _ in 0..MAX_FAILURES {
-            assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(Refused::Wrong));
+            assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(PairingRefusal::Wrong));
         }
-        assert_eq!(doors.exchange(Given::Token("right"), session(1), now), Err(Refused::TooMany));
+        assert_eq!(doors.exchange(Given::Token("right"), session(1), now), Err(PairingRefusal::TooMany));
         assert_eq!(doors.exchange(Given::Token("right"), session(1), now + WINDOW), Ok(()));
     }
 

@@ -34,9 +34,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-pub use bridge::{Answer, Bridge, Message, Pending, Place};
+pub use bridge::{Bridge, BridgeFuture, BridgeResult, PanelMessage, PanelWorkspace};
 use seats::Seats;
-use server::{Connection, Shared};
+use server::{BrowserConnection, PanelState};
 
 /// How long a client may take for the head of a request, from the accepted connection or the answer before.
 const HEAD_TIME: Duration = Duration::from_secs(15);
@@ -49,7 +49,7 @@ const MAX_PORTS: usize = 16;
 
 /// How the panel is run.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct PanelOptions {
     /// The port; any that is free without it.
     pub port: Option<u16>,
     /// Whether all changes are refused.
@@ -61,21 +61,21 @@ pub struct Options {
 }
 
 /// A panel that listens.
-pub struct Panel {
+pub struct PanelServer {
     listeners: Vec<TcpListener>,
     port: u16,
     idle_exit: Option<Duration>,
-    shared: Arc<Shared>,
+    shared: Arc<PanelState>,
 }
 
 /// Lets browsers in.
 #[derive(Clone)]
-pub struct Keys {
-    shared: Arc<Shared>,
+pub struct PanelAccess {
+    shared: Arc<PanelState>,
     port: u16,
 }
 
-impl Keys {
+impl PanelAccess {
     /// An address that is good for one browser, once.
     ///
     /// # Errors
@@ -98,23 +98,23 @@ impl Keys {
     }
 }
 
-impl Panel {
+impl PanelServer {
     /// Listens on the loopback addresses.
     ///
     /// # Errors
     /// The system's: the port is in use.
-    pub async fn bind(options: &Options, bridge: Arc<dyn Bridge>) -> io::Result<Self> {
+    pub async fn bind(options: &PanelOptions, bridge: Arc<dyn Bridge>) -> io::Result<Self> {
         let listeners = listen(options.port).await?;
         let port =
             listeners.first().map(TcpListener::local_addr).transpose()?.map_or(0, |address| address.port());
-        let shared = Arc::new(Shared::new(bridge, port, options));
+        let shared = Arc::new(PanelState::new(bridge, port, options));
         Ok(Self { listeners, port, idle_exit: options.idle_exit, shared })
     }
 
     /// What lets browsers in.
     #[must_use]
-    pub fn keys(&self) -> Keys {
-        Keys { shared: Arc::clone(&self.shared), port: self.port }
+    pub fn keys(&self) -> PanelAccess {
+        PanelAccess { shared: Arc::clone(&self.shared), port: self.port }
     }
 
     /// Serves until no page was there for the idle time. Dropping the future ends it at any time.
@@ -154,7 +154,7 @@ async fn listen(port: Option<u16>) -> io::Result<Vec<TcpListener>> {
     Err(last)
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, seats: Seats) {
+async fn accept(listener: TcpListener, shared: Arc<PanelState>, seats: Seats) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -169,11 +169,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, seats: Seats) {
     }
 }
 
-async fn serve_connection(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, seats: Seats) {
+async fn serve_connection(stream: TcpStream, peer: SocketAddr, shared: Arc<PanelState>, seats: Seats) {
     let Ok(own) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
     let seat = Arc::new(seats.take());
-    let connection = Arc::new(Connection {
+    let connection = Arc::new(BrowserConnection {
         shared,
         seat: Arc::clone(&seat),
         peer,

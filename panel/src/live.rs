@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-use crate::bridge::{Bridge, Place};
-use crate::daemon::{Ask, LIMIT, Lines, broken_off};
-use crate::rows::{Questions, Told, question};
+use crate::bridge::{Bridge, PanelWorkspace};
+use crate::daemon::{DaemonRequest, JsonLines, LIMIT, broken_off};
+use crate::rows::{OpenQuestions, Told, question};
 use crate::story::{self, Story};
 
 /// How often daemons that were started meanwhile are looked for.
@@ -43,18 +43,18 @@ async fn say(out: &Out, line: &Value) -> Result<(), Gone> {
 }
 
 /// Why a stream has ended: the page is gone, or the daemon, with its error.
-enum End {
+enum StreamEnd {
     Page,
     Daemon(Value),
 }
 
-impl From<Gone> for End {
+impl From<Gone> for StreamEnd {
     fn from(Gone: Gone) -> Self {
         Self::Page
     }
 }
 
-impl From<Value> for End {
+impl From<Value> for StreamEnd {
     fn from(error: Value) -> Self {
         Self::Daemon(error)
     }
@@ -62,8 +62,8 @@ impl From<Value> for End {
 
 /// Tells a page of the workers of all places, until it is gone.
 pub(crate) async fn all(bridge: Arc<dyn Bridge>, behalf: Arc<str>, out: Out) {
-    let mut followed: JoinSet<Place> = JoinSet::new();
-    let mut known: Vec<Place> = Vec::new();
+    let mut followed: JoinSet<PanelWorkspace> = JoinSet::new();
+    let mut known: Vec<PanelWorkspace> = Vec::new();
     let mut scan = interval(RESCAN);
     scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -87,10 +87,15 @@ pub(crate) async fn all(bridge: Arc<dyn Bridge>, behalf: Arc<str>, out: Out) {
 }
 
 /// Tells a page of the workers of one place, until the page is gone, or the daemon of a place that is not ours.
-async fn of_place(bridge: Arc<dyn Bridge>, behalf: Arc<str>, place: Place, out: Out) -> Place {
+async fn of_place(
+    bridge: Arc<dyn Bridge>,
+    behalf: Arc<str>,
+    place: PanelWorkspace,
+    out: Out,
+) -> PanelWorkspace {
     loop {
         let end = PlaceStream { bridge: &*bridge, behalf: &behalf, place: &place, out: &out }.run().await;
-        let Err(End::Daemon(error)) = end else { return place };
+        let Err(StreamEnd::Daemon(error)) = end else { return place };
         let gone = !place.is_own && error["code"] == "DAEMON_NOT_RUNNING";
         let line = match gone {
             true => json!({"place": place.id, "gone": true}),
@@ -109,19 +114,19 @@ async fn of_place(bridge: Arc<dyn Bridge>, behalf: Arc<str>, place: Place, out: 
 struct PlaceStream<'a> {
     bridge: &'a dyn Bridge,
     behalf: &'a str,
-    place: &'a Place,
+    place: &'a PanelWorkspace,
     out: &'a Out,
 }
 
 impl PlaceStream<'_> {
-    async fn run(&self) -> Result<(), End> {
+    async fn run(&self) -> Result<(), StreamEnd> {
         let socket = self.bridge.socket(self.place, false).await?;
-        let get = |path: String| Ask::get(path, self.behalf);
-        let (mut told, mut questions) = (Told::default(), Questions::new());
+        let get = |path: String| DaemonRequest::get(path, self.behalf);
+        let (mut told, mut questions) = (Told::default(), OpenQuestions::new());
         let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&socket).await?;
         let mut workers = Workers::new(&snapshot);
         let (rows, _) = told.changes(&workers);
-        let Place { id, title, is_own, .. } = self.place;
+        let PanelWorkspace { id, title, is_own, .. } = self.place;
         let first =
             json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
         say(self.out, &first).await?;
@@ -134,7 +139,7 @@ impl PlaceStream<'_> {
         loop {
             let due = refresh.unwrap_or_else(|| Instant::now() + HEARTBEAT);
             tokio::select! {
-                () = self.out.closed() => return Err(End::Page),
+                () = self.out.closed() => return Err(StreamEnd::Page),
                 lines = events.next() => {
                     let mut dirty: HashSet<WorkerId> = HashSet::new();
                     for event in parsed(lines)? {
@@ -160,7 +165,7 @@ impl PlaceStream<'_> {
                     self.ask(&workers, &mut questions, &socket, false).await?;
                 }
                 () = sleep_until(due) => match refresh.take() {
-                    None => self.out.send(Bytes::from_static(b"\n")).await.map_err(|_| End::Page)?,
+                    None => self.out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
                     Some(_) => {
                         let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&socket).await?;
                         workers = Workers::new(&snapshot);
@@ -178,10 +183,10 @@ impl PlaceStream<'_> {
     async fn ask(
         &self,
         workers: &Workers,
-        questions: &mut Questions,
+        questions: &mut OpenQuestions,
         socket: &std::path::Path,
         always: bool,
-    ) -> Result<(), End> {
+    ) -> Result<(), StreamEnd> {
         let open: Vec<String> = workers.needs().iter().map(|(_, need)| need.request_id.to_string()).collect();
         let count = questions.len();
         questions.retain(|id, _| open.contains(id));
@@ -191,7 +196,7 @@ impl PlaceStream<'_> {
                 continue;
             }
             let asked: Result<ApprovalShown, Value> =
-                Ask::get(format!("/v1/approvals/{id}"), self.behalf).read(socket).await;
+                DaemonRequest::get(format!("/v1/approvals/{id}"), self.behalf).read(socket).await;
             match asked {
                 Ok(asked) => {
                     questions.insert(id, question(&asked));
@@ -246,7 +251,7 @@ fn parsed(lines: Vec<Value>) -> Result<Vec<Event>, Value> {
 pub(crate) struct Following {
     pub(crate) bridge: Arc<dyn Bridge>,
     pub(crate) behalf: Arc<str>,
-    pub(crate) place: Place,
+    pub(crate) place: PanelWorkspace,
     pub(crate) worker: String,
     pub(crate) from: Option<String>,
 }
@@ -258,17 +263,17 @@ impl Following {
             () = out.closed() => return,
             end = self.follow(&out) => end,
         };
-        if let Err(End::Daemon(error)) = end {
+        if let Err(StreamEnd::Daemon(error)) = end {
             // The page asks again, with its cursor, unless the worker does not exist any more.
             let ended = is_not_found(&error);
             let _ = say(&out, &json!({"down": error, "ended": ended})).await;
         }
     }
 
-    async fn follow(&self, out: &Out) -> Result<(), End> {
+    async fn follow(&self, out: &Out) -> Result<(), StreamEnd> {
         let socket = self.bridge.socket(&self.place, false).await?;
         let base = format!("/v1/workers/{}", self.worker);
-        let get = |path: String| Ask::get(path, &self.behalf);
+        let get = |path: String| DaemonRequest::get(path, &self.behalf);
         if let Some(from) = &self.from
             && let Err(error) = self.cursor_is_kept(&base, from, &socket).await
         {
@@ -300,7 +305,7 @@ impl Following {
                     }
                     Self::tell(&mut story, parsed(lines)?, out).await?;
                 }
-                _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| End::Page)?,
+                _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
             }
         }
     }
@@ -321,8 +326,8 @@ impl Following {
 
     /// Whether the events behind a cursor are still there.
     async fn cursor_is_kept(&self, base: &str, from: &str, socket: &std::path::Path) -> Result<(), Value> {
-        let mut lines: Lines =
-            Ask::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
+        let mut lines: JsonLines =
+            DaemonRequest::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
         let first = timeout(LIMIT, lines.next())
             .await
             .unwrap_or_else(|_| broken_off("the daemon's answer takes too long"));

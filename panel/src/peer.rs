@@ -99,7 +99,7 @@ fn written(address: SocketAddr) -> String {
 }
 
 #[derive(Default)]
-struct Found {
+struct HolderSearch {
     /// Visible holders.
     holding: Vec<ProcessId>,
     /// Their descriptors are hidden, and they are below a guard or cannot be placed.
@@ -108,7 +108,7 @@ struct Found {
     hidden: Vec<ProcessId>,
 }
 
-impl Found {
+impl HolderSearch {
     /// Those on whose behalf the request counts. Hidden processes count only with `is_forwarded`.
     fn counting(self, is_forwarded: bool) -> Vec<ProcessId> {
         match (self.holding.is_empty(), self.below.is_empty()) {
@@ -120,9 +120,9 @@ impl Found {
     }
 }
 
-fn search(inode: u64) -> io::Result<Found> {
+fn search(inode: u64) -> io::Result<HolderSearch> {
     let wanted = format!("socket:[{inode}]");
-    let mut found = Found::default();
+    let mut found = HolderSearch::default();
     for entry in fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
@@ -206,7 +206,8 @@ mod tests {
         let all =
             |pids: &[i32]| pids.iter().map(|pid| ProcessId { pid: *pid, start_time: 1 }).collect::<Vec<_>>();
         let counting = |is_forwarded: bool, holding: &[i32], below: &[i32], hidden: &[i32]| {
-            Found { holding: all(holding), below: all(below), hidden: all(hidden) }.counting(is_forwarded)
+            HolderSearch { holding: all(holding), below: all(below), hidden: all(hidden) }
+                .counting(is_forwarded)
         };
         for is_forwarded in [false, true] {
             assert_eq!(counting(is_forwarded, &[1, 2], &[3], &[4]), all(&[1, 2]), "visible holders");

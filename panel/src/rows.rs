@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
-use subagent_model::{Group, Row, Workers};
+use subagent_model::{Group, OverviewRow, Workers};
 use subagent_protocol::api::ApprovalShown;
 use subagent_protocol::clean::{clean, one_line};
 
 use crate::story;
 
 /// A row.
-fn shown(row: &Row) -> Value {
+fn shown(row: &OverviewRow) -> Value {
     let item = &row.snapshot;
     let group = match row.group() {
         Group::Needs => "needs",
@@ -59,7 +59,7 @@ impl Told {
     }
 
     /// The same for some workers alone.
-    pub(crate) fn changes_of<'a>(&mut self, rows: impl Iterator<Item = &'a Row>) -> Vec<Value> {
+    pub(crate) fn changes_of<'a>(&mut self, rows: impl Iterator<Item = &'a OverviewRow>) -> Vec<Value> {
         let mut changed = Vec::new();
         for row in rows {
             let now = shown(row);
@@ -72,7 +72,7 @@ impl Told {
 }
 
 /// The open questions, by their ids.
-pub(crate) type Questions = BTreeMap<String, Value>;
+pub(crate) type OpenQuestions = BTreeMap<String, Value>;
 
 /// A question as it is answered in place.
 pub(crate) fn question(asked: &ApprovalShown) -> Value {

@@ -13,10 +13,10 @@ const MAX_PAGES: usize = 64;
 
 /// All connections.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seats(Arc<Mutex<Inner>>);
+pub(crate) struct Seats(Arc<Mutex<SeatTable>>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SeatTable {
     next: u64,
     strangers: VecDeque<(u64, Arc<Notify>)>,
     pages: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Seat {
 }
 
 impl Seats {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SeatTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -19,17 +19,17 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error};
 use tokio::sync::{OnceCell, Semaphore, mpsc};
 
-use crate::body::{self, Reply};
-use crate::bridge::{Answer, Bridge, Message, Place};
-use crate::daemon::{Ask, error};
-use crate::doors::{self, Doors, Given, Refused};
+use crate::body::{self, ReplyBody};
+use crate::bridge::{Bridge, BridgeResult, PanelMessage, PanelWorkspace};
+use crate::daemon::{DaemonRequest, error};
+use crate::doors::{self, Doors, Given, PairingRefusal};
 use crate::gate::{Gate, HEADERS};
 use crate::live::{self, Following};
 use crate::presence::Presence;
 use crate::render::patch;
 use crate::routes::Route;
 use crate::seats::Seat;
-use crate::{Options, assets, peer, story};
+use crate::{PanelOptions, assets, peer, story};
 
 /// Streams at a time, of all pages.
 const MAX_STREAMS: usize = 32;
@@ -41,7 +41,7 @@ const PLACES_TIME: Duration = Duration::from_secs(5);
 const PERMISSION: &str = "/v1/panel/sessions";
 
 /// What all connections share.
-pub(crate) struct Shared {
+pub(crate) struct PanelState {
     pub(crate) bridge: Arc<dyn Bridge>,
     pub(crate) gate: Gate,
     pub(crate) doors: Mutex<Doors>,
@@ -51,11 +51,11 @@ pub(crate) struct Shared {
     /// Whether connections of processes that hide their files are accepted.
     is_forwarded: bool,
     /// The places as they were found last, and when.
-    places: Mutex<Option<(Instant, Vec<Place>)>>,
+    places: Mutex<Option<(Instant, Vec<PanelWorkspace>)>>,
 }
 
-impl Shared {
-    pub(crate) fn new(bridge: Arc<dyn Bridge>, port: u16, options: &Options) -> Self {
+impl PanelState {
+    pub(crate) fn new(bridge: Arc<dyn Bridge>, port: u16, options: &PanelOptions) -> Self {
         Self {
             bridge,
             gate: Gate::new(port),
@@ -69,10 +69,10 @@ impl Shared {
     }
 
     /// The place with this id. Daemons are asked again when those that are known are old, or it is not among them.
-    async fn place(&self, id: &str) -> Option<Place> {
+    async fn place(&self, id: &str) -> Option<PanelWorkspace> {
         let known = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let known = known.filter(|(found_at, _)| found_at.elapsed() < PLACES_TIME).map(|(_, places)| places);
-        let is_it = |place: &Place| place.id == id;
+        let is_it = |place: &PanelWorkspace| place.id == id;
         if let Some(place) = known.and_then(|places| places.into_iter().find(is_it)) {
             return Some(place);
         }
@@ -96,8 +96,8 @@ pub(crate) struct Holders {
 }
 
 /// One connection, and what was found out about its other end. Errors are not kept: the next request tries again.
-pub(crate) struct Connection {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct BrowserConnection {
+    pub(crate) shared: Arc<PanelState>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) peer: SocketAddr,
     pub(crate) own: SocketAddr,
@@ -106,9 +106,9 @@ pub(crate) struct Connection {
     pub(crate) permitted: OnceCell<()>,
 }
 
-impl Connection {
+impl BrowserConnection {
     /// Answers a request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Reply> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
         let mut response = self.respond(request).await.unwrap_or_else(|error| refusal(&error));
         let headers = response.headers_mut();
         for (name, value) in HEADERS {
@@ -118,7 +118,7 @@ impl Connection {
         response
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Result<Response<Reply>, Value> {
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<ReplyBody>, Value> {
         let (parts, incoming) = request.into_parts();
         self.shared
             .gate
@@ -179,7 +179,7 @@ impl Connection {
                     value_of(query, "before").map(|before| format!("&before={before}")).unwrap_or_default();
                 let path = format!("/v1/workers/{worker}/transcript?limit=500{before}");
                 let socket = self.socket(&self.place(&place).await?, is_change).await?;
-                let shown: TranscriptShown = Ask::get(path, &behalf).read(&socket).await?;
+                let shown: TranscriptShown = DaemonRequest::get(path, &behalf).read(&socket).await?;
                 story::page(&shown)
             }
             Route::Forward { place, path } => {
@@ -187,7 +187,8 @@ impl Connection {
                 let socket = self.socket(&place, is_change).await?;
                 let path = if query.is_empty() { path } else { format!("{path}?{query}") };
                 let handle = bridge.handle();
-                let ask = Ask { method: parts.method, path, body: bytes, key, behalf: &behalf, handle };
+                let ask =
+                    DaemonRequest { method: parts.method, path, body: bytes, key, behalf: &behalf, handle };
                 cleaned(ask.send(&socket).await?)
             }
             Route::Choices { .. }
@@ -205,7 +206,7 @@ impl Connection {
     }
 
     /// What the commands of the same name do.
-    async fn command(&self, route: Route, bytes: &[u8], key: Option<String>) -> Answer {
+    async fn command(&self, route: Route, bytes: &[u8], key: Option<String>) -> BridgeResult {
         let bridge = &self.shared.bridge;
         match route {
             Route::Choices { place } => bridge.choices(&self.place(&place).await?).await.map(cleaned),
@@ -218,7 +219,7 @@ impl Connection {
                 let text = word("text").filter(|text| !text.trim().is_empty()).ok_or_else(|| {
                     error(&Error::new(Code::InvalidInput, "a message needs a text").with("field", "text"))
                 })?;
-                let message = Message { worker, text, if_busy: word("ifBusy"), key };
+                let message = PanelMessage { worker, text, if_busy: word("ifBusy"), key };
                 bridge.send(&self.place(&place).await?, message).await.map(cleaned)
             }
             Route::Diff { place, worker } => {
@@ -237,7 +238,7 @@ impl Connection {
         }
     }
 
-    async fn open_session(&self, bytes: Bytes) -> Result<Response<Reply>, Value> {
+    async fn open_session(&self, bytes: Bytes) -> Result<Response<ReplyBody>, Value> {
         let given = object(&bytes)?;
         self.permission().await?;
         let session = doors::token().map_err(|problem| {
@@ -247,17 +248,17 @@ impl Connection {
         let word = |key: &str| given.get(key).and_then(Value::as_str);
         let secret = word("token").map(Given::Token).or_else(|| word("code").map(Given::Code));
         let exchanged = secret
-            .ok_or(Refused::Wrong)
+            .ok_or(PairingRefusal::Wrong)
             .and_then(|secret| self.shared.doors(|doors| doors.exchange(secret, session.clone(), now)));
         match exchanged {
             Ok(()) => {
                 let data = json!({"session": session, "readOnly": self.shared.read_only});
                 Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})))
             }
-            Err(Refused::Wrong) => {
+            Err(PairingRefusal::Wrong) => {
                 Err(error(&unauthorized("this link or code is wrong, too old, or was used before")))
             }
-            Err(Refused::TooMany) => Err(error(&busy("too many wrong links or codes; wait a minute"))),
+            Err(PairingRefusal::TooMany) => Err(error(&busy("too many wrong links or codes; wait a minute"))),
         }
     }
 
@@ -284,7 +285,7 @@ impl Connection {
         for place in self.shared.bridge.places().await {
             // A daemon that does not run cannot judge.
             let Ok(socket) = self.shared.bridge.socket(&place, false).await else { continue };
-            let ask = Ask { method: Method::POST, ..Ask::get(PERMISSION, &behalf) };
+            let ask = DaemonRequest { method: Method::POST, ..DaemonRequest::get(PERMISSION, &behalf) };
             if let Err(refused) = ask.send(&socket).await
                 && refused["code"] != "DAEMON_NOT_RUNNING"
             {
@@ -300,7 +301,7 @@ impl Connection {
 
     /// The socket of the daemon of a place. Only a change starts a daemon that was stopped, and only if the process that sent
     /// it is permitted.
-    async fn socket(&self, place: &Place, is_change: bool) -> Result<PathBuf, Value> {
+    async fn socket(&self, place: &PanelWorkspace, is_change: bool) -> Result<PathBuf, Value> {
         let bridge = &self.shared.bridge;
         match bridge.socket(place, false).await {
             Err(problem) if is_change && problem["code"] == "DAEMON_NOT_RUNNING" => {
@@ -311,7 +312,7 @@ impl Connection {
         }
     }
 
-    async fn place(&self, id: &str) -> Result<Place, Value> {
+    async fn place(&self, id: &str) -> Result<PanelWorkspace, Value> {
         self.shared.place(id).await.ok_or_else(|| {
             let message = "the daemon of this workspace does not run any more";
             error(
@@ -325,12 +326,12 @@ impl Connection {
         &self,
         visit: crate::presence::Visit,
         tell: impl FnOnce(live::Out) -> F,
-    ) -> Result<Response<Reply>, Value> {
+    ) -> Result<Response<ReplyBody>, Value> {
         let seat = Arc::clone(&self.shared.streams).try_acquire_owned();
         let seat = seat.map_err(|_| error(&busy("too many streams are open; close a page")))?;
         let (out, lines) = mpsc::channel(MAX_WAITING_LINES);
         tokio::spawn(tell(out));
-        let body = Reply::Lines { lines, _visit: visit, _seat: seat };
+        let body = ReplyBody::Lines { lines, _visit: visit, _seat: seat };
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         Ok(response)
@@ -394,20 +395,20 @@ fn cleaned(mut value: Value) -> Value {
     }
 }
 
-fn whole(kind: &'static str, bytes: Bytes) -> Response<Reply> {
-    let mut response = Response::new(Reply::Whole(Some(bytes)));
+fn whole(kind: &'static str, bytes: Bytes) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Whole(Some(bytes)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
-fn json_response(status: StatusCode, value: &Value) -> Response<Reply> {
+fn json_response(status: StatusCode, value: &Value) -> Response<ReplyBody> {
     let mut response = whole("application/json", value.to_string().into());
     *response.status_mut() = status;
     response
 }
 
 /// An error as an answer. What was not let in gets no second request on its connection.
-fn refusal(problem: &Value) -> Response<Reply> {
+fn refusal(problem: &Value) -> Response<ReplyBody> {
     let code = problem["code"].as_str().unwrap_or_default();
     let status = match code {
         "UNAUTHORIZED" => StatusCode::UNAUTHORIZED,

@@ -1,5 +1,5 @@
 //! Questions of the command line to an agent without a worker. `subagent-runtime ask` reads one
-//! [`Ask`] from standard input and writes [`Said`] lines to standard output, as JSON.
+//! [`AgentQuery`] from standard input and writes [`AgentQueryOutput`] lines to standard output, as JSON.
 //!
 //! The input stays open while the answer is wanted. It contains the agent's environment and
 //! is therefore never stored.
@@ -13,7 +13,7 @@ use crate::start::AgentCommand;
 /// Everything required for a question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ask {
+pub struct AgentQuery {
     /// Protocol version of the command line.
     pub protocol: u32,
     /// The agent to run.
@@ -21,7 +21,7 @@ pub struct Ask {
     /// Whether the agent's working directory is temporary and removed at the end.
     pub temporary_cwd: bool,
     /// The question to ask.
-    pub question: Question,
+    pub question: AgentQuestion,
     /// Deadlines of the requests.
     pub deadlines: Deadlines,
 }
@@ -29,7 +29,7 @@ pub struct Ask {
 /// The question that follows `initialize`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "q", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Question {
+pub enum AgentQuestion {
     /// Identity and offers: opens and closes a session.
     Handshake,
     /// Logs the user in.
@@ -66,20 +66,20 @@ pub struct Deadlines {
 /// One line of output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Said {
+pub enum AgentQueryOutput {
     /// The agent's stderr, only during a login.
     Stderr {
         /// With U+FFFD for invalid UTF-8.
         text: String,
     },
     /// The last line: no process of the agent is left.
-    Done(Box<Answer>),
+    Done(Box<AgentQueryResult>),
 }
 
 /// The result of a question.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Answer {
+pub struct AgentQueryResult {
     /// The completed phases, in order.
     pub phases: Vec<PhaseTime>,
     /// The response to `initialize`.
@@ -171,11 +171,11 @@ mod tests {
 
     #[test]
     fn lines_look_as_agreed() {
-        let line = serde_json::to_string(&Said::Stderr { text: "x".to_owned() }).unwrap();
+        let line = serde_json::to_string(&AgentQueryOutput::Stderr { text: "x".to_owned() }).unwrap();
         assert_eq!(line, r#"{"t":"stderr","text":"x"}"#);
-        let question = Question::DeleteSession { session_id: "s".to_owned() };
+        let question = AgentQuestion::DeleteSession { session_id: "s".to_owned() };
         assert_eq!(serde_json::to_string(&question).unwrap(), r#"{"q":"deleteSession","sessionId":"s"}"#);
-        let done: Said = serde_json::from_str(r#"{"t":"done","phases":[],"newer":1}"#).unwrap();
-        assert!(matches!(done, Said::Done(answer) if *answer == Answer::default()));
+        let done: AgentQueryOutput = serde_json::from_str(r#"{"t":"done","phases":[],"newer":1}"#).unwrap();
+        assert!(matches!(done, AgentQueryOutput::Done(answer) if *answer == AgentQueryResult::default()));
     }
 }

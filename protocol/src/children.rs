@@ -30,9 +30,9 @@ pub struct ChildSession {
 
 /// The reported sessions, in the order of their last report.
 #[derive(Debug, Default)]
-pub struct Children(Vec<ChildSession>);
+pub struct ChildSessions(Vec<ChildSession>);
 
-impl Children {
+impl ChildSessions {
     /// Takes the `params` of an update.
     pub fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn updates_are_patches_and_there_are_never_too_many() {
-        let mut children = Children::default();
+        let mut children = ChildSessions::default();
         let mut see =
             |update: Value| children.see(&json!({"sessionId": "own", "update": update}).to_string());
         for n in 0..200 {

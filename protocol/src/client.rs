@@ -57,7 +57,7 @@ pub struct ClientResponse {
     pub method: String,
     /// Known facts about the outcome.
     #[serde(flatten)]
-    pub facts: Facts,
+    pub facts: ClientRequestFacts,
     /// The error of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
@@ -66,7 +66,7 @@ pub struct ClientResponse {
 /// Small facts about an outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Facts {
+pub struct ClientRequestFacts {
     /// The file, as the agent named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -211,7 +211,11 @@ mod tests {
         let mut response = ClientResponse {
             call: 3,
             method: "fs/read_text_file".to_owned(),
-            facts: Facts { path: Some("/w/a".to_owned()), bytes: Some(2), ..Facts::default() },
+            facts: ClientRequestFacts {
+                path: Some("/w/a".to_owned()),
+                bytes: Some(2),
+                ..ClientRequestFacts::default()
+            },
             error: None,
         };
         let body = serde_json::to_string(&response).unwrap();

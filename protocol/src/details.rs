@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::fields;
 use crate::options::OptionValue;
-use crate::record::{Notification, OptionSet, Record, RecordType, Session, TurnEnd};
+use crate::record::{JournalRecord, Notification, OptionSet, RecordType, SessionRecord, TurnEnd};
 use crate::surrogates;
 
 /// Maximum number of session options kept; `MAX_CHARS` limits each text.
@@ -139,11 +139,11 @@ pub struct Details {
 
 /// The information in a record.
 #[derive(Debug)]
-pub enum Report {
+pub enum RecordDetail {
     /// Another process started; nothing is known of it yet.
     AgentStarted,
     /// The process has a session.
-    Session(Box<Session>),
+    Session(Box<SessionRecord>),
     /// An update of this kind, as it is shown.
     Update(&'static str, Map<String, Value>),
     /// An option was set, or could not be.
@@ -154,10 +154,10 @@ pub enum Report {
     Auth(AuthStatus),
 }
 
-impl Report {
+impl RecordDetail {
     /// Parses a record; `None` for an irrelevant one, at almost no cost.
     #[must_use]
-    pub fn of(record: &Record<'_>) -> Option<Self> {
+    pub fn of(record: &JournalRecord<'_>) -> Option<Self> {
         let text = || record.b.map_or("null", serde_json::value::RawValue::get);
         match record.t {
             RecordType::AgentStarted => Some(Self::AgentStarted),
@@ -194,7 +194,7 @@ impl Report {
 }
 
 /// Unknown counts as no: features that are not offered are not used.
-fn restores(session: &Session) -> bool {
+fn restores(session: &SessionRecord) -> bool {
     let capabilities = &value(&session.agent)["agentCapabilities"];
     let resume = &capabilities["sessionCapabilities"]["resume"];
     capabilities["loadSession"] == true || !matches!(resume, Value::Null | Value::Bool(false))
@@ -202,21 +202,21 @@ fn restores(session: &Session) -> bool {
 
 impl Details {
     /// Applies this report to the details.
-    pub fn take(&mut self, report: Report) {
+    pub fn take(&mut self, report: RecordDetail) {
         match report {
-            Report::AgentStarted => {
+            RecordDetail::AgentStarted => {
                 let last = std::mem::take(self);
                 self.earlier = last.session_id.map(|id| (id, last.session)).or(last.earlier);
             }
-            Report::Session(session) => self.opened(&session),
-            Report::Update(kind, fields) => self.updated(kind, &fields),
-            Report::Set(set) => self.set(&set),
-            Report::Tokens(tokens) => self.session.tokens = Some(tokens),
-            Report::Auth(status) => self.auth_status = Some(status),
+            RecordDetail::Session(session) => self.opened(&session),
+            RecordDetail::Update(kind, fields) => self.updated(kind, &fields),
+            RecordDetail::Set(set) => self.set(&set),
+            RecordDetail::Tokens(tokens) => self.session.tokens = Some(tokens),
+            RecordDetail::Auth(status) => self.auth_status = Some(status),
         }
     }
 
-    fn opened(&mut self, session: &Session) {
+    fn opened(&mut self, session: &SessionRecord) {
         let info = &mut value(&session.agent)["agentInfo"];
         self.name = short(&info["name"]);
         self.version = short(&info["version"]);

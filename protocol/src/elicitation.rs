@@ -23,7 +23,7 @@ const MAX_LINK_BYTES: usize = 8 * 1024;
 
 /// The subject of an elicitation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {
+pub enum ElicitationSubject {
     /// A form, with the agent's JSON schema; `None` if it is unreadable.
     Form(Option<Value>),
     /// A link to open; `None` if it must not be shown.
@@ -40,7 +40,7 @@ pub struct ElicitationView {
     /// The agent's text for people.
     pub message: String,
     /// A form or a link.
-    pub question: Question,
+    pub question: ElicitationSubject,
     /// The agent's id of what the link leads to.
     elicitation_id: Option<String>,
     /// The tool call that it belongs to.
@@ -60,9 +60,9 @@ impl ElicitationView {
         let message = text("message").unwrap_or_default();
         let (elicitation_id, tool_call_id) = (text("elicitationId"), text("toolCallId"));
         let question = match mode.as_str() {
-            "form" => Question::Form(member("requestedSchema").filter(Value::is_object)),
-            "url" => Question::Link(text("url").as_deref().and_then(link)),
-            _ => Question::Other,
+            "form" => ElicitationSubject::Form(member("requestedSchema").filter(Value::is_object)),
+            "url" => ElicitationSubject::Link(text("url").as_deref().and_then(link)),
+            _ => ElicitationSubject::Other,
         };
         Self { mode, message, question, elicitation_id, tool_call_id }
     }
@@ -73,13 +73,13 @@ impl ElicitationView {
         let mut fields = Map::new();
         fields.insert("mode".to_owned(), self.mode.into());
         match self.question {
-            Question::Form(schema) => {
+            ElicitationSubject::Form(schema) => {
                 fields.insert("schema".to_owned(), depth::shown(schema.unwrap_or(Value::Null)));
             }
-            Question::Link(url) => {
+            ElicitationSubject::Link(url) => {
                 fields.insert("url".to_owned(), url.into());
             }
-            Question::Other => {}
+            ElicitationSubject::Other => {}
         }
         for (key, value) in [("elicitationId", self.elicitation_id), ("toolCallId", self.tool_call_id)] {
             if let Some(value) = value {
@@ -129,7 +129,7 @@ mod tests {
         let form = ElicitationView::of(
             r#"{"sessionId":"s","toolCallId":"t","mode":"form","message":"Which?","requestedSchema":{"type":"object"}}"#,
         );
-        assert_eq!(form.question, Question::Form(Some(json!({"type": "object"}))));
+        assert_eq!(form.question, ElicitationSubject::Form(Some(json!({"type": "object"}))));
         assert_eq!(form.message, "Which?");
         assert_eq!(
             Value::Object(form.fields()),
@@ -144,13 +144,17 @@ mod tests {
         );
         for odd in ["{}", "null", "garbage", r#"{"mode":7}"#] {
             let view = ElicitationView::of(odd);
-            assert_eq!((view.mode.as_str(), &view.question), ("unknown", &Question::Other), "{odd}");
+            assert_eq!(
+                (view.mode.as_str(), &view.question),
+                ("unknown", &ElicitationSubject::Other),
+                "{odd}"
+            );
         }
-        assert_eq!(ElicitationView::of(r#"{"mode":"form"}"#).question, Question::Form(None));
+        assert_eq!(ElicitationView::of(r#"{"mode":"form"}"#).question, ElicitationSubject::Form(None));
         let (open, close) = ("[".repeat(10_000), "]".repeat(10_000));
         let deep = format!(r#"{{"mode":"form","message":"m","requestedSchema":{open}{close}}}"#);
         let deep = ElicitationView::of(&deep);
-        assert_eq!((deep.message.as_str(), deep.question), ("m", Question::Form(None)));
+        assert_eq!((deep.message.as_str(), deep.question), ("m", ElicitationSubject::Form(None)));
     }
 
     #[test]

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use crate::depth;
 use crate::elicitation::ElicitationView;
 use crate::ids::{EventId, TurnId, WorkerId};
-use crate::options::Choice;
+use crate::options::SessionOption;
 use crate::record::{
-    ApprovalRequested, Child, ElicitationRequested, Noise, Notification, OptionSet, RecordType, Session,
-    SessionOrigin,
+    ApprovalRequested, Child, ElicitationRequested, Noise, Notification, OptionSet, RecordType,
+    SessionOrigin, SessionRecord,
 };
 use crate::state::{Carrier, words};
 use crate::surrogates;
@@ -333,7 +333,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
                 }),
                 Err(_) => json!({}),
             },
-            RecordType::Session => match surrogates::parse::<Session>(self.payload()) {
+            RecordType::Session => match surrogates::parse::<SessionRecord>(self.payload()) {
                 Ok(session) => json!({
                     "method": session_method(session.origin), "kind": "session",
                     "session": session.origin, "contextLost": session.context_lost,
@@ -456,10 +456,10 @@ fn without_contents(mut message: Value) -> Value {
 
 /// Returns the progress kind of an option that was set.
 #[must_use]
-pub const fn option_kind(choice: &Choice) -> &'static str {
+pub const fn option_kind(choice: &SessionOption) -> &'static str {
     match choice {
-        Choice::Mode { .. } => "mode",
-        Choice::Model { .. } | Choice::ConfigOption { .. } => "config_option",
+        SessionOption::Mode { .. } => "mode",
+        SessionOption::Model { .. } | SessionOption::ConfigOption { .. } => "config_option",
     }
 }
 
@@ -470,7 +470,7 @@ fn option_set_data(set: &OptionSet) -> Value {
     });
     match (&set.error, &set.choice) {
         (Some(error), _) => data["error"] = json!(error),
-        (None, Choice::Mode { value }) => data["currentModeId"] = value.as_str().into(),
+        (None, SessionOption::Mode { value }) => data["currentModeId"] = value.as_str().into(),
         (None, _) => {
             let result = set.result.as_ref().and_then(|result| surrogates::parse::<Value>(result.get()).ok());
             let fields = fields::of("config_option", &json!({"update": result}));

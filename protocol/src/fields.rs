@@ -18,7 +18,7 @@ const MAX_USAGE_ENTRIES: usize = 32;
 /// Returns the fields of a `progress.update` of this kind, from the `params` of the notification.
 #[must_use]
 pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
-    let said = Said(&params["update"]);
+    let said = AgentValue(&params["update"]);
     match kind {
         "tool_call" | "tool_call_update" => shown(&tool_call(&said)),
         "plan" => shown(&Plan { entries: said.objects("entries") }),
@@ -72,7 +72,7 @@ fn replayed(params: &Value) -> Replayed {
 /// Omits the status: the call waits.
 #[must_use]
 pub fn of_request(request: &Value) -> Map<String, Value> {
-    let call = tool_call(&Said(request));
+    let call = tool_call(&AgentValue(request));
     shown(&ToolCall { status: None, ..call })
 }
 
@@ -88,9 +88,9 @@ pub fn says_nothing(value: &Value) -> bool {
     }
 }
 
-fn tool_call(said: &Said<'_>) -> ToolCall {
-    let meta = Said(&said.0["_meta"]);
-    let printed = |name: &str| Said(&meta.0[name]).text("data");
+fn tool_call(said: &AgentValue<'_>) -> ToolCall {
+    let meta = AgentValue(&said.0["_meta"]);
+    let printed = |name: &str| AgentValue(&meta.0[name]).text("data");
     ToolCall {
         tool_call_id: said.text("toolCallId"),
         title: said.text("title"),
@@ -119,9 +119,9 @@ pub(crate) fn shown<T: Serialize>(fields: &T) -> Map<String, Value> {
 }
 
 /// A value that an agent sent.
-struct Said<'a>(&'a Value);
+struct AgentValue<'a>(&'a Value);
 
-impl Said<'_> {
+impl AgentValue<'_> {
     fn text(&self, name: &str) -> Option<String> {
         self.0[name].as_str().map(str::to_owned)
     }

@@ -36,7 +36,7 @@ pub const CHANGE_AGENT: &str = "changeAgent";
 /// Another definition of the agent, for its present session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct DefinitionChange {
     /// The instructions for the agent.
     pub instructions: Instructions,
     /// Mode and model of the session; absent ones stay.
@@ -64,14 +64,14 @@ pub enum ToRuntime {
         /// Chosen by the daemon, unique within the connection.
         id: u64,
         /// The command to carry out.
-        command: Command,
+        command: RuntimeCommand,
     },
 }
 
 /// A command for a runtime.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "c", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Command {
+pub enum RuntimeCommand {
     /// Send a prompt. Accepted only if `turn` exceeds the last accepted one, so each is accepted at
     /// most once. Numbers may have gaps, for turns that were canceled before they were sent.
     Prompt {
@@ -86,7 +86,7 @@ pub enum Command {
         attachments: Vec<Attachment>,
         /// Changes of the agent's definition before it is sent. Needs [`CHANGE_AGENT`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        change: Option<Box<Change>>,
+        change: Option<Box<DefinitionChange>>,
     },
     /// Cancel an open turn.
     Cancel {
@@ -245,7 +245,7 @@ pub struct RuntimeHello {
     /// The guard, once it is running.
     pub guard: Option<ProcessId>,
     /// Phase of its life.
-    pub phase: Phase,
+    pub phase: RuntimePhase,
     /// The end of its journal.
     pub journal_end: JournalEnd,
     /// Number of the last accepted turn, or 0.
@@ -259,7 +259,7 @@ pub struct RuntimeHello {
 /// The phase of a runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Phase {
+pub enum RuntimePhase {
     /// The agent is being started.
     Starting,
     /// The agent has a session.
@@ -285,7 +285,7 @@ mod tests {
             r#"{"t":"hello","protocol":1,"generation":7,"desired":"run"}"#
         );
         let cancel =
-            ToRuntime::Command { id: 3, command: Command::Cancel { turn: 2, reason: "r".to_owned() } };
+            ToRuntime::Command { id: 3, command: RuntimeCommand::Cancel { turn: 2, reason: "r".to_owned() } };
         assert_eq!(
             serde_json::to_string(&cancel).unwrap(),
             r#"{"t":"command","id":3,"command":{"c":"cancel","turn":2,"reason":"r"}}"#
@@ -293,7 +293,7 @@ mod tests {
         let end = FromRuntime::End(JournalEnd { segment: 1, offset: 2, number: 3 });
         assert_eq!(serde_json::to_string(&end).unwrap(), r#"{"t":"end","segment":1,"offset":2,"number":3}"#);
         let terminate =
-            ToRuntime::Command { id: 4, command: Command::Terminate { reason: "stop".to_owned() } };
+            ToRuntime::Command { id: 4, command: RuntimeCommand::Terminate { reason: "stop".to_owned() } };
         assert_eq!(
             serde_json::to_string(&terminate).unwrap(),
             r#"{"t":"command","id":4,"command":{"c":"terminate","reason":"stop"}}"#

@@ -29,7 +29,7 @@ pub struct Handshake {
     /// The models of a session.
     pub models: Option<Models>,
     /// Further options of a session, including mode and model if they are offered as options.
-    pub config_options: Vec<ConfigOption>,
+    pub config_options: Vec<ListedConfigOption>,
 }
 
 /// The identity of an agent.
@@ -64,7 +64,7 @@ pub struct Modes {
     /// Id of the present mode.
     pub current_mode_id: Option<String>,
     /// All modes of the session.
-    pub available_modes: Vec<Choice>,
+    pub available_modes: Vec<SelectOption>,
 }
 
 /// The models of a session.
@@ -74,12 +74,12 @@ pub struct Models {
     /// Id of the present model.
     pub current_model_id: Option<String>,
     /// All models of the session.
-    pub available_models: Vec<Choice>,
+    pub available_models: Vec<SelectOption>,
 }
 
 /// One value of a choice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct SelectOption {
     /// Id of the value.
     pub id: String,
     /// The value's name for display.
@@ -91,7 +91,7 @@ pub struct Choice {
 /// An option of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ConfigOption {
+pub struct ListedConfigOption {
     /// Id of the option.
     pub id: String,
     /// The option's name for display.
@@ -106,7 +106,7 @@ pub struct ConfigOption {
     /// Present value of the option.
     pub current_value: Value,
     /// The possible values; groups are concatenated.
-    pub options: Vec<Choice>,
+    pub options: Vec<SelectOption>,
 }
 
 impl Handshake {
@@ -115,12 +115,13 @@ impl Handshake {
     pub fn of(initialize: &Value, session: Option<&Value>) -> Self {
         let info = &initialize["agentInfo"];
         let session = session.unwrap_or(&Value::Null);
-        let options: Vec<ConfigOption> = list(&session["configOptions"]).filter_map(config_option).collect();
+        let options: Vec<ListedConfigOption> =
+            list(&session["configOptions"]).filter_map(config_option).collect();
         let by_category = |category: &str| {
             let mut options = options.iter();
             options.find(|option| option.category.as_deref() == Some(category) && !option.options.is_empty())
         };
-        let current = |option: &ConfigOption| option.current_value.as_str().map(str::to_owned);
+        let current = |option: &ListedConfigOption| option.current_value.as_str().map(str::to_owned);
         let modes = session["modes"].is_object().then(|| Modes {
             current_mode_id: text(&session["modes"], "currentModeId"),
             available_modes: choices(&session["modes"]["availableModes"], "id"),
@@ -204,9 +205,9 @@ fn auth_method(method: &Value) -> Option<AuthMethod> {
     })
 }
 
-fn choices(values: &Value, id: &str) -> Vec<Choice> {
+fn choices(values: &Value, id: &str) -> Vec<SelectOption> {
     let choice = |value: &Value| {
-        Some(Choice {
+        Some(SelectOption {
             id: text(value, id)?,
             name: text(value, "name"),
             description: text(value, "description"),
@@ -215,14 +216,14 @@ fn choices(values: &Value, id: &str) -> Vec<Choice> {
     list(values).filter_map(choice).collect()
 }
 
-fn config_option(option: &Value) -> Option<ConfigOption> {
+fn config_option(option: &Value) -> Option<ListedConfigOption> {
     // In a list with groups, an entry contains options instead of a value.
     let grouped = list(&option["options"]).any(|entry| entry["options"].is_array());
     let options = match grouped {
         false => choices(&option["options"], "value"),
         true => list(&option["options"]).flat_map(|group| choices(&group["options"], "value")).collect(),
     };
-    Some(ConfigOption {
+    Some(ListedConfigOption {
         id: text(option, "id")?,
         name: text(option, "name"),
         description: text(option, "description"),

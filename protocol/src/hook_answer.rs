@@ -53,7 +53,7 @@ pub struct HookAnswer {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Output {
+struct HookOutput {
     #[serde(rename = "continue")]
     goes_on: Option<bool>,
     stop_reason: Option<String>,
@@ -127,14 +127,14 @@ impl HookAnswer {
         if result.truncated {
             return Self::failure("its output is longer than the limit, so its JSON is not whole".to_owned());
         }
-        match serde_json::from_str::<Output>(said) {
+        match serde_json::from_str::<HookOutput>(said) {
             Ok(output) => output.answer(),
             Err(error) => Self::failure(format!("its output is not the JSON of a hook: {error}")),
         }
     }
 }
 
-impl Output {
+impl HookOutput {
     fn answer(self) -> HookAnswer {
         let Specific { permission_decision, permission_decision_reason, decision, additional_context } =
             self.hook_specific_output;

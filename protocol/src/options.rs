@@ -56,13 +56,13 @@ impl Options {
 
     /// Returns the options in the order in which they are applied: others may depend on the model.
     #[must_use]
-    pub fn choices(&self) -> Vec<Choice> {
-        let model = self.model.iter().map(|value| Choice::Model { value: value.clone() });
-        let mode = self.mode.iter().map(|value| Choice::Mode { value: value.clone() });
+    pub fn choices(&self) -> Vec<SessionOption> {
+        let model = self.model.iter().map(|value| SessionOption::Model { value: value.clone() });
+        let mode = self.mode.iter().map(|value| SessionOption::Mode { value: value.clone() });
         let config = self
             .config_options
             .iter()
-            .map(|(id, value)| Choice::ConfigOption { config_id: id.clone(), value: value.clone() });
+            .map(|(id, value)| SessionOption::ConfigOption { config_id: id.clone(), value: value.clone() });
         model.chain(mode).chain(config).collect()
     }
 
@@ -73,11 +73,11 @@ impl Options {
     }
 
     /// Adds an option, or replaces an earlier value.
-    pub fn choose(&mut self, choice: Choice) {
+    pub fn choose(&mut self, choice: SessionOption) {
         match choice {
-            Choice::Mode { value } => self.mode = Some(value),
-            Choice::Model { value } => self.model = Some(value),
-            Choice::ConfigOption { config_id, value } => {
+            SessionOption::Mode { value } => self.mode = Some(value),
+            SessionOption::Model { value } => self.model = Some(value),
+            SessionOption::ConfigOption { config_id, value } => {
                 self.config_options.insert(config_id, value);
             }
         }
@@ -87,7 +87,7 @@ impl Options {
 /// One option with its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "option", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Choice {
+pub enum SessionOption {
     /// The mode of the session.
     Mode {
         /// Id of the mode.
@@ -107,7 +107,7 @@ pub enum Choice {
     },
 }
 
-impl Choice {
+impl SessionOption {
     /// Returns the name of the option: `mode`, `model`, or the id of the config option.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -160,7 +160,7 @@ mod tests {
         let mut again = Options::default();
         options.choices().into_iter().for_each(|choice| again.choose(choice));
         assert_eq!(again, options);
-        again.choose(Choice::Model { value: "haiku".to_owned() });
+        again.choose(SessionOption::Model { value: "haiku".to_owned() });
         assert_eq!(again.model.as_deref(), Some("haiku"));
         assert_eq!(serde_json::to_string(&Options::default()).unwrap(), "{}");
     }

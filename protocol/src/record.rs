@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::error::Error;
 use crate::event::EventType;
 use crate::ids::{RequestId, TurnId, WorkerId};
-use crate::options::{Choice, Current, Options};
+use crate::options::{Current, Options, SessionOption};
 use crate::process::ProcessId;
 use crate::state::words;
 
@@ -26,8 +26,8 @@ words! {
         Sealed = "sealed",
         /// The guard started the agent. Body: [`AgentStarted`].
         AgentStarted = "agentStarted",
-        /// The agent opened or restored a session. Body: [`Session`].
-        Session = "session",
+        /// The agent opened or restored a session. Body: [`SessionRecord`].
+        SessionRecord = "session",
         /// The agent could not open a session. Body: [`StartFailed`].
         StartFailed = "startFailed",
         /// The prompt of a turn is about to be written. Body: [`Dispatching`].
@@ -57,8 +57,8 @@ words! {
         Terminating = "terminating",
         /// The agent's process ended. Body: [`AgentExited`].
         AgentExited = "agentExited",
-        /// The guard proved that no process is left: the last record of a runtime. Body: [`Ended`].
-        Ended = "ended",
+        /// The guard proved that no process is left: the last record of a runtime. Body: [`EndedRecord`].
+        EndedRecord = "ended",
         /// The agent requests access to a file or a terminal, with the
         /// body [`crate::client::ClientRequest`].
         ClientRequest = "clientRequest",
@@ -73,7 +73,7 @@ words! {
 
 /// One record, borrowed from its buffer.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Record<'a> {
+pub struct JournalRecord<'a> {
     /// The worker's number of this record: 1, 2, 3, ... over all its runtimes, without a gap.
     pub n: u64,
     /// When it was written, milliseconds since 1970.
@@ -96,7 +96,7 @@ pub struct Record<'a> {
     pub b: Option<&'a RawValue>,
 }
 
-impl Record<'_> {
+impl JournalRecord<'_> {
     /// Returns the event type of the record.
     #[must_use]
     pub fn event_type(&self) -> EventType {
@@ -191,7 +191,7 @@ words! {
 /// Body of [`RecordType::Session`], with the agent's responses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Session {
+pub struct SessionRecord {
     /// The agent's id of the session.
     pub session_id: String,
     /// How it was opened.
@@ -461,7 +461,7 @@ pub struct AgentExited {
 /// Body of [`RecordType::Ended`], the final proof.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub struct EndedRecord {
     /// Number of processes that had to be killed.
     pub killed: u64,
     /// How long the guard took, in milliseconds.
@@ -473,7 +473,7 @@ pub struct Ended {
 #[serde(rename_all = "camelCase")]
 pub struct OptionSet {
     /// The option and its value.
-    pub choice: Choice,
+    pub choice: SessionOption,
     /// The method of the request; absent if no request was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn the_body_of_an_update_is_kept_to_the_letter() {
         let text = r#"{"n":7,"at":1,"t":"update","turn":2,"k":"plan","b":{"b" : 1e3,"a":[ ]}}"#;
-        let record: Record = serde_json::from_str(text).unwrap();
+        let record: JournalRecord = serde_json::from_str(text).unwrap();
         assert_eq!(record.b.unwrap().get(), r#"{"b" : 1e3,"a":[ ]}"#);
         assert_eq!(record.event_type(), EventType::ProgressUpdate);
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
@@ -542,8 +542,8 @@ mod tests {
     #[test]
     fn unknown_fields_of_newer_runtimes_are_ignored() {
         let text = r#"{"n":1,"at":1,"t":"ended","new":true,"b":{"killed":0,"millis":3,"x":1}}"#;
-        let record: Record = serde_json::from_str(text).unwrap();
-        assert_eq!(record.body::<Ended>().unwrap().millis, 3);
+        let record: JournalRecord = serde_json::from_str(text).unwrap();
+        assert_eq!(record.body::<EndedRecord>().unwrap().millis, 3);
         assert!(record.body::<Segment>().is_err());
     }
 }

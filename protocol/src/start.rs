@@ -66,7 +66,7 @@ pub struct RuntimeStart {
     /// Deadlines of the conversation.
     pub timeouts: Timeouts,
     /// Size limits in bytes.
-    pub limits: Limits,
+    pub limits: RuntimeLimits,
     /// Absolute folders that confine the agent's file requests and terminals; empty
     /// means its working directory.
     #[serde(default)]
@@ -199,7 +199,7 @@ impl Default for Timeouts {
 /// Size limits, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Limits {
+pub struct RuntimeLimits {
     /// Maximum length of an agent's line that is kept whole.
     pub max_line_bytes: u64,
     /// Size above which a segment is closed.
@@ -208,7 +208,7 @@ pub struct Limits {
     pub journal_quota_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for RuntimeLimits {
     fn default() -> Self {
         Self {
             max_line_bytes: crate::MAX_LINE_BYTES as u64,

@@ -38,7 +38,7 @@ const fn quarters(char: char) -> u64 {
 
 /// The answer for a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct TaskToolResult {
     /// The text of one element.
     pub text: String,
     /// Whether it reports an error.
@@ -96,7 +96,7 @@ pub fn full(task: &TaskShown) -> Cow<'_, str> {
 /// Returns the outcome of an ended task for its caller. A task stopped by a limit has
 /// its text so far.
 #[must_use]
-pub fn answer(task: &TaskShown) -> Answer {
+pub fn answer(task: &TaskShown) -> TaskToolResult {
     let view = &task.task;
     let about = About {
         agent: view.agent.as_deref(),
@@ -113,14 +113,14 @@ pub fn answer(task: &TaskShown) -> Answer {
     };
     let limit = matches!(view.status, TaskStatus::MaxIterationsReached | TaskStatus::TimedOut);
     if view.status == TaskStatus::Completed || (limit && !is_empty) {
-        return Answer { text: element("task_result", about, &said), is_error: false };
+        return TaskToolResult { text: element("task_result", about, &said), is_error: false };
     }
     let (code, message) = why(view);
     let mut text = error_text(&code, &message);
     if !is_empty {
         let _ = write!(text, "\n\nWhat it had said by then:\n{said}");
     }
-    Answer { text: element("task_error", about, &text), is_error: true }
+    TaskToolResult { text: element("task_error", about, &text), is_error: true }
 }
 
 /// Returns the code and message of the error of a task that did not complete.
@@ -134,8 +134,8 @@ pub fn why(task: &TaskView) -> (String, String) {
 
 /// Returns an error in place of a result.
 #[must_use]
-pub fn error_answer(about: About<'_>, code: &str, message: &str) -> Answer {
-    Answer { text: element("task_error", about, &error_text(code, message)), is_error: true }
+pub fn error_answer(about: About<'_>, code: &str, message: &str) -> TaskToolResult {
+    TaskToolResult { text: element("task_error", about, &error_text(code, message)), is_error: true }
 }
 
 fn error_text(code: &str, message: &str) -> String {

@@ -31,7 +31,7 @@ const MAX_TITLE_CHARS: usize = 256;
 
 /// The known data of a call.
 #[derive(Debug, Default)]
-struct Call {
+struct TrackedToolCall {
     /// Another session than the worker's.
     session: Option<String>,
     id: String,
@@ -42,15 +42,15 @@ struct Call {
 
 /// The tool calls of one turn, merged from the agent's updates.
 #[derive(Debug, Default)]
-pub struct Calls {
-    calls: Vec<Call>,
+pub struct TurnToolCalls {
+    calls: Vec<TrackedToolCall>,
     /// Index of the call with this session and id.
     places: HashMap<(Option<String>, String), usize>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Said<'a> {
+struct ToolCallParams<'a> {
     #[serde(borrow, default)]
     session_id: Option<&'a RawValue>,
     #[serde(borrow, alias = "toolCall")]
@@ -72,9 +72,9 @@ struct Parts<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked<'a> {
+struct PermissionRecord<'a> {
     #[serde(borrow)]
-    params: Said<'a>,
+    params: ToolCallParams<'a>,
     #[serde(default)]
     client_call: Option<u64>,
 }
@@ -97,24 +97,24 @@ pub fn name_of(record: RecordType, body: &str) -> Option<String> {
 }
 
 /// Returns a record's data about a call; `None` for other records.
-fn said(record: RecordType, body: &str) -> Option<Said<'_>> {
+fn said(record: RecordType, body: &str) -> Option<ToolCallParams<'_>> {
     match record {
         RecordType::Update | RecordType::ChildUpdate => serde_json::from_str(body).ok(),
         RecordType::ApprovalRequested => match serde_json::from_str(body).ok()? {
             // It has its own answer, and no agent knows its id.
-            Asked { client_call: Some(_), .. } => None,
-            Asked { params, .. } => Some(params),
+            PermissionRecord { client_call: Some(_), .. } => None,
+            PermissionRecord { params, .. } => Some(params),
         },
         _ => None,
     }
 }
 
-impl Calls {
+impl TurnToolCalls {
     /// Takes a record about a tool call: an update of one of [`KINDS`], or a permission
     /// request. Ignores unreadable ones.
     pub fn see(&mut self, record: RecordType, body: &str) {
         let body = surrogates::replaced(body);
-        let Some(Said { session_id, update }) = said(record, &body) else { return };
+        let Some(ToolCallParams { session_id, update }) = said(record, &body) else { return };
         let Some(id) = text(update.tool_call_id).filter(|id| id.len() <= MAX_ID_BYTES) else { return };
         let session = text(session_id).filter(|_| record == RecordType::ChildUpdate);
         let Some(call) = self.call(session, id, record) else { return };
@@ -127,7 +127,12 @@ impl Calls {
         }
     }
 
-    fn call(&mut self, session: Option<String>, id: String, record: RecordType) -> Option<&mut Call> {
+    fn call(
+        &mut self,
+        session: Option<String>,
+        id: String,
+        record: RecordType,
+    ) -> Option<&mut TrackedToolCall> {
         let key = (session, id);
         let place = match self.places.get(&key) {
             Some(place) => *place,
@@ -138,7 +143,11 @@ impl Calls {
                 place
             }
             None if self.calls.len() < MAX_CALLS => {
-                self.calls.push(Call { session: key.0.clone(), id: key.1.clone(), ..Call::default() });
+                self.calls.push(TrackedToolCall {
+                    session: key.0.clone(),
+                    id: key.1.clone(),
+                    ..TrackedToolCall::default()
+                });
                 self.places.insert(key, self.calls.len() - 1);
                 self.calls.len() - 1
             }
@@ -154,7 +163,7 @@ impl Calls {
     }
 }
 
-fn closing(call: Call) -> Value {
+fn closing(call: TrackedToolCall) -> Value {
     let mut data = Map::new();
     data.insert("method".to_owned(), "turn.end".into());
     data.insert("kind".to_owned(), CLOSING.into());
@@ -206,7 +215,7 @@ mod tests {
     }
 
     fn closings(records: &[(RecordType, Value)]) -> Vec<Value> {
-        let mut calls = Calls::default();
+        let mut calls = TurnToolCalls::default();
         records.iter().for_each(|(record, body)| calls.see(*record, &body.to_string()));
         calls.closings()
     }
@@ -257,7 +266,7 @@ mod tests {
         assert_eq!(closings(&[update(&"x".repeat(2000), json!({}))]), Vec::<Value>::new());
         let long = closings(&[update("1", json!({"title": "ä".repeat(9999), "kind": 7, "status": []}))]);
         assert_eq!(long, [closed("1", json!({"title": "ä".repeat(MAX_TITLE_CHARS)}))]);
-        let mut calls = Calls::default();
+        let mut calls = TurnToolCalls::default();
         calls.see(RecordType::Update, r#"{"update":{"toolCallId":"\ud83d","title":"x"}}"#);
         assert_eq!(calls.closings(), [closed("\u{fffd}", json!({"title": "x"}))]);
     }
@@ -294,7 +303,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_text_never_panics(body in r#"[\[\]{}:,"a-zA-Z]{0,80}"#) {
-            let mut calls = Calls::default();
+            let mut calls = TurnToolCalls::default();
             for record in [RecordType::Update, RecordType::ApprovalRequested, RecordType::Noise] {
                 calls.see(record, &body);
                 let _ = (id_of(record, &body), name_of(record, &body));

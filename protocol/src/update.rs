@@ -27,7 +27,7 @@ const MAX_KIND_CHARS: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Params<'a> {
+struct UpdateParams<'a> {
     #[serde(borrow, default)]
     session_id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -36,7 +36,7 @@ struct Params<'a> {
 
 /// A string of JSON, borrowed where possible.
 #[derive(Deserialize)]
-struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -48,14 +48,14 @@ struct Tagged<'a> {
 }
 
 #[derive(Deserialize)]
-struct Typed<'a> {
+struct TypedContent<'a> {
     #[serde(borrow, rename = "type", default, deserialize_with = "words::borrowed")]
     content_type: Option<Cow<'a, str>>,
 }
 
 /// The result of a first look at an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct ClassifiedUpdate<'a> {
     /// Its kind, as returned by [`classify`].
     pub kind: Cow<'static, str>,
     /// Its session; `None` if it names none.
@@ -89,31 +89,31 @@ struct UsualContent<'a> {
 }
 
 /// Returns the result of [`look`] for a piece of text in the usual format.
-fn usual(params: &str) -> Option<Seen<'_>> {
+fn usual(params: &str) -> Option<ClassifiedUpdate<'_>> {
     // Detecting another format costs allocations.
     if !params.contains("\"agent_message_chunk\"") {
         return None;
     }
     let Usual { session_id, update } = serde_json::from_str(params).ok()?;
     let is_text = update.session_update == "agent_message_chunk" && update.content.content_type == "text";
-    is_text.then_some(Seen { kind: Cow::Borrowed(MESSAGE), session: Some(session_id) })
+    is_text.then_some(ClassifiedUpdate { kind: Cow::Borrowed(MESSAGE), session: Some(session_id) })
 }
 
 /// Inspects an update, from the `params` of a `session/update` notification.
 #[must_use]
-pub fn look(params: &str) -> Seen<'_> {
+pub fn look(params: &str) -> ClassifiedUpdate<'_> {
     usual(params).unwrap_or_else(|| look_closely(params))
 }
 
-fn look_closely(params: &str) -> Seen<'_> {
+fn look_closely(params: &str) -> ClassifiedUpdate<'_> {
     let seen = read(params).or_else(|| match surrogates::replaced(params) {
-        Cow::Owned(params) => read(&params).map(|Seen { kind, session }| {
+        Cow::Owned(params) => read(&params).map(|ClassifiedUpdate { kind, session }| {
             let session = session.map(|id| Cow::Owned(id.into_owned()));
-            Seen { kind, session }
+            ClassifiedUpdate { kind, session }
         }),
         Cow::Borrowed(_) => None,
     });
-    seen.unwrap_or(Seen { kind: Cow::Borrowed("unknown"), session: None })
+    seen.unwrap_or(ClassifiedUpdate { kind: Cow::Borrowed("unknown"), session: None })
 }
 
 /// Returns the kind of an update, from the `params` of a `session/update` notification.
@@ -128,11 +128,11 @@ pub fn classify(params: &str) -> Cow<'static, str> {
 }
 
 /// Returns `None` for unreadable parameters.
-fn read(params: &str) -> Option<Seen<'_>> {
-    let Params { session_id, update } = serde_json::from_str(params).ok()?;
+fn read(params: &str) -> Option<ClassifiedUpdate<'_>> {
+    let UpdateParams { session_id, update } = serde_json::from_str(params).ok()?;
     let session =
-        session_id.and_then(|id| serde_json::from_str::<Word<'_>>(id.get()).ok()).map(|word| word.0);
-    Some(Seen { kind: read_kind(update.get())?, session })
+        session_id.and_then(|id| serde_json::from_str::<BorrowedText<'_>>(id.get()).ok()).map(|word| word.0);
+    Some(ClassifiedUpdate { kind: read_kind(update.get())?, session })
 }
 
 fn read_kind(update: &str) -> Option<Cow<'static, str>> {
@@ -166,7 +166,8 @@ fn read_kind(update: &str) -> Option<Cow<'static, str>> {
 /// Whether this `content` is one block of text.
 fn is_text(content: &str) -> bool {
     let read = |content: &str| {
-        serde_json::from_str::<Typed<'_>>(content).map(|typed| typed.content_type.as_deref() == Some("text"))
+        serde_json::from_str::<TypedContent<'_>>(content)
+            .map(|typed| typed.content_type.as_deref() == Some("text"))
     };
     read(content).or_else(|_| read(&surrogates::replaced(content))).unwrap_or(false)
 }
@@ -206,7 +207,7 @@ pub fn text(params: &Value) -> String {
 
 /// The parameters of a piece of text in the format of ACP v1.
 #[derive(Deserialize)]
-struct Piece<'a> {
+struct TextPieceParams<'a> {
     #[serde(borrow)]
     update: PieceUpdate<'a>,
 }
@@ -232,8 +233,8 @@ struct Block<'a> {
 /// escapes. `None` for unreadable parameters.
 #[must_use]
 pub fn text_of(params: &str) -> Option<Cow<'_, str>> {
-    match serde_json::from_str::<Piece<'_>>(params) {
-        Ok(Piece { update: PieceUpdate { content, .. } }) if content.block_type == "text" => {
+    match serde_json::from_str::<TextPieceParams<'_>>(params) {
+        Ok(TextPieceParams { update: PieceUpdate { content, .. } }) if content.block_type == "text" => {
             Some(content.text)
         }
         _ => surrogates::parse(params).ok().map(|params| Cow::Owned(text(&params))),

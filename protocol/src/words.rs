@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 
 #[derive(Deserialize)]
-struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedString<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Deserializes a string or null.
 ///
@@ -16,7 +16,7 @@ struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 pub fn borrowed<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Cow<'a, str>>, D::Error> {
-    Ok(Option::<Word<'a>>::deserialize(deserializer)?.map(|word| word.0))
+    Ok(Option::<BorrowedString<'a>>::deserialize(deserializer)?.map(|word| word.0))
 }
 
 #[cfg(test)]
@@ -24,14 +24,14 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct Said<'a> {
+    struct WordField<'a> {
         #[serde(borrow, default, deserialize_with = "borrowed")]
         word: Option<Cow<'a, str>>,
     }
 
     #[test]
     fn a_word_is_copied_only_if_it_holds_escapes() {
-        let read = |text| serde_json::from_str::<Said<'_>>(text).map(|said| said.word);
+        let read = |text| serde_json::from_str::<WordField<'_>>(text).map(|said| said.word);
         assert!(matches!(read(r#"{"word":"a"}"#), Ok(Some(Cow::Borrowed("a")))));
         assert!(matches!(read(r#"{"word":"\u0061"}"#), Ok(Some(Cow::Owned(word))) if word == "a"));
         assert!(matches!((read(r#"{"word":null}"#), read("{}")), (Ok(None), Ok(None))));

@@ -1,6 +1,6 @@
 //! Git worktrees of workers, and the operations of `subagent-runtime worktree`.
 //!
-//! That program reads one [`Operation`] from standard input and writes one [`Answer`] to
+//! That program reads one [`Operation`] from standard input and writes one [`WorktreeResult`] to
 //! standard output, as one line of JSON each. An operation that was killed can be repeated: it
 //! is then completed or undone.
 
@@ -220,7 +220,7 @@ pub enum AfterLanding {
 /// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Answer {
+pub enum WorktreeResult {
     /// The result of [`Operation::Plan`], without changes.
     Planned(Plan),
     /// The result of [`Operation::Create`] and [`Operation::Setup`].

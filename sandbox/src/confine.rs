@@ -29,7 +29,9 @@ const INSIDE: &str = "--inside";
 
 /// Runs it; `args` follow `confine`. Returns only after a failure.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(call) = Call::of(args) else { return failed(NOT_CONFINED, "it is started by the guard alone") };
+    let Some(call) = ConfineArguments::of(args) else {
+        return failed(NOT_CONFINED, "it is started by the guard alone");
+    };
     let confined = match &call.sandbox.layers.bubblewrap {
         Some(program) if !call.inside => enter(&call, program),
         _ => apply(&call),
@@ -48,7 +50,7 @@ fn failed(code: u8, message: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-struct Call {
+struct ConfineArguments {
     inside: bool,
     text: OsString,
     sandbox: Sandbox,
@@ -56,7 +58,7 @@ struct Call {
     args: Vec<OsString>,
 }
 
-impl Call {
+impl ConfineArguments {
     fn of(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut text = args.next()?;
         let inside = text == INSIDE;
@@ -79,7 +81,7 @@ impl Call {
 }
 
 /// Becomes bubblewrap, which starts this program inside. Returns why that failed.
-fn enter(call: &Call, program: &Path) -> io::Result<io::Error> {
+fn enter(call: &ConfineArguments, program: &Path) -> io::Result<io::Error> {
     make_written(&call.sandbox);
     let own = File::open("/proc/self/exe")?;
     keep_open(&own)?;
@@ -100,7 +102,7 @@ fn enter(call: &Call, program: &Path) -> io::Result<io::Error> {
 }
 
 /// Confines this process and becomes the command. Returns why it could not be started.
-fn apply(call: &Call) -> io::Result<io::Error> {
+fn apply(call: &ConfineArguments) -> io::Result<io::Error> {
     if !call.inside {
         make_written(&call.sandbox);
     }

@@ -29,7 +29,7 @@ mod trial;
 mod confine;
 
 pub use confine::main;
-pub use machine::{Machine, find};
+pub use machine::{SandboxSupport, find};
 
 use std::ffi::OsString;
 use std::path::Path;

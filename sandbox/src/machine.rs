@@ -16,7 +16,7 @@ const BWRAP: &str = "bwrap";
 
 /// The sandbox features of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
+pub struct SandboxSupport {
     /// The usable version of Landlock's interface, or why there is none.
     pub landlock: std::result::Result<u32, String>,
     /// The program bubblewrap, or why it cannot be used.
@@ -35,7 +35,7 @@ pub fn find(path: &std::ffi::OsStr, untrusted: &[PathBuf]) -> Option<PathBuf> {
     })
 }
 
-impl Machine {
+impl SandboxSupport {
     /// Inspects this machine. Starts bubblewrap once, to check whether it may create namespaces.
     #[must_use]
     pub fn look(bubblewrap: Option<&Path>) -> Self {
@@ -135,8 +135,8 @@ mod tests {
         }
     }
 
-    fn machine(landlock: Option<u32>, bubblewrap: bool) -> Machine {
-        Machine {
+    fn machine(landlock: Option<u32>, bubblewrap: bool) -> SandboxSupport {
+        SandboxSupport {
             landlock: landlock.ok_or_else(|| "none".to_owned()),
             bubblewrap: if bubblewrap { Ok("/usr/bin/bwrap".into()) } else { Err("not there".to_owned()) },
         }
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_the_machine_cannot_enforce_is_refused() {
-        let refused = |machine: Machine, spec: &SandboxSpec, always: &[PathBuf]| {
+        let refused = |machine: SandboxSupport, spec: &SandboxSpec, always: &[PathBuf]| {
             let error = machine.layers(spec, always).unwrap_err();
             assert_eq!(
                 (error.code, &error.details["missing"]),

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use subagent_config::environment::passes_on;
 use subagent_config::start::environment;
 use subagent_config::{ResolvedLauncher, model};
-use subagent_protocol::ask::{Answer, Ask, Deadlines, Question, Said};
+use subagent_protocol::ask::{AgentQuery, AgentQueryOutput, AgentQueryResult, AgentQuestion, Deadlines};
 use subagent_protocol::clean::clean;
 use subagent_protocol::start::{AgentCommand, Timeouts};
 use subagent_protocol::{Code, MAX_LINE_BYTES, PROTOCOL};
@@ -21,7 +21,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::block_on;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::sibling_executable::sibling_executable;
@@ -33,7 +33,7 @@ const MARGIN: Duration = Duration::from_secs(15);
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Where the agent is started.
-pub(crate) enum Place {
+pub(crate) enum AgentFolder {
     /// In this folder, absolute.
     Folder(PathBuf),
     /// In an empty folder that is removed again.
@@ -64,15 +64,15 @@ impl Patience {
 /// # Errors
 /// When it could not be asked at all.
 pub(crate) fn ask(
-    context: &Context,
+    context: &CliContext,
     (launcher, resolved): (&model::Launcher, &ResolvedLauncher),
-    place: Place,
-    question: Question,
+    place: AgentFolder,
+    question: AgentQuestion,
     patience: Patience,
-) -> Result<Answer> {
+) -> Result<AgentQueryResult> {
     let (folder, cwd) = match place {
-        Place::Folder(cwd) => (None, cwd),
-        Place::Empty => {
+        AgentFolder::Folder(cwd) => (None, cwd),
+        AgentFolder::Empty => {
             let folder = empty_folder()?;
             let cwd = folder.path().to_owned();
             (Some(folder), cwd)
@@ -92,7 +92,7 @@ pub(crate) fn ask(
     };
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let stop_grace_ms = Timeouts::default().stop_grace_ms;
-    let ask = Ask {
+    let ask = AgentQuery {
         protocol: PROTOCOL,
         agent: AgentCommand {
             sandbox: None,
@@ -127,7 +127,7 @@ fn empty_folder() -> Result<TempDir> {
     })
 }
 
-async fn exchange(context: &Context, ask: &Ask, patience: Duration) -> Result<Answer> {
+async fn exchange(context: &CliContext, ask: &AgentQuery, patience: Duration) -> Result<AgentQueryResult> {
     let program = sibling_executable("subagent-runtime")?;
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(Code::BackendRuntimeError, format!("{} {what}: {error}", program.display()))
@@ -184,7 +184,7 @@ async fn exchange(context: &Context, ask: &Ask, patience: Duration) -> Result<An
 }
 
 /// Reads what is said until the answer comes.
-async fn hear(mut stdout: ChildStdout) -> Option<Answer> {
+async fn hear(mut stdout: ChildStdout) -> Option<AgentQueryResult> {
     let mut bytes: Vec<u8> = Vec::new();
     let mut seen = 0;
     loop {
@@ -192,8 +192,8 @@ async fn hear(mut stdout: ChildStdout) -> Option<Answer> {
             let line: Vec<u8> = bytes.drain(..=seen + more).collect();
             seen = 0;
             match serde_json::from_slice(&line) {
-                Ok(Said::Stderr { text }) => output::tell(&clean(&text)),
-                Ok(Said::Done(answer)) => return Some(*answer),
+                Ok(AgentQueryOutput::Stderr { text }) => output::tell(&clean(&text)),
+                Ok(AgentQueryOutput::Done(answer)) => return Some(*answer),
                 // A line of a newer runtime.
                 Err(_) => {}
             }

@@ -7,34 +7,34 @@ use serde_json::Value;
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
 use subagent_config::{Environment, Workspace, unknown};
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::clean::one_line;
 
-use crate::args::Typed;
+use crate::args::TypedFlags;
 use crate::failure::{Failure, Result};
 use crate::output::terminal::Terminal;
-use crate::output::{Format, complain};
+use crate::output::{OutputFormat, complain};
 
 /// How much of a part of the owner handle is looked at: twice what the longest can have.
 const MAX_PART_CHARS: usize = 256;
 
 /// The caller of a command.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct CliContext {
     /// Variables, working directory, home.
     pub env: Environment,
     /// The form of output that was asked for.
-    pub format: Format,
+    pub format: OutputFormat,
     /// The flags that were typed.
-    pub typed: Typed,
+    pub typed: TypedFlags,
 }
 
-impl Context {
+impl CliContext {
     /// The context of this process.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the working directory is gone.
-    pub fn of_process(format: Format, typed: Typed) -> Result<Self> {
+    pub fn of_process(format: OutputFormat, typed: TypedFlags) -> Result<Self> {
         let cwd = std::env::current_dir().map_err(|error| {
             Failure::argument(format!(
                 "the working directory cannot be used ({error}); change to one that exists"
@@ -50,13 +50,13 @@ impl Context {
     /// It travels in headers, which hold visible ASCII and are short. What else is in a variable becomes a `?` or is cut
     /// off. No part of a real handle looks like that, so whoever needs the right one refuses it as any wrong one.
     #[must_use]
-    pub fn handle(&self) -> Option<Handle> {
+    pub fn handle(&self) -> Option<ControllerHandle> {
         let visible = |char: char| if char.is_ascii_graphic() { char } else { '?' };
         let part = |name: &str| {
             let text = self.env.var(name)?.to_string_lossy();
             Some(text.chars().map(visible).take(MAX_PART_CHARS).collect())
         };
-        Some(Handle {
+        Some(ControllerHandle {
             controller_id: part("SUBAGENT_CTL_ID")?,
             epoch: part("SUBAGENT_CTL_EPOCH")?,
             token: part("SUBAGENT_CTL_TOKEN")?,
@@ -139,9 +139,13 @@ pub fn present_path(path: Option<PathBuf>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn context(vars: &[(&str, &str)]) -> Context {
+    fn context(vars: &[(&str, &str)]) -> CliContext {
         let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        Context { env: Environment::new(vars, "/"), format: Format::Json, typed: Typed::default() }
+        CliContext {
+            env: Environment::new(vars, "/"),
+            format: OutputFormat::Json,
+            typed: TypedFlags::default(),
+        }
     }
 
     #[test]

@@ -4,12 +4,12 @@ use subagent_config::proc::{self, Process};
 use subagent_config::{Workspace, controller_hint};
 use subagent_protocol::Code;
 use subagent_protocol::api::{
-    ControllerChoice, ControllerInitialized, Handle, InitController, ReleaseController,
+    ControllerChoice, ControllerHandle, ControllerInitialized, InitController, ReleaseController,
 };
 use subagent_protocol::budget::Limits;
 use subagent_protocol::process::ProcessId;
 
-use crate::client::{Ask, Client, Query};
+use crate::client::{ApiRequest, DaemonClient, RequestPath};
 use crate::failure::{Failure, Result};
 
 /// Chooses the controller that was named, or else the workspace's.
@@ -22,8 +22,8 @@ pub(crate) fn choice(named: Option<&str>, workspace: &Workspace) -> ControllerCh
 }
 
 /// Returns the request path that asks the daemon which controller a choice leads to.
-pub(crate) fn resolve_path(choice: &ControllerChoice) -> Query {
-    Query::new("/v1/controllers/resolve")
+pub(crate) fn resolve_path(choice: &ControllerChoice) -> RequestPath {
+    RequestPath::new("/v1/controllers/resolve")
         .with("controllerId", choice.controller_id.as_deref())
         .with("hintedControllerId", choice.hinted_controller_id.as_deref())
         .with("workspaceKey", Some(&choice.workspace_key))
@@ -36,16 +36,16 @@ pub(crate) fn resolve_path(choice: &ControllerChoice) -> Query {
 ///
 /// # Errors
 /// `CONTROLLER_NOT_FOUND` for one that was named, `INVALID_CONTROLLER_HANDLE`, and those of
-/// [`Client::ask`].
+/// [`DaemonClient::ask`].
 pub(crate) async fn ensure(
-    client: &mut Client,
+    client: &mut DaemonClient,
     state_dir: &std::path::Path,
     named: Option<&str>,
     workspace: &Workspace,
     budget: Limits,
 ) -> Result<()> {
     let choice = choice(named, workspace);
-    let missing = match client.ask(&Ask::get(resolve_path(&choice))).await {
+    let missing = match client.ask(&ApiRequest::get(resolve_path(&choice))).await {
         Err(failure) if failure.is(Code::ControllerNotFound) && none_was_named(&failure) => failure,
         resolved => return resolved.map(drop),
     };
@@ -56,7 +56,7 @@ pub(crate) async fn ensure(
         budget,
         owner: owner()?,
     };
-    let granted = match client.ask(&Ask::change("/v1/controllers", &request)?).await {
+    let granted = match client.ask(&ApiRequest::change("/v1/controllers", &request)?).await {
         Ok(granted) => granted,
         // Another command was faster.
         Err(failure) if failure.is(Code::ControllerOwnershipConflict) => return Ok(()),
@@ -65,14 +65,14 @@ pub(crate) async fn ensure(
     };
     let granted: ControllerInitialized = serde_json::from_value(granted)
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
-    let handle = Handle {
+    let handle = ControllerHandle {
         controller_id: granted.controller_id.to_string(),
         epoch: granted.owner.epoch.to_string(),
         token: granted.owner.token.clone(),
     };
     let release = ReleaseController { choice, force: false };
-    let mut owner = Client::of_running(state_dir.to_owned()).in_the_name_of(Some(handle));
-    match owner.ask(&Ask::change("/v1/controllers/release", &release)?).await {
+    let mut owner = DaemonClient::of_running(state_dir.to_owned()).in_the_name_of(Some(handle));
+    match owner.ask(&ApiRequest::change("/v1/controllers/release", &release)?).await {
         // Another owner has taken it over since.
         Err(failure) if failure.is(Code::InvalidControllerHandle) => Ok(()),
         released => released.map(drop),

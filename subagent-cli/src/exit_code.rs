@@ -11,7 +11,7 @@ pub const NEEDS_ANSWER: u8 = 15;
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum TurnExitStatus {
     /// `turn.completed`.
     Completed,
     /// `turn.failed`.
@@ -45,16 +45,16 @@ impl TurnOutcome {
     /// Returns the outcome of a turn from its end, the agent's stop reason, and the number of denied requests and of forms
     /// and links that were turned away.
     #[must_use]
-    pub fn of(end: End, stop_reason: Option<&str>, denied: usize, turned_away: usize) -> Self {
+    pub fn of(end: TurnExitStatus, stop_reason: Option<&str>, denied: usize, turned_away: usize) -> Self {
         match (end, stop_reason) {
-            (End::Failed, _) => Self::Failed,
+            (TurnExitStatus::Failed, _) => Self::Failed,
             _ if denied > 0 => Self::PermissionDenied,
-            (End::Canceled, _) => Self::Canceled,
-            (End::Completed, Some("refusal")) => Self::Refusal,
-            (End::Completed, Some("max_tokens")) => Self::MaxTokens,
-            (End::Completed, Some("max_turn_requests")) => Self::MaxTurnRequests,
-            (End::Completed, _) if turned_away > 0 => Self::TurnedAway,
-            (End::Completed, _) => Self::Completed,
+            (TurnExitStatus::Canceled, _) => Self::Canceled,
+            (TurnExitStatus::Completed, Some("refusal")) => Self::Refusal,
+            (TurnExitStatus::Completed, Some("max_tokens")) => Self::MaxTokens,
+            (TurnExitStatus::Completed, Some("max_turn_requests")) => Self::MaxTurnRequests,
+            (TurnExitStatus::Completed, _) if turned_away > 0 => Self::TurnedAway,
+            (TurnExitStatus::Completed, _) => Self::Completed,
         }
     }
 
@@ -126,15 +126,15 @@ mod tests {
     #[test]
     fn each_outcome_has_its_code() {
         for (end, reason, denied, turned_away, outcome, code) in [
-            (End::Completed, "end_turn", 0, 0, TurnOutcome::Completed, 0),
-            (End::Failed, "", 1, 1, TurnOutcome::Failed, 10),
-            (End::Canceled, "cancelled", 0, 1, TurnOutcome::Canceled, 11),
-            (End::Canceled, "cancelled", 1, 0, TurnOutcome::PermissionDenied, 12),
-            (End::Completed, "refusal", 1, 0, TurnOutcome::PermissionDenied, 12),
-            (End::Completed, "refusal", 0, 1, TurnOutcome::Refusal, 16),
-            (End::Completed, "max_tokens", 0, 0, TurnOutcome::MaxTokens, 17),
-            (End::Completed, "max_turn_requests", 0, 0, TurnOutcome::MaxTurnRequests, 18),
-            (End::Completed, "end_turn", 0, 1, TurnOutcome::TurnedAway, 19),
+            (TurnExitStatus::Completed, "end_turn", 0, 0, TurnOutcome::Completed, 0),
+            (TurnExitStatus::Failed, "", 1, 1, TurnOutcome::Failed, 10),
+            (TurnExitStatus::Canceled, "cancelled", 0, 1, TurnOutcome::Canceled, 11),
+            (TurnExitStatus::Canceled, "cancelled", 1, 0, TurnOutcome::PermissionDenied, 12),
+            (TurnExitStatus::Completed, "refusal", 1, 0, TurnOutcome::PermissionDenied, 12),
+            (TurnExitStatus::Completed, "refusal", 0, 1, TurnOutcome::Refusal, 16),
+            (TurnExitStatus::Completed, "max_tokens", 0, 0, TurnOutcome::MaxTokens, 17),
+            (TurnExitStatus::Completed, "max_turn_requests", 0, 0, TurnOutcome::MaxTurnRequests, 18),
+            (TurnExitStatus::Completed, "end_turn", 0, 1, TurnOutcome::TurnedAway, 19),
         ] {
             let found = TurnOutcome::of(end, Some(reason), denied, turned_away);
             assert_eq!((found, found.code()), (outcome, code), "{reason}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use subagent_protocol::{Code, MAX_LINE_BYTES};
 
-use crate::args::Typed;
+use crate::args::TypedFlags;
 use crate::failure::{Failure, Result};
 use repeated::DuplicateKey;
 
@@ -15,7 +15,7 @@ mod repeated;
 
 /// The type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum InputValueType {
     /// A string; null and the empty string are absent.
     Text,
     /// A string; null is absent, the empty string is not.
@@ -37,146 +37,146 @@ enum Shape {
 
 /// A key of the object with its flag. The key's name appears in `details`.
 #[derive(Debug)]
-pub struct Field {
+pub struct InputField {
     key: &'static str,
     flags: &'static [&'static str],
-    shape: Shape,
+    shape: InputValueType,
 }
 
-const fn field(key: &'static str, flags: &'static [&'static str], shape: Shape) -> Field {
-    Field { key, flags, shape }
+const fn field(key: &'static str, flags: &'static [&'static str], shape: InputValueType) -> InputField {
+    InputField { key, flags, shape }
 }
 
 /// The keys of `send`.
-pub const SEND: &[Field] = &[
-    field("workerId", &["worker_id"], Shape::Text),
-    field("text", &["text"], Shape::AnyText),
-    field("blocks", &["blocks_json"], Shape::Objects),
-    field("attachments", &["attach"], Shape::Texts),
-    field("agent", &["agent"], Shape::Text),
-    field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
-    field("ifBusy", &["if_busy", "queue"], Shape::Text),
-    field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
-    field("waitUntil", &["wait_until"], Shape::Text),
-    field("waitTimeoutSeconds", &["wait_timeout_seconds"], Shape::Seconds),
-    field("waitNoProgressTimeoutSeconds", &["wait_no_progress_timeout_seconds"], Shape::Seconds),
+pub const SEND: &[InputField] = &[
+    field("workerId", &["worker_id"], InputValueType::Text),
+    field("text", &["text"], InputValueType::AnyText),
+    field("blocks", &["blocks_json"], InputValueType::Objects),
+    field("attachments", &["attach"], InputValueType::Texts),
+    field("agent", &["agent"], InputValueType::Text),
+    field("debugMode", &["debug_mode", "no_debug_mode"], InputValueType::Bool),
+    field("ifBusy", &["if_busy", "queue"], InputValueType::Text),
+    field("wait", &["wait_for_match", "no_wait"], InputValueType::Bool),
+    field("waitUntil", &["wait_until"], InputValueType::Text),
+    field("waitTimeoutSeconds", &["wait_timeout_seconds"], InputValueType::Seconds),
+    field("waitNoProgressTimeoutSeconds", &["wait_no_progress_timeout_seconds"], InputValueType::Seconds),
 ];
 
 /// The keys of `wait`.
-pub const WAIT: &[Field] = &[
-    field("workerId", &["worker_id"], Shape::Text),
-    field("until", &["until"], Shape::Text),
-    field("fromEventId", &["from_event_id"], Shape::Text),
-    field("afterLatest", &["after_latest", "include_history"], Shape::Bool),
-    field("timeoutSeconds", &["timeout_seconds"], Shape::Seconds),
-    field("noProgressTimeoutSeconds", &["no_progress_timeout_seconds"], Shape::Seconds),
+pub const WAIT: &[InputField] = &[
+    field("workerId", &["worker_id"], InputValueType::Text),
+    field("until", &["until"], InputValueType::Text),
+    field("fromEventId", &["from_event_id"], InputValueType::Text),
+    field("afterLatest", &["after_latest", "include_history"], InputValueType::Bool),
+    field("timeoutSeconds", &["timeout_seconds"], InputValueType::Seconds),
+    field("noProgressTimeoutSeconds", &["no_progress_timeout_seconds"], InputValueType::Seconds),
 ];
 
 /// The keys of `approve`.
-pub const APPROVE: &[Field] = &[
-    field("workerId", &["worker_id"], Shape::Text),
-    field("requestId", &["request_id"], Shape::Text),
-    field("decision", &["decision"], Shape::Text),
-    field("optionId", &["option_id"], Shape::Text),
-    field("alias", &["alias"], Shape::Text),
-    field("note", &["note"], Shape::Text),
-    field("all", &["all"], Shape::Bool),
-    field("tree", &["tree"], Shape::Bool),
-    field("always", &["always"], Shape::Text),
+pub const APPROVE: &[InputField] = &[
+    field("workerId", &["worker_id"], InputValueType::Text),
+    field("requestId", &["request_id"], InputValueType::Text),
+    field("decision", &["decision"], InputValueType::Text),
+    field("optionId", &["option_id"], InputValueType::Text),
+    field("alias", &["alias"], InputValueType::Text),
+    field("note", &["note"], InputValueType::Text),
+    field("all", &["all"], InputValueType::Bool),
+    field("tree", &["tree"], InputValueType::Bool),
+    field("always", &["always"], InputValueType::Text),
 ];
 
 /// The keys of `answer`.
-pub const ANSWER: &[Field] = &[
-    field("workerId", &["worker_id"], Shape::Text),
-    field("requestId", &["request_id"], Shape::Text),
-    field("action", &["action", "accept", "decline", "cancel"], Shape::Text),
-    field("content", &["content_json", "set"], Shape::Object),
+pub const ANSWER: &[InputField] = &[
+    field("workerId", &["worker_id"], InputValueType::Text),
+    field("requestId", &["request_id"], InputValueType::Text),
+    field("action", &["action", "accept", "decline", "cancel"], InputValueType::Text),
+    field("content", &["content_json", "set"], InputValueType::Object),
 ];
 
 /// The keys of `worker start`.
-pub const WORKER_START: &[Field] = &[
-    field("launcher", &["launcher"], Shape::Text),
-    field("role", &["role"], Shape::Text),
-    field("cwd", &["cwd"], Shape::Text),
-    field("name", &["name"], Shape::Text),
-    field("label", &["label"], Shape::Text),
-    field("controllerId", &["controller_id"], Shape::Text),
-    field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
-    field("mcpConfig", &["mcp_config"], Shape::Text),
-    field("additionalDirectories", &["add_dir"], Shape::Texts),
-    field("mode", &["mode"], Shape::Text),
-    field("model", &["model"], Shape::Text),
-    field("configOptions", &["set"], Shape::Options),
-    field("resume", &["resume"], Shape::Text),
-    field("idleTimeout", &["idle_timeout"], Shape::Text),
-    field("onRateLimit", &["on_rate_limit"], Shape::Text),
-    field("tags", &["tag"], Shape::Texts),
-    field("allow", &["allow"], Shape::Texts),
-    field("ask", &["ask"], Shape::Texts),
-    field("deny", &["deny"], Shape::Texts),
-    field("approvalTimeout", &["approval_timeout"], Shape::Text),
-    field("onApprovalTimeout", &["on_approval_timeout"], Shape::Text),
+pub const WORKER_START: &[InputField] = &[
+    field("launcher", &["launcher"], InputValueType::Text),
+    field("role", &["role"], InputValueType::Text),
+    field("cwd", &["cwd"], InputValueType::Text),
+    field("name", &["name"], InputValueType::Text),
+    field("label", &["label"], InputValueType::Text),
+    field("controllerId", &["controller_id"], InputValueType::Text),
+    field("debugMode", &["debug_mode", "no_debug_mode"], InputValueType::Bool),
+    field("mcpConfig", &["mcp_config"], InputValueType::Text),
+    field("additionalDirectories", &["add_dir"], InputValueType::Texts),
+    field("mode", &["mode"], InputValueType::Text),
+    field("model", &["model"], InputValueType::Text),
+    field("configOptions", &["set"], InputValueType::Options),
+    field("resume", &["resume"], InputValueType::Text),
+    field("idleTimeout", &["idle_timeout"], InputValueType::Text),
+    field("onRateLimit", &["on_rate_limit"], InputValueType::Text),
+    field("tags", &["tag"], InputValueType::Texts),
+    field("allow", &["allow"], InputValueType::Texts),
+    field("ask", &["ask"], InputValueType::Texts),
+    field("deny", &["deny"], InputValueType::Texts),
+    field("approvalTimeout", &["approval_timeout"], InputValueType::Text),
+    field("onApprovalTimeout", &["on_approval_timeout"], InputValueType::Text),
     field(
         "budget",
         &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
-        Shape::Object,
+        InputValueType::Object,
     ),
-    field("agent", &["agent"], Shape::Text),
-    field("delegate", &["delegate"], Shape::Bool),
-    field("worktree", &["worktree", "base", "with_changes"], Shape::Object),
-    field("sandbox", &["sandbox"], Shape::Text),
+    field("agent", &["agent"], InputValueType::Text),
+    field("delegate", &["delegate"], InputValueType::Bool),
+    field("worktree", &["worktree", "base", "with_changes"], InputValueType::Object),
+    field("sandbox", &["sandbox"], InputValueType::Text),
 ];
 
 /// The keys of `task run`.
-pub const TASK_RUN: &[Field] = &[
-    field("agent", &["agent"], Shape::Text),
-    field("text", &["text"], Shape::AnyText),
-    field("description", &["description"], Shape::Text),
-    field("name", &["name"], Shape::Text),
-    field("background", &["background"], Shape::Bool),
-    field("launcher", &["launcher"], Shape::Text),
-    field("model", &["model"], Shape::Text),
-    field("systemPrompt", &["system_prompt"], Shape::Text),
-    field("allowedTools", &["allowed_tool"], Shape::Texts),
-    field("disallowedTools", &["disallowed_tool"], Shape::Texts),
-    field("maxSteps", &["max_steps"], Shape::Count),
-    field("timeoutSeconds", &["timeout"], Shape::Seconds),
-    field("metadata", &[], Shape::Object),
-    field("controllerId", &["controller_id"], Shape::Text),
-    field("cwd", &["cwd"], Shape::Text),
-    field("worktree", &["worktree", "base", "with_changes"], Shape::Object),
-    field("sandbox", &["sandbox"], Shape::Text),
+pub const TASK_RUN: &[InputField] = &[
+    field("agent", &["agent"], InputValueType::Text),
+    field("text", &["text"], InputValueType::AnyText),
+    field("description", &["description"], InputValueType::Text),
+    field("name", &["name"], InputValueType::Text),
+    field("background", &["background"], InputValueType::Bool),
+    field("launcher", &["launcher"], InputValueType::Text),
+    field("model", &["model"], InputValueType::Text),
+    field("systemPrompt", &["system_prompt"], InputValueType::Text),
+    field("allowedTools", &["allowed_tool"], InputValueType::Texts),
+    field("disallowedTools", &["disallowed_tool"], InputValueType::Texts),
+    field("maxSteps", &["max_steps"], InputValueType::Count),
+    field("timeoutSeconds", &["timeout"], InputValueType::Seconds),
+    field("metadata", &[], InputValueType::Object),
+    field("controllerId", &["controller_id"], InputValueType::Text),
+    field("cwd", &["cwd"], InputValueType::Text),
+    field("worktree", &["worktree", "base", "with_changes"], InputValueType::Object),
+    field("sandbox", &["sandbox"], InputValueType::Text),
 ];
 
 /// The keys of `task message`.
-pub const TASK_MESSAGE: &[Field] = &[
-    field("task", &["task"], Shape::Text),
-    field("text", &["text"], Shape::AnyText),
-    field("cancel", &["cancel"], Shape::Bool),
-    field("allowFresh", &["allow_fresh"], Shape::Bool),
+pub const TASK_MESSAGE: &[InputField] = &[
+    field("task", &["task"], InputValueType::Text),
+    field("text", &["text"], InputValueType::AnyText),
+    field("cancel", &["cancel"], InputValueType::Bool),
+    field("allowFresh", &["allow_fresh"], InputValueType::Bool),
 ];
 
 /// The keys of `worker set`.
-pub const WORKER_SET: &[Field] = &[
-    field("workerId", &["worker_id", "workers"], Shape::Text),
-    field("name", &["name"], Shape::Text),
-    field("mode", &["mode"], Shape::Text),
-    field("model", &["model"], Shape::Text),
-    field("configOptions", &["set"], Shape::Options),
-    field("idleTimeout", &["idle_timeout"], Shape::Text),
-    field("onRateLimit", &["on_rate_limit"], Shape::Text),
+pub const WORKER_SET: &[InputField] = &[
+    field("workerId", &["worker_id", "workers"], InputValueType::Text),
+    field("name", &["name"], InputValueType::Text),
+    field("mode", &["mode"], InputValueType::Text),
+    field("model", &["model"], InputValueType::Text),
+    field("configOptions", &["set"], InputValueType::Options),
+    field("idleTimeout", &["idle_timeout"], InputValueType::Text),
+    field("onRateLimit", &["on_rate_limit"], InputValueType::Text),
     field(
         "budget",
         &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
-        Shape::Object,
+        InputValueType::Object,
     ),
 ];
 
 /// A checked object: every value has the type of its key.
 #[derive(Debug, Default)]
-pub struct Input(Map<String, Value>);
+pub struct InputObject(Map<String, Value>);
 
-impl Input {
+impl InputObject {
     /// Reads and checks the file of `--input` (`-` is stdin). Without a file the result is empty.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl Input {
     /// `{unknown,known}` for unknown keys, `{field,flag}` for a key whose flag was typed too, no details
     /// for a wrong type.
     /// shape.
-    pub fn load(source: Option<&Path>, fields: &[Field], typed: &Typed) -> Result<Self> {
+    pub fn load(source: Option<&Path>, fields: &[InputField], typed: &TypedFlags) -> Result<Self> {
         let Some(path) = source.filter(|path| !path.as_os_str().is_empty()) else {
             return Ok(Self::default());
         };
@@ -194,8 +194,8 @@ impl Input {
     /// Checks a JSON text. Pure.
     ///
     /// # Errors
-    /// Those of [`Input::load`].
-    pub fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Self> {
+    /// Those of [`InputObject::load`].
+    pub fn parse(text: &str, fields: &[InputField], typed: &TypedFlags) -> Result<Self> {
         // Some editors write a byte order mark, which has no meaning in UTF-8.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document: Value = serde_json::from_str(text).map_err(|error| {
@@ -290,40 +290,48 @@ impl Input {
 }
 
 /// Returns the value if it counts as present.
-fn check(field: &Field, value: Value) -> Result<Option<Value>> {
+fn check(field: &InputField, value: Value) -> Result<Option<Value>> {
     let wrong = |wanted: &str| Err(Failure::input(format!("\"{}\" in --input must be {wanted}", field.key)));
     match (field.shape, &value) {
-        (Shape::Text | Shape::AnyText | Shape::Seconds | Shape::Count, Value::Null) => Ok(None),
-        (Shape::Text, Value::String(text)) if text.is_empty() => Ok(None),
-        (Shape::Text | Shape::AnyText, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => Ok(Some(value)),
-        (Shape::Seconds, Value::Number(number))
+        (
+            InputValueType::Text | InputValueType::AnyText | InputValueType::Seconds | InputValueType::Count,
+            Value::Null,
+        ) => Ok(None),
+        (InputValueType::Text, Value::String(text)) if text.is_empty() => Ok(None),
+        (InputValueType::Text | InputValueType::AnyText, Value::String(_))
+        | (InputValueType::Bool, Value::Bool(_)) => Ok(Some(value)),
+        (InputValueType::Seconds, Value::Number(number))
             if number.as_f64().is_some_and(|n| n.is_finite() && n >= 0.0) =>
         {
             Ok(Some(value))
         }
-        (Shape::Count, Value::Number(number)) if number.as_u64().is_some_and(|n| n > 0) => Ok(Some(value)),
-        (Shape::Object, Value::Null) => Ok(None),
-        (Shape::Object, Value::Object(_)) => Ok(Some(value)),
-        (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
-        (Shape::Texts, Value::Array(items))
+        (InputValueType::Count, Value::Number(number)) if number.as_u64().is_some_and(|n| n > 0) => {
+            Ok(Some(value))
+        }
+        (InputValueType::Object, Value::Null) => Ok(None),
+        (InputValueType::Object, Value::Object(_)) => Ok(Some(value)),
+        (InputValueType::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => {
+            Ok(Some(value))
+        }
+        (InputValueType::Texts, Value::Array(items))
             if items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty())) =>
         {
             Ok(Some(value))
         }
-        (Shape::Texts, _) => wrong("a list of texts"),
-        (Shape::Options, Value::Null) => Ok(None),
-        (Shape::Options, Value::Object(entries))
+        (InputValueType::Texts, _) => wrong("a list of texts"),
+        (InputValueType::Options, Value::Null) => Ok(None),
+        (InputValueType::Options, Value::Object(entries))
             if entries.values().all(|value| value.is_null() || value.is_boolean() || value.is_string()) =>
         {
             Ok(Some(value))
         }
-        (Shape::Options, _) => wrong("an object whose values are texts, true, false or null"),
-        (Shape::Text | Shape::AnyText, _) => wrong("a string"),
-        (Shape::Bool, _) => wrong("true or false"),
-        (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),
-        (Shape::Count, _) => wrong("a whole number, 1 or more"),
-        (Shape::Objects, _) => wrong("a list of objects"),
-        (Shape::Object, _) => wrong("an object"),
+        (InputValueType::Options, _) => wrong("an object whose values are texts, true, false or null"),
+        (InputValueType::Text | InputValueType::AnyText, _) => wrong("a string"),
+        (InputValueType::Bool, _) => wrong("true or false"),
+        (InputValueType::Seconds, _) => wrong("a number of seconds, 0 or more"),
+        (InputValueType::Count, _) => wrong("a whole number, 1 or more"),
+        (InputValueType::Objects, _) => wrong("a list of objects"),
+        (InputValueType::Object, _) => wrong("an object"),
     }
 }
 

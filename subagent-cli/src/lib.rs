@@ -32,8 +32,8 @@ mod usage;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use context::Context;
-use output::{Format, finish};
+use context::CliContext;
+use output::{OutputFormat, finish};
 
 /// `subagent`: everything between the arguments (without the program's name) and the exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
@@ -50,7 +50,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     // As in the Python program, but nothing is written into the startup files of a shell.
     if let Some(wanted) = args.first().and_then(|first| commands::completions::Legacy::parse(first)) {
         let shell = args.get(1).map(|shell| shell.to_string_lossy());
-        return finish(Format::Text, commands::completions::legacy(wanted, shell.as_deref()));
+        return finish(OutputFormat::Text, commands::completions::legacy(wanted, shell.as_deref()));
     }
     let args = if args.is_empty() && commands::top::is_meant() { vec!["top".into()] } else { args };
     let parsed = args::parse(args.iter().cloned()).or_else(|error| match args::watch_all(&error, &args) {
@@ -61,7 +61,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage::exit("subagent", &error, &args),
     };
-    let format: Format = commands::format(&cli.command);
-    let result = Context::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
+    let format: OutputFormat = commands::format(&cli.command);
+    let result =
+        CliContext::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
     finish(format, result)
 }

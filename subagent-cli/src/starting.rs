@@ -10,10 +10,10 @@ use subagent_config::installed::{self, Fetch};
 use subagent_config::launcher;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::client::{Ask, Client, segment};
-use crate::context::Context;
-use crate::output::Format;
-use crate::output::live::Line;
+use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::context::CliContext;
+use crate::output::OutputFormat;
+use crate::output::live::StatusLine;
 
 /// The clock in the line. What takes less has no line.
 const TICK: Duration = Duration::from_secs(1);
@@ -21,14 +21,14 @@ const TICK: Duration = Duration::from_secs(1);
 /// The line of a start.
 #[derive(Debug)]
 pub(crate) struct Starting {
-    line: Line,
+    line: StatusLine,
     what: String,
 }
 
 impl Starting {
     /// The start of this launcher, if a person sees it.
     pub(crate) fn new(
-        context: &Context,
+        context: &CliContext,
         launcher: &str,
         fetch: impl FnOnce() -> Option<Fetch>,
     ) -> Option<Self> {
@@ -37,7 +37,7 @@ impl Starting {
 
     /// The same of a launcher of the caller's config.
     pub(crate) fn configured(
-        context: &Context,
+        context: &CliContext,
         launcher: &str,
         config: Option<&Path>,
         typed_cwd: Option<&Path>,
@@ -47,7 +47,7 @@ impl Starting {
     }
 
     /// The wait for a free place.
-    pub(crate) fn queued(context: &Context) -> Option<Self> {
+    pub(crate) fn queued(context: &CliContext) -> Option<Self> {
         Some(Self { line: line(context)?, what: "queued".to_owned() })
     }
 
@@ -75,24 +75,24 @@ impl Starting {
 
 /// What the agent of a worker waits for when it is started for a message.
 pub(crate) async fn of_worker(
-    client: &mut Client,
+    client: &mut DaemonClient,
     worker_id: &str,
     (config, typed_cwd): (Option<&Path>, Option<&Path>),
-    context: &Context,
+    context: &CliContext,
 ) -> String {
-    let shown = client.ask(&Ask::get(format!("/v1/workers/{}", segment(worker_id)))).await;
+    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(worker_id)))).await;
     let shown = shown.unwrap_or(Value::Null);
     let (name, cwd) = (shown["launcher"].as_str(), shown["cwd"].as_str());
     let (Some(name), Some(cwd)) = (name, cwd) else { return "starting".to_owned() };
     text(name, fetch(context, name, config, typed_cwd, Path::new(cwd)))
 }
 
-fn line(context: &Context) -> Option<Line> {
-    if context.format == Format::Json { None } else { Line::on_stderr() }
+fn line(context: &CliContext) -> Option<StatusLine> {
+    if context.format == OutputFormat::Json { None } else { StatusLine::on_stderr() }
 }
 
 fn fetch(
-    context: &Context,
+    context: &CliContext,
     name: &str,
     config: Option<&Path>,
     typed_cwd: Option<&Path>,

@@ -18,8 +18,8 @@ use subagent_protocol::api::{
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::sandbox::FileSystem;
 
-use crate::client::{Ask, Client, read};
-use crate::context::{Context, present, present_path};
+use crate::client::{ApiRequest, DaemonClient, read};
+use crate::context::{CliContext, present, present_path};
 use crate::controller;
 use crate::failure::{Failure, Result};
 use crate::starting::Starting;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where a manager's tasks are run, as far as it is said.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
+pub(crate) struct TaskPlacement {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
     pub(crate) launcher: Option<String>,
@@ -43,15 +43,15 @@ pub(crate) struct Wish {
 /// Somebody who gives tasks.
 #[derive(Debug)]
 pub(crate) struct Giver {
-    context: Context,
-    wish: Wish,
+    context: CliContext,
+    wish: TaskPlacement,
     /// An agent's.
     token: Option<String>,
 }
 
 impl Giver {
     /// Whoever runs this process.
-    pub(crate) fn new(context: &Context, wish: Wish) -> Self {
+    pub(crate) fn new(context: &CliContext, wish: TaskPlacement) -> Self {
         let context = context.clone();
         let token = context.env.var(TASK_TOKEN).map(|token| token.to_string_lossy().into_owned());
         let visible = |token: &String| !token.is_empty() && token.chars().all(|char| char.is_ascii_graphic());
@@ -97,13 +97,13 @@ impl Giver {
     ///
     /// # Errors
     /// Those of [`Giver::workspace`].
-    pub(crate) fn client(&self) -> Result<Client> {
-        let client = Client::new(&self.context, &self.workspace()?);
+    pub(crate) fn client(&self) -> Result<DaemonClient> {
+        let client = DaemonClient::new(&self.context, &self.workspace()?);
         Ok(if self.token.is_some() { client.with_patience(PATIENCE) } else { client })
     }
 
     /// The same request in its name.
-    pub(crate) fn named(&self, ask: Ask) -> Ask {
+    pub(crate) fn named(&self, ask: ApiRequest) -> ApiRequest {
         ask.with_task_token(self.token())
     }
 
@@ -113,7 +113,7 @@ impl Giver {
     /// The daemon's for an agent; those of [`Giver::workspace`] and `INVALID_ARGUMENT` for a manager.
     pub(crate) async fn agents(&self) -> Result<Callable> {
         if self.token.is_some() {
-            let answer = self.client()?.ask(&self.named(Ask::get("/v1/tasks/agents"))).await?;
+            let answer = self.client()?.ask(&self.named(ApiRequest::get("/v1/tasks/agents"))).await?;
             let found: CallableAgents = read(answer)?;
             return Ok(Callable { agents: found.agents, worker: Some(found.worker_id.to_string()) });
         }
@@ -133,7 +133,7 @@ impl Giver {
     ///
     /// # Errors
     /// The daemon's, and those of what it is run with.
-    pub(crate) async fn run(&self, client: &mut Client, mut task: RunTask) -> Result<TaskView> {
+    pub(crate) async fn run(&self, client: &mut DaemonClient, mut task: RunTask) -> Result<TaskView> {
         if self.token.is_none() {
             task.manager = Some(Box::new(self.place(client).await?));
         }
@@ -145,8 +145,8 @@ impl Giver {
     ///
     /// # Errors
     /// `INTERNAL_ERROR` for what cannot be written.
-    pub(crate) fn change(&self, path: impl Into<String>, change: &impl Serialize) -> Result<Ask> {
-        Ok(self.named(Ask::change(path, change)?.within(None)))
+    pub(crate) fn change(&self, path: impl Into<String>, change: &impl Serialize) -> Result<ApiRequest> {
+        Ok(self.named(ApiRequest::change(path, change)?.within(None)))
     }
 
     /// What a task waits for until its turn begins, for a person; an agent sees nothing of it.
@@ -167,7 +167,7 @@ impl Giver {
     ///
     /// # Errors
     /// Those of [`Giver::workspace`], `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub(crate) async fn place(&self, client: &mut Client) -> Result<TaskPlace> {
+    pub(crate) async fn place(&self, client: &mut DaemonClient) -> Result<TaskPlace> {
         let workspace = self.workspace()?;
         let cwd = start::cwd(self.wish.cwd.as_deref(), &self.context.env)?;
         let config = present_path(self.wish.config.clone());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
 
 use crate::failure::Failure;
-use crate::output::{Format, Outcome, complain, errors, finish, json, print, unprintable};
+use crate::output::{CliOutcome, OutputFormat, complain, errors, finish, json, print, unprintable};
 
 /// Prints what the parser says and gives the exit code: 0 for help and version, 2 for wrong usage.
 ///
@@ -16,7 +16,7 @@ use crate::output::{Format, Outcome, complain, errors, finish, json, print, unpr
 pub(crate) fn exit(program: &str, error: &clap::Error, args: &[OsString]) -> ExitCode {
     let wants_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if error.kind() == ErrorKind::DisplayVersion || asks_for_version(args) {
-        return finish(Format::of(wants_json), Ok(version(program)));
+        return finish(OutputFormat::of(wants_json), Ok(version(program)));
     }
     if error.kind() == ErrorKind::DisplayHelp {
         return match print(&error.to_string()) {
@@ -37,10 +37,10 @@ fn asks_for_version(args: &[OsString]) -> bool {
     args.iter().any(is_version) && args.iter().all(|arg| is_version(arg) || arg == "--json")
 }
 
-fn version(program: &str) -> Outcome {
+fn version(program: &str) -> CliOutcome {
     let version = env!("CARGO_PKG_VERSION");
     let data = json!({"version": version, "protocol": PROTOCOL, "oldestProtocol": OLDEST_PROTOCOL});
-    Outcome::report("version.shown", data, format!("{program} {version}"))
+    CliOutcome::report("version.shown", data, format!("{program} {version}"))
 }
 
 /// The same as an error: the message without the usage lines, and what it is about.

@@ -9,11 +9,11 @@ mod inner;
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use inner::{Client, Place};
+use inner::{JournaledStateDir, KeepAliveClient};
 use subagent_protocol::ids::{EventId, SnapshotId, TurnId};
 use subagent_protocol::state::{TurnStatus, WorkerState};
 use subagent_protocol::time::Timestamp;
-use subagentd::handoff::{self, Facts, Paths, Risks, Source, Text, Turn};
+use subagentd::handoff::{self, HandoffFacts, HandoffSource, Paths, Risks, SnapshotTurn, TurnText};
 use subagentd::store::Store;
 use tokio::runtime::{Builder, Runtime};
 
@@ -28,7 +28,7 @@ fn events(c: &mut Criterion) {
     let mut group = c.benchmark_group("events");
     group.sample_size(10).throughput(Throughput::Elements(EVENTS));
     group.bench_function("journal to follower", |b| {
-        let take_in = |place: Place| {
+        let take_in = |place: JournaledStateDir| {
             runtime.block_on(async {
                 let supervisor = place.open().await;
                 place.follow(&supervisor, EVENTS).await;
@@ -37,39 +37,43 @@ fn events(c: &mut Criterion) {
             // It goes outside of what is measured.
             place
         };
-        b.iter_batched(|| runtime.block_on(Place::new(1, EVENTS)), take_in, BatchSize::PerIteration);
+        b.iter_batched(
+            || runtime.block_on(JournaledStateDir::new(1, EVENTS)),
+            take_in,
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }
 
 fn list(c: &mut Criterion) {
     let runtime = runtime();
-    let place = runtime.block_on(Place::new(10, 1));
+    let place = runtime.block_on(JournaledStateDir::new(10, 1));
     let supervisor = runtime.block_on(place.open());
     runtime.block_on(place.follow(&supervisor, 1));
     let socket = runtime.block_on(async { place.serve(supervisor.clone()) });
-    let mut client = Client::connect(&socket);
+    let mut client = KeepAliveClient::connect(&socket);
     c.bench_function("worker list, 10 workers", |b| b.iter(|| client.get("/v1/workers")));
     runtime.block_on(supervisor.shutdown(false)).unwrap();
 }
 
-fn facts() -> Facts {
-    let turn = |number: u8| Turn {
+fn facts() -> HandoffFacts {
+    let turn = |number: u8| SnapshotTurn {
         id: TurnId::from_random([number; 5]),
         instruction: "Look at the tests and tell what is missing. ".repeat(20),
         status: TurnStatus::Completed,
         note: None,
         usage: None,
     };
-    let text = |number: u8| Text {
+    let text = |number: u8| TurnText {
         turn: TurnId::from_random([number; 5]),
         text: "A line of what the agent has said.\n".repeat(300),
         cut: true,
     };
-    Facts {
+    HandoffFacts {
         snapshot_id: SnapshotId::from_random([1; 5]),
         created_at: Timestamp(0),
-        source: Source {
+        source: HandoffSource {
             worker_id: "w_0123456789".into(),
             controller_id: "ctl_0123456789".into(),
             launcher: "demo".into(),
@@ -83,7 +87,7 @@ fn facts() -> Facts {
         turns: (1..=23).map(turn).collect(),
         turns_in_all: 40,
         texts: (1..=3).map(text).collect(),
-        work: handoff::work::Work::default(),
+        work: handoff::work::WorkerActivity::default(),
         pending: vec![],
         queued: vec![],
         risks: Risks::default(),

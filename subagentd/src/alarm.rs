@@ -14,9 +14,9 @@ use tokio::io::unix::AsyncFd;
 /// When the system has no timer to give, the clock is looked at so often.
 const WITHOUT_TIMER: Duration = Duration::from_secs(1);
 
-struct Raw(TimerFd);
+struct AlarmFd(TimerFd);
 
-impl AsRawFd for Raw {
+impl AsRawFd for AlarmFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
@@ -41,7 +41,7 @@ pub(crate) async fn reached(time: Option<Timestamp>) {
 }
 
 #[allow(unsafe_code)]
-fn armed(time: Timestamp) -> io::Result<AsyncFd<Raw>> {
+fn armed(time: Timestamp) -> io::Result<AsyncFd<AlarmFd>> {
     let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
     let timer = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
     // A time before 1970, and zero, would disarm it.
@@ -50,7 +50,7 @@ fn armed(time: Timestamp) -> io::Result<AsyncFd<Raw>> {
     let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
     timer.set(at, flags)?;
     // SAFETY: the timer's descriptor is open, and nothing replaces or closes it while this value has it.
-    Ok(unsafe { AsyncFd::register_with_interest(Raw(timer), Interest::READABLE) }?)
+    Ok(unsafe { AsyncFd::register_with_interest(AlarmFd(timer), Interest::READABLE) }?)
 }
 
 #[cfg(test)]

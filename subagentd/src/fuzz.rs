@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use subagent_protocol::record::Record;
+use subagent_protocol::record::JournalRecord;
 
 use crate::core::Worker;
 use crate::store::Cursor;
@@ -39,7 +39,7 @@ pub fn journal(directory: &Path, first: &[u8], next: Option<&[u8]>) -> Vec<u64> 
     for _ in 0..most {
         let batch = reader.read(cursor, true).expect("the file can be read");
         for (range, _) in &batch.records {
-            let Ok(record) = serde_json::from_slice::<Record<'_>>(&batch.bytes[range.clone()]) else {
+            let Ok(record) = serde_json::from_slice::<JournalRecord<'_>>(&batch.bytes[range.clone()]) else {
                 continue;
             };
             numbers.push(record.n);

@@ -20,14 +20,17 @@ use subagent_protocol::state::Desired;
 use subagent_protocol::{MAX_LINE_BYTES, OLDEST_PROTOCOL, PROTOCOL};
 
 use crate::acp::lines::LineSplitter;
-use crate::conversation::{Action, Config, Conversation, Cx, Exit, Input, ReplyTo, Storage, Timer};
+use crate::conversation::{
+    Conversation, ConversationAction, ConversationConfig, ConversationInput, Cx, Exit, ReplyTo, Storage,
+    Timer,
+};
 use crate::driver::withhold;
-use crate::journal::batch::Batch;
+use crate::journal::batch::RecordBatch;
 use crate::stderr::Tail;
 
 /// The parameters of a runtime's start.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub struct RuntimeSetup {
     /// The worker that this runtime serves.
     pub worker_id: WorkerId,
     /// Counts the runtimes of this worker.
@@ -50,7 +53,7 @@ pub struct Setup {
 
 /// An effect to carry out, in order.
 #[derive(Debug, Clone)]
-pub enum Effect {
+pub enum RuntimeEffect {
     /// Writes a line to the agent.
     ToAgent(Vec<u8>),
     /// Sends a frame to the daemon.
@@ -78,23 +81,23 @@ pub enum Effect {
 /// The effects of one event: some at once, then the records, then the rest once
 /// the records are written.
 #[derive(Debug, Clone, Default)]
-pub struct Work {
+pub struct EventEffects {
     /// Effects that need no record.
-    pub before: Vec<Effect>,
+    pub before: Vec<RuntimeEffect>,
     /// The bytes to append to the journal, as one write.
     pub records: Vec<u8>,
     /// Effects that wait for the records.
-    pub after: Vec<Effect>,
+    pub after: Vec<RuntimeEffect>,
 }
 
 /// The runtime under simulation.
-pub struct Runtime {
-    setup: Setup,
+pub struct SimulatedRuntime {
+    setup: RuntimeSetup,
     conversation: Conversation,
-    batch: Batch,
+    batch: RecordBatch,
     tail: Tail,
     splitter: LineSplitter,
-    withheld: Vec<Action>,
+    withheld: Vec<ConversationAction>,
     storage: Storage,
     disk_full: bool,
     abandoned: bool,
@@ -110,14 +113,14 @@ struct OnlyId {
     id: u64,
 }
 
-impl Runtime {
+impl SimulatedRuntime {
     /// Creates a runtime and the head of its journal. `make_request_id` generates request ids.
     pub fn begin(
-        setup: Setup,
+        setup: RuntimeSetup,
         make_request_id: Box<dyn FnMut() -> Option<RequestId>>,
         now: u64,
-    ) -> (Self, Work) {
-        let config = Config {
+    ) -> (Self, EventEffects) {
+        let config = ConversationConfig {
             session: setup.session.clone(),
             resume_only: false,
             restore_failures: Vec::new(),
@@ -134,7 +137,7 @@ impl Runtime {
             client_rules: None,
             make_request_id,
         };
-        let mut batch = Batch::new(setup.first_record);
+        let mut batch = RecordBatch::new(setup.first_record);
         batch.set_time_to(0);
         let head = Segment {
             worker_id: setup.worker_id.clone(),
@@ -162,83 +165,90 @@ impl Runtime {
             timers: Vec::new(),
             setup,
         };
-        let work = runtime.input(Input::Begin);
+        let work = runtime.input(ConversationInput::Begin);
         (runtime, work)
     }
 
     /// The guard started the agent.
-    pub fn agent_started(&mut self) -> Work {
+    pub fn agent_started(&mut self) -> EventEffects {
         let guard = ProcessId { pid: 2, start_time: self.setup.incarnation };
-        self.input(Input::AgentStarted(AgentStarted { agent_pid: 3, guard }))
+        self.input(ConversationInput::AgentStarted(AgentStarted { agent_pid: 3, guard }))
     }
 
     /// The agent could not be started.
-    pub fn spawn_failed(&mut self) -> Work {
-        self.input(Input::SpawnFailed { errno: 2, message: "no such file".to_owned() })
+    pub fn spawn_failed(&mut self) -> EventEffects {
+        self.input(ConversationInput::SpawnFailed { errno: 2, message: "no such file".to_owned() })
     }
 
     /// Takes a chunk of the agent's standard output. All lines in it form one piece of work.
-    pub fn output(&mut self, bytes: &[u8]) -> Work {
+    pub fn output(&mut self, bytes: &[u8]) -> EventEffects {
         let mut actions = Vec::new();
         let (conversation, batch, tail) = (&mut self.conversation, &mut self.batch, &self.tail);
         self.splitter.feed(bytes, |line| {
-            conversation.handle(Input::Line(line), &mut Cx { batch, actions: &mut actions, tail });
+            conversation
+                .handle(ConversationInput::Line(line), &mut Cx { batch, actions: &mut actions, tail });
         });
         self.settle(actions)
     }
 
     /// The agent's standard output ended. Text after the last line end counts as a line.
-    pub fn output_ended(&mut self) -> Work {
+    pub fn output_ended(&mut self) -> EventEffects {
         let mut actions = Vec::new();
         let (conversation, batch, tail) = (&mut self.conversation, &mut self.batch, &self.tail);
         self.splitter.finish(|line| {
-            conversation.handle(Input::Line(line), &mut Cx { batch, actions: &mut actions, tail });
+            conversation
+                .handle(ConversationInput::Line(line), &mut Cx { batch, actions: &mut actions, tail });
         });
         self.settle(actions)
     }
 
     /// The agent closed a pipe, but still runs.
-    pub fn pipe_closed(&mut self) -> Work {
-        self.input(Input::PipeClosed)
+    pub fn pipe_closed(&mut self) -> EventEffects {
+        self.input(ConversationInput::PipeClosed)
     }
 
     /// The agent's process ended. All its output was handed in before.
-    pub fn agent_exited(&mut self, code: Option<i32>, signal: Option<i32>) -> Work {
-        self.input(Input::AgentExited(Exit { code, signal }))
+    pub fn agent_exited(&mut self, code: Option<i32>, signal: Option<i32>) -> EventEffects {
+        self.input(ConversationInput::AgentExited(Exit { code, signal }))
     }
 
     /// The guard proved that no process is left.
-    pub fn tree_ended(&mut self) -> Work {
-        self.input(Input::TreeEnded { killed: 0, millis: 0 })
+    pub fn tree_ended(&mut self) -> EventEffects {
+        self.input(ConversationInput::TreeEnded { killed: 0, millis: 0 })
     }
 
     /// The runtime received the signal SIGTERM.
-    pub fn terminated(&mut self) -> Work {
-        self.input(Input::End { reason: "SIGTERM".to_owned() })
+    pub fn terminated(&mut self) -> EventEffects {
+        self.input(ConversationInput::End { reason: "SIGTERM".to_owned() })
     }
 
     /// Takes a line of the command socket. Returns `None` if the line
     /// requires closing the connection.
-    pub fn frame(&mut self, connection: u64, line: &[u8]) -> Option<Work> {
+    pub fn frame(&mut self, connection: u64, line: &[u8]) -> Option<EventEffects> {
         match serde_json::from_slice(line) {
             Ok(ToRuntime::Hello { protocol, generation, desired }) => {
                 Some(self.hello(connection, protocol, generation, desired))
             }
             // Frames that an older daemon sent are dropped with its connection.
-            Ok(ToRuntime::Command { .. }) if self.serving != Some(connection) => Some(Work::default()),
+            Ok(ToRuntime::Command { .. }) if self.serving != Some(connection) => {
+                Some(EventEffects::default())
+            }
             Ok(ToRuntime::Command { id, command }) => {
-                Some(self.input(Input::Command { to: ReplyTo { connection, id }, command }))
+                Some(self.input(ConversationInput::Command { to: ReplyTo { connection, id }, command }))
             }
             Err(error) => {
                 let OnlyId { id } = serde_json::from_slice(line).ok()?;
                 let refusal = Some(Refusal::Unknown { message: error.to_string() });
                 let frame = FromRuntime::Reply { id, refusal };
-                Some(Work { before: vec![Effect::ToDaemon { connection, frame }], ..Work::default() })
+                Some(EventEffects {
+                    before: vec![RuntimeEffect::ToDaemon { connection, frame }],
+                    ..EventEffects::default()
+                })
             }
         }
     }
 
-    fn hello(&mut self, connection: u64, protocol: u32, generation: u64, desired: Desired) -> Work {
+    fn hello(&mut self, connection: u64, protocol: u32, generation: u64, desired: Desired) -> EventEffects {
         let refusal = if protocol < OLDEST_PROTOCOL {
             Some(Refusal::Protocol)
         } else if generation < self.generation {
@@ -248,19 +258,21 @@ impl Runtime {
         };
         if let Some(refusal) = refusal {
             let frame = FromRuntime::Refused { refusal, generation: self.generation };
-            return Work { before: vec![Effect::ToDaemon { connection, frame }], ..Work::default() };
+            return EventEffects {
+                before: vec![RuntimeEffect::ToDaemon { connection, frame }],
+                ..EventEffects::default()
+            };
         }
         self.generation = generation;
         let before = self.serving.replace(connection).filter(|before| *before != connection);
         let frame = FromRuntime::Hello(Box::new(self.describe()));
         let mut work = match desired {
-            Desired::Stop => {
-                self.input(Input::End { reason: "the daemon wants this worker stopped".to_owned() })
-            }
-            Desired::Run => Work::default(),
+            Desired::Stop => self
+                .input(ConversationInput::End { reason: "the daemon wants this worker stopped".to_owned() }),
+            Desired::Run => EventEffects::default(),
         };
-        let close = before.map(|connection| Effect::Close { connection });
-        let first = close.into_iter().chain([Effect::ToDaemon { connection, frame }]);
+        let close = before.map(|connection| RuntimeEffect::Close { connection });
+        let first = close.into_iter().chain([RuntimeEffect::ToDaemon { connection, frame }]);
         work.before.splice(0..0, first);
         work
     }
@@ -290,7 +302,7 @@ impl Runtime {
     }
 
     /// The disk became full or has space again. Retries the waiting records.
-    pub fn disk(&mut self, full: bool) -> Work {
+    pub fn disk(&mut self, full: bool) -> EventEffects {
         self.disk_full = full;
         self.settle(Vec::new())
     }
@@ -307,12 +319,12 @@ impl Runtime {
     }
 
     /// Advances the clock to `now` (milliseconds). Fires the first timer that is due.
-    pub fn elapse(&mut self, now: u64) -> Option<Work> {
+    pub fn elapse(&mut self, now: u64) -> Option<EventEffects> {
         self.now = self.now.max(now);
         let due = self.timers.iter().filter(|(at, _)| *at <= self.now).min_by_key(|(at, _)| *at);
         let timer = due.map(|(_, timer)| *timer)?;
         self.timers.retain(|(_, other)| *other != timer);
-        Some(self.input(Input::Timer(timer)))
+        Some(self.input(ConversationInput::Timer(timer)))
     }
 
     /// Describes the state, for test output.
@@ -333,12 +345,12 @@ impl Runtime {
         self.conversation.open_turn()
     }
 
-    fn input(&mut self, input: Input<'_>) -> Work {
+    fn input(&mut self, input: ConversationInput<'_>) -> EventEffects {
         let actions = self.handle(input);
         self.settle(actions)
     }
 
-    fn handle(&mut self, input: Input<'_>) -> Vec<Action> {
+    fn handle(&mut self, input: ConversationInput<'_>) -> Vec<ConversationAction> {
         let mut actions = Vec::new();
         let mut cx = Cx { batch: &mut self.batch, actions: &mut actions, tail: &self.tail };
         self.conversation.handle(input, &mut cx);
@@ -346,8 +358,8 @@ impl Runtime {
     }
 
     /// Same order as the driver: effects without records at once, then one write, then the rest.
-    fn settle(&mut self, actions: Vec<Action>) -> Work {
-        let mut work = Work::default();
+    fn settle(&mut self, actions: Vec<ConversationAction>) -> EventEffects {
+        let mut work = EventEffects::default();
         self.sort(actions, &mut work.before);
         if self.abandoned {
             self.batch.take_back();
@@ -367,7 +379,7 @@ impl Runtime {
             self.batch.clear();
             if let Some(connection) = self.serving {
                 let frame = FromRuntime::End(self.end);
-                work.after.push(Effect::ToDaemon { connection, frame });
+                work.after.push(RuntimeEffect::ToDaemon { connection, frame });
             }
         }
         if self.storage == Storage::Full {
@@ -379,42 +391,43 @@ impl Runtime {
         work
     }
 
-    fn storage_is(&mut self, storage: Storage, effects: &mut Vec<Effect>) {
+    fn storage_is(&mut self, storage: Storage, effects: &mut Vec<RuntimeEffect>) {
         self.storage = storage;
-        let actions = self.handle(Input::Storage(storage));
+        let actions = self.handle(ConversationInput::Storage(storage));
         self.sort(actions, effects);
     }
 
-    fn sort(&mut self, actions: Vec<Action>, effects: &mut Vec<Effect>) {
+    fn sort(&mut self, actions: Vec<ConversationAction>, effects: &mut Vec<RuntimeEffect>) {
         for action in withhold(&mut self.withheld, actions) {
             self.perform(action, effects);
         }
     }
 
-    fn perform(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn perform(&mut self, action: ConversationAction, effects: &mut Vec<RuntimeEffect>) {
         let serving = self.serving;
         let reply = |to: ReplyTo, refusal: Option<Refusal>| {
             let frame = FromRuntime::Reply { id: to.id, refusal };
-            (serving == Some(to.connection)).then_some(Effect::ToDaemon { connection: to.connection, frame })
+            (serving == Some(to.connection))
+                .then_some(RuntimeEffect::ToDaemon { connection: to.connection, frame })
         };
         match action {
-            Action::Send(line) => effects.push(Effect::ToAgent(line.bytes)),
-            Action::Accept(to) => effects.extend(reply(to, None)),
-            Action::Refuse(to, refusal) => effects.extend(reply(to, Some(refusal))),
-            Action::SetTimer(timer, after) => self.set_timer(timer, after),
-            Action::ClearTimer(timer) => self.timers.retain(|(_, other)| *other != timer),
-            Action::CloseInput => effects.push(Effect::CloseInput),
-            Action::Terminate => effects.push(Effect::Terminate),
-            Action::EndTree => effects.push(Effect::EndTree),
-            Action::AbandonJournal => self.abandoned = true,
+            ConversationAction::Send(line) => effects.push(RuntimeEffect::ToAgent(line.bytes)),
+            ConversationAction::Accept(to) => effects.extend(reply(to, None)),
+            ConversationAction::Refuse(to, refusal) => effects.extend(reply(to, Some(refusal))),
+            ConversationAction::SetTimer(timer, after) => self.set_timer(timer, after),
+            ConversationAction::ClearTimer(timer) => self.timers.retain(|(_, other)| *other != timer),
+            ConversationAction::CloseInput => effects.push(RuntimeEffect::CloseInput),
+            ConversationAction::Terminate => effects.push(RuntimeEffect::Terminate),
+            ConversationAction::EndTree => effects.push(RuntimeEffect::EndTree),
+            ConversationAction::AbandonJournal => self.abandoned = true,
             // The simulation carries out no client requests, so they stay open.
-            Action::DropPrompt
-            | Action::Note(_)
-            | Action::Stdout(_)
-            | Action::Call(_)
-            | Action::DropCall(_)
-            | Action::EndCalls => {}
-            Action::Exit => effects.push(Effect::Exit),
+            ConversationAction::DropPrompt
+            | ConversationAction::Note(_)
+            | ConversationAction::Stdout(_)
+            | ConversationAction::Call(_)
+            | ConversationAction::DropCall(_)
+            | ConversationAction::EndCalls => {}
+            ConversationAction::Exit => effects.push(RuntimeEffect::Exit),
         }
     }
 

@@ -17,13 +17,13 @@ use serde_json::value::RawValue;
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{FromRuntime, JournalEnd};
 use subagent_protocol::ids::RequestId;
-use subagent_protocol::record::{Record, RecordType};
+use subagent_protocol::record::{JournalRecord, RecordType};
 use subagent_protocol::start::Timeouts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 
-use crate::bare::{Effect, Runtime, Setup, Work};
-use crate::socket::{self, Event, EventKind};
+use crate::bare::{EventEffects, RuntimeEffect, RuntimeSetup, SimulatedRuntime};
+use crate::socket::{self, ConnectionEvent, EventKind};
 
 /// Maximum bytes per read from the agent.
 const CHUNK: usize = 64 * 1024;
@@ -37,7 +37,7 @@ pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
         let [low, high] = asked.to_le_bytes();
         Some(RequestId::from_random([low, high, 0, 0, 0]))
     });
-    let setup = Setup {
+    let setup = RuntimeSetup {
         worker_id: "w_0000000001".parse().unwrap(),
         incarnation: 1,
         generation: 1,
@@ -48,12 +48,12 @@ pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
         timeouts: Timeouts::default(),
         instructions: None,
     };
-    let (mut runtime, work) = Runtime::begin(setup, make_request_id, 0);
+    let (mut runtime, work) = SimulatedRuntime::begin(setup, make_request_id, 0);
     runtime.set_wall_clock(0);
     let mut journal = Vec::new();
-    let take = |work: Work, journal: &mut Vec<u8>| {
+    let take = |work: EventEffects, journal: &mut Vec<u8>| {
         for effect in work.before.iter().chain(&work.after) {
-            if let Effect::ToAgent(line) = effect {
+            if let RuntimeEffect::ToAgent(line) = effect {
                 let line = line.strip_suffix(b"\n").expect("a line to the agent has an end");
                 assert!(!line.contains(&b'\n') && serde_json::from_slice::<&RawValue>(line).is_ok());
             }
@@ -84,8 +84,11 @@ pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
         take(work, &mut journal);
     }
     let heard = journal.clone();
-    let ends: [fn(&mut Runtime) -> Work; 3] =
-        [Runtime::output_ended, |runtime| runtime.agent_exited(Some(0), None), Runtime::tree_ended];
+    let ends: [fn(&mut SimulatedRuntime) -> EventEffects; 3] = [
+        SimulatedRuntime::output_ended,
+        |runtime| runtime.agent_exited(Some(0), None),
+        SimulatedRuntime::tree_ended,
+    ];
     for end in ends {
         let work = end(&mut runtime);
         take(work, &mut journal);
@@ -100,7 +103,7 @@ fn check_journal(mut bytes: &[u8]) {
         let Decoded::Record { json, size } = codec::decode(bytes, codec::MAX_RECORD_BYTES) else {
             panic!("a record that its reader rejects, after {number}");
         };
-        let record: Record<'_> = serde_json::from_slice(json).expect("a record");
+        let record: JournalRecord<'_> = serde_json::from_slice(json).expect("a record");
         assert_eq!(record.n, number + 1);
         (number, last) = (record.n, Some(record.t));
         bytes = &bytes[size..];
@@ -120,7 +123,7 @@ pub fn command_socket(bytes: &[u8]) -> (usize, usize) {
         let stream = UdsStream::try_from(OwnedFd::from(ours)).expect("a socket");
         let stream = Stream::from(stream);
         let (mut from, mut to) = tokio::net::UnixStream::from_std(theirs).unwrap().into_split();
-        let (events, mut heard) = mpsc::channel::<Event>(4);
+        let (events, mut heard) = mpsc::channel::<ConnectionEvent>(4);
         let end = JournalEnd { segment: 1, offset: 0, number: 0 };
         let (_ends, known) = watch::channel(end);
         let write = async {

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 use subagent_protocol::record::RecordType;
-use subagent_protocol::start::{Limits, Timeouts};
+use subagent_protocol::start::{RuntimeLimits, Timeouts};
 
-use crate::bare::{Runtime, Setup};
+use crate::bare::{RuntimeSetup, SimulatedRuntime};
 use crate::journal::{Identity, Journal, JournalLayout};
 
 const WORKER: &str = "w_0000000001";
@@ -21,8 +21,8 @@ const WORKER: &str = "w_0000000001";
 ///
 /// Never, as long as a runtime accepts valid responses and prompts.
 #[must_use]
-pub fn in_turn() -> Runtime {
-    let setup = Setup {
+pub fn in_turn() -> SimulatedRuntime {
+    let setup = RuntimeSetup {
         worker_id: WORKER.parse().expect("an id"),
         incarnation: 1,
         generation: 1,
@@ -33,7 +33,7 @@ pub fn in_turn() -> Runtime {
         timeouts: Timeouts::default(),
         instructions: None,
     };
-    let (mut runtime, _) = Runtime::begin(setup, Box::new(|| None), 0);
+    let (mut runtime, _) = SimulatedRuntime::begin(setup, Box::new(|| None), 0);
     let _ = runtime.agent_started();
     let _ = runtime.output(
         b"{\"id\":1,\"result\":{\"protocolVersion\":1}}\n{\"id\":2,\"result\":{\"sessionId\":\"s\"}}\n",
@@ -62,7 +62,7 @@ impl Appender {
     ///
     /// Never: the worker id is valid.
     pub fn begin(folder: &Path) -> io::Result<Self> {
-        let limits = Limits::default();
+        let limits = RuntimeLimits::default();
         let layout = JournalLayout {
             directory: folder.to_owned(),
             segment: 1,

@@ -34,7 +34,7 @@ pub(crate) struct AgentIo {
 }
 
 /// A started guard and our ends of the pipes to it.
-pub(crate) struct Guarded {
+pub(crate) struct SpawnedGuard {
     /// The guard. The owner of this value reaps it.
     pub(crate) guard: Child,
     /// The life pipe. Dropping it ends everything.
@@ -54,7 +54,7 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
     let (output, agent_output) = io::pipe()?;
     let (errors, agent_errors) = io::pipe()?;
     let stdio = [Stdio::from(agent_input), Stdio::from(agent_output), Stdio::from(agent_errors)];
-    let Guarded { guard, life, status } = start_guard(agent, marker, guard_lock, stdio)?;
+    let SpawnedGuard { guard, life, status } = start_guard(agent, marker, guard_lock, stdio)?;
     Ok(AgentIo {
         guard,
         input: Some(sender(input)?),
@@ -75,7 +75,7 @@ pub(crate) fn start_guard(
     marker: &str,
     guard_lock: OwnedFd,
     [stdin, stdout, stderr]: [Stdio; 3],
-) -> io::Result<Guarded> {
+) -> io::Result<SpawnedGuard> {
     let (guard_life, life) = io::pipe()?;
     let (status, guard_status) = io::pipe()?;
     let mut command = Command::new(guard::OWN_EXECUTABLE);
@@ -109,7 +109,7 @@ pub(crate) fn start_guard(
     subagent_failpoint::check("guard.before_spawn")?;
     let guard = command.spawn()?;
     subagent_failpoint::hit("guard.after_spawn");
-    Ok(Guarded { guard, life: File::from(OwnedFd::from(life)), status })
+    Ok(SpawnedGuard { guard, life: File::from(OwnedFd::from(life)), status })
 }
 
 impl AgentIo {

@@ -18,7 +18,7 @@ const GONE: AddWatchFlags = AddWatchFlags::IN_ATTRIB
     .union(AddWatchFlags::IN_DELETE_SELF)
     .union(AddWatchFlags::IN_DONT_FOLLOW);
 
-pub(crate) struct Watch {
+pub(crate) struct FileWatch {
     inotify: AsyncFd<Descriptor>,
 }
 
@@ -36,7 +36,7 @@ impl AsRawFd for Descriptor {
     }
 }
 
-impl Watch {
+impl FileWatch {
     /// Creates a watch without files.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let _open = std::fs::File::create(&path).unwrap();
-        let watch = Watch::new().unwrap();
+        let watch = FileWatch::new().unwrap();
         watch.add(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
@@ -124,7 +124,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("1.journal");
         std::fs::write(&path, "").unwrap();
-        let watch = Watch::new().unwrap();
+        let watch = FileWatch::new().unwrap();
         watch.add_folder(directory.path()).unwrap();
         std::fs::remove_file(&path).unwrap();
         tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap();

@@ -1,6 +1,6 @@
 //! The agent definitions that are compiled into the program. They have the format of user files.
 
-use super::{Definition, Reading, Source, read};
+use super::{Definition, DefinitionSource, Reading, read};
 
 const FILES: [(&str, &str); 6] = [
     ("explore", include_str!("builtin/explore.md")),
@@ -12,7 +12,7 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 pub(super) fn all() -> Vec<Definition> {
-    let read = |(stem, text): (&str, &str)| match read(text.as_bytes(), stem, Source::BuiltIn) {
+    let read = |(stem, text): (&str, &str)| match read(text.as_bytes(), stem, DefinitionSource::BuiltIn) {
         Ok(Reading::Definition(definition)) => Some(*definition),
         // A test parses every built-in file.
         _ => None,

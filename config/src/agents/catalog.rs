@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::folder::{self, Read};
-use super::problem::Problem;
+use super::folder::{self, ScannedFile};
+use super::problem::DefinitionProblem;
 use super::read::of_entry;
-use super::{Definition, Mode, Reading, Source, builtin, read, skills};
+use super::{AgentMode, Definition, DefinitionSource, Reading, builtin, read, skills};
 use crate::environment::Environment;
 use crate::memory::Folder;
 
@@ -36,12 +36,12 @@ pub struct ShadowedDefinition {
     /// The name as written in the hidden definition.
     pub name: String,
     /// The origin of the hidden definition.
-    pub source: Source,
+    pub source: DefinitionSource,
 }
 
 /// A definition that its name selects.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct CatalogEntry {
     /// The selected definition itself.
     pub definition: Definition,
     /// The definitions that this one hides.
@@ -53,24 +53,24 @@ pub struct Found {
 
 /// A file that may be a definition and cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct UnreadableDefinition {
     /// The name that the definition would have.
     pub name: String,
     /// The origin of the file.
-    pub source: Source,
+    pub source: DefinitionSource,
     /// The reason for the refusal.
-    pub problem: Problem,
+    pub problem: DefinitionProblem,
 }
 
 /// All definitions that a caller in one workspace can name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalog {
     /// The effective definitions, sorted by name; case is ignored.
-    pub found: Vec<Found>,
+    pub found: Vec<CatalogEntry>,
     /// The files that cannot be read, in order of precedence.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<UnreadableDefinition>,
     /// Problems of folders, and of files that are not definitions.
-    pub others: Vec<(Source, Problem)>,
+    pub others: Vec<(DefinitionSource, DefinitionProblem)>,
 }
 
 impl Catalog {
@@ -79,7 +79,7 @@ impl Catalog {
     pub fn find(given: &Given, workspace: &Path, env: &Environment) -> Self {
         let mut catalog = Self::default();
         for (name, entry) in &given.0 {
-            catalog.add(name, Source::Command, of_entry(name, entry, Source::Command));
+            catalog.add(name, DefinitionSource::Command, of_entry(name, entry, DefinitionSource::Command));
         }
         let own = [workspace.join(".agents/agents"), workspace.join(".agents/subagents")];
         let mut project: Vec<PathBuf> = own.into_iter().filter(|folder| folder.is_dir()).collect();
@@ -87,7 +87,7 @@ impl Catalog {
             project.push(workspace.join(".claude/agents"));
         }
         for folder in project {
-            catalog.add_folder(&folder, Source::Project);
+            catalog.add_folder(&folder, DefinitionSource::Project);
         }
         for folder in env
             .home
@@ -96,7 +96,7 @@ impl Catalog {
         {
             // The home is already searched if it is the workspace.
             if !catalog.knows_folder(&folder) {
-                catalog.add_folder(&folder, Source::User);
+                catalog.add_folder(&folder, DefinitionSource::User);
             }
         }
         for definition in builtin::all() {
@@ -109,7 +109,7 @@ impl Catalog {
     /// The agents that accept tasks, by name.
     pub fn callable(&self) -> impl Iterator<Item = &Definition> {
         let found = self.found.iter().filter(|found| found.behind.is_none()).map(|found| &found.definition);
-        found.filter(|definition| definition.mode != Mode::Primary && definition.refusals.is_empty())
+        found.filter(|definition| definition.mode != AgentMode::Primary && definition.refusals.is_empty())
     }
 
     /// Reads the named files and folders without any search. Serves `agent validate`.
@@ -118,9 +118,9 @@ impl Catalog {
         let mut catalog = Self::default();
         for path in paths {
             if path.is_dir() {
-                catalog.add_folder(path, Source::Project);
+                catalog.add_folder(path, DefinitionSource::Project);
             } else {
-                catalog.add_file(folder::of_path(path.clone()), Source::Project);
+                catalog.add_file(folder::of_path(path.clone()), DefinitionSource::Project);
             }
         }
         catalog.found.sort_by_key(|found| folded(&found.definition.name));
@@ -132,12 +132,12 @@ impl Catalog {
     pub fn look_at_files(&mut self, workspace: &Path, env: &Environment) {
         for definition in self.found.iter_mut().map(|found| &mut found.definition) {
             if let Err(reason) = skills::load(definition, workspace, env) {
-                definition.refusals.push(Problem::error(reason).of_key("skills"));
+                definition.refusals.push(DefinitionProblem::error(reason).of_key("skills"));
             }
             let Some(memory) = definition.memory else { continue };
             let folder = Folder::of(memory.scope, &definition.name, workspace, env);
             if let Err(reason) = folder.and_then(|folder| folder.notes(memory.lines)) {
-                definition.refusals.push(Problem::error(reason).of_key("memory"));
+                definition.refusals.push(DefinitionProblem::error(reason).of_key("memory"));
             }
         }
     }
@@ -147,10 +147,10 @@ impl Catalog {
     ///
     /// # Errors
     /// The unreadable file, or `None` if no agent has this name.
-    pub fn named(&self, name: &str) -> Result<&Found, Option<&Refused>> {
+    pub fn named(&self, name: &str) -> Result<&CatalogEntry, Option<&UnreadableDefinition>> {
         let wanted = folded(name);
         match self.found.iter().find(|found| folded(&found.definition.name) == wanted) {
-            Some(Found { behind: Some(file), .. }) => Err(self.refused.get(*file)),
+            Some(CatalogEntry { behind: Some(file), .. }) => Err(self.refused.get(*file)),
             Some(found) => Ok(found),
             None => Err(self.refused_as(&wanted).and_then(|file| self.refused.get(file))),
         }
@@ -167,30 +167,30 @@ impl Catalog {
     }
 
     fn knows_folder(&self, folder: &Path) -> bool {
-        let is_in = |source: &Source| source.path().and_then(|path| path.parent()) == Some(folder);
+        let is_in = |source: &DefinitionSource| source.path().and_then(|path| path.parent()) == Some(folder);
         self.found.iter().any(|found| is_in(&found.definition.source))
             || self.refused.iter().any(|refused| is_in(&refused.source))
     }
 
-    fn add_folder(&mut self, folder: &Path, source: fn(PathBuf) -> Source) {
+    fn add_folder(&mut self, folder: &Path, source: fn(PathBuf) -> DefinitionSource) {
         for read in folder::files(folder, &mut self.others, source) {
             self.add_file(read, source);
         }
     }
 
-    fn add_file(&mut self, file: Read, source: fn(PathBuf) -> Source) {
+    fn add_file(&mut self, file: ScannedFile, source: fn(PathBuf) -> DefinitionSource) {
         let from = source(file.path);
         let reading = file.bytes.and_then(|bytes| read(&bytes, &file.stem, from.clone()));
         self.add(&file.stem, from, reading);
     }
 
-    fn add(&mut self, name: &str, source: Source, reading: Result<Reading, Problem>) {
+    fn add(&mut self, name: &str, source: DefinitionSource, reading: Result<Reading, DefinitionProblem>) {
         match reading {
             Ok(Reading::Definition(definition)) => self.place(*definition),
             Ok(Reading::Other(note)) => self.others.push((source, note)),
             Err(problem) => {
                 let name = problem.agent.clone().unwrap_or_else(|| name.to_owned());
-                self.refused.push(Refused { name, source, problem });
+                self.refused.push(UnreadableDefinition { name, source, problem });
             }
         }
     }
@@ -207,13 +207,13 @@ impl Catalog {
                         definition.source.text(),
                         definition.name
                     );
-                    found.definition.notes.push(Problem::note(what));
+                    found.definition.notes.push(DefinitionProblem::note(what));
                 }
                 found.hides.push(ShadowedDefinition { name: definition.name, source: definition.source });
             }
             None => {
                 let behind = self.refused_as(&wanted);
-                self.found.push(Found { definition, hides: Vec::new(), behind });
+                self.found.push(CatalogEntry { definition, hides: Vec::new(), behind });
             }
         }
     }

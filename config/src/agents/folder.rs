@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::problem::Problem;
-use super::{MAX_BYTES, Source};
+use super::problem::DefinitionProblem;
+use super::{DefinitionSource, MAX_BYTES};
 use crate::regular;
 
 /// Maximum number of definitions per folder.
@@ -15,33 +15,35 @@ const MAX_ENTRIES: usize = 10_000;
 const ENDING: &str = "md";
 
 /// A file with its content, or the reason why it is unreadable.
-pub(super) struct Read {
+pub(super) struct ScannedFile {
     pub(super) path: PathBuf,
     pub(super) stem: String,
-    pub(super) bytes: Result<Vec<u8>, Problem>,
+    pub(super) bytes: Result<Vec<u8>, DefinitionProblem>,
 }
 
 /// Returns the files of a folder, sorted by name. A missing folder is empty.
 pub(super) fn files(
     folder: &Path,
-    problems: &mut Vec<(Source, Problem)>,
-    source: fn(PathBuf) -> Source,
-) -> Vec<Read> {
-    let mut say = |problem: Problem| problems.push((source(folder.to_owned()), problem));
+    problems: &mut Vec<(DefinitionSource, DefinitionProblem)>,
+    source: fn(PathBuf) -> DefinitionSource,
+) -> Vec<ScannedFile> {
+    let mut say = |problem: DefinitionProblem| problems.push((source(folder.to_owned()), problem));
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Vec::new();
         }
         Err(error) => {
-            say(Problem::error(format!("cannot be read: {error}")));
+            say(DefinitionProblem::error(format!("cannot be read: {error}")));
             return Vec::new();
         }
     };
     let mut paths: Vec<PathBuf> = Vec::new();
     for (count, entry) in entries.enumerate() {
         if count >= MAX_ENTRIES {
-            say(Problem::error(format!("has more than {MAX_ENTRIES} entries; the rest is not looked at")));
+            say(DefinitionProblem::error(format!(
+                "has more than {MAX_ENTRIES} entries; the rest is not looked at"
+            )));
             break;
         }
         let Ok(path) = entry.map(|entry| entry.path()) else { continue };
@@ -52,16 +54,16 @@ pub(super) fn files(
     }
     paths.sort();
     if paths.len() > MAX_FILES {
-        say(Problem::error(format!("has more than {MAX_FILES} files; the rest is not read")));
+        say(DefinitionProblem::error(format!("has more than {MAX_FILES} files; the rest is not read")));
         paths.truncate(MAX_FILES);
     }
     paths.into_iter().map(of_path).collect()
 }
 
-pub(super) fn of_path(path: PathBuf) -> Read {
+pub(super) fn of_path(path: PathBuf) -> ScannedFile {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let bytes = bytes(&path).map_err(|error| Problem::error(format!("cannot be read: {error}")));
-    Read { path, stem, bytes }
+    let bytes = bytes(&path).map_err(|error| DefinitionProblem::error(format!("cannot be read: {error}")));
+    ScannedFile { path, stem, bytes }
 }
 
 /// Reads one byte more than allowed, so that a larger file is detected.

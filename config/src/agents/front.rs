@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::keys::{self, Keys};
-use super::problem::Problem;
+use super::keys::{self, KeyPositions};
+use super::problem::DefinitionProblem;
 use super::{MAX_BYTES, Severity};
 use crate::policy::Position;
 use crate::syntax;
@@ -14,31 +14,36 @@ pub(super) struct DefinitionFile {
     /// The front matter; null if it is empty or there is none.
     pub(super) document: Value,
     /// The positions of its keys in the file.
-    pub(super) keys: Keys,
+    pub(super) keys: KeyPositions,
     /// The text after the front matter.
     pub(super) body: String,
     /// The repair that was needed to parse the front matter.
-    pub(super) note: Option<Problem>,
+    pub(super) note: Option<DefinitionProblem>,
 }
 
 /// Splits a file.
 ///
 /// # Errors
 /// The problem and its position.
-pub(super) fn split(bytes: &[u8]) -> Result<DefinitionFile, Problem> {
+pub(super) fn split(bytes: &[u8]) -> Result<DefinitionFile, DefinitionProblem> {
     if bytes.len() > MAX_BYTES {
-        return Err(Problem::error(format!("is larger than {MAX_BYTES} bytes; shorten it")));
+        return Err(DefinitionProblem::error(format!("is larger than {MAX_BYTES} bytes; shorten it")));
     }
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.contains('\0') {
-        return Err(Problem::error("holds a NUL character; is it a text?"));
+        return Err(DefinitionProblem::error("holds a NUL character; is it a text?"));
     }
     // Windows editors end lines with CR LF, old Mac editors with CR.
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut lines = text.split_inclusive('\n');
     if lines.next().map(str::trim_end) != Some(MARK) {
-        return Ok(DefinitionFile { document: Value::Null, keys: Keys::default(), body: text, note: None });
+        return Ok(DefinitionFile {
+            document: Value::Null,
+            keys: KeyPositions::default(),
+            body: text,
+            note: None,
+        });
     }
     // An empty line replaces the `---` line, so that line numbers match the file.
     let mut yaml = "\n".to_owned();
@@ -52,7 +57,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<DefinitionFile, Problem> {
     }
     if !closed {
         let what = format!("the front matter that begins here has no closing `{MARK}`");
-        return Err(Problem::error(what).at(Some(Position { line: 1, column: 1 })));
+        return Err(DefinitionProblem::error(what).at(Some(Position { line: 1, column: 1 })));
     }
     let body: String = lines.collect();
     let (yaml, note, document) = match syntax::parse(&yaml) {
@@ -99,21 +104,25 @@ fn with_texts_quoted(yaml: &str) -> (String, Option<Position>) {
     (quoted, first)
 }
 
-fn quoted_note(at: Option<Position>) -> Problem {
-    Problem::new(Severity::Note, "this is no YAML and was taken as plain text; put the text in quotes").at(at)
+fn quoted_note(at: Option<Position>) -> DefinitionProblem {
+    DefinitionProblem::new(
+        Severity::Note,
+        "this is no YAML and was taken as plain text; put the text in quotes",
+    )
+    .at(at)
 }
 
-fn located(found: syntax::SyntaxProblem) -> Problem {
+fn located(found: syntax::SyntaxProblem) -> DefinitionProblem {
     let at = found.line.map(|line| Position { line, column: found.column.unwrap_or(1) });
-    Problem::error(found.problem).at(at)
+    DefinitionProblem::error(found.problem).at(at)
 }
 
-fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
+fn not_utf8(bytes: &[u8], valid: usize) -> DefinitionProblem {
     let before = bytes.get(..valid).unwrap_or_default();
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     let lines = before.iter().filter(|byte| **byte == b'\n').count();
     let columns = String::from_utf8_lossy(before.get(line_start..).unwrap_or_default()).chars().count();
     let count = |number: usize| u64::try_from(number + 1).unwrap_or(u64::MAX);
     let at = Position { line: count(lines), column: count(columns) };
-    Problem::error("is not UTF-8 text; save the file as UTF-8").at(Some(at))
+    DefinitionProblem::error("is not UTF-8 text; save the file as UTF-8").at(Some(at))
 }

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use crate::check::{Checked, mismatch, refuse, required_string};
-use crate::error::Place;
-use crate::policy::{Action, Rule};
+use crate::check::{CheckResult, mismatch, refuse, required_string};
+use crate::error::FieldPath;
+use crate::policy::{Rule, RuleAction};
 
 /// Maximum number of entries per list.
 const MOST: usize = 500;
@@ -20,7 +20,7 @@ pub(super) struct Tools {
 }
 
 /// In a mapping only `false` has an effect: it denies the tool. `true` is the default.
-pub(super) fn tools(value: Option<&Value>) -> Checked<Tools> {
+pub(super) fn tools(value: Option<&Value>) -> CheckResult<Tools> {
     const KEY: &str = "tools";
     let Some(Value::Object(entries)) = value else {
         return Ok(Tools { only: names(value, KEY)?, denied: Vec::new() });
@@ -31,7 +31,7 @@ pub(super) fn tools(value: Option<&Value>) -> Checked<Tools> {
             Value::Bool(true) => {}
             Value::Bool(false) => denied.push(name.clone()),
             other => {
-                let place = Place::Entry { field: KEY.to_owned(), key: name.clone() };
+                let place = FieldPath::Entry { field: KEY.to_owned(), key: name.clone() };
                 return mismatch(place, "true or false", other);
             }
         }
@@ -41,25 +41,25 @@ pub(super) fn tools(value: Option<&Value>) -> Checked<Tools> {
 
 /// Returns the names under this key; none if it is absent, null or empty. A mapping is an error, because
 /// the meaning of its booleans differs between keys.
-pub(super) fn names(value: Option<&Value>, key: &str) -> Checked<Vec<String>> {
+pub(super) fn names(value: Option<&Value>, key: &str) -> CheckResult<Vec<String>> {
     let mut names = Vec::new();
     match value {
         None | Some(Value::Null) => {}
         Some(Value::String(line)) => names = parts(line),
         Some(Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                let text = required_string(item, || Place::Element { field: key.to_owned(), index })?;
+                let text = required_string(item, || FieldPath::Element { field: key.to_owned(), index })?;
                 names.extend(parts(text));
             }
         }
-        Some(other) => return mismatch(Place::Field(key.to_owned()), "a list of names", other),
+        Some(other) => return mismatch(FieldPath::Field(key.to_owned()), "a list of names", other),
     }
     few(names, key)
 }
 
-fn few(names: Vec<String>, key: &str) -> Checked<Vec<String>> {
+fn few(names: Vec<String>, key: &str) -> CheckResult<Vec<String>> {
     match names.len() > MOST {
-        true => refuse(Place::Field(key.to_owned()), format!("has more than {MOST} entries")),
+        true => refuse(FieldPath::Field(key.to_owned()), format!("has more than {MOST} entries")),
         false => Ok(names),
     }
 }
@@ -86,7 +86,7 @@ fn parts(line: &str) -> Vec<String> {
 
 /// Reads a tool as a rule. Claude Code's `Bash(git:*)` means `Bash(git *)`, and its `mcp__github` means all
 /// tools of that server.
-pub(super) fn rule(name: &str, action: Action) -> Result<Rule, String> {
+pub(super) fn rule(name: &str, action: RuleAction) -> Result<Rule, String> {
     let is_server =
         name.strip_prefix("mcp__").is_some_and(|server| !server.is_empty() && !server.contains("__"));
     let ours = match name.strip_suffix(":*)") {

@@ -1,6 +1,6 @@
 //! Agent definitions as files: Markdown with YAML front matter for purpose, permissions and prompt.
 //!
-//! Files are untrusted: all sizes are limited, and a bad file becomes a [`Problem`]. The module does not
+//! Files are untrusted: all sizes are limited, and a bad file becomes a [`DefinitionProblem`]. The module does not
 //! know workers and must not start programs. [`read`] is pure.
 
 mod builtin;
@@ -19,13 +19,13 @@ use serde_json::{Map, Value};
 
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
-use crate::memory::Memory;
-use crate::policy::{Action, Rule};
+use crate::memory::MemorySettings;
+use crate::policy::{Rule, RuleAction};
 use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
-pub use catalog::{Catalog, Found, Given, Refused, ShadowedDefinition};
-pub use problem::{Problem, Severity};
+pub use catalog::{Catalog, CatalogEntry, Given, ShadowedDefinition, UnreadableDefinition};
+pub use problem::{DefinitionProblem, Severity};
 pub use read::{Reading, read};
 
 /// Maximum size of a definition file in bytes, because the file becomes part of a prompt.
@@ -44,13 +44,13 @@ pub fn is_name(name: &str) -> bool {
 ///
 /// # Errors
 /// The reason why the text is not a rule.
-pub fn tool(name: &str, action: Action) -> Result<Rule, String> {
+pub fn tool(name: &str, action: RuleAction) -> Result<Rule, String> {
     lists::rule(name, action)
 }
 
 /// The origin of a definition. An earlier variant hides a later one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum DefinitionSource {
     /// `--agents` of the command line.
     Command,
     /// A file in the workspace.
@@ -61,7 +61,7 @@ pub enum Source {
     BuiltIn,
 }
 
-impl Source {
+impl DefinitionSource {
     /// The level as it appears in output.
     #[must_use]
     pub const fn level(&self) -> &'static str {
@@ -95,7 +95,7 @@ impl Source {
 
 /// The kinds of callers that may start an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum AgentMode {
     /// Only people may start it.
     Primary,
     /// Only other agents may start it.
@@ -105,7 +105,7 @@ pub enum Mode {
     All,
 }
 
-impl Mode {
+impl AgentMode {
     /// The modes in the order of error messages.
     pub const ALL: [Self; 3] = [Self::Primary, Self::Subagent, Self::All];
 
@@ -174,9 +174,9 @@ pub struct Definition {
     /// The text that tells a caller when to use the agent.
     pub description: String,
     /// The origin of the definition.
-    pub source: Source,
+    pub source: DefinitionSource,
     /// The callers that may start it.
-    pub mode: Mode,
+    pub mode: AgentMode,
     /// The launcher; `None` selects the default launcher.
     pub launcher: Option<String>,
     /// The model as written; `None` inherits the caller's model.
@@ -196,7 +196,7 @@ pub struct Definition {
     /// Names of skills: folders with a `SKILL.md`.
     pub skills: Vec<String>,
     /// The memory in which agents keep notes between runs.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemorySettings>,
     /// The MCP servers of the agent.
     pub mcp_servers: Vec<McpServerRef>,
     /// The inline servers with `required: true`. The agent does not start without them.
@@ -224,9 +224,9 @@ pub struct Definition {
     /// The prompt: the body of the file.
     pub prompt: String,
     /// Reasons why the agent cannot be started although the definition is readable.
-    pub refusals: Vec<Problem>,
+    pub refusals: Vec<DefinitionProblem>,
     /// Warnings for the author of the definition.
-    pub notes: Vec<Problem>,
+    pub notes: Vec<DefinitionProblem>,
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Severity {
 
 /// A finding about a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct DefinitionProblem {
     /// The effect of the problem.
     pub severity: Severity,
     /// The position in the file, if known.
@@ -42,7 +42,7 @@ pub struct Problem {
     pub(super) agent: Option<String>,
 }
 
-impl Problem {
+impl DefinitionProblem {
     pub(super) fn new(severity: Severity, message: impl Into<String>) -> Self {
         Self { severity, at: None, key: None, message: brief(message.into()), agent: None }
     }
@@ -73,7 +73,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DefinitionProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(at) = self.at {
             write!(f, "{}:{}: ", at.line, at.column)?;

@@ -4,16 +4,16 @@ use serde_json::{Map, Value};
 use subagent_protocol::sandbox::FileSystem;
 
 use super::front::{self, DefinitionFile};
-use super::keys::Keys;
+use super::keys::KeyPositions;
 use super::lists;
-use super::problem::Problem;
-use super::{Definition, MAX_BYTES, MAX_NAME_CHARS, McpServerRef, Mode, Source, is_name};
-use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
-use crate::error::Place;
+use super::problem::DefinitionProblem;
+use super::{AgentMode, Definition, DefinitionSource, MAX_BYTES, MAX_NAME_CHARS, McpServerRef, is_name};
+use crate::check::{CheckResult, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
+use crate::error::FieldPath;
 use crate::hooks;
 use crate::mcp;
-use crate::memory::{DEFAULT_LINES, MAX_LINES, Memory, Scope};
-use crate::policy::{self, Action, Rule};
+use crate::memory::{DEFAULT_LINES, MAX_LINES, MemorySettings, Scope};
+use crate::policy::{self, Rule, RuleAction};
 use crate::result_schema::ResultSchema;
 use crate::sandbox::{self, Profile};
 use crate::worktrees::{self, Isolation};
@@ -27,14 +27,14 @@ pub enum Reading {
     /// A definition of an agent.
     Definition(Box<Definition>),
     /// Another file, with the reason for this decision.
-    Other(Problem),
+    Other(DefinitionProblem),
 }
 
 /// Reads a file; `stem` is its name without the extension.
 ///
 /// # Errors
 /// The problem and its position.
-pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem> {
+pub fn read(bytes: &[u8], stem: &str, source: DefinitionSource) -> Result<Reading, DefinitionProblem> {
     let DefinitionFile { document, keys, body, note } = front::split(bytes)?;
     let mut reading = of_document(&document, &keys, stem, &body, source)?;
     hash_hooks(&mut reading, bytes);
@@ -45,21 +45,27 @@ pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem
 }
 
 /// Reads an entry of `--agents`. Its `prompt` is the body.
-pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Reading, Problem> {
+pub(super) fn of_entry(
+    name: &str,
+    entry: &Value,
+    source: DefinitionSource,
+) -> Result<Reading, DefinitionProblem> {
     let body = match &entry["prompt"] {
         Value::Null => String::new(),
         Value::String(prompt) => prompt.clone(),
-        _ => return Err(Problem::error("`prompt` must be a string").of_key("prompt")),
+        _ => return Err(DefinitionProblem::error("`prompt` must be a string").of_key("prompt")),
     };
     if body.len() > MAX_BYTES {
-        return Err(Problem::error(format!("its prompt is larger than {MAX_BYTES} bytes; shorten it")));
+        return Err(DefinitionProblem::error(format!(
+            "its prompt is larger than {MAX_BYTES} bytes; shorten it"
+        )));
     }
     let mut entry = entry.clone();
     if let Some(object) = entry.as_object_mut() {
         object.remove("prompt");
     }
     let text = entry.to_string();
-    let mut reading = of_document(&entry, &Keys::default(), name, &body, source)?;
+    let mut reading = of_document(&entry, &KeyPositions::default(), name, &body, source)?;
     hash_hooks(&mut reading, text.as_bytes());
     Ok(reading)
 }
@@ -75,16 +81,16 @@ fn hash_hooks(reading: &mut Reading, bytes: &[u8]) {
 
 fn of_document(
     document: &Value,
-    keys: &Keys,
+    keys: &KeyPositions,
     stem: &str,
     body: &str,
-    source: Source,
-) -> Result<Reading, Problem> {
+    source: DefinitionSource,
+) -> Result<Reading, DefinitionProblem> {
     let located = |found: Violation| {
         let place = renamed(found.place);
         let key = key_of(&place).to_owned();
         let agent = document.as_object().and_then(|front| name(front, stem).ok());
-        Problem::error(format!("{place} {}", found.problem))
+        DefinitionProblem::error(format!("{place} {}", found.problem))
             .at(keys.of_place(&place))
             .of_key(&key)
             .of_agent(agent)
@@ -96,10 +102,10 @@ fn of_document(
     };
     let description = text(front, "description").map_err(located)?;
     let Some(description) = description else {
-        return Ok(Reading::Other(Problem::note("has no `description` and is taken for no agent")));
+        return Ok(Reading::Other(DefinitionProblem::note("has no `description` and is taken for no agent")));
     };
     if let Some(key) = DISABLES.iter().find(|key| front.get(**key) == Some(&Value::Bool(true))) {
-        let note = Problem::note(format!("is disabled (`{key}: true`)"));
+        let note = DefinitionProblem::note(format!("is disabled (`{key}: true`)"));
         return Ok(Reading::Other(note.at(keys.of(&[*key]))));
     }
     definition(front, keys, stem, description, source)
@@ -107,9 +113,11 @@ fn of_document(
             let mut definition = Definition { prompt: body.trim().to_owned(), ..definition };
             if definition.prompt.is_empty() && front.get("prompt").is_some_and(|prompt| !prompt.is_null()) {
                 let what = "the prompt is what stands below the front matter, not `prompt`; write it there";
-                definition.refusals.push(Problem::error(what).at(keys.of(&["prompt"])).of_key("prompt"));
+                definition
+                    .refusals
+                    .push(DefinitionProblem::error(what).at(keys.of(&["prompt"])).of_key("prompt"));
             } else if definition.prompt.is_empty() {
-                definition.notes.push(Problem::note("has no prompt below its front matter"));
+                definition.notes.push(DefinitionProblem::note("has no prompt below its front matter"));
             }
             Reading::Definition(Box::new(definition))
         })
@@ -117,16 +125,16 @@ fn of_document(
 }
 
 /// Translates the config key `permissions` in a place to the definition's `permission`.
-fn renamed(place: Place) -> Place {
+fn renamed(place: FieldPath) -> FieldPath {
     place.map(|text| match text.strip_prefix("permissions") {
         Some(rest) if rest.is_empty() || rest.starts_with('.') => format!("permission{rest}"),
         _ => text,
     })
 }
 
-fn key_of(place: &Place) -> &str {
+fn key_of(place: &FieldPath) -> &str {
     match place {
-        Place::Field(field) | Place::Element { field, .. } | Place::Entry { field, .. } => {
+        FieldPath::Field(field) | FieldPath::Element { field, .. } | FieldPath::Entry { field, .. } => {
             field.split('.').next().unwrap_or_default()
         }
         _ => "",
@@ -196,30 +204,30 @@ fn limit(key: &str) -> Option<&'static str> {
 
 fn definition(
     front: &Map<String, Value>,
-    keys: &Keys,
+    keys: &KeyPositions,
     stem: &str,
     description: String,
-    source: Source,
-) -> Checked<Definition> {
+    source: DefinitionSource,
+) -> CheckResult<Definition> {
     let (mut refusals, mut notes) = (Vec::new(), Vec::new());
     let rules = rules(front, keys, &mut refusals, &mut notes)?;
     let mut listed = Vec::new();
     for name in &lists::tools(front.get("tools"))?.only {
-        match lists::rule(name, Action::Allow) {
+        match lists::rule(name, RuleAction::Allow) {
             Ok(rule) => listed.push(rule.at(keys.of(&["tools"]))),
-            Err(problem) => return refuse(Place::Field("tools".to_owned()), problem),
+            Err(problem) => return refuse(FieldPath::Field("tools".to_owned()), problem),
         }
     }
     notes.extend(notes_of(&listed, "tools", keys));
     let hooks = hooks::of_definition(front, keys)?;
     notes.extend(hooks.ignored.iter().map(|ignored| {
         let what = format!("`{}` is not carried out: {}", ignored.key, ignored.reason);
-        Problem::note(what).at(ignored.at).of_key("hooks")
+        DefinitionProblem::note(what).at(ignored.at).of_key("hooks")
     }));
     let required_servers = required_servers(front);
     if !required_servers.is_empty() {
         let what = "whether a server starts is known to the agent alone: `required` is not held to";
-        notes.push(Problem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
+        notes.push(DefinitionProblem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
     }
     let (isolation, sandbox) = (worktrees::isolation(front, "isolation")?, sandbox(front)?);
     let has_own_files =
@@ -237,9 +245,9 @@ fn definition(
                 let what = format!(
                     "`{key}` means nothing here, and `{meant}` limits what an agent may do; write that"
                 );
-                (&mut refusals, Problem::error(what))
+                (&mut refusals, DefinitionProblem::error(what))
             }
-            None => (&mut notes, Problem::note(format!("`{key}` means nothing here and is kept"))),
+            None => (&mut notes, DefinitionProblem::note(format!("`{key}` means nothing here and is kept"))),
         };
         list.push(problem.at(keys.of(&[key])).of_key(key));
     }
@@ -276,42 +284,42 @@ fn definition(
     })
 }
 
-fn text(front: &Map<String, Value>, key: &str) -> Checked<Option<String>> {
-    trimmed(front.get(key), || Place::Field(key.to_owned()))
+fn text(front: &Map<String, Value>, key: &str) -> CheckResult<Option<String>> {
+    trimmed(front.get(key), || FieldPath::Field(key.to_owned()))
 }
 
-fn name(front: &Map<String, Value>, stem: &str) -> Checked<String> {
+fn name(front: &Map<String, Value>, stem: &str) -> CheckResult<String> {
     let name = text(front, "name")?.unwrap_or_else(|| stem.to_owned());
     if !is_name(&name) {
         let what = format!("must be 1 to {MAX_NAME_CHARS} letters, digits and `-`, not `{name}`");
-        return refuse(Place::Field("name".to_owned()), what);
+        return refuse(FieldPath::Field("name".to_owned()), what);
     }
     Ok(name)
 }
 
-fn word(front: &Map<String, Value>, key: &str, words: &[&str]) -> Checked<Option<String>> {
+fn word(front: &Map<String, Value>, key: &str, words: &[&str]) -> CheckResult<Option<String>> {
     match text(front, key)? {
         Some(word) if !words.contains(&word.as_str()) => {
-            refuse(Place::Field(key.to_owned()), format!("must be {}, not `{word}`", words.join(", ")))
+            refuse(FieldPath::Field(key.to_owned()), format!("must be {}, not `{word}`", words.join(", ")))
         }
         word => Ok(word),
     }
 }
 
-fn mode(front: &Map<String, Value>) -> Checked<Mode> {
-    let word = word(front, "mode", &Mode::ALL.map(Mode::as_str))?;
-    Ok(Mode::ALL.into_iter().find(|mode| Some(mode.as_str()) == word.as_deref()).unwrap_or_default())
+fn mode(front: &Map<String, Value>) -> CheckResult<AgentMode> {
+    let word = word(front, "mode", &AgentMode::ALL.map(AgentMode::as_str))?;
+    Ok(AgentMode::ALL.into_iter().find(|mode| Some(mode.as_str()) == word.as_deref()).unwrap_or_default())
 }
 
-fn flag(front: &Map<String, Value>, key: &str) -> Checked<Option<bool>> {
+fn flag(front: &Map<String, Value>, key: &str) -> CheckResult<Option<bool>> {
     match front.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
-        Some(other) => mismatch(Place::Field(key.to_owned()), "true or false", other),
+        Some(other) => mismatch(FieldPath::Field(key.to_owned()), "true or false", other),
     }
 }
 
-fn max_steps(front: &Map<String, Value>) -> Checked<Option<u64>> {
+fn max_steps(front: &Map<String, Value>) -> CheckResult<Option<u64>> {
     let mut all = STEPS.iter().map(|key| whole(front, key, 1..=MAX_STEPS));
     // Every key is checked, so an invalid one is an error even if another one counts.
     all.try_fold(None, |first, steps| Ok(first.or(steps?)))
@@ -321,8 +329,8 @@ fn whole(
     front: &Map<String, Value>,
     key: &str,
     range: std::ops::RangeInclusive<u64>,
-) -> Checked<Option<u64>> {
-    let place = || Place::Field(key.to_owned());
+) -> CheckResult<Option<u64>> {
+    let place = || FieldPath::Field(key.to_owned());
     match front.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Number(number)) => match number.as_u64().filter(|number| range.contains(number)) {
@@ -334,8 +342,8 @@ fn whole(
 }
 
 /// Reads a number of seconds. Zero means unlimited.
-fn seconds(front: &Map<String, Value>, key: &str) -> Checked<Option<f64>> {
-    let place = || Place::Field(key.to_owned());
+fn seconds(front: &Map<String, Value>, key: &str) -> CheckResult<Option<f64>> {
+    let place = || FieldPath::Field(key.to_owned());
     match front.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Number(number)) => match number.as_f64() {
@@ -346,18 +354,18 @@ fn seconds(front: &Map<String, Value>, key: &str) -> Checked<Option<f64>> {
     }
 }
 
-fn schema(front: &Map<String, Value>) -> Checked<Option<Value>> {
+fn schema(front: &Map<String, Value>) -> CheckResult<Option<Value>> {
     match front.get("resultSchema") {
         None | Some(Value::Null) => Ok(None),
         Some(schema @ (Value::Object(_) | Value::Bool(_))) => match ResultSchema::bounded(schema) {
             Ok(_) => Ok(Some(schema.clone())),
-            Err(problem) => refuse(Place::Field("resultSchema".to_owned()), problem.to_string()),
+            Err(problem) => refuse(FieldPath::Field("resultSchema".to_owned()), problem.to_string()),
         },
-        Some(other) => mismatch(Place::Field("resultSchema".to_owned()), "a JSON Schema", other),
+        Some(other) => mismatch(FieldPath::Field("resultSchema".to_owned()), "a JSON Schema", other),
     }
 }
 
-fn memory(front: &Map<String, Value>) -> Checked<Option<Memory>> {
+fn memory(front: &Map<String, Value>) -> CheckResult<Option<MemorySettings>> {
     const NONE: &str = "none";
     let lines = whole(front, "memoryLines", 1..=MAX_LINES)?.unwrap_or(DEFAULT_LINES);
     if front.get("memory") == Some(&Value::Bool(false)) {
@@ -365,11 +373,11 @@ fn memory(front: &Map<String, Value>) -> Checked<Option<Memory>> {
     }
     let [user, project, local] = Scope::ALL.map(Scope::as_str);
     let scope = word(front, "memory", &[user, project, local, NONE])?;
-    Ok(scope.and_then(|scope| Scope::parse(&scope)).map(|scope| Memory { scope, lines }))
+    Ok(scope.and_then(|scope| Scope::parse(&scope)).map(|scope| MemorySettings { scope, lines }))
 }
 
 /// Combines the limits of the keys `filesystem` and `sandbox`.
-fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
+fn sandbox(front: &Map<String, Value>) -> CheckResult<Profile> {
     let own = match front.get("sandbox") {
         None | Some(Value::Null) => Profile::default(),
         Some(value) => sandbox::profile(value, "sandbox")?,
@@ -377,7 +385,7 @@ fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
     let files = sandbox::filesystem(front.get("filesystem"), "filesystem")?;
     match (files, own.filesystem) {
         (Some(one), Some(other)) if one != other => refuse(
-            Place::Field("filesystem".to_owned()),
+            FieldPath::Field("filesystem".to_owned()),
             "is another one than in `sandbox`; write one of them",
         ),
         (files, other) => Ok(Profile { filesystem: files.or(other), ..own }),
@@ -385,24 +393,27 @@ fn sandbox(front: &Map<String, Value>) -> Checked<Profile> {
 }
 
 /// The key `writeBack`. Only an agent with files of its own has some to give.
-fn write_back(front: &Map<String, Value>, has_own_files: bool) -> Checked<(bool, Option<Problem>)> {
+fn write_back(
+    front: &Map<String, Value>,
+    has_own_files: bool,
+) -> CheckResult<(bool, Option<DefinitionProblem>)> {
     const KEY: &str = "writeBack";
     let wanted = match front.get(KEY) {
         Some(Value::Bool(false)) => false,
         _ => word(front, KEY, &["auto", "none"])?.as_deref() == Some("auto"),
     };
     let what = "`writeBack: auto` is for an agent with `filesystem: isolated` or `isolation: worktree`";
-    Ok((wanted, (wanted && !has_own_files).then(|| Problem::note(what))))
+    Ok((wanted, (wanted && !has_own_files).then(|| DefinitionProblem::note(what))))
 }
 
 /// Returns the rules of `permission`, then those of the disallowed tools, so that no rule of the definition
 /// loosens the latter.
 fn rules(
     front: &Map<String, Value>,
-    keys: &Keys,
-    refusals: &mut Vec<Problem>,
-    notes: &mut Vec<Problem>,
-) -> Checked<Vec<Rule>> {
+    keys: &KeyPositions,
+    refusals: &mut Vec<DefinitionProblem>,
+    notes: &mut Vec<DefinitionProblem>,
+) -> CheckResult<Vec<Rule>> {
     let value = front.get("permission");
     let mut rules = policy::rules(value)?.unwrap_or_default();
     if let Some(Value::Object(tools)) = value {
@@ -416,8 +427,8 @@ fn rules(
         notes.extend(notes_of(&rules, "permission", keys));
     }
     // A definition denies tasks unless it allows them itself.
-    let task = Rule::new("task", None, Action::Deny);
-    rules.insert(0, task.or_else(|found| refuse(Place::Field("permission".to_owned()), found.problem))?);
+    let task = Rule::new("task", None, RuleAction::Deny);
+    rules.insert(0, task.or_else(|found| refuse(FieldPath::Field("permission".to_owned()), found.problem))?);
     // `tools: {write: false}` equals `disallowedTools: write`.
     let denied = [
         ("tools", lists::tools(front.get("tools"))?.denied),
@@ -426,37 +437,37 @@ fn rules(
     for (key, names) in denied {
         for name in names {
             let at = keys.of(&[key, &name]);
-            match lists::rule(&name, Action::Deny) {
+            match lists::rule(&name, RuleAction::Deny) {
                 Ok(rule) => rules.push(rule.at(at)),
-                Err(problem) => refusals.push(Problem::error(problem).at(at).of_key(key)),
+                Err(problem) => refusals.push(DefinitionProblem::error(problem).at(at).of_key(key)),
             }
         }
     }
     Ok(rules)
 }
 
-fn notes_of(rules: &[Rule], key: &str, keys: &Keys) -> Vec<Problem> {
+fn notes_of(rules: &[Rule], key: &str, keys: &KeyPositions) -> Vec<DefinitionProblem> {
     let note = |rule: &Rule| {
         let at = rule.at.or_else(|| keys.of(&[key]));
-        rule.note().map(|note| Problem::note(note).at(at).of_key(key))
+        rule.note().map(|note| DefinitionProblem::note(note).at(at).of_key(key))
     };
     rules.iter().filter_map(note).collect()
 }
 
-fn pre_approved(front: &Map<String, Value>, keys: &Keys) -> Checked<Vec<Rule>> {
+fn pre_approved(front: &Map<String, Value>, keys: &KeyPositions) -> CheckResult<Vec<Rule>> {
     const KEY: &str = "preApproved";
     let read = |name: &String| {
-        lists::rule(name, Action::Allow)
+        lists::rule(name, RuleAction::Allow)
             .map(|rule| rule.at(keys.of(&[KEY])))
-            .or_else(|problem| refuse(Place::Field(KEY.to_owned()), problem))
+            .or_else(|problem| refuse(FieldPath::Field(KEY.to_owned()), problem))
     };
     lists::names(front.get(KEY), KEY)?.iter().map(read).collect()
 }
 
 /// Reads a list of names and mappings, or one mapping. A server that is `null` is a server of the config.
-fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpServerRef>> {
+fn mcp_servers(front: &Map<String, Value>) -> CheckResult<Vec<McpServerRef>> {
     const KEY: &str = "mcpServers";
-    let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpServerRef>| -> Checked<()> {
+    let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpServerRef>| -> CheckResult<()> {
         for (name, server) in entries {
             match server {
                 Value::Null => wishes.push(McpServerRef::Named(name.clone())),
@@ -485,7 +496,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpServerRef>> {
                     }
                     Value::Object(entries) => inline(entries, &mut wishes)?,
                     other => {
-                        let place = Place::Element { field: KEY.to_owned(), index };
+                        let place = FieldPath::Element { field: KEY.to_owned(), index };
                         return mismatch(place, "the name of a server, or a mapping of a name to one", other);
                     }
                 }
@@ -495,7 +506,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpServerRef>> {
             let names = lists::names(Some(&Value::String(line.clone())), KEY)?;
             wishes.extend(names.into_iter().map(McpServerRef::Named));
         }
-        Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a list of servers", other),
+        Some(other) => return mismatch(FieldPath::Field(KEY.to_owned()), "a list of servers", other),
     }
     Ok(wishes)
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::environment::Environment;
 use crate::memory::Scope;
-use crate::policy::{Action, Position};
+use crate::policy::{Position, RuleAction};
 
-fn reading(bytes: impl AsRef<[u8]>) -> Result<Reading, Problem> {
-    read(bytes.as_ref(), "stem", Source::Project(PathBuf::from("/w/stem.md")))
+fn reading(bytes: impl AsRef<[u8]>) -> Result<Reading, DefinitionProblem> {
+    read(bytes.as_ref(), "stem", DefinitionSource::Project(PathBuf::from("/w/stem.md")))
 }
 
 #[track_caller]
@@ -36,7 +36,7 @@ fn tools(definition: &Definition) -> Vec<String> {
     definition.tools.iter().map(Rule::text).collect()
 }
 
-fn keys(problems: &[Problem]) -> Vec<&str> {
+fn keys(problems: &[DefinitionProblem]) -> Vec<&str> {
     problems.iter().filter_map(|problem| problem.key.as_deref()).collect()
 }
 
@@ -44,7 +44,7 @@ fn keys(problems: &[Problem]) -> Vec<&str> {
 fn a_definition_has_all_its_keys() {
     let ours = definition(include_str!("cases/ours.md"));
     assert_eq!((ours.name.as_str(), ours.launcher.as_deref()), ("reviewer", Some("codex")));
-    assert_eq!((ours.mode, ours.model.as_deref()), (Mode::All, Some("strong")));
+    assert_eq!((ours.mode, ours.model.as_deref()), (AgentMode::All, Some("strong")));
     assert_eq!(
         rules(&ours),
         [
@@ -105,7 +105,7 @@ fn files_of_claude_code_load() {
 #[test]
 fn files_of_opencode_load() {
     let opencode = definition(include_str!("cases/opencode.md"));
-    assert_eq!((opencode.name.as_str(), opencode.mode), ("stem", Mode::Subagent));
+    assert_eq!((opencode.name.as_str(), opencode.mode), ("stem", AgentMode::Subagent));
     assert!(opencode.tools.is_empty(), "true says nothing");
     assert_eq!(
         rules(&opencode),
@@ -229,7 +229,7 @@ fn what_this_version_does_not_do_refuses_the_start() {
 #[test]
 fn a_memory_has_a_scope_and_a_number_of_lines() {
     let memory = |lines: &str| definition(format!("---\ndescription: d\n{lines}\n---\n")).memory;
-    let of = |scope, lines| Some(Memory { scope, lines });
+    let of = |scope, lines| Some(MemorySettings { scope, lines });
     assert_eq!(memory("memory: user"), of(Scope::User, 200));
     assert_eq!(memory("memory: project\nmemoryLines: 5"), of(Scope::Project, 5));
     assert_eq!(memory("memory: local"), of(Scope::Local, 200));
@@ -253,7 +253,7 @@ fn a_memory_has_a_scope_and_a_number_of_lines() {
 fn the_prompt_of_an_entry_is_a_text_and_nothing_else() {
     let entry = |prompt: serde_json::Value| {
         let entry = serde_json::json!({"description": "d", "prompt": prompt});
-        super::read::of_entry("x", &entry, Source::Command)
+        super::read::of_entry("x", &entry, DefinitionSource::Command)
     };
     for prompt in [serde_json::json!(["a", "b"]), serde_json::json!({"a": 1}), serde_json::json!(1)] {
         let problem = entry(prompt).expect_err("no prompt");
@@ -271,11 +271,11 @@ fn the_prompt_of_an_entry_is_a_text_and_nothing_else() {
     assert_eq!((below.prompt.as_str(), below.refusals.len()), ("Review.", 0), "what is below counts");
 }
 
-struct World {
+struct AgentsFolderFixture {
     dir: tempfile::TempDir,
 }
 
-impl World {
+impl AgentsFolderFixture {
     fn new(files: &[(&str, &str)]) -> Self {
         let world = Self { dir: tempfile::tempdir().unwrap() };
         for (path, name) in files {
@@ -305,7 +305,7 @@ fn described(catalog: &Catalog, name: &str) -> String {
 
 #[test]
 fn the_nearest_definition_of_a_name_counts_and_says_what_it_hides() {
-    let world = World::new(&[
+    let world = AgentsFolderFixture::new(&[
         ("ws/.agents/agents/a.md", "x"),
         ("ws/.agents/subagents/b.md", "X"),
         ("ws/.claude/agents/c.md", "only-claude"),
@@ -331,7 +331,7 @@ fn the_nearest_definition_of_a_name_counts_and_says_what_it_hides() {
 
 #[test]
 fn the_folder_of_claude_code_counts_only_without_ours() {
-    let world = World::new(&[("ws/.claude/agents/c.md", "c")]);
+    let world = AgentsFolderFixture::new(&[("ws/.claude/agents/c.md", "c")]);
     assert_eq!(described(&world.find(""), "c"), "ws/.claude/agents/c.md");
     fs::create_dir_all(world.dir.path().join("ws/.agents/subagents")).unwrap();
     assert!(world.find("").named("c").is_err());
@@ -339,14 +339,14 @@ fn the_folder_of_claude_code_counts_only_without_ours() {
 
 #[test]
 fn a_file_that_cannot_be_read_stands_in_the_way_of_what_it_would_hide() {
-    let world = World::new(&[("home/.claude/agents/x.md", "x")]);
+    let world = AgentsFolderFixture::new(&[("home/.claude/agents/x.md", "x")]);
     let broken = world.put("ws/.agents/agents/x.md", "---\ndescription: [\n---\n");
     let catalog = world.find("");
     let refused = catalog.named("x").unwrap_err().unwrap();
-    assert_eq!(refused.source, Source::Project(broken));
+    assert_eq!(refused.source, DefinitionSource::Project(broken));
     assert!(catalog.named("none").unwrap_err().is_none());
     // A refused file of lower precedence has no effect.
-    let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
+    let world = AgentsFolderFixture::new(&[("ws/.agents/agents/x.md", "x")]);
     world.put("home/.claude/agents/x.md", "---\ndescription: [\n---\n");
     assert!(world.find("").named("x").is_ok());
 }
@@ -359,7 +359,7 @@ fn it_does_so_too_at_the_same_level_and_under_a_name_that_its_file_does_not_have
         ("ws/.agents/agents/a.md", "ws/.agents/agents/x.md"),
         ("home/.config/subagent/agents/x.md", "home/.claude/agents/x.md"),
     ] {
-        let world = World::new(&[(hidden, "x")]);
+        let world = AgentsFolderFixture::new(&[(hidden, "x")]);
         let named = BROKEN.replace("maxSteps", "name: X\nmaxSteps");
         let broken = world.put(broken, named);
         let catalog = world.find("");
@@ -367,25 +367,25 @@ fn it_does_so_too_at_the_same_level_and_under_a_name_that_its_file_does_not_have
         assert_eq!(refused.source.path(), Some(&broken), "{hidden}");
         assert_eq!(catalog.found.iter().filter(|found| found.behind.is_some()).count(), 1, "{hidden}");
     }
-    let world = World::new(&[]);
+    let world = AgentsFolderFixture::new(&[]);
     world.put("ws/.agents/agents/01.md", "---\ndescription: d\nname: explore\nmaxSteps: 0\n---\n");
     assert!(world.find("").named("explore").unwrap_err().is_some(), "also of those that come along");
     // A file without a readable name has the name of its file.
     for name in ["name: a b\n", "name: [\n", ""] {
-        let world = World::new(&[("home/.claude/agents/x.md", "x")]);
+        let world = AgentsFolderFixture::new(&[("home/.claude/agents/x.md", "x")]);
         let text = BROKEN.replace("maxSteps", &format!("{name}maxSteps"));
         let _ = world.put("ws/.agents/agents/x.md", text);
         assert!(world.find("").named("x").unwrap_err().is_some(), "{name}");
     }
     // Earlier files of the same level are not affected.
-    let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
+    let world = AgentsFolderFixture::new(&[("ws/.agents/agents/x.md", "x")]);
     let _ = world.put("ws/.agents/subagents/x.md", BROKEN);
     assert!(world.find("").named("x").unwrap().behind.is_none());
 }
 
 #[test]
 fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
-    let world = World::new(&[]);
+    let world = AgentsFolderFixture::new(&[]);
     for number in 0..600 {
         world.put(&format!("ws/.agents/agents/agent-{number:03}.md"), "---\ndescription: d\n---\np\n");
     }
@@ -413,7 +413,7 @@ fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
 
 #[test]
 fn a_loop_of_links_is_reported() {
-    let world = World::new(&[]);
+    let world = AgentsFolderFixture::new(&[]);
     let file = world.put("ws/.agents/agents/ok.md", "---\ndescription: d\n---\n");
     symlink("loop.md", file.with_file_name("loop.md")).unwrap();
     let catalog = world.find("");
@@ -423,14 +423,14 @@ fn a_loop_of_links_is_reported() {
 
 #[test]
 fn skills_are_read_whole_and_a_missing_one_is_named() {
-    let world = World::new(&[]);
+    let world = AgentsFolderFixture::new(&[]);
     world.put("ws/.agents/skills/rust/SKILL.md", "\u{feff}Use cargo.\n");
     world.put("home/.claude/skills/old/SKILL.md", "Old.");
     world.put("ws/.agents/agents/near/SKILL.md", "Near.");
     let env = Environment::new([("HOME".into(), world.dir.path().join("home").into_os_string())], "/");
     let load = |skills: &str| {
         let mut read = definition(format!("---\ndescription: d\nskills: {skills}\n---\n"));
-        read.source = Source::Project(world.dir.path().join("ws/.agents/agents/x.md"));
+        read.source = DefinitionSource::Project(world.dir.path().join("ws/.agents/agents/x.md"));
         skills::load(&read, &world.dir.path().join("ws"), &env)
     };
     let texts: Vec<String> =
@@ -459,7 +459,7 @@ fn skills_are_read_whole_and_a_missing_one_is_named() {
 
 #[test]
 fn files_that_are_named_are_read_alone() {
-    let world = World::new(&[("ws/x.md", "x"), ("ws/more/y.md", "y")]);
+    let world = AgentsFolderFixture::new(&[("ws/x.md", "x"), ("ws/more/y.md", "y")]);
     let at = |path: &str| world.dir.path().join(path);
     let catalog = Catalog::of_paths(&[at("ws/x.md"), at("ws/more"), at("none.md")]);
     assert_eq!(catalog.names(), ["x", "y"]);
@@ -469,16 +469,18 @@ fn files_that_are_named_are_read_alone() {
 
 #[test]
 fn m4_tasks_are_denied_unless_the_definition_allows_them() {
-    use crate::policy::{Call, Layer, LayerKind, Node, Places, Policy, ToolList, real_path};
+    use crate::policy::{Layer, LayerKind, Node, Places, Policy, ToolCallDescription, ToolList, real_path};
     let judged = |front: &str, call: serde_json::Value| {
         let definition = definition(format!("---\ndescription: d\n{front}\n---\n"));
         let layer = |kind, rules| Layer { kind, source: None, rules };
-        let config = Rule::parse("task", Action::Allow).unwrap();
+        let config = Rule::parse("task", RuleAction::Allow).unwrap();
         let layers =
             vec![layer(LayerKind::Definition, definition.rules), layer(LayerKind::Config, vec![config])];
         let node =
             Node::new("n", layers).with_tools(vec![ToolList { source: None, tools: definition.tools }]);
-        Policy { places: Places::default(), chain: vec![node] }.decide(&Call::of(&call), &real_path).action
+        Policy { places: Places::default(), chain: vec![node] }
+            .decide(&ToolCallDescription::of(&call), &real_path)
+            .action
     };
     let answer = |front: &str, agent: &str| {
         judged(front, serde_json::json!({"name": "Task", "rawInput": {"subagent_type": agent}}))
@@ -491,8 +493,8 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
         serde_json::json!({"title": "t", "rawInput": {"subagent_type": "x"}}),
     ] {
         let all = "permission: {'*': allow}";
-        assert_eq!(judged(all, call.clone()), Action::Deny, "{call}");
-        assert_eq!(judged("permission: {task: allow}", call.clone()), Action::Allow, "{call}");
+        assert_eq!(judged(all, call.clone()), RuleAction::Deny, "{call}");
+        assert_eq!(judged("permission: {task: allow}", call.clone()), RuleAction::Allow, "{call}");
     }
     for call in [
         // A specific kind or a tool name decides. The argument `agent` can mean anything.
@@ -500,16 +502,16 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
         serde_json::json!({"kind": "other", "name": "mcp__a__b", "rawInput": {"subagent_type": "x"}}),
         serde_json::json!({"kind": "other", "rawInput": {"agent": "x"}}),
     ] {
-        assert_eq!(judged("permission: {'*': allow}", call.clone()), Action::Allow, "{call}");
+        assert_eq!(judged("permission: {'*': allow}", call.clone()), RuleAction::Allow, "{call}");
     }
-    assert_eq!(answer("mode: all", "x"), Action::Deny, "the config alone does not");
-    assert_eq!(answer("permission: full", "x"), Action::Deny);
-    assert_eq!(answer("permission: {task: {x: allow}}", "x"), Action::Allow);
-    assert_eq!(answer("permission: {task: {x: allow}}", "y"), Action::Deny);
-    assert_eq!(answer("tools: Task", "x"), Action::Deny, "listing allows nothing");
+    assert_eq!(answer("mode: all", "x"), RuleAction::Deny, "the config alone does not");
+    assert_eq!(answer("permission: full", "x"), RuleAction::Deny);
+    assert_eq!(answer("permission: {task: {x: allow}}", "x"), RuleAction::Allow);
+    assert_eq!(answer("permission: {task: {x: allow}}", "y"), RuleAction::Deny);
+    assert_eq!(answer("tools: Task", "x"), RuleAction::Deny, "listing allows nothing");
     assert_eq!(
         answer("tools: Read\npermission: {task: allow}", "x"),
-        Action::Deny,
+        RuleAction::Deny,
         "and what is not listed is denied"
     );
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::policy::{Call, Command, Kind};
+use crate::policy::{CallCommand, ToolCallDescription, ToolKind};
 
 /// Claude Code's tools. Their names are kept.
 const NAMES: &[&str] = &[
@@ -45,7 +45,7 @@ pub struct HookCall {
 /// Converts ACP's `toolCall` of a permission request, or a `tool_call` merged with its updates.
 #[must_use]
 pub fn of(told: &Value) -> HookCall {
-    let call = Call::of(told);
+    let call = ToolCallDescription::of(told);
     let creates = told["content"]
         .as_array()
         .is_some_and(|parts| parts.iter().any(|part| part["type"] == "diff" && part["oldText"].is_null()));
@@ -56,24 +56,24 @@ pub fn of(told: &Value) -> HookCall {
     }
 }
 
-fn name(call: &Call, creates: bool, title: Option<&str>) -> String {
+fn name(call: &ToolCallDescription, creates: bool, title: Option<&str>) -> String {
     let own = call.name.as_deref();
     if let Some(own) = own.filter(|own| NAMES.contains(own) || own.starts_with("mcp__")) {
         return short(own);
     }
     let by_kind = match call.main_kind() {
-        Kind::Execute => "Bash",
-        Kind::Edit if creates => "Write",
-        Kind::Edit => "Edit",
-        Kind::Delete => "Delete",
-        Kind::Move => "Move",
-        Kind::Read => "Read",
-        Kind::Search => "Grep",
-        Kind::Fetch => "WebFetch",
-        Kind::Task => "Task",
-        Kind::Todo => "TodoWrite",
-        Kind::Think => "Think",
-        Kind::Other => return short(own.or(title).unwrap_or("other")),
+        ToolKind::Execute => "Bash",
+        ToolKind::Edit if creates => "Write",
+        ToolKind::Edit => "Edit",
+        ToolKind::Delete => "Delete",
+        ToolKind::Move => "Move",
+        ToolKind::Read => "Read",
+        ToolKind::Search => "Grep",
+        ToolKind::Fetch => "WebFetch",
+        ToolKind::Task => "Task",
+        ToolKind::Todo => "TodoWrite",
+        ToolKind::Think => "Think",
+        ToolKind::Other => return short(own.or(title).unwrap_or("other")),
     };
     by_kind.to_owned()
 }
@@ -83,7 +83,7 @@ fn short(name: &str) -> String {
 }
 
 /// Returns the agent's arguments, with missing arguments of Claude Code's tools added.
-fn input(call: &Call, raw: &Value) -> Value {
+fn input(call: &ToolCallDescription, raw: &Value) -> Value {
     let mut input = match raw {
         Value::Object(input) => input.clone(),
         Value::Null => Map::new(),
@@ -95,22 +95,22 @@ fn input(call: &Call, raw: &Value) -> Value {
         }
     };
     match call.main_kind() {
-        Kind::Execute => add("command", call.command.as_ref().map(line)),
-        Kind::Fetch => add("url", call.urls.first().cloned()),
-        Kind::Read | Kind::Edit | Kind::Delete | Kind::Move => {
+        ToolKind::Execute => add("command", call.command.as_ref().map(line)),
+        ToolKind::Fetch => add("url", call.urls.first().cloned()),
+        ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move => {
             add("file_path", call.changed.first().or(call.paths.first()).cloned());
         }
-        Kind::Search => add("path", call.paths.first().cloned()),
-        Kind::Think | Kind::Other | Kind::Task | Kind::Todo => {}
+        ToolKind::Search => add("path", call.paths.first().cloned()),
+        ToolKind::Think | ToolKind::Other | ToolKind::Task | ToolKind::Todo => {}
     }
     Value::Object(input)
 }
 
-fn line(command: &Command) -> String {
+fn line(command: &CallCommand) -> String {
     match command {
-        Command::Line(line) => line.clone(),
+        CallCommand::Line(line) => line.clone(),
         // `sh -c LINE` becomes LINE, because Claude Code's hooks expect the line.
-        Command::Words(words) => match words.as_slice() {
+        CallCommand::Words(words) => match words.as_slice() {
             [shell, flag, line] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => line.clone(),
             words => shell_words::join(words),
         },

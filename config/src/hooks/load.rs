@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use subagent_protocol::{Code, Error, Result};
 
 use super::FileHooks;
-use crate::agents::{self, Reading, Source};
+use crate::agents::{self, DefinitionSource, Reading};
 use crate::environment::Environment;
 use crate::{file, paths, regular};
 
@@ -42,7 +42,7 @@ fn of_definition(path: &Path) -> Result<FileHooks> {
     let bytes = regular::read(path)
         .map_err(|error| wrong(Code::InvalidArgument, format!("cannot be read: {error}")))?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    match agents::read(&bytes, &stem, Source::Project(path.to_owned())) {
+    match agents::read(&bytes, &stem, DefinitionSource::Project(path.to_owned())) {
         Ok(Reading::Definition(definition)) => Ok(definition.hooks),
         Ok(Reading::Other(problem)) | Err(problem) => {
             Err(wrong(Code::AgentNotUsable, problem.to_string()).with("reason", problem.message.as_str()))

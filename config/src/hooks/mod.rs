@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use subagent_protocol::hook::{DEFAULT_TIMEOUT_MS, Hook, HookEvent, HookOrigin};
 use subagent_protocol::hook_matcher::Matcher;
 
-use crate::agents::keys::Keys;
-use crate::check::{Checked, list, mapping, mismatch, refuse, required_string, string, without_nul};
-use crate::error::Place;
+use crate::agents::keys::KeyPositions;
+use crate::check::{CheckResult, list, mapping, mismatch, refuse, required_string, string, without_nul};
+use crate::error::FieldPath;
 use crate::policy::Position;
 
 pub(crate) const KEY: &str = "hooks";
@@ -111,7 +111,7 @@ pub struct FileHooks {
 
 /// The kind of file that contains the hooks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HookFileKind {
     Config,
     Definition,
 }
@@ -127,21 +127,21 @@ pub fn content_hash(bytes: &[u8]) -> String {
     })
 }
 
-pub(crate) fn of_config(root: &Map<String, Value>) -> Checked<FileHooks> {
-    read(root.get(KEY), Kind::Config)
+pub(crate) fn of_config(root: &Map<String, Value>) -> CheckResult<FileHooks> {
+    read(root.get(KEY), HookFileKind::Config)
 }
 
-pub(crate) fn of_definition(front: &Map<String, Value>, keys: &Keys) -> Checked<FileHooks> {
-    let mut hooks = read(front.get(KEY), Kind::Definition)?;
+pub(crate) fn of_definition(front: &Map<String, Value>, keys: &KeyPositions) -> CheckResult<FileHooks> {
+    let mut hooks = read(front.get(KEY), HookFileKind::Definition)?;
     hooks.locate(keys);
     Ok(hooks)
 }
 
 /// Returns the position of a place below `hooks`, if its keys are known.
-pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
+pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
     let (field, key) = match place {
-        Place::Field(field) | Place::Element { field, .. } => (field, None),
-        Place::Entry { field, key } => (field, Some(key.as_str())),
+        FieldPath::Field(field) | FieldPath::Element { field, .. } => (field, None),
+        FieldPath::Entry { field, key } => (field, Some(key.as_str())),
         _ => return None,
     };
     if field != KEY && !field.starts_with("hooks.") {
@@ -154,26 +154,28 @@ pub(crate) fn position(keys: &Keys, place: &Place) -> Option<Position> {
 
 impl FileHooks {
     /// Sets the positions of all hooks.
-    pub(crate) fn locate(&mut self, keys: &Keys) {
+    pub(crate) fn locate(&mut self, keys: &KeyPositions) {
         let of = |path: &[String]| keys.of(&path.iter().map(String::as_str).collect::<Vec<_>>());
         for entry in &mut self.entries {
             entry.at = of(&entry.path);
         }
         for ignored in &mut self.ignored {
-            ignored.at = position(keys, &Place::Field(ignored.key.clone()));
+            ignored.at = position(keys, &FieldPath::Field(ignored.key.clone()));
         }
     }
 }
 
-fn read(value: Option<&Value>, kind: Kind) -> Checked<FileHooks> {
+fn read(value: Option<&Value>, kind: HookFileKind) -> CheckResult<FileHooks> {
     let mut hooks = FileHooks::default();
     let events = match value {
         None | Some(Value::Null) => return Ok(hooks),
         Some(Value::Object(events)) => events,
-        Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a mapping of events to hooks", other),
+        Some(other) => {
+            return mismatch(FieldPath::Field(KEY.to_owned()), "a mapping of events to hooks", other);
+        }
     };
     for (name, groups) in events {
-        if kind == Kind::Definition && CLAUDE_CODE.contains(&name.as_str()) {
+        if kind == HookFileKind::Definition && CLAUDE_CODE.contains(&name.as_str()) {
             let reason = format!("this version has no event `{name}`");
             hooks.ignored.push(ignored(format!("{KEY}.{name}"), groups, reason));
             continue;
@@ -181,7 +183,7 @@ fn read(value: Option<&Value>, kind: Kind) -> Checked<FileHooks> {
         let event = event(name)?;
         let field = format!("{KEY}.{name}");
         for (index, group) in
-            list(Some(groups), || Place::Field(field.clone()))?.into_iter().flatten().enumerate()
+            list(Some(groups), || FieldPath::Field(field.clone()))?.into_iter().flatten().enumerate()
         {
             let group_field = format!("{field}[{index}]");
             let path = [KEY.to_owned(), name.clone(), index.to_string()];
@@ -189,7 +191,7 @@ fn read(value: Option<&Value>, kind: Kind) -> Checked<FileHooks> {
         }
     }
     if hooks.entries.len() > MAX_HOOKS {
-        return refuse(Place::Field(KEY.to_owned()), format!("has more than {MAX_HOOKS} hooks"));
+        return refuse(FieldPath::Field(KEY.to_owned()), format!("has more than {MAX_HOOKS} hooks"));
     }
     Ok(hooks)
 }
@@ -215,9 +217,9 @@ pub fn event_named(name: &str) -> Result<HookEvent, String> {
     Err(format!("{why}; write {}", known.join(", ")))
 }
 
-fn event(name: &str) -> Checked<HookEvent> {
+fn event(name: &str) -> CheckResult<HookEvent> {
     event_named(name)
-        .or_else(|problem| refuse(Place::Entry { field: KEY.to_owned(), key: name.to_owned() }, problem))
+        .or_else(|problem| refuse(FieldPath::Entry { field: KEY.to_owned(), key: name.to_owned() }, problem))
 }
 
 fn of_group(
@@ -225,20 +227,20 @@ fn of_group(
     group: &Value,
     field: &str,
     path: &[String],
-    kind: Kind,
+    kind: HookFileKind,
     hooks: &mut FileHooks,
-) -> Checked<()> {
+) -> CheckResult<()> {
     let group = mapping(group, || field.to_owned())?;
     only(group, &["matcher", "hooks"], field)?;
-    let place = || Place::Field(format!("{field}.matcher"));
+    let place = || FieldPath::Field(format!("{field}.matcher"));
     let matcher = string(group.get("matcher"), place)?.map(str::trim);
     let matcher = matcher.filter(|text| !text.is_empty() && *text != "*").map(str::to_owned);
     if let Err(problem) = Matcher::parse(matcher.as_deref()) {
         return refuse(place(), problem);
     }
     let below = format!("{field}.hooks");
-    let Some(items) = list(group.get("hooks"), || Place::Field(below.clone()))? else {
-        return refuse(Place::Field(below), "is missing; write a list of {type: command, command: ...}");
+    let Some(items) = list(group.get("hooks"), || FieldPath::Field(below.clone()))? else {
+        return refuse(FieldPath::Field(below), "is missing; write a list of {type: command, command: ...}");
     };
     for (index, item) in items.iter().enumerate() {
         let field = format!("{below}[{index}]");
@@ -261,14 +263,14 @@ fn of_group(
 }
 
 /// Rejects unsupported hooks: an error in a config file; in a definition the hook is ignored.
-fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<Option<Ignored>> {
+fn not_a_command(item: &Map<String, Value>, field: &str, kind: HookFileKind) -> CheckResult<Option<Ignored>> {
     const KNOWN: [&str; 4] = ["type", "command", "timeout", "statusMessage"];
-    let place = || Place::Field(format!("{field}.type"));
+    let place = || FieldPath::Field(format!("{field}.type"));
     let (place, problem) = match string(item.get("type"), place)? {
         Some("command") => match item.keys().find(|key| !KNOWN.contains(&key.as_str())) {
             None => return Ok(None),
             Some(key) => {
-                let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+                let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
                 (place, "is not carried out by this version; write type, command and timeout".to_owned())
             }
         },
@@ -276,8 +278,8 @@ fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<
         None => return refuse(place(), "is missing; write `type: command`"),
     };
     match kind {
-        Kind::Config => refuse(place, problem),
-        Kind::Definition => {
+        HookFileKind::Config => refuse(place, problem),
+        HookFileKind::Definition => {
             let value = Value::Object(item.clone());
             Ok(Some(ignored(field.to_owned(), &value, format!("{place} {problem}"))))
         }
@@ -285,18 +287,18 @@ fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<
 }
 
 /// Rejects other keys: a misspelled matcher must not match everything.
-fn only(group: &Map<String, Value>, known: &[&str], field: &str) -> Checked<()> {
+fn only(group: &Map<String, Value>, known: &[&str], field: &str) -> CheckResult<()> {
     match group.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
-            let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+            let place = FieldPath::Entry { field: field.to_owned(), key: key.clone() };
             refuse(place, format!("is not known; write {}", known.join(", ")))
         }
         None => Ok(()),
     }
 }
 
-fn command(item: &Map<String, Value>, field: &str) -> Checked<String> {
-    let place = || Place::Field(format!("{field}.command"));
+fn command(item: &Map<String, Value>, field: &str) -> CheckResult<String> {
+    let place = || FieldPath::Field(format!("{field}.command"));
     let Some(value) = item.get("command").filter(|value| !value.is_null()) else {
         return refuse(place(), "is missing; write a line for the shell");
     };
@@ -309,8 +311,8 @@ fn command(item: &Map<String, Value>, field: &str) -> Checked<String> {
     }
 }
 
-fn timeout(item: &Map<String, Value>, field: &str) -> Checked<Duration> {
-    let place = || Place::Field(format!("{field}.timeout"));
+fn timeout(item: &Map<String, Value>, field: &str) -> CheckResult<Duration> {
+    let place = || FieldPath::Field(format!("{field}.timeout"));
     match item.get("timeout") {
         None | Some(Value::Null) => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
         Some(Value::Number(number)) => match number.as_f64() {

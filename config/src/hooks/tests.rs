@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::agents::{self, Definition, Reading, Source};
+use crate::agents::{self, Definition, DefinitionSource, Reading};
 use crate::error::ConfigError;
 use crate::file;
 
@@ -15,7 +15,7 @@ fn config(text: &str) -> Result<FileHooks, ConfigError> {
 
 fn definition(front: &str) -> Result<Definition, String> {
     let text = format!("---\ndescription: d\n{front}---\nDo it.\n");
-    match agents::read(text.as_bytes(), "x", Source::Project("/w/x.md".into())) {
+    match agents::read(text.as_bytes(), "x", DefinitionSource::Project("/w/x.md".into())) {
         Ok(Reading::Definition(definition)) => Ok(*definition),
         Ok(Reading::Other(problem)) => panic!("{problem}"),
         Err(problem) => Err(problem.to_string()),

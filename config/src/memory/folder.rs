@@ -30,7 +30,7 @@ pub struct Folder {
 
 /// The content of a memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MemoryContent {
     /// Content of `MEMORY.md`; empty if it is missing. Invalid UTF-8 is replaced.
     pub text: String,
     /// Size of the file in bytes.
@@ -135,18 +135,18 @@ impl Folder {
     ///
     /// # Errors
     /// Those of [`Self::notes`], and a file of more than 16 MiB.
-    pub fn entry(&self) -> Result<Option<Entry>, String> {
+    pub fn entry(&self) -> Result<Option<MemoryContent>, String> {
         match self.read(MAX_TEXT_BYTES + 1)? {
             Some((bytes, _)) if bytes.len() > MAX_TEXT_BYTES => {
                 Err(format!("{} has more than 16 MiB; shorten it", self.file().display()))
             }
-            Some((bytes, metadata)) => Ok(Some(Entry {
+            Some((bytes, metadata)) => Ok(Some(MemoryContent {
                 text: String::from_utf8_lossy(&bytes).into_owned(),
                 bytes: metadata.len(),
                 changed: metadata.modified().ok(),
             })),
             None => {
-                let nothing = Entry { text: String::new(), bytes: 0, changed: None };
+                let nothing = MemoryContent { text: String::new(), bytes: 0, changed: None };
                 Ok(self.open(Make::Nothing)?.map(|_| nothing))
             }
         }

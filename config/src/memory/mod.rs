@@ -8,7 +8,7 @@ mod git;
 mod notes;
 mod open;
 
-pub use folder::{Entry, Folder};
+pub use folder::{Folder, MemoryContent};
 pub use notes::{MAX_NOTES_BYTES, Notes};
 
 /// The file whose first lines become part of the first prompt.
@@ -52,7 +52,7 @@ impl Scope {
 
 /// The memory settings of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemorySettings {
     /// The key `memory`: the scope.
     pub scope: Scope,
     /// The key `memoryLines`: maximum number of lines in a prompt.

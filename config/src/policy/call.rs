@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::paths;
-use super::tool::{self, Kind};
+use super::tool::{self, ToolKind};
 
 /// Maximum number of paths per call; more need an approval.
 pub(super) const MAX_PATHS: usize = 64;
@@ -17,7 +17,7 @@ const MAX_PATH_BYTES: usize = 4096;
 
 /// A command that an agent wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum CallCommand {
     /// A line for a shell.
     Line(String),
     /// A program and its arguments.
@@ -26,15 +26,15 @@ pub enum Command {
 
 /// A tool call, merged from its descriptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Call {
+pub struct ToolCallDescription {
     /// ACP's kind as the agent reports it.
-    pub kind: Option<Kind>,
+    pub kind: Option<ToolKind>,
     /// Name of the tool.
     pub name: Option<String>,
     /// The command that the call runs.
-    pub command: Option<Command>,
+    pub command: Option<CallCommand>,
     /// Further commands in the input. Which of them runs is unknown.
-    pub other_commands: Vec<Command>,
+    pub other_commands: Vec<CallCommand>,
     /// Whether the input contains a command in an unknown format.
     pub unread_command: bool,
     /// Whether `command` is only the title of the call.
@@ -62,7 +62,7 @@ pub struct Call {
     /// Whether its input has arguments, as such or in a text.
     has_arguments: bool,
     /// What was said of it before, and is said otherwise now.
-    earlier: Vec<earlier::Said>,
+    earlier: Vec<earlier::EarlierField>,
 }
 
 /// Keys for the path of a file.
@@ -118,7 +118,7 @@ const CWD_KEYS: &[&str] = &["cwd", "workdir", "working_directory"];
 const AGENT_KEYS: &[&str] = &["subagent_type", "agentType", "agent_type", "agent", "agent_id"];
 const DELEGATES: &[&str] = AGENT_KEYS.split_at(3).0;
 
-impl Call {
+impl ToolCallDescription {
     /// Reads ACP's `toolCall` or `update`.
     #[must_use]
     pub fn of(told: &Value) -> Self {
@@ -131,7 +131,7 @@ impl Call {
     fn take(&mut self, told: &Value) {
         if let Some(kind) = told["kind"].as_str() {
             // An unknown kind counts as `other`.
-            self.kind = Some(Kind::parse(kind).filter(is_of_acp).unwrap_or(Kind::Other));
+            self.kind = Some(ToolKind::parse(kind).filter(is_of_acp).unwrap_or(ToolKind::Other));
         }
         let title = text(&told["title"]);
         let meta =
@@ -146,7 +146,7 @@ impl Call {
         }
         let input = &told["rawInput"];
         let by_name = self.name.as_deref().and_then(tool::kind_of);
-        let runs = self.kind == Some(Kind::Execute) || by_name == Some(Kind::Execute);
+        let runs = self.kind == Some(ToolKind::Execute) || by_name == Some(ToolKind::Execute);
         for label in [text(&told["name"]), title.clone()].into_iter().flatten() {
             add(&mut self.labels, label, &mut self.more);
         }
@@ -156,7 +156,7 @@ impl Call {
         let mut commands = keys.iter().filter_map(|key| command(&input[**key]));
         match commands.next() {
             Some(command) => {
-                let others: Vec<Command> = commands.filter(|other| *other != command).collect();
+                let others: Vec<CallCommand> = commands.filter(|other| *other != command).collect();
                 self.more |= !others.is_empty() && !input["args"].is_null();
                 // All of them are kept, because each may be the one that runs.
                 self.other_commands.retain(|other| !others.contains(other));
@@ -173,7 +173,7 @@ impl Call {
                 && (self.command.is_none() || self.by_title)
                 && input["command"].is_null() =>
             {
-                self.command = title.map(Command::Line).or(self.command.take());
+                self.command = title.map(CallCommand::Line).or(self.command.take());
                 self.by_title = self.command.is_some();
             }
             None => {}
@@ -226,9 +226,9 @@ impl Call {
     #[must_use]
     pub fn as_told(&self) -> Cow<'_, Self> {
         let told = self.command.is_some() && !self.by_title;
-        let reads = matches!(self.kind, Some(Kind::Read | Kind::Search)) && !told;
+        let reads = matches!(self.kind, Some(ToolKind::Read | ToolKind::Search)) && !told;
         match self.name.as_deref().and_then(tool::kind_of) {
-            Some(Kind::Execute) if reads => {
+            Some(ToolKind::Execute) if reads => {
                 Cow::Owned(Self { name: None, command: None, other_commands: Vec::new(), ..self.clone() })
             }
             _ => Cow::Borrowed(self),
@@ -249,14 +249,14 @@ impl Call {
 
     /// The first of its kinds, for display.
     #[must_use]
-    pub fn main_kind(&self) -> Kind {
-        self.kinds().first().copied().unwrap_or(Kind::Other)
+    pub fn main_kind(&self) -> ToolKind {
+        self.kinds().first().copied().unwrap_or(ToolKind::Other)
     }
 
     /// Whether a call of this tool may be of any kind. The kinds `other` and `think` alone say too little: some agents ask so
     /// for calls of every kind, under a title that is always the same.
     pub(super) fn is_undeclared(&self) -> bool {
-        let is_vague = matches!(self.kinds().as_slice(), [Kind::Other | Kind::Think]);
+        let is_vague = matches!(self.kinds().as_slice(), [ToolKind::Other | ToolKind::Think]);
         let is_declared = self.kind.is_some() && self.paths.is_empty() && self.has_detail();
         is_vague && !is_declared && !self.is_of_mcp()
     }
@@ -271,29 +271,29 @@ impl Call {
     }
 
     /// All kinds of the call: by the agent's kind, by the tool, and by the input.
-    pub(super) fn kinds(&self) -> Vec<Kind> {
+    pub(super) fn kinds(&self) -> Vec<ToolKind> {
         let by_name = self.name.as_deref().and_then(tool::kind_of);
-        let mut kinds: Vec<Kind> = match (self.kind, by_name) {
+        let mut kinds: Vec<ToolKind> = match (self.kind, by_name) {
             // Calls of the task server are tasks, independent of the agent's kind.
-            _ if self.is_of_task_server() => vec![Kind::Task],
+            _ if self.is_of_task_server() => vec![ToolKind::Task],
             // A vague kind gives way to the kind of a known tool.
-            (Some(Kind::Other | Kind::Think) | None, Some(known)) => vec![known],
+            (Some(ToolKind::Other | ToolKind::Think) | None, Some(known)) => vec![known],
             (Some(said), Some(known)) => vec![said, known],
             (Some(said), None) => vec![said],
-            (None, None) => vec![Kind::Other],
+            (None, None) => vec![ToolKind::Other],
         };
         // Some agents omit the tool's name but give the target agent.
-        let vague = kinds.iter().all(|kind| matches!(kind, Kind::Other | Kind::Think));
+        let vague = kinds.iter().all(|kind| matches!(kind, ToolKind::Other | ToolKind::Think));
         if vague && self.name.is_none() && self.delegates {
-            kinds = vec![Kind::Task];
+            kinds = vec![ToolKind::Task];
         }
         // The input says what a call does, under every kind.
-        if kinds != [Kind::Task] && !self.is_of_mcp() {
+        if kinds != [ToolKind::Task] && !self.is_of_mcp() {
             let writes = self.writes && !self.paths.is_empty();
             // A file that is named as an address is one of the paths.
             let gets = self.urls.iter().any(|url| vague || !is_of_file(url));
-            let of_input = [(writes, Kind::Edit), (gets, Kind::Fetch)];
-            let found: Vec<Kind> =
+            let of_input = [(writes, ToolKind::Edit), (gets, ToolKind::Fetch)];
+            let found: Vec<ToolKind> =
                 of_input.into_iter().filter_map(|(found, kind)| found.then_some(kind)).collect();
             if vague && !found.is_empty() {
                 kinds.clear();
@@ -302,13 +302,15 @@ impl Call {
         }
         if self.command.is_some() {
             // Agents report `cat` and similar commands as `read`; they are judged as commands.
-            kinds.retain(|kind| !matches!(kind, Kind::Read | Kind::Search | Kind::Other | Kind::Think));
-            kinds.push(Kind::Execute);
+            kinds.retain(|kind| {
+                !matches!(kind, ToolKind::Read | ToolKind::Search | ToolKind::Other | ToolKind::Think)
+            });
+            kinds.push(ToolKind::Execute);
         } else if self.unread_command {
-            kinds.push(Kind::Execute);
+            kinds.push(ToolKind::Execute);
         }
         if !self.changed.is_empty() && !kinds.iter().any(|kind| kind.changes_files()) {
-            kinds.push(Kind::Edit);
+            kinds.push(ToolKind::Edit);
         }
         kinds.sort_unstable();
         kinds.dedup();
@@ -317,8 +319,8 @@ impl Call {
 }
 
 /// `task` and `todo` are our own kinds. An agent cannot claim them.
-fn is_of_acp(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Task | Kind::Todo)
+fn is_of_acp(kind: &ToolKind) -> bool {
+    !matches!(kind, ToolKind::Task | ToolKind::Todo)
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -337,13 +339,13 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-fn command(value: &Value) -> Option<Command> {
+fn command(value: &Value) -> Option<CallCommand> {
     match value {
-        Value::String(line) if !line.trim().is_empty() => Some(Command::Line(line.clone())),
+        Value::String(line) if !line.trim().is_empty() => Some(CallCommand::Line(line.clone())),
         Value::Array(words) if !words.is_empty() => {
             let words: Option<Vec<String>> =
                 words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            words.map(Command::Words)
+            words.map(CallCommand::Words)
         }
         _ => None,
     }
@@ -360,15 +362,15 @@ fn is_unread(value: &Value) -> bool {
 }
 
 /// Joins a program with separate arguments, as in ACP's terminals. Returns whether the result is complete.
-fn with_args(command: Command, args: &Value) -> (Command, bool) {
+fn with_args(command: CallCommand, args: &Value) -> (CallCommand, bool) {
     let Some(args) = args.as_array() else { return (command, args.is_null()) };
     let words: Option<Vec<String>> = args.iter().map(|word| word.as_str().map(str::to_owned)).collect();
     match (command, words) {
         (command, Some(words)) if words.is_empty() => (command, true),
-        (Command::Line(program), Some(words)) if program.chars().all(is_of_a_program) => {
-            (Command::Words([vec![program], words].concat()), true)
+        (CallCommand::Line(program), Some(words)) if program.chars().all(is_of_a_program) => {
+            (CallCommand::Words([vec![program], words].concat()), true)
         }
-        (Command::Words(program), Some(words)) => (Command::Words([program, words].concat()), true),
+        (CallCommand::Words(program), Some(words)) => (CallCommand::Words([program, words].concat()), true),
         // Whether a shell would split the line is unknown.
         (command, _) => (command, false),
     }

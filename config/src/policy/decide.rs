@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 pub use listed::ToolList;
 
 use super::address::{self, Address};
-use super::call::Call;
+use super::call::ToolCallDescription;
 use super::glob::{self, MatchResult};
 use super::mcp_names;
 use super::paths::{self, Places, Spelling, names_protected};
-use super::rule::{Action, Rule};
-use super::shell::Text;
-use super::tool::{self, Kind};
+use super::rule::{Rule, RuleAction};
+use super::shell::ShellText;
+use super::tool::{self, ToolKind};
 use super::{Layer, LayerKind, Node, Policy, Position};
 
 /// The rule that decided a verdict.
@@ -35,7 +35,7 @@ pub struct Decider {
     /// The rule on one line.
     pub rule: String,
     /// Action of the rule.
-    pub action: Action,
+    pub action: RuleAction,
     /// Position of the rule in the file.
     pub at: Option<Position>,
 }
@@ -44,11 +44,11 @@ pub struct Decider {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// Kind of the part.
-    pub kind: Kind,
+    pub kind: ToolKind,
     /// The command, path, URL or agent; `None` if it is unknown.
     pub subject: Option<String>,
     /// The action for this part.
-    pub action: Action,
+    pub action: RuleAction,
     /// The deciding rule; `None` if no rule matches.
     pub by: Option<Decider>,
     /// The reason, if it is not only a rule.
@@ -57,16 +57,16 @@ pub struct Judged {
 
 /// The verdict on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct CallVerdict {
     /// The strictest action of all parts.
-    pub action: Action,
+    pub action: RuleAction,
     /// The parts that were judged; at least one.
     pub judged: Vec<Judged>,
 }
 
-impl Verdict {
+impl CallVerdict {
     fn of(judged: Vec<Judged>) -> Self {
-        let action = judged.iter().map(|part| part.action).max().unwrap_or(Action::Ask);
+        let action = judged.iter().map(|part| part.action).max().unwrap_or(RuleAction::Ask);
         Self { action, judged }
     }
 
@@ -81,15 +81,15 @@ impl Verdict {
 enum Subject<'a> {
     /// Unknown: only a rule without a pattern surely matches.
     Unknown,
-    Text(&'a Text),
+    Text(&'a ShellText),
     Path(&'a Spelling),
     Word(&'a str),
     /// Any agent: asks whether at least one may be called.
     AnyAgent,
 }
 
-struct Query<'a> {
-    kind: Kind,
+struct RuleQuery<'a> {
+    kind: ToolKind,
     name: Option<&'a str>,
     /// Names and titles that may denote an MCP tool.
     labels: &'a [String],
@@ -103,8 +103,8 @@ struct Query<'a> {
 }
 
 #[derive(Clone)]
-struct Answer {
-    action: Action,
+struct RuleDecision {
+    action: RuleAction,
     by: Option<Decider>,
     /// Pattern of the rule; `*` is general.
     pattern: String,
@@ -114,32 +114,36 @@ struct Answer {
 impl Policy {
     /// Judges a call; `real` resolves symbolic links of a path.
     #[must_use]
-    pub fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+    pub fn decide(&self, call: &ToolCallDescription, real: &dyn Fn(&Path) -> PathBuf) -> CallVerdict {
         Judge { policy: self, lenient: false }.decide(call, real)
     }
 
     /// Judges a client method that an agent calls. The client limits it to the workspace, so it is allowed
     /// if no rule is about its kind.
     #[must_use]
-    pub fn decide_of_client(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+    pub fn decide_of_client(
+        &self,
+        call: &ToolCallDescription,
+        real: &dyn Fn(&Path) -> PathBuf,
+    ) -> CallVerdict {
         Judge { policy: self, lenient: true }.decide(call, real)
     }
 
     /// Whether a rule is about calls of this kind.
     #[must_use]
-    pub fn is_about(&self, kind: Kind) -> bool {
+    pub fn is_about(&self, kind: ToolKind) -> bool {
         self.rules().any(|rule| rule.is_about(kind, None))
     }
 
     /// Whether a rule denies or asks for calls of this kind.
     #[must_use]
-    pub fn restricts(&self, kind: Kind) -> bool {
-        self.rules().any(|rule| rule.action > Action::Allow && rule.is_about(kind, None))
+    pub fn restricts(&self, kind: ToolKind) -> bool {
+        self.rules().any(|rule| rule.action > RuleAction::Allow && rule.is_about(kind, None))
     }
 
     /// Whether a definition's list of tools lacks some calls of this kind.
     #[must_use]
-    pub fn leaves_out(&self, kind: Kind) -> bool {
+    pub fn leaves_out(&self, kind: ToolKind) -> bool {
         self.chain.iter().flat_map(|node| &node.listed).any(|listed| !listed.has_all_of(kind))
     }
 
@@ -160,16 +164,16 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// Judges all descriptions of the call.
-    fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
-        Verdict::of(call.readings().iter().flat_map(|reading| self.reading(reading, real)).collect())
+    fn decide(&self, call: &ToolCallDescription, real: &dyn Fn(&Path) -> PathBuf) -> CallVerdict {
+        CallVerdict::of(call.readings().iter().flat_map(|reading| self.reading(reading, real)).collect())
     }
 
-    fn reading(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Judged> {
+    fn reading(&self, call: &ToolCallDescription, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Judged> {
         let name = call.name.as_deref();
         let mut judged = Vec::new();
         for kind in call.kinds() {
             match kind {
-                Kind::Execute => match &call.command {
+                ToolKind::Execute => match &call.command {
                     _ if call.unread_command => {
                         judged.push(self.unknown(kind, name, "what it runs cannot be read"));
                         self.commands(call, real, &mut judged);
@@ -177,7 +181,7 @@ impl Judge<'_> {
                     Some(_) => self.commands(call, real, &mut judged),
                     None => judged.push(self.unknown(kind, name, "what it runs is not told")),
                 },
-                Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
+                ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
                     let paths: Vec<&String> = match kind.changes_files() {
                         true => call.paths.iter().chain(&call.changed).collect(),
                         false => call.paths.iter().collect(),
@@ -187,28 +191,29 @@ impl Judge<'_> {
                     }
                     judged.extend(paths.into_iter().map(|path| self.path(kind, name, path, real)));
                 }
-                Kind::Fetch if call.urls.is_empty() => judged.push(self.word(kind, name, None)),
-                Kind::Fetch => judged.extend(call.urls.iter().map(|url| self.address(name, url))),
-                Kind::Task if tool::is_about_any_agent(name) && call.agent.is_none() && !call.more => {
-                    let answer = self.answer(&Query::of(kind, name, Subject::AnyAgent));
+                ToolKind::Fetch if call.urls.is_empty() => judged.push(self.word(kind, name, None)),
+                ToolKind::Fetch => judged.extend(call.urls.iter().map(|url| self.address(name, url))),
+                ToolKind::Task if tool::is_about_any_agent(name) && call.agent.is_none() && !call.more => {
+                    let answer = self.answer(&RuleQuery::of(kind, name, Subject::AnyAgent));
                     judged.push(answer.judged(kind, name.map(str::to_owned)));
                 }
-                Kind::Task if call.more => {
+                ToolKind::Task if call.more => {
                     judged.push(self.doubtful(kind, name, "which agent it calls is not told clearly"));
                 }
-                Kind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
-                Kind::Think | Kind::Other => {
-                    let query = Query { labels: &call.labels, ..Query::of(kind, name, Subject::Unknown) };
+                ToolKind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
+                ToolKind::Think | ToolKind::Other => {
+                    let query =
+                        RuleQuery { labels: &call.labels, ..RuleQuery::of(kind, name, Subject::Unknown) };
                     judged.push(self.answer(&query).judged(kind, name.map(str::to_owned)));
                 }
-                Kind::Todo => judged.push(self.todo(name)),
+                ToolKind::Todo => judged.push(self.todo(name)),
             }
         }
         judged.extend(self.denied_by_label(call));
         // The tool's name alone grants nothing; the kind that the agent reports must be allowed too.
         let named = name.is_some_and(|name| name.starts_with("mcp__"));
         // Codex reports all MCP tools as `execute`.
-        let vague = |kind| matches!(kind, Kind::Other | Kind::Think | Kind::Execute);
+        let vague = |kind| matches!(kind, ToolKind::Other | ToolKind::Think | ToolKind::Execute);
         if named && call.kind.is_some_and(|kind| !vague(kind)) {
             judged.extend(self.reading(&call.unnamed(), real));
         }
@@ -217,88 +222,100 @@ impl Judge<'_> {
     }
 
     /// Judges all commands of a call.
-    fn commands(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
+    fn commands(
+        &self,
+        call: &ToolCallDescription,
+        real: &dyn Fn(&Path) -> PathBuf,
+        judged: &mut Vec<Judged>,
+    ) {
         let name = call.name.as_deref();
         for command in call.command.iter().chain(&call.other_commands) {
             self.execute(command, name, call.cwd.as_deref(), real, judged);
         }
         if call.more {
-            judged.push(self.doubtful(Kind::Execute, name, "what it runs is not told in full"));
+            judged.push(self.doubtful(ToolKind::Execute, name, "what it runs is not told in full"));
         }
     }
 
-    fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
+    fn unknown(&self, kind: ToolKind, name: Option<&str>, note: &str) -> Judged {
         // The unknown file may define permissions.
         let doubt = kind.changes_files();
-        self.noted(&Query { doubt, ..Query::of(kind, name, Subject::Unknown) }, note)
+        self.noted(&RuleQuery { doubt, ..RuleQuery::of(kind, name, Subject::Unknown) }, note)
     }
 
-    fn noted(&self, about: &Query<'_>, note: &str) -> Judged {
+    fn noted(&self, about: &RuleQuery<'_>, note: &str) -> Judged {
         Judged { note: Some(note.to_owned()), ..self.answer(about).judged(about.kind, None) }
     }
 
     /// An incomplete description never gives `allow`.
-    fn doubtful(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
-        self.noted(&Query { doubt: true, ..Query::of(kind, name, Subject::Unknown) }, note)
+    fn doubtful(&self, kind: ToolKind, name: Option<&str>, note: &str) -> Judged {
+        self.noted(&RuleQuery { doubt: true, ..RuleQuery::of(kind, name, Subject::Unknown) }, note)
     }
 
-    fn word(&self, kind: Kind, name: Option<&str>, word: Option<&str>) -> Judged {
+    fn word(&self, kind: ToolKind, name: Option<&str>, word: Option<&str>) -> Judged {
         let subject = word.map_or(Subject::Unknown, Subject::Word);
         let shown = word.or(name).map(str::to_owned);
-        self.answer(&Query::of(kind, name, subject)).judged(kind, shown)
+        self.answer(&RuleQuery::of(kind, name, subject)).judged(kind, shown)
     }
 
     /// Judges a todo list. A task has one piece of work, so it is denied. The denial has no rule, so that
     /// an agent that keeps a list without asking causes no violation.
     fn todo(&self, name: Option<&str>) -> Judged {
-        let judged = self.word(Kind::Todo, name, None);
-        if judged.action == Action::Deny || !self.policy.chain.last().is_some_and(|node| node.is_task) {
+        let judged = self.word(ToolKind::Todo, name, None);
+        if judged.action == RuleAction::Deny || !self.policy.chain.last().is_some_and(|node| node.is_task) {
             return judged;
         }
         let note = Some("a task keeps no list of what is to do".to_owned());
-        Judged { action: Action::Deny, by: None, note, ..judged }
+        Judged { action: RuleAction::Deny, by: None, note, ..judged }
     }
 
     /// Denies a call of another kind whose name or title denotes a denied MCP tool.
-    fn denied_by_label(&self, call: &Call) -> Option<Judged> {
+    fn denied_by_label(&self, call: &ToolCallDescription) -> Option<Judged> {
         let labels: Vec<String> =
             call.labels.iter().filter(|label| mcp_names::says_mcp(label)).cloned().collect();
-        let vague = call.kinds().iter().any(|kind| matches!(kind, Kind::Other | Kind::Think));
+        let vague = call.kinds().iter().any(|kind| matches!(kind, ToolKind::Other | ToolKind::Think));
         let nodes = self.policy.chain.iter().enumerate().filter(|_| !vague && !labels.is_empty());
         let mut answer =
             nodes.filter_map(|(depth, node)| Some(node.by_labels(&labels)?.at(depth))).reduce(stricter)?;
         if self.policy.chain.iter().any(Node::never_asks) {
-            answer.action = Action::Deny;
+            answer.action = RuleAction::Deny;
         }
-        Some(answer.judged(Kind::Other, labels.first().cloned()))
+        Some(answer.judged(ToolKind::Other, labels.first().cloned()))
     }
 
     /// Judges a URL. An unreadable one is never allowed.
     fn address(&self, name: Option<&str>, written: &str) -> Judged {
-        let ask = |text: &String| self.answer(&Query::of(Kind::Fetch, name, Subject::Word(text)));
+        let ask = |text: &String| self.answer(&RuleQuery::of(ToolKind::Fetch, name, Subject::Word(text)));
         let shown = Some(written.to_owned());
         let Some(address) = Address::read(written) else {
-            let query = Query { doubt: true, ..Query::of(Kind::Fetch, name, Subject::Word(written)) };
+            let query =
+                RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Fetch, name, Subject::Word(written)) };
             let note = Some("this is no address that can be read".to_owned());
-            return Judged { note, ..self.answer(&query).judged(Kind::Fetch, shown) };
+            return Judged { note, ..self.answer(&query).judged(ToolKind::Fetch, shown) };
         };
         let weakest = address.same.iter().map(ask).min_by_key(|answer| answer.action);
         let spellings = address.same.iter().chain(&address.also);
-        let restricted =
-            spellings.filter_map(|text| self.restricted(&Query::of(Kind::Fetch, name, Subject::Word(text))));
+        let restricted = spellings
+            .filter_map(|text| self.restricted(&RuleQuery::of(ToolKind::Fetch, name, Subject::Word(text))));
         // Answers by a rule precede defaults.
         let (said, unsaid): (Vec<_>, Vec<_>) =
             weakest.into_iter().chain(restricted).partition(|answer| answer.by.is_some());
-        strictest(said.into_iter().chain(unsaid)).judged(Kind::Fetch, shown)
+        strictest(said.into_iter().chain(unsaid)).judged(ToolKind::Fetch, shown)
     }
 
-    fn path(&self, kind: Kind, name: Option<&str>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
-        self.known_path(&Query::of(kind, name, Subject::Unknown), path, real)
+    fn path(
+        &self,
+        kind: ToolKind,
+        name: Option<&str>,
+        path: &str,
+        real: &dyn Fn(&Path) -> PathBuf,
+    ) -> Judged {
+        self.known_path(&RuleQuery::of(kind, name, Subject::Unknown), path, real)
     }
 
     /// Judges a path together with other facts of the query.
-    fn known_path(&self, about: &Query<'_>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
-        let Query { kind, name, opened, .. } = *about;
+    fn known_path(&self, about: &RuleQuery<'_>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
+        let RuleQuery { kind, name, opened, .. } = *about;
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
@@ -306,17 +323,22 @@ impl Judge<'_> {
             let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
             let guarded = (places.is_protected(kind, spelling) || self.is_source(kind, spelling)) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);
-            self.answer(&Query { guarded, doubt, opened, ..Query::of(kind, name, Subject::Path(spelling)) })
+            self.answer(&RuleQuery {
+                guarded,
+                doubt,
+                opened,
+                ..RuleQuery::of(kind, name, Subject::Path(spelling))
+            })
         });
         strictest(answers).judged(kind, Some(path.to_owned()))
     }
 
     /// Whether the change affects a file that contains rules of this policy.
-    fn is_source(&self, kind: Kind, path: &Spelling) -> bool {
+    fn is_source(&self, kind: ToolKind, path: &Spelling) -> bool {
         let sources =
             || self.policy.chain.iter().flat_map(Node::layers).filter_map(|layer| layer.source.as_ref());
         // Moving or deleting a folder affects all files in it.
-        let takes_along = matches!(kind, Kind::Delete | Kind::Move);
+        let takes_along = matches!(kind, ToolKind::Delete | ToolKind::Move);
         let changes = |source: &String| {
             let (source, path) = (Path::new(source), Path::new(&path.absolute));
             source == path || (takes_along && source.starts_with(path))
@@ -326,9 +348,9 @@ impl Judge<'_> {
 
     /// Returns the strictest answer of all nodes. A node that never asks turns remaining questions into a
     /// grant or a denial.
-    fn answer(&self, query: &Query<'_>) -> Answer {
+    fn answer(&self, query: &RuleQuery<'_>) -> RuleDecision {
         let Policy { places, chain } = self.policy;
-        let mut held: Option<Answer> = None;
+        let mut held: Option<RuleDecision> = None;
         for (depth, node) in chain.iter().enumerate() {
             let above = held.clone();
             let own = node.in_memory(query, node.answer(places, query));
@@ -339,7 +361,7 @@ impl Judge<'_> {
                 let asked = held.unwrap_or_else(|| self.nobody_answers(query, depth + 1));
                 let parent = || above.unwrap_or_else(|| self.nobody_answers(query, depth)).action;
                 // The root node's grants come from the owner.
-                let may_grant = || depth == 0 || parent() == Action::Allow;
+                let may_grant = || depth == 0 || parent() == RuleAction::Allow;
                 held = Some(node.instead_of_asking(places, query, asked, depth, may_grant));
             }
         }
@@ -348,52 +370,58 @@ impl Judge<'_> {
 
     /// Returns the strictest restriction by rules that name the subject, which is a text that may be part
     /// of the call.
-    fn restricted(&self, query: &Query<'_>) -> Option<Answer> {
+    fn restricted(&self, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let Policy { places, chain } = self.policy;
-        let mut held: Option<Answer> = None;
+        let mut held: Option<RuleDecision> = None;
         for (depth, node) in chain.iter().enumerate() {
             let above = held.clone();
-            let own = node.by_rules(places, query).filter(Answer::restricts_itself).map(|own| own.at(depth));
+            let own =
+                node.by_rules(places, query).filter(RuleDecision::restricts_itself).map(|own| own.at(depth));
             held = above.iter().cloned().chain(own).reduce(stricter);
             if let Some(asked) =
-                held.clone().filter(|held| node.granted.is_some() && held.action == Action::Ask)
+                held.clone().filter(|held| node.granted.is_some() && held.action == RuleAction::Ask)
             {
                 let may_grant = || above.is_none();
                 held = Some(node.instead_of_asking(places, query, asked, depth, may_grant))
-                    .filter(|answer| answer.action > Action::Allow);
+                    .filter(|answer| answer.action > RuleAction::Allow);
             }
         }
         held
     }
 
     /// Returns the default for a call without a matching rule in the first `nodes` nodes.
-    fn nobody_answers(&self, query: &Query<'_>, nodes: usize) -> Answer {
+    fn nobody_answers(&self, query: &RuleQuery<'_>, nodes: usize) -> RuleDecision {
         let about = |kind| rules_of(&self.policy.chain[..nodes]).any(|rule| rule.is_about(kind, None));
         let (action, note) = match query.kind {
-            Kind::Task => (Action::Deny, "no rule allows tasks"),
-            kind if self.lenient && !about(kind) => (Action::Allow, "no rule is about it"),
-            _ => (Action::Ask, "no rule fits"),
+            ToolKind::Task => (RuleAction::Deny, "no rule allows tasks"),
+            kind if self.lenient && !about(kind) => (RuleAction::Allow, "no rule is about it"),
+            _ => (RuleAction::Ask, "no rule fits"),
         };
-        query.limits(Answer { action, by: None, pattern: String::new(), note: Some(note) })
+        query.limits(RuleDecision { action, by: None, pattern: String::new(), note: Some(note) })
     }
 }
 
-impl<'a> Query<'a> {
-    fn of(kind: Kind, name: Option<&'a str>, subject: Subject<'a>) -> Self {
+impl<'a> RuleQuery<'a> {
+    fn of(kind: ToolKind, name: Option<&'a str>, subject: Subject<'a>) -> Self {
         Self { kind, name, labels: &[], subject, doubt: false, guarded: false, opened: false }
     }
 
     /// Limits an `allow` by the unknown parts and protected files of the query.
-    fn limits(&self, answer: Answer) -> Answer {
-        if answer.action > Action::Allow {
+    fn limits(&self, answer: RuleDecision) -> RuleDecision {
+        if answer.action > RuleAction::Allow {
             return answer;
         }
         if self.guarded && !names_protected(&answer.pattern) {
             let note = "files that say what agents may do are changed only with a rule that names them";
-            return Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some(note) };
+            return RuleDecision {
+                action: RuleAction::Ask,
+                by: None,
+                pattern: String::new(),
+                note: Some(note),
+            };
         }
         match self.doubt {
-            true => Answer { action: Action::Ask, ..answer },
+            true => RuleDecision { action: RuleAction::Ask, ..answer },
             false => answer,
         }
     }
@@ -401,20 +429,20 @@ impl<'a> Query<'a> {
 
 impl Node {
     /// Returns the answer of the node; `None` if no rule matches.
-    fn answer(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
+    fn answer(&self, places: &Places, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         self.within_listed(places, query, self.by_rules(places, query))
     }
 
     /// Returns the answer of its rules; `None` if none matches.
-    fn by_rules(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
+    fn by_rules(&self, places: &Places, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
         if matches!(query.subject, Subject::AnyAgent) {
             return self.any_agent(query);
         }
         let own = self.last(places, query, definition);
-        let denies = |own: &Answer| own.by.as_ref().is_some_and(|by| by.action == Action::Deny);
+        let denies = |own: &RuleDecision| own.by.as_ref().is_some_and(|by| by.action == RuleAction::Deny);
         match own {
-            Some(denied) if denied.action == Action::Deny => Some(denied),
+            Some(denied) if denied.action == RuleAction::Deny => Some(denied),
             // It may be a denial of the definition, which later rules cannot loosen.
             Some(own) if denies(&own) => {
                 Some(strictest(self.last_of_files(places, query).into_iter().chain([own])))
@@ -425,12 +453,13 @@ impl Node {
 
     /// Returns the last matching rule of all layers. A project's rule cannot loosen a `deny` of the user
     /// file.
-    fn last_of_files(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
+    fn last_of_files(&self, places: &Places, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let all = self.last(places, query, |_| true);
         if !self.has_user_layer() {
             return all;
         }
-        let user = self.last(places, query, |kind| kind != LayerKind::Config).filter(Answer::is_users_deny);
+        let user =
+            self.last(places, query, |kind| kind != LayerKind::Config).filter(RuleDecision::is_users_deny);
         all.into_iter().chain(user).reduce(stricter)
     }
 
@@ -440,21 +469,26 @@ impl Node {
 
     /// Returns the restriction by the last rule that one of these labels matches; `None` if it allows the
     /// tool.
-    fn by_labels(&self, labels: &[String]) -> Option<Answer> {
+    fn by_labels(&self, labels: &[String]) -> Option<RuleDecision> {
         let last = |which: fn(LayerKind) -> bool| {
             let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
             let mut rules = layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
             let (layer, rule) = rules.find(|(_, rule)| rule.names_label(labels) == MatchResult::Yes)?;
-            (rule.action > Action::Allow).then(|| self.says(layer, rule, rule.action, None))
+            (rule.action > RuleAction::Allow).then(|| self.says(layer, rule, rule.action, None))
         };
-        let user = last(|kind| kind != LayerKind::Config).filter(Answer::is_users_deny);
+        let user = last(|kind| kind != LayerKind::Config).filter(RuleDecision::is_users_deny);
         last(|_| true).into_iter().chain(user).reduce(stricter)
     }
 
     /// Returns the last matching rule of these layers, or a stricter later rule that may match.
-    fn last(&self, places: &Places, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
+    fn last(
+        &self,
+        places: &Places,
+        query: &RuleQuery<'_>,
+        which: impl Fn(LayerKind) -> bool,
+    ) -> Option<RuleDecision> {
         let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
-        let mut doubt: Option<Answer> = None;
+        let mut doubt: Option<RuleDecision> = None;
         for (layer, rule) in layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)))
         {
             let fits = rule.fits(places, query);
@@ -463,11 +497,11 @@ impl Node {
                 MatchResult::Yes => {
                     return Some(strictest(doubt.into_iter().chain([answer(rule.action, None)])));
                 }
-                MatchResult::Could if rule.action > Action::Allow => {
+                MatchResult::Could if rule.action > RuleAction::Allow => {
                     let held = doubt.as_ref().and_then(|held| held.by.as_ref()).map(|by| by.action);
                     if held.is_none_or(|held| rule.action > held) {
                         let why = "this rule may be about it: not all of it is known yet";
-                        doubt = Some(answer(Action::Ask, Some(why)));
+                        doubt = Some(answer(RuleAction::Ask, Some(why)));
                     }
                 }
                 MatchResult::Could | MatchResult::No => {}
@@ -476,8 +510,14 @@ impl Node {
         doubt
     }
 
-    fn says(&self, layer: &Layer, rule: &Rule, action: Action, note: Option<&'static str>) -> Answer {
-        Answer {
+    fn says(
+        &self,
+        layer: &Layer,
+        rule: &Rule,
+        action: RuleAction,
+        note: Option<&'static str>,
+    ) -> RuleDecision {
+        RuleDecision {
             action,
             by: Some(Decider {
                 node: self.name.clone(),
@@ -495,9 +535,9 @@ impl Node {
 }
 
 impl Rule {
-    fn fits(&self, places: &Places, query: &Query<'_>) -> MatchResult {
+    fn fits(&self, places: &Places, query: &RuleQuery<'_>) -> MatchResult {
         if !self.is_about(query.kind, query.name) {
-            let bare = query.kind == Kind::Other && self.restricts_bare(query.labels);
+            let bare = query.kind == ToolKind::Other && self.restricts_bare(query.labels);
             return self.fits_label(query.labels).max(if bare {
                 MatchResult::Could
             } else {
@@ -508,7 +548,7 @@ impl Rule {
     }
 
     /// Matches the pattern against the subject.
-    fn fits_subject(&self, places: &Places, query: &Query<'_>) -> MatchResult {
+    fn fits_subject(&self, places: &Places, query: &RuleQuery<'_>) -> MatchResult {
         if self.is_whole() {
             return MatchResult::Yes;
         }
@@ -517,10 +557,10 @@ impl Rule {
             Subject::Unknown => MatchResult::Could,
             Subject::AnyAgent => MatchResult::Yes,
             // Agent names ignore case.
-            Subject::Word(word) if query.kind == Kind::Task => {
+            Subject::Word(word) if query.kind == ToolKind::Task => {
                 yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
             }
-            Subject::Word(word) if query.kind == Kind::Fetch => yes(address::fits(self.pattern(), word)),
+            Subject::Word(word) if query.kind == ToolKind::Fetch => yes(address::fits(self.pattern(), word)),
             Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
             Subject::Path(path) => places.fits(self.pattern(), path),
             Subject::Text(text) => match &text.units {
@@ -533,14 +573,14 @@ impl Rule {
     }
 }
 
-impl Answer {
-    fn judged(self, kind: Kind, subject: Option<String>) -> Judged {
+impl RuleDecision {
+    fn judged(self, kind: ToolKind, subject: Option<String>) -> Judged {
         Judged { kind, subject, action: self.action, by: self.by, note: self.note.map(str::to_owned) }
     }
 
     /// Whether the deciding rule is a `deny` of the user file.
     fn is_users_deny(&self) -> bool {
-        self.by.as_ref().is_some_and(|by| by.layer == LayerKind::User && by.action == Action::Deny)
+        self.by.as_ref().is_some_and(|by| by.layer == LayerKind::User && by.action == RuleAction::Deny)
     }
 
     fn at(mut self, depth: usize) -> Self {
@@ -552,29 +592,33 @@ impl Answer {
 
     /// Whether a specific rule (pattern other than `*`) restricts it.
     fn restricts_itself(&self) -> bool {
-        self.action > Action::Allow && self.by.is_some() && self.pattern != "*"
+        self.action > RuleAction::Allow && self.by.is_some() && self.pattern != "*"
     }
 
     /// Whether the general rule `*` asks.
     fn asks_for_everything(&self) -> bool {
-        self.action == Action::Ask && self.by.as_ref().is_some_and(|by| by.rule == "*")
+        self.action == RuleAction::Ask && self.by.as_ref().is_some_and(|by| by.rule == "*")
     }
 
     /// Whether a specific rule denies it.
     fn denies_itself(&self) -> bool {
-        self.action == Action::Deny && self.pattern != "*"
+        self.action == RuleAction::Deny && self.pattern != "*"
     }
 }
 
 /// Returns the stricter of two answers, the first if they are equal. Of two denials, the specific one wins,
 /// because wrapper commands ignore a general denial.
-fn stricter(held: Answer, next: Answer) -> Answer {
+fn stricter(held: RuleDecision, next: RuleDecision) -> RuleDecision {
     let names = next.denies_itself() && !held.denies_itself();
     if next.action > held.action || (next.action == held.action && names) { next } else { held }
 }
 
-fn strictest(answers: impl Iterator<Item = Answer>) -> Answer {
-    let nothing =
-        || Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some("no rule fits") };
+fn strictest(answers: impl Iterator<Item = RuleDecision>) -> RuleDecision {
+    let nothing = || RuleDecision {
+        action: RuleAction::Ask,
+        by: None,
+        pattern: String::new(),
+        note: Some("no rule fits"),
+    };
     answers.reduce(stricter).unwrap_or_else(nothing)
 }

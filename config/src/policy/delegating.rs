@@ -1,14 +1,15 @@
 //! Whether rules permit delegation, and whether a tool list covers a tool. Pure.
 
-use super::{Action, Kind, Rule};
+use super::{Rule, RuleAction, ToolKind};
 
 /// Whether at least one agent can be called under these rules and tools of a definition.
 #[must_use]
 pub fn lets_tasks(rules: &[Rule], listed: &[Rule]) -> bool {
-    let about = |rule: &&Rule| rule.is_about(Kind::Task, None);
-    let last = rules.iter().rev().filter(about).find(|rule| rule.action < Action::Deny || rule.is_whole());
+    let about = |rule: &&Rule| rule.is_about(ToolKind::Task, None);
+    let last =
+        rules.iter().rev().filter(about).find(|rule| rule.action < RuleAction::Deny || rule.is_whole());
     let lists = listed.is_empty() || listed.iter().any(|rule| about(&rule));
-    lists && last.is_some_and(|rule| rule.action < Action::Deny)
+    lists && last.is_some_and(|rule| rule.action < RuleAction::Deny)
 }
 
 /// Whether one entry of the list covers the tool completely; an empty list covers all.
@@ -23,10 +24,10 @@ mod tests {
 
     #[test]
     fn m4_only_who_says_task_lets_somebody_be_called() {
-        let rules = |texts: &[(&str, Action)]| -> Vec<Rule> {
+        let rules = |texts: &[(&str, RuleAction)]| -> Vec<Rule> {
             texts.iter().map(|(text, action)| Rule::parse(text, *action).unwrap()).collect()
         };
-        use Action::{Allow, Ask, Deny};
+        use RuleAction::{Allow, Ask, Deny};
         for (texts, expected) in [
             (&[][..], false),
             (&[("*", Allow)], false),

@@ -353,7 +353,7 @@ const PIECES: &[&str] = &[
 ];
 
 /// An installed shell, as in [`SHELLS`].
-type Shell = (PathBuf, &'static str, bool);
+type InstalledShell = (PathBuf, &'static str, bool);
 
 struct Shells {
     _dir: tempfile::TempDir,
@@ -386,7 +386,7 @@ impl Shells {
     }
 
     /// Runs a line and returns whether `bad` ran.
-    fn starts_bad(&self, shell: &Shell, line: &str) -> bool {
+    fn starts_bad(&self, shell: &InstalledShell, line: &str) -> bool {
         let (program, option, by_input) = shell;
         // `timeout` kills the whole process group, since a line may loop endlessly.
         let mut command = Command::new("timeout");
@@ -498,7 +498,7 @@ fn mutated(random: &mut Random) -> String {
 
 #[test]
 fn what_is_allowed_starts_nothing_else_in_any_shell() {
-    let found: Vec<Shell> = SHELLS
+    let found: Vec<InstalledShell> = SHELLS
         .iter()
         .filter_map(|(name, option, by_input)| Some((which(name)?, *option, *by_input)))
         .collect();
@@ -512,8 +512,8 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
     let allowed: BTreeSet<String> = (0..times(LINES))
         .map(|_| line(&mut random))
         .filter(|line| {
-            let call = Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
-            policies.iter().any(|policy| policy.decide(&call, &Path::to_owned).action == Action::Allow)
+            let call = ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
+            policies.iter().any(|policy| policy.decide(&call, &Path::to_owned).action == RuleAction::Allow)
         })
         .collect();
     say(&format!("{} of {} lines are allowed", allowed.len(), times(LINES)));
@@ -526,7 +526,7 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
                 let found = &found;
                 scope.spawn(move || {
                     let shells = Shells::new();
-                    let (by_argument, by_input): (Vec<&Shell>, Vec<&Shell>) =
+                    let (by_argument, by_input): (Vec<&InstalledShell>, Vec<&InstalledShell>) =
                         found.iter().partition(|(_, _, by_input)| !by_input);
                     let escapes = |(number, line): (usize, &String)| {
                         // Shells that read stdin share the lines between them.
@@ -534,9 +534,10 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
                             line.trim().contains('\n') && READERS.iter().any(|reader| line.contains(reader));
                         let one = by_input.get(number % by_input.len().max(1)).filter(|_| !reads);
                         let mut chosen = by_argument.iter().chain(one);
-                        let ran = |shell: &&&Shell| shells.starts_bad(shell, line);
-                        let shown =
-                            |(program, option, _): &Shell| format!("{} {option} {line:?}", program.display());
+                        let ran = |shell: &&&InstalledShell| shells.starts_bad(shell, line);
+                        let shown = |(program, option, _): &InstalledShell| {
+                            format!("{} {option} {line:?}", program.display())
+                        };
                         chosen.find(ran).map(|shell| shown(shell))
                     };
                     lines.iter().enumerate().filter_map(escapes).collect::<Vec<_>>()

@@ -42,10 +42,11 @@ fn everyday_lines_are_seldom_asked() {
         let asked: Vec<String> = lines
             .iter()
             .filter_map(|line| {
-                let call = Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
+                let call =
+                    ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
                 let verdict = policy.decide(&call, &Path::to_owned);
                 let why = verdict.decisive().and_then(|part| part.note.clone());
-                (verdict.action != Action::Allow).then(|| format!("{line}: {why:?}"))
+                (verdict.action != RuleAction::Allow).then(|| format!("{line}: {why:?}"))
             })
             .collect();
         say(&format!("{name}: {} of {} everyday lines are asked", asked.len(), lines.len()));

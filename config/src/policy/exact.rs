@@ -4,21 +4,21 @@
 
 use std::path::{Path, PathBuf};
 
-use super::call::{Call, Command};
+use super::call::{CallCommand, ToolCallDescription};
 use super::decide::Decider;
-use super::rule::{Action, Rule};
-use super::shell::{self, Line};
-use super::tool::Kind;
+use super::rule::{Rule, RuleAction};
+use super::shell::{self, ParsedLine};
+use super::tool::ToolKind;
 use super::{Layer, LayerKind, Policy};
 
-impl Call {
+impl ToolCallDescription {
     /// Returns the subject as far as the description shows it: the command, the first path, the URL, the
     /// agent, or the tool's name.
     #[must_use]
     pub fn subject(&self) -> Option<String> {
         let command = self.command.as_ref().map(|command| match command {
-            Command::Line(line) => line.clone(),
-            Command::Words(words) => words.join(" "),
+            CallCommand::Line(line) => line.clone(),
+            CallCommand::Words(words) => words.join(" "),
         });
         let path = || self.changed.first().or(self.paths.first()).cloned();
         command
@@ -45,8 +45,8 @@ impl Policy {
     /// The reason why no such rule exists.
     pub fn exact(
         &self,
-        call: &Call,
-        action: Action,
+        call: &ToolCallDescription,
+        action: RuleAction,
         to: RuleTarget,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
@@ -73,19 +73,19 @@ impl Policy {
 
     fn only_subject(
         &self,
-        kind: Kind,
-        call: &Call,
+        kind: ToolKind,
+        call: &ToolCallDescription,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<String, String> {
         let told = |word: &Option<String>, what: &str| {
             word.clone().ok_or_else(|| format!("the agent does not tell {what}"))
         };
         match kind {
-            Kind::Execute if !call.other_commands.is_empty() => {
+            ToolKind::Execute if !call.other_commands.is_empty() => {
                 Err("the agent tells several commands, and a rule is about one".to_owned())
             }
-            Kind::Execute => only_command(call.command.as_ref()),
-            Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
+            ToolKind::Execute => only_command(call.command.as_ref()),
+            ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
                 let mut paths: Vec<&String> = call.paths.iter().chain(&call.changed).collect();
                 paths.sort_unstable();
                 paths.dedup();
@@ -99,12 +99,12 @@ impl Policy {
                 let relative = spelling.relative.clone().filter(|path| !path.is_empty());
                 Ok(relative.unwrap_or_else(|| spelling.absolute.clone()))
             }
-            Kind::Fetch => match call.urls.as_slice() {
+            ToolKind::Fetch => match call.urls.as_slice() {
                 [url] => Ok(url.clone()),
                 urls => Err(format!("it is about {} addresses, and a rule is about one", urls.len())),
             },
-            Kind::Task => told(&call.agent, "the agent"),
-            Kind::Think | Kind::Other | Kind::Todo => {
+            ToolKind::Task => told(&call.agent, "the agent"),
+            ToolKind::Think | ToolKind::Other | ToolKind::Todo => {
                 Err("a rule for such a tool is about everything that it does; write one with --allow if that is meant"
                     .to_owned())
             }
@@ -115,7 +115,7 @@ impl Policy {
     fn check_exact(
         &self,
         rule: Rule,
-        call: &Call,
+        call: &ToolCallDescription,
         to: RuleTarget,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
@@ -148,19 +148,19 @@ impl Policy {
 }
 
 /// Returns the words of the only command in a line.
-fn only_command(command: Option<&Command>) -> Result<String, String> {
-    let line: Line = match command {
+fn only_command(command: Option<&CallCommand>) -> Result<String, String> {
+    let line: ParsedLine = match command {
         // Without quotes the rule could match another command: `rm '~'`, `rm 'a /'`.
-        Some(Command::Line(text)) if text.contains(['\'', '"', '\\']) => return Err(quoted()),
-        Some(Command::Words(words)) if !are_plain(words) => return Err(quoted()),
-        Some(Command::Line(text)) => shell::split(text),
-        Some(Command::Words(words)) => shell::of_words(words),
+        Some(CallCommand::Line(text)) if text.contains(['\'', '"', '\\']) => return Err(quoted()),
+        Some(CallCommand::Words(words)) if !are_plain(words) => return Err(quoted()),
+        Some(CallCommand::Line(text)) => shell::split(text),
+        Some(CallCommand::Words(words)) => shell::of_words(words),
         None => return Err("the agent does not tell what it runs".to_owned()),
     };
     if let Some(why) = line.opaque {
         return Err(why);
     }
-    if matches!(command, Some(Command::Line(text)) if text.trim_start().split(' ').next().is_some_and(|word| word.contains('=')))
+    if matches!(command, Some(CallCommand::Line(text)) if text.trim_start().split(' ').next().is_some_and(|word| word.contains('=')))
     {
         return Err("it sets a variable".to_owned());
     }
@@ -199,8 +199,8 @@ mod tests {
     use super::super::{Node, Places, ToolList};
     use super::*;
 
-    fn policy(rules: &[(LayerKind, &str, Action)]) -> Policy {
-        let layer = |(kind, rule, action): &(LayerKind, &str, Action)| Layer {
+    fn policy(rules: &[(LayerKind, &str, RuleAction)]) -> Policy {
+        let layer = |(kind, rule, action): &(LayerKind, &str, RuleAction)| Layer {
             kind: *kind,
             source: None,
             rules: vec![Rule::parse(rule, *action).unwrap()],
@@ -213,8 +213,10 @@ mod tests {
         path.to_owned()
     }
 
-    fn exact(told: &Value, action: Action) -> Result<String, String> {
-        policy(&[]).exact(&Call::of(told), action, RuleTarget::Itself, &real).map(|rule| rule.text())
+    fn exact(told: &Value, action: RuleAction) -> Result<String, String> {
+        policy(&[])
+            .exact(&ToolCallDescription::of(told), action, RuleTarget::Itself, &real)
+            .map(|rule| rule.text())
     }
 
     fn runs(command: &str) -> Value {
@@ -233,10 +235,10 @@ mod tests {
                 runs(&"x".repeat(length)),
                 json!({"kind": "edit", "locations": [{"path": "x".repeat(length)}]}),
             ] {
-                match exact(&told, Action::Allow) {
+                match exact(&told, RuleAction::Allow) {
                     Ok(text) => {
                         made += 1;
-                        assert_eq!(Rule::parse(&text, Action::Allow).map(|rule| rule.text()), Ok(text));
+                        assert_eq!(Rule::parse(&text, RuleAction::Allow).map(|rule| rule.text()), Ok(text));
                     }
                     Err(_) => refused += 1,
                 }
@@ -247,12 +249,13 @@ mod tests {
 
     #[test]
     fn what_the_definition_does_not_list_has_no_rule() {
-        let tools = vec![Rule::parse("read", Action::Allow).unwrap()];
+        let tools = vec![Rule::parse("read", RuleAction::Allow).unwrap()];
         let mut policy = policy(&[]);
         let node = policy.chain.pop().unwrap().with_tools(vec![ToolList { source: None, tools }]);
         policy.chain.push(node);
-        let why =
-            policy.exact(&Call::of(&runs("make all")), Action::Allow, RuleTarget::Itself, &real).unwrap_err();
+        let why = policy
+            .exact(&ToolCallDescription::of(&runs("make all")), RuleAction::Allow, RuleTarget::Itself, &real)
+            .unwrap_err();
         assert!(why.contains("the answer would still be `deny`"), "{why}");
     }
 
@@ -270,7 +273,7 @@ mod tests {
             (json!({"name": "Task", "rawInput": {"subagent_type": "reviewer"}}), "task(reviewer)"),
         ];
         for (told, rule) in table {
-            for action in [Action::Allow, Action::Deny] {
+            for action in [RuleAction::Allow, RuleAction::Deny] {
                 assert_eq!(exact(&told, action).as_deref(), Ok(rule), "{told}");
             }
         }
@@ -315,27 +318,31 @@ mod tests {
             json!({}),
         ];
         for told in none {
-            assert!(exact(&told, Action::Allow).is_err(), "{told}: {:?}", exact(&told, Action::Allow));
+            assert!(
+                exact(&told, RuleAction::Allow).is_err(),
+                "{told}: {:?}",
+                exact(&told, RuleAction::Allow)
+            );
         }
     }
 
     #[test]
     fn a_deny_of_the_definition_stays() {
-        let rules = [(LayerKind::Definition, "execute(git push*)", Action::Deny)];
-        let call = Call::of(&runs("git push"));
-        let why = policy(&rules).exact(&call, Action::Allow, RuleTarget::Itself, &real).unwrap_err();
+        let rules = [(LayerKind::Definition, "execute(git push*)", RuleAction::Deny)];
+        let call = ToolCallDescription::of(&runs("git push"));
+        let why = policy(&rules).exact(&call, RuleAction::Allow, RuleTarget::Itself, &real).unwrap_err();
         assert!(why.contains("execute(git push*): deny") && why.contains("definition"), "{why}");
-        policy(&rules).exact(&call, Action::Deny, RuleTarget::Itself, &real).unwrap();
-        let rules = [(LayerKind::Config, "execute(git push*)", Action::Deny)];
-        policy(&rules).exact(&call, Action::Allow, RuleTarget::Itself, &real).unwrap();
+        policy(&rules).exact(&call, RuleAction::Deny, RuleTarget::Itself, &real).unwrap();
+        let rules = [(LayerKind::Config, "execute(git push*)", RuleAction::Deny)];
+        policy(&rules).exact(&call, RuleAction::Allow, RuleTarget::Itself, &real).unwrap();
     }
 
     #[test]
     fn a_link_has_no_rule() {
         let real =
             |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
-        let call = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
-        assert!(policy(&[]).exact(&call, Action::Allow, RuleTarget::Itself, &real).is_err());
+        let call = ToolCallDescription::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
+        assert!(policy(&[]).exact(&call, RuleAction::Allow, RuleTarget::Itself, &real).is_err());
     }
 
     proptest! {
@@ -345,12 +352,12 @@ mod tests {
         fn a_rule_gives_its_answer_to_what_was_asked_and_to_no_other_command(
             asked in "[a-z]{1,4}( [a-z./-]{1,5}){0,3}", other in "[a-z]{1,4}( [a-z./;&|$-]{1,5}){0,3}",
         ) {
-            if let Ok(rule) = exact(&runs(&asked), Action::Allow) {
-                let with = policy(&[(LayerKind::Owner, &rule, Action::Allow)]);
-                prop_assert_eq!(with.decide(&Call::of(&runs(&asked)), &real).action, Action::Allow);
+            if let Ok(rule) = exact(&runs(&asked), RuleAction::Allow) {
+                let with = policy(&[(LayerKind::Owner, &rule, RuleAction::Allow)]);
+                prop_assert_eq!(with.decide(&ToolCallDescription::of(&runs(&asked)), &real).action, RuleAction::Allow);
                 let same = other.split_whitespace().eq(asked.split_whitespace());
                 if !same {
-                    prop_assert_ne!(with.decide(&Call::of(&runs(&other)), &real).action, Action::Allow, "{}", other);
+                    prop_assert_ne!(with.decide(&ToolCallDescription::of(&runs(&other)), &real).action, RuleAction::Allow, "{}", other);
                 }
             }
         }

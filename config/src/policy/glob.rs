@@ -12,7 +12,7 @@ pub(super) enum MatchResult {
 
 /// One character of a text, or a part that is known only at run time (a variable, a glob).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum GlobUnit {
     /// A known character of the text.
     Char(char),
     /// An unknown part of any length.
@@ -59,14 +59,14 @@ fn whole(pattern: &str, text: &str) -> bool {
 }
 
 /// Whether the pattern matches a text that these units can become.
-pub(super) fn could_match(pattern: &str, units: &[Unit]) -> bool {
+pub(super) fn could_match(pattern: &str, units: &[GlobUnit]) -> bool {
     let bare = pattern.strip_suffix(" *").filter(|bare| !bare.is_empty());
     bare.is_some_and(|bare| meets(bare, units)) || meets(pattern, units)
 }
 
 /// Whether pattern and units have a common text. In each row, `row[i]` tells whether the first `i` units
 /// can be consumed.
-fn meets(pattern: &str, units: &[Unit]) -> bool {
+fn meets(pattern: &str, units: &[GlobUnit]) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     if pattern.len().saturating_mul(units.len()) > MAX_STEPS {
         return true;
@@ -85,9 +85,9 @@ fn meets(pattern: &str, units: &[Unit]) -> bool {
         } else {
             for at in 0..units.len() {
                 match units[at] {
-                    Unit::Char(unit) => next[at + 1] |= row[at] && unit == char,
+                    GlobUnit::Char(unit) => next[at + 1] |= row[at] && unit == char,
                     // The part may contain this character and continue, or end with it.
-                    Unit::Open => {
+                    GlobUnit::Open => {
                         next[at] |= row[at];
                         next[at + 1] |= row[at] || row[at + 1];
                     }
@@ -101,9 +101,9 @@ fn meets(pattern: &str, units: &[Unit]) -> bool {
 }
 
 /// An open part may be empty.
-fn spread(row: &mut [bool], units: &[Unit]) {
+fn spread(row: &mut [bool], units: &[GlobUnit]) {
     for at in 0..units.len() {
-        if units[at] == Unit::Open && row[at] {
+        if units[at] == GlobUnit::Open && row[at] {
             row[at + 1] = true;
         }
     }
@@ -115,8 +115,8 @@ mod tests {
 
     use super::*;
 
-    fn units(text: &str) -> Vec<Unit> {
-        text.chars().map(|char| if char == '?' { Unit::Open } else { Unit::Char(char) }).collect()
+    fn units(text: &str) -> Vec<GlobUnit> {
+        text.chars().map(|char| if char == '?' { GlobUnit::Open } else { GlobUnit::Char(char) }).collect()
     }
 
     #[test]

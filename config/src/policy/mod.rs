@@ -18,16 +18,16 @@ mod rule;
 mod shell;
 mod tool;
 
-pub use call::{Call, Command};
-pub use decide::{Decider, Judged, ToolList, Verdict};
+pub use call::{CallCommand, ToolCallDescription};
+pub use decide::{CallVerdict, Decider, Judged, ToolList};
 pub use delegating::{lets_tasks, lists_tool};
 pub use exact::RuleTarget;
 pub use paths::{PROTECTED, Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
-pub use rule::{Action, MAX_RULE_CHARS, MAX_RULES, Position, Rule, RuleProblem};
+pub use rule::{MAX_RULE_CHARS, MAX_RULES, Position, Rule, RuleAction, RuleProblem};
 pub use shell::MAX_COMMAND_BYTES;
-pub use tool::Kind;
+pub use tool::ToolKind;
 
 /// The origin of a layer, in ascending order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::glob::{self, MatchResult};
-use super::tool::Kind;
+use super::tool::ToolKind;
 
 /// The base folders of relative paths, all absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,11 +100,11 @@ impl Places {
 
     /// Whether the action changes files that define permissions. Moving or deleting a folder affects all
     /// files in it.
-    pub(super) fn is_protected(&self, kind: Kind, path: &Spelling) -> bool {
+    pub(super) fn is_protected(&self, kind: ToolKind, path: &Spelling) -> bool {
         let below = |path: &str, folder: &str| {
             path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let takes_along = matches!(kind, Kind::Delete | Kind::Move);
+        let takes_along = matches!(kind, ToolKind::Delete | ToolKind::Move);
         let guards = |folder: &str, path: &str| below(path, folder) || (takes_along && below(folder, path));
         let at_home = |home: &Path| {
             let inside = |folder: &&str| guards(&home.join(folder).to_string_lossy(), &path.absolute);

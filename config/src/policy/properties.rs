@@ -14,8 +14,8 @@ fn real(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-fn action() -> impl Strategy<Value = Action> {
-    prop_oneof![Just(Action::Allow), Just(Action::Ask), Just(Action::Deny)]
+fn action() -> impl Strategy<Value = RuleAction> {
+    prop_oneof![Just(RuleAction::Allow), Just(RuleAction::Ask), Just(RuleAction::Deny)]
 }
 
 fn a_rule() -> impl Strategy<Value = Rule> {
@@ -52,7 +52,7 @@ fn a_node() -> impl Strategy<Value = Node> {
     })
 }
 
-fn a_call() -> impl Strategy<Value = Call> {
+fn a_call() -> impl Strategy<Value = ToolCallDescription> {
     let commands = proptest::sample::select(vec![
         "a b c",
         "a; rm x",
@@ -65,13 +65,16 @@ fn a_call() -> impl Strategy<Value = Call> {
     ]);
     let paths = proptest::sample::select(vec!["src/a", "b.env", ".agents/x", "../x", "~/x", "/etc/passwd"]);
     prop_oneof![
-        commands.prop_map(|command| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}))),
-        (paths, proptest::sample::select(vec!["read", "edit", "delete", "search"]))
-            .prop_map(|(path, kind)| Call::of(&json!({"kind": kind, "locations": [{"path": path}]}))),
-        Just(Call::of(&json!({"name": "Task", "rawInput": {"subagent_type": "x"}}))),
-        Just(Call::of(&json!({"kind": "other", "name": "mcp__a__b"}))),
-        Just(Call::of(&json!({"kind": "fetch", "rawInput": {"url": "https://x"}}))),
-        Just(Call::of(&json!({"kind": "edit"}))),
+        commands.prop_map(|command| ToolCallDescription::of(
+            &json!({"kind": "execute", "rawInput": {"command": command}})
+        )),
+        (paths, proptest::sample::select(vec!["read", "edit", "delete", "search"])).prop_map(
+            |(path, kind)| ToolCallDescription::of(&json!({"kind": kind, "locations": [{"path": path}]}))
+        ),
+        Just(ToolCallDescription::of(&json!({"name": "Task", "rawInput": {"subagent_type": "x"}}))),
+        Just(ToolCallDescription::of(&json!({"kind": "other", "name": "mcp__a__b"}))),
+        Just(ToolCallDescription::of(&json!({"kind": "fetch", "rawInput": {"url": "https://x"}}))),
+        Just(ToolCallDescription::of(&json!({"kind": "edit"}))),
     ]
 }
 
@@ -80,7 +83,7 @@ fn of(chain: Vec<Node>) -> Policy {
     Policy { places, chain }
 }
 
-fn says(policy: &Policy, call: &Call) -> Action {
+fn says(policy: &Policy, call: &ToolCallDescription) -> RuleAction {
     policy.decide(call, &real).action
 }
 
@@ -126,9 +129,9 @@ proptest! {
         let owner = Layer { kind: LayerKind::Owner, source: None, rules: added };
         let alone = of(vec![Node::new("n", vec![definition.clone()])]).decide(&call, &real);
         let both = of(vec![Node::new("n", vec![owner, definition])]).decide(&call, &real);
-        let denied = |part: &&Judged| part.action == Action::Deny && part.by.is_some();
+        let denied = |part: &&Judged| part.action == RuleAction::Deny && part.by.is_some();
         for part in alone.judged.iter().filter(denied) {
-            let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == Action::Deny);
+            let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == RuleAction::Deny);
             prop_assert!(still, "{part:?}");
         }
     }
@@ -142,9 +145,9 @@ proptest! {
         let project = Layer { kind: LayerKind::Config, source: None, rules: added };
         let alone = of(vec![Node::new("n", vec![user.clone()])]).decide(&call, &real);
         let both = of(vec![Node::new("n", vec![project, user])]).decide(&call, &real);
-        let denied = |part: &&Judged| part.action == Action::Deny && part.by.is_some();
+        let denied = |part: &&Judged| part.action == RuleAction::Deny && part.by.is_some();
         for part in alone.judged.iter().filter(denied) {
-            let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == Action::Deny);
+            let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == RuleAction::Deny);
             prop_assert!(still, "{part:?}");
         }
     }
@@ -155,15 +158,15 @@ proptest! {
         let bare = node.clone().with_tools(Vec::new());
         let listed = of(vec![bare.clone().with_tools(vec![ToolList { source: None, tools }])]).decide(&call, &real);
         prop_assert!(listed.action >= of(vec![bare]).decide(&call, &real).action);
-        let other = ToolList { source: None, tools: vec![Rule::parse("mcp__none__none", Action::Allow).unwrap()] };
-        prop_assert_eq!(says(&of(vec![node.with_tools(vec![other])]), &call), Action::Deny);
+        let other = ToolList { source: None, tools: vec![Rule::parse("mcp__none__none", RuleAction::Allow).unwrap()] };
+        prop_assert_eq!(says(&of(vec![node.with_tools(vec![other])]), &call), RuleAction::Deny);
     }
 
     /// An additional `deny` never loosens a verdict.
     #[test]
     fn a_further_deny_weakens_nothing(rules in proptest::collection::vec(a_rule(), 0..6), denied in a_rule(), call in a_call()) {
         let node = |rules: Vec<Rule>| Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules }]);
-        let Ok(deny) = Rule::parse(&denied.text(), Action::Deny) else { return Ok(()) };
+        let Ok(deny) = Rule::parse(&denied.text(), RuleAction::Deny) else { return Ok(()) };
         let before = says(&of(vec![node(rules.clone())]), &call);
         let after = says(&of(vec![node(rules.into_iter().chain([deny]).collect())]), &call);
         prop_assert!(after >= before, "{before} {after}");
@@ -178,7 +181,7 @@ proptest! {
             2 => format!("\"{word}\""),
             _ => format!("{}''{}", &word[..1], &word[1..]),
         };
-        let execute = |command: String| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
+        let execute = |command: String| ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
         let plain: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
         // Quoted reserved words lose their meaning.
         let reserved = ["if", "then", "fi", "do", "done", "for", "in", "case", "esac", "else", "elif", "while", "until", "end", "time"];
@@ -199,9 +202,9 @@ proptest! {
     #[test]
     fn more_commands_are_never_weaker(node in a_node(), more in "[abc ;|&$()]{0,12}") {
         let policy = of(vec![node]);
-        let execute = |command: &str| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
+        let execute = |command: &str| ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
         let line = format!("a b c; {more}");
-        prop_assert!(says(&policy, &execute(&line)) >= says(&policy, &execute("a b c")).min(Action::Ask));
+        prop_assert!(says(&policy, &execute(&line)) >= says(&policy, &execute("a b c")).min(RuleAction::Ask));
     }
 
     /// A line is not allowed if one of its parts is not allowed, in any context.
@@ -220,11 +223,11 @@ proptest! {
         if shells > 0 {
             line = format!("bash -c '{}'", line.replace('\'', r"'\''"));
         }
-        let rules = ["execute(ls *)", "execute(echo *)", "execute(find *)"].map(|rule| Rule::parse(rule, Action::Allow).unwrap());
+        let rules = ["execute(ls *)", "execute(echo *)", "execute(find *)"].map(|rule| Rule::parse(rule, RuleAction::Allow).unwrap());
         let node = Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules: rules.to_vec() }]);
-        let call = Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
+        let call = ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
         // The path names the same program.
-        let expected = if part == "./ls" { Action::Allow } else { Action::Ask };
+        let expected = if part == "./ls" { RuleAction::Allow } else { RuleAction::Ask };
         prop_assert!(says(&of(vec![node]), &call) >= expected, "{line}");
     }
 
@@ -232,8 +235,8 @@ proptest! {
     #[test]
     fn tasks_are_denied_unless_a_rule_names_them(action in action()) {
         let any = Layer { kind: LayerKind::Owner, source: None, rules: vec![Rule::parse("*", action).unwrap()] };
-        let call = Call::of(&json!({"name": "Task", "rawInput": {"subagent_type": "x"}}));
-        prop_assert_eq!(says(&of(vec![Node::new("n", vec![any])]), &call), Action::Deny);
+        let call = ToolCallDescription::of(&json!({"name": "Task", "rawInput": {"subagent_type": "x"}}));
+        prop_assert_eq!(says(&of(vec![Node::new("n", vec![any])]), &call), RuleAction::Deny);
     }
 
     /// M5: only a rule that names protected files allows a change of them.
@@ -243,10 +246,10 @@ proptest! {
         let owner = Layer { kind: LayerKind::Owner, source: None, rules };
         let policy = of(vec![Node::new("n", vec![owner])]);
         for path in [".agents/agents/x.md", ".claude/agents/x.md", ".claude/skills/x/SKILL.md", ".subagent/config.yaml", "src/../.agents/x"] {
-            let edit = Call::of(&json!({"kind": "edit", "locations": [{"path": path}]}));
-            prop_assert!(says(&policy, &edit) > Action::Allow, "{path}");
-            let shell = Call::of(&json!({"kind": "execute", "rawInput": {"command": format!("echo x > {path}")}}));
-            prop_assert!(says(&policy, &shell) > Action::Allow, "{path}");
+            let edit = ToolCallDescription::of(&json!({"kind": "edit", "locations": [{"path": path}]}));
+            prop_assert!(says(&policy, &edit) > RuleAction::Allow, "{path}");
+            let shell = ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": format!("echo x > {path}")}}));
+            prop_assert!(says(&policy, &shell) > RuleAction::Allow, "{path}");
         }
     }
 
@@ -255,9 +258,9 @@ proptest! {
     fn any_words_are_judged(kind in "\\PC{0,8}", title in "\\PC{0,20}", command in "\\PC{0,20}", path in "\\PC{0,20}") {
         let told = json!({"kind": kind, "title": title, "name": title, "rawInput": {"command": command, "path": path},
                           "locations": [{"path": path}], "content": [{"type": "diff", "path": path}]});
-        let verdict = of(vec![Node::new("n", vec![])]).decide(&Call::of(&told), &real);
+        let verdict = of(vec![Node::new("n", vec![])]).decide(&ToolCallDescription::of(&told), &real);
         prop_assert!(!verdict.judged.is_empty());
-        prop_assert!(verdict.action > Action::Allow);
+        prop_assert!(verdict.action > RuleAction::Allow);
     }
 
     /// Parsing the text of a rule gives the same rule.

@@ -8,14 +8,14 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::preset::{PRESETS, preset};
-use super::rule::{Action, MAX_RULES, Position, Rule, RuleProblem};
-use crate::check::{Checked, mismatch, refuse};
-use crate::error::Place;
+use super::rule::{MAX_RULES, Position, Rule, RuleAction, RuleProblem};
+use crate::check::{CheckResult, mismatch, refuse};
+use crate::error::FieldPath;
 
 const KEY: &str = "permissions";
 
 /// Reads the value of `permissions`.
-pub(crate) fn rules(value: Option<&Value>) -> Checked<Option<Vec<Rule>>> {
+pub(crate) fn rules(value: Option<&Value>) -> CheckResult<Option<Vec<Rule>>> {
     let found = match value {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(word)) => of_preset(word)?,
@@ -27,30 +27,30 @@ pub(crate) fn rules(value: Option<&Value>) -> Checked<Option<Vec<Rule>>> {
             found
         }
         Some(other) => {
-            return mismatch(Place::Field(KEY.to_owned()), "a preset or a mapping of rules", other);
+            return mismatch(FieldPath::Field(KEY.to_owned()), "a preset or a mapping of rules", other);
         }
     };
     if found.len() > MAX_RULES {
-        return refuse(Place::Field(KEY.to_owned()), format!("has more than {MAX_RULES} rules"));
+        return refuse(FieldPath::Field(KEY.to_owned()), format!("has more than {MAX_RULES} rules"));
     }
     Ok(Some(found))
 }
 
-fn of_preset(word: &str) -> Checked<Vec<Rule>> {
+fn of_preset(word: &str) -> CheckResult<Vec<Rule>> {
     let Some(rules) = preset(word) else {
         let known: Vec<&str> = PRESETS.iter().map(|(word, _)| *word).collect();
         let problem = format!("`{word}` is no preset; write {} or a mapping of rules", known.join(", "));
-        return refuse(Place::Field(KEY.to_owned()), problem);
+        return refuse(FieldPath::Field(KEY.to_owned()), problem);
     };
     let read = |(rule, action): &(&str, &str)| {
-        let action = Action::parse(action).unwrap_or(Action::Ask);
-        Rule::parse(rule, action).or_else(|problem| refuse(Place::Field(KEY.to_owned()), problem.problem))
+        let action = RuleAction::parse(action).unwrap_or(RuleAction::Ask);
+        Rule::parse(rule, action).or_else(|problem| refuse(FieldPath::Field(KEY.to_owned()), problem.problem))
     };
     rules.iter().map(read).collect()
 }
 
-fn of_tool(tool: &str, answer: &Value, found: &mut Vec<Rule>) -> Checked<()> {
-    let entry = || Place::Entry { field: KEY.to_owned(), key: tool.to_owned() };
+fn of_tool(tool: &str, answer: &Value, found: &mut Vec<Rule>) -> CheckResult<()> {
+    let entry = || FieldPath::Entry { field: KEY.to_owned(), key: tool.to_owned() };
     match answer {
         Value::Object(patterns) => {
             let field = format!("{KEY}.{tool}");
@@ -58,7 +58,7 @@ fn of_tool(tool: &str, answer: &Value, found: &mut Vec<Rule>) -> Checked<()> {
                 return refuse(entry(), "has no rule; write PATTERN: allow, ask or deny");
             }
             for (pattern, word) in patterns {
-                let place = || Place::Entry { field: field.clone(), key: pattern.clone() };
+                let place = || FieldPath::Entry { field: field.clone(), key: pattern.clone() };
                 let rule = Rule::new(tool, Some(pattern), action(word, place)?);
                 found.push(rule.or_else(|problem| refuse(place(), worded(&problem)))?);
             }
@@ -72,9 +72,9 @@ fn of_tool(tool: &str, answer: &Value, found: &mut Vec<Rule>) -> Checked<()> {
     }
 }
 
-fn action(word: &Value, place: impl Fn() -> Place) -> Checked<Action> {
+fn action(word: &Value, place: impl Fn() -> FieldPath) -> CheckResult<RuleAction> {
     match word {
-        Value::String(text) => match Action::parse(text) {
+        Value::String(text) => match RuleAction::parse(text) {
             Some(action) => Ok(action),
             None => refuse(place(), format!("says `{text}`; write allow, ask or deny")),
         },
@@ -93,8 +93,8 @@ pub(crate) struct Positions(BTreeMap<(String, Option<String>), Position>);
 
 impl Positions {
     /// Returns the position of the rule at this place.
-    pub(crate) fn of(&self, place: &Place) -> Option<Position> {
-        let Place::Entry { field, key } = place else { return None };
+    pub(crate) fn of(&self, place: &FieldPath) -> Option<Position> {
+        let FieldPath::Entry { field, key } = place else { return None };
         match field.strip_prefix(KEY)?.strip_prefix('.') {
             None => self.0.get(&(key.clone(), None)).copied(),
             Some(tool) => self.0.get(&(tool.to_owned(), Some(key.clone()))).copied(),
@@ -107,7 +107,9 @@ pub(crate) fn located(text: &str) -> Positions {
     if !text.contains(KEY) {
         return Positions::default();
     }
-    serde_saphyr::from_str::<Document>(text).map(|document| document.permissions.0).unwrap_or_default()
+    serde_saphyr::from_str::<PermissionsDocument>(text)
+        .map(|document| document.permissions.0)
+        .unwrap_or_default()
 }
 
 /// Adds positions to rules that were read from the same text.
@@ -123,15 +125,15 @@ pub(crate) fn place_rules(rules: Vec<Rule>, value: &Value, positions: &Positions
 }
 
 #[derive(serde::Deserialize)]
-struct Document {
+struct PermissionsDocument {
     #[serde(default)]
-    permissions: Found,
+    permissions: RuleLocations,
 }
 
 #[derive(Default)]
-struct Found(Positions);
+struct RuleLocations(Positions);
 
-impl<'de> Deserialize<'de> for Found {
+impl<'de> Deserialize<'de> for RuleLocations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Tools)
     }
@@ -144,21 +146,21 @@ fn position(key: &Spanned<String>) -> Position {
 }
 
 impl<'de> Visitor<'de> for Tools {
-    type Value = Found;
+    type Value = RuleLocations;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("rules")
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Found, E> {
-        Ok(Found::default())
+    fn visit_str<E>(self, _: &str) -> Result<RuleLocations, E> {
+        Ok(RuleLocations::default())
     }
 
-    fn visit_unit<E>(self) -> Result<Found, E> {
-        Ok(Found::default())
+    fn visit_unit<E>(self) -> Result<RuleLocations, E> {
+        Ok(RuleLocations::default())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RuleLocations, A::Error> {
         let mut found = Positions::default();
         while let Some(tool) = map.next_key::<Spanned<String>>()? {
             found.0.insert((tool.value.clone(), None), position(&tool));
@@ -167,7 +169,7 @@ impl<'de> Visitor<'de> for Tools {
                 found.0.insert((tool.value.clone(), Some(pattern)), at);
             }
         }
-        Ok(Found(found))
+        Ok(RuleLocations(found))
     }
 }
 

@@ -9,7 +9,7 @@ use subagent_protocol::api::TASK_SERVER;
 
 use super::glob::{self, MatchResult};
 use super::mcp_names;
-use super::tool::{self, Kind, Tool};
+use super::tool::{self, Tool, ToolKind};
 
 /// Maximum length of a rule in characters.
 pub const MAX_RULE_CHARS: usize = 1024;
@@ -18,7 +18,7 @@ pub const MAX_RULES: usize = 1000;
 
 /// The action of a rule, in ascending order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Action {
+pub enum RuleAction {
     /// The call runs without an approval.
     Allow,
     /// The call needs an approval.
@@ -27,7 +27,7 @@ pub enum Action {
     Deny,
 }
 
-impl Action {
+impl RuleAction {
     /// All actions, in ascending order of strictness.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
 
@@ -48,7 +48,7 @@ impl Action {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for RuleAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -76,7 +76,7 @@ pub struct RuleProblem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The action for matching calls.
-    pub action: Action,
+    pub action: RuleAction,
     /// Position in the file, if it comes from one.
     pub at: Option<Position>,
     tool: Tool,
@@ -90,7 +90,7 @@ impl Rule {
     ///
     /// # Errors
     /// The problem and its position.
-    pub fn parse(text: &str, action: Action) -> Result<Self, RuleProblem> {
+    pub fn parse(text: &str, action: RuleAction) -> Result<Self, RuleProblem> {
         let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
         if text.chars().count() > MAX_RULE_CHARS {
             return problem(format!("is longer than {MAX_RULE_CHARS} characters"), MAX_RULE_CHARS + 1);
@@ -112,7 +112,7 @@ impl Rule {
     ///
     /// # Errors
     /// Those of [`Rule::parse`]; columns refer to `TOOL(PATTERN)`.
-    pub fn new(word: &str, pattern: Option<&str>, action: Action) -> Result<Self, RuleProblem> {
+    pub fn new(word: &str, pattern: Option<&str>, action: RuleAction) -> Result<Self, RuleProblem> {
         let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
         let width = word.chars().count();
         let inside = width + 2;
@@ -142,7 +142,7 @@ impl Rule {
             }
             _ => {}
         }
-        if action == Action::Deny && !tool.is_known() {
+        if action == RuleAction::Deny && !tool.is_known() {
             // Such a rule would deny nothing without a warning.
             let what = format!("no tool is known by the name `{word}`, so that it would deny nothing");
             return problem(format!("{what}; use one of: {}", tool::kinds()), 1);
@@ -173,7 +173,7 @@ impl Rule {
                 "`{word}` is no tool that is known here; it fits only an agent's tool of this very name"
             ));
         }
-        let tasks = tool::names_task_server(word) && self.action != Action::Deny;
+        let tasks = tool::names_task_server(word) && self.action != RuleAction::Deny;
         tasks.then(|| {
             format!(
                 "tools of the server `{TASK_SERVER}` are allowed by rules for `task` alone, not by `{word}`"
@@ -183,7 +183,7 @@ impl Rule {
 
     /// Whether the rule names this kind explicitly.
     #[must_use]
-    pub fn names(&self, kind: Kind) -> bool {
+    pub fn names(&self, kind: ToolKind) -> bool {
         matches!(&self.tool, Tool::Kinds(kinds) if kinds.contains(&kind))
     }
 
@@ -192,7 +192,7 @@ impl Rule {
         let tools = match (&self.tool, &other.tool) {
             (Tool::Any, Tool::Any | Tool::Named(_)) => true,
             // A rule for everything does not include tasks.
-            (Tool::Any, Tool::Kinds(kinds)) => !kinds.contains(&Kind::Task),
+            (Tool::Any, Tool::Kinds(kinds)) => !kinds.contains(&ToolKind::Task),
             (Tool::Kinds(own), Tool::Kinds(kinds)) => kinds.iter().all(|kind| own.contains(kind)),
             (Tool::Named(own), Tool::Named(name)) => own == name || glob::matches(own, name),
             (Tool::Kinds(_) | Tool::Named(_), _) => false,
@@ -205,11 +205,11 @@ impl Rule {
     }
 
     /// Whether the rule is about calls of this kind or of this tool.
-    pub(super) fn is_about(&self, kind: Kind, name: Option<&str>) -> bool {
+    pub(super) fn is_about(&self, kind: ToolKind, name: Option<&str>) -> bool {
         match &self.tool {
             Tool::Kinds(kinds) => kinds.contains(&kind),
             // Only an explicit rule allows tasks.
-            _ if kind == Kind::Task && self.action != Action::Deny => false,
+            _ if kind == ToolKind::Task && self.action != RuleAction::Deny => false,
             Tool::Any => true,
             Tool::Named(_) => self.names_tool(name),
         }
@@ -233,7 +233,7 @@ impl Rule {
 
     /// Whether a name or title denotes an MCP tool that the rule restricts.
     pub(super) fn fits_label(&self, labels: &[String]) -> MatchResult {
-        if self.action > Action::Allow { self.names_label(labels) } else { MatchResult::No }
+        if self.action > RuleAction::Allow { self.names_label(labels) } else { MatchResult::No }
     }
 
     /// Whether the rule restricts a server, and a name without a server may be one of its tools.
@@ -242,7 +242,7 @@ impl Rule {
             !labels.iter().any(|label| mcp_names::says_mcp(label))
                 && labels.iter().any(|label| mcp_names::may_be_bare(name, label))
         };
-        matches!(&self.tool, Tool::Named(name) if self.action > Action::Allow && restricts(name))
+        matches!(&self.tool, Tool::Named(name) if self.action > RuleAction::Allow && restricts(name))
     }
 
     /// Whether a name or title denotes an MCP tool that the rule matches.

@@ -15,7 +15,7 @@ mod walk;
 mod words;
 
 pub(super) use suspicion::behind_names;
-pub(super) use text::Text;
+pub(super) use text::ShellText;
 
 /// Maximum length of a command line in bytes; longer ones are not parsed.
 pub const MAX_COMMAND_BYTES: usize = 16 * 1024;
@@ -34,16 +34,16 @@ const MAX_SHELLS: usize = 4;
 const STACK_BYTES: usize = 32 * 1024 * 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct CommandPart {
     /// The program without its path.
     pub(super) name: String,
     /// Spellings of the command: its words joined by spaces, with and without assignments. All of them must
     /// be allowed.
-    pub(super) spellings: Vec<Text>,
+    pub(super) spellings: Vec<ShellText>,
     /// The command with the program's name instead of its path. Only restricting rules apply to it.
-    pub(super) by_name: Option<Text>,
+    pub(super) by_name: Option<ShellText>,
     /// The arguments that the program may start, from each possible first word on.
-    pub(super) handed_on: Vec<Text>,
+    pub(super) handed_on: Vec<ShellText>,
     /// Whether only rules apply that restrict the command itself: it is a wrapper such as `timeout`, or it
     /// starts nothing, such as `exit`.
     pub(super) transparent: bool,
@@ -61,8 +61,8 @@ pub(super) struct Redirect {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) parts: Vec<Part>,
+pub(super) struct ParsedLine {
+    pub(super) parts: Vec<CommandPart>,
     pub(super) redirects: Vec<Redirect>,
     /// Arguments, values and inputs that may contain the name of a denied command.
     pub(super) loose: Vec<String>,
@@ -82,8 +82,8 @@ struct Spent {
     bytes: usize,
 }
 
-pub(super) fn split(text: &str) -> Line {
-    let mut line = Line::default();
+pub(super) fn split(text: &str) -> ParsedLine {
+    let mut line = ParsedLine::default();
     read(text, 0, &mut line);
     if line.parts.is_empty() && line.redirects.is_empty() && line.opaque.is_none() {
         line.opaque = Some("there is no command in it".to_owned());
@@ -92,19 +92,19 @@ pub(super) fn split(text: &str) -> Line {
 }
 
 /// Reads the words of a program that starts without a shell.
-pub(super) fn of_words(words: &[String]) -> Line {
-    let mut line = Line::default();
+pub(super) fn of_words(words: &[String]) -> ParsedLine {
+    let mut line = ParsedLine::default();
     // Empty words count as one byte.
     if words.iter().map(|word| word.len() + 1).sum::<usize>() > MAX_COMMAND_BYTES {
         line.give_up(format!("the command is longer than {MAX_COMMAND_BYTES} bytes"));
         return line;
     }
-    let texts: Vec<Text> = words.iter().map(|word| Text::literal(word)).collect();
+    let texts: Vec<ShellText> = words.iter().map(|word| ShellText::literal(word)).collect();
     with_stack(&mut line, |line| walk::command(&[], &texts, 0, line));
     line
 }
 
-fn read(text: &str, depth: usize, line: &mut Line) {
+fn read(text: &str, depth: usize, line: &mut ParsedLine) {
     if depth > MAX_SHELLS {
         return line.give_up("a shell in a shell in a shell".to_owned());
     }
@@ -129,7 +129,7 @@ fn read(text: &str, depth: usize, line: &mut Line) {
 }
 
 /// Collects the commands of a line that all shells parse alike.
-fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
+fn take_apart(script: grammar::ShellScript, depth: usize, line: &mut ParsedLine) {
     for variable in &script.variables {
         if variables::changes_programs(variable) {
             line.give_up(format!("the loop sets `{variable}`, which may change what programs do"));
@@ -137,7 +137,8 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
     }
     line.loose.extend(script.inputs);
     line.fed |= script.fed;
-    for grammar::Command { assignments, words, has_comment, moves_input, redirects } in script.commands {
+    for grammar::SimpleCommand { assignments, words, has_comment, moves_input, redirects } in script.commands
+    {
         for (operator, path) in &redirects {
             walk::opens(operator, path, line);
         }
@@ -164,13 +165,13 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
 }
 
 /// Runs `look` on a thread with a large stack.
-fn with_stack(line: &mut Line, look: impl FnOnce(&mut Line) + Send) {
+fn with_stack(line: &mut ParsedLine, look: impl FnOnce(&mut ParsedLine) + Send) {
     let (spent, fed) = (line.spent, line.fed);
     let parsed = std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().stack_size(STACK_BYTES);
         parser
             .spawn_scoped(scope, || {
-                let mut found = Line { spent, fed, ..Line::default() };
+                let mut found = ParsedLine { spent, fed, ..ParsedLine::default() };
                 look(&mut found);
                 found
             })
@@ -183,7 +184,7 @@ fn with_stack(line: &mut Line, look: impl FnOnce(&mut Line) + Send) {
     }
 }
 
-impl Line {
+impl ParsedLine {
     fn take(&mut self, found: Self) {
         self.parts.extend(found.parts);
         self.redirects.extend(found.redirects);

@@ -45,7 +45,7 @@ fn real(path: &Path) -> PathBuf {
     found
 }
 
-fn call(tool: &str, subject: &str) -> Call {
+fn call(tool: &str, subject: &str) -> ToolCallDescription {
     let told = match tool {
         "execute" => json!({"kind": "execute", "rawInput": {"command": subject}}),
         "fetch" => json!({"kind": "fetch", "rawInput": {"url": subject}}),
@@ -56,7 +56,7 @@ fn call(tool: &str, subject: &str) -> Call {
         "think" | "other" => json!({"kind": tool}),
         name => json!({"kind": "other", "name": name, "rawInput": {}}),
     };
-    Call::of(&told)
+    ToolCallDescription::of(&told)
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn the_table_of_cases() {
 #[test]
 fn the_chain_takes_the_strictest_that_answers() {
     let node = |text: &str| Node::new("n", vec![layer(LayerKind::Definition, text)]);
-    let table: &[(&[&str], Action)] = &[
-        (&["{}", "{}"], Action::Ask),
-        (&["{}", "{read: allow}"], Action::Allow),
-        (&["{read: allow}", "{}"], Action::Allow),
-        (&["{read: ask}", "{read: allow}"], Action::Ask),
-        (&["{read: deny}", "{read: allow}"], Action::Deny),
-        (&["{read: allow}", "{read: deny}", "{read: allow}"], Action::Deny),
-        (&[], Action::Ask),
+    let table: &[(&[&str], RuleAction)] = &[
+        (&["{}", "{}"], RuleAction::Ask),
+        (&["{}", "{read: allow}"], RuleAction::Allow),
+        (&["{read: allow}", "{}"], RuleAction::Allow),
+        (&["{read: ask}", "{read: allow}"], RuleAction::Ask),
+        (&["{read: deny}", "{read: allow}"], RuleAction::Deny),
+        (&["{read: allow}", "{read: deny}", "{read: allow}"], RuleAction::Deny),
+        (&[], RuleAction::Ask),
     ];
     for (nodes, expected) in table {
         let policy = Policy { places: places(), chain: nodes.iter().map(|text| node(text)).collect() };
@@ -108,17 +108,17 @@ fn the_chain_takes_the_strictest_that_answers() {
 #[test]
 fn the_order_of_the_chain_loosens_nothing() {
     let node = |text: &str| Node::new("n", vec![layer(LayerKind::Definition, text)]);
-    let table: &[(&str, &str, &str, &str, Action)] = &[
+    let table: &[(&str, &str, &str, &str, RuleAction)] = &[
         // One node denies all commands but one; the other denies a wrapper.
         (
             "{execute: {'*': deny, 'ls *': allow}}",
             "{execute: {'timeout *': deny}}",
             "execute",
             "timeout 5 ls",
-            Action::Deny,
+            RuleAction::Deny,
         ),
         // One node names protected files; the other allows all edits.
-        ("{edit: {'.agents/**': allow}}", "{edit: allow}", "edit", ".agents/a", Action::Ask),
+        ("{edit: {'.agents/**': allow}}", "{edit: allow}", "edit", ".agents/a", RuleAction::Ask),
     ];
     for (one, other, tool, subject, expected) in table {
         for texts in [[one, other], [other, one]] {
@@ -142,7 +142,7 @@ fn who_decided_is_told() {
     assert_eq!((by.layer, by.rule.as_str()), (LayerKind::Owner, "*"));
     let policy = self::policy(&[(LayerKind::Config, "{execute: {'*': ask, 'git push*': deny}}")]);
     let verdict = policy.decide(&call("execute", "ls; git push -f"), &real);
-    assert_eq!(verdict.action, Action::Deny);
+    assert_eq!(verdict.action, RuleAction::Deny);
     assert_eq!(verdict.judged.len(), 2);
     let decisive = verdict.decisive().unwrap();
     assert_eq!(decisive.subject.as_deref(), Some("git push -f"));
@@ -156,46 +156,52 @@ fn what_agents_say_of_a_call_is_understood() {
     let policy = policy(&[(LayerKind::Config, rules)]);
     let table = [
         // Only a title, as Gemini sends it.
-        (json!({"kind": "execute", "title": "ls -l", "content": []}), Action::Allow),
-        (json!({"kind": "execute", "title": "rm x"}), Action::Deny),
+        (json!({"kind": "execute", "title": "ls -l", "content": []}), RuleAction::Allow),
+        (json!({"kind": "execute", "title": "rm x"}), RuleAction::Deny),
         // A command with the kind `read`, as Codex sends it.
-        (json!({"kind": "read", "title": "Read", "rawInput": {"command": "rm x"}}), Action::Deny),
-        (json!({"kind": "read", "title": "Read", "rawInput": {"command": "ls x"}}), Action::Allow),
-        (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x"]}}), Action::Allow),
-        (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x; rm x"]}}), Action::Deny),
+        (json!({"kind": "read", "title": "Read", "rawInput": {"command": "rm x"}}), RuleAction::Deny),
+        (json!({"kind": "read", "title": "Read", "rawInput": {"command": "ls x"}}), RuleAction::Allow),
+        (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x"]}}), RuleAction::Allow),
+        (
+            json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x; rm x"]}}),
+            RuleAction::Deny,
+        ),
         // An edit with another kind.
-        (json!({"kind": "other", "content": [{"type": "diff", "path": "/ws/x"}]}), Action::Deny),
+        (json!({"kind": "other", "content": [{"type": "diff", "path": "/ws/x"}]}), RuleAction::Deny),
         (
             json!({"kind": "read", "locations": [{"path": "/ws/x"}], "content": [{"type": "diff", "path": "/ws/x"}]}),
-            Action::Deny,
+            RuleAction::Deny,
         ),
         (
             json!({"kind": "edit", "locations": [{"path": "/ws/src/x"}], "content": [{"type": "diff", "path": "/ws/src/x"}]}),
-            Action::Allow,
+            RuleAction::Allow,
         ),
-        (json!({"kind": "edit", "locations": [{"path": "/ws/src/x"}, {"path": "/ws/y"}]}), Action::Deny),
-        (json!({"kind": "edit", "rawInput": {"file_path": "/ws/src/x"}}), Action::Allow),
-        (json!({"kind": "edit", "title": "Edit files"}), Action::Deny),
+        (json!({"kind": "edit", "locations": [{"path": "/ws/src/x"}, {"path": "/ws/y"}]}), RuleAction::Deny),
+        (json!({"kind": "edit", "rawInput": {"file_path": "/ws/src/x"}}), RuleAction::Allow),
+        (json!({"kind": "edit", "title": "Edit files"}), RuleAction::Deny),
         // Separate arguments.
-        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": ["-l"]}}), Action::Allow),
-        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": []}}), Action::Allow),
-        (json!({"kind": "execute", "rawInput": {"command": "bash", "args": ["-c", "rm x"]}}), Action::Deny),
-        (json!({"kind": "execute", "rawInput": {"command": ["ls"], "args": ["x"]}}), Action::Allow),
-        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": {"a": 1}}}), Action::Deny),
-        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": [1]}}), Action::Deny),
-        (json!({"kind": "execute", "rawInput": {"command": "ls x", "args": ["y"]}}), Action::Deny),
+        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": ["-l"]}}), RuleAction::Allow),
+        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": []}}), RuleAction::Allow),
+        (
+            json!({"kind": "execute", "rawInput": {"command": "bash", "args": ["-c", "rm x"]}}),
+            RuleAction::Deny,
+        ),
+        (json!({"kind": "execute", "rawInput": {"command": ["ls"], "args": ["x"]}}), RuleAction::Allow),
+        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": {"a": 1}}}), RuleAction::Deny),
+        (json!({"kind": "execute", "rawInput": {"command": "ls", "args": [1]}}), RuleAction::Deny),
+        (json!({"kind": "execute", "rawInput": {"command": "ls x", "args": ["y"]}}), RuleAction::Deny),
         // Names of tools.
-        (json!({"kind": "other", "name": "Write", "locations": [{"path": "/ws/src/x"}]}), Action::Allow),
-        (json!({"kind": "read", "name": "Bash", "rawInput": {"command": "rm x"}}), Action::Deny),
-        (json!({"kind": "other", "title": "mcp__a__b"}), Action::Allow),
-        (json!({"kind": "other", "_meta": {"x": {"toolName": "mcp__a__c"}}}), Action::Deny),
-        (json!({"kind": "task", "title": "x"}), Action::Deny),
-        (json!({}), Action::Deny),
-        (json!([]), Action::Deny),
-        (json!({"kind": 7, "title": [], "rawInput": "x", "locations": {"path": 1}}), Action::Deny),
+        (json!({"kind": "other", "name": "Write", "locations": [{"path": "/ws/src/x"}]}), RuleAction::Allow),
+        (json!({"kind": "read", "name": "Bash", "rawInput": {"command": "rm x"}}), RuleAction::Deny),
+        (json!({"kind": "other", "title": "mcp__a__b"}), RuleAction::Allow),
+        (json!({"kind": "other", "_meta": {"x": {"toolName": "mcp__a__c"}}}), RuleAction::Deny),
+        (json!({"kind": "task", "title": "x"}), RuleAction::Deny),
+        (json!({}), RuleAction::Deny),
+        (json!([]), RuleAction::Deny),
+        (json!({"kind": 7, "title": [], "rawInput": "x", "locations": {"path": 1}}), RuleAction::Deny),
     ];
     for (told, expected) in table {
-        let verdict = policy.decide(&Call::of(&told), &real);
+        let verdict = policy.decide(&ToolCallDescription::of(&told), &real);
         assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
     }
 }
@@ -203,17 +209,19 @@ fn what_agents_say_of_a_call_is_understood() {
 #[test]
 fn a_rule_for_a_tool_is_also_about_the_command_that_it_runs() {
     let runs = |command: &str| {
-        Call::of(&json!({"kind": "other", "title": "mcp__shell__run", "rawInput": {"command": command}}))
+        ToolCallDescription::of(
+            &json!({"kind": "other", "title": "mcp__shell__run", "rawInput": {"command": command}}),
+        )
     };
     let table = [
-        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: deny}", "ls", Action::Deny),
-        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: deny}", "timeout 5 ls", Action::Deny),
-        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: deny}", "ls \"", Action::Deny),
-        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: ask}", "ls", Action::Ask),
-        ("{mcp__shell__*: allow}", "ls", Action::Allow),
-        ("{mcp__shell__*: allow}", "ls > x", Action::Ask),
-        ("{mcp__shell__*: allow, execute: {'rm *': deny}}", "rm x", Action::Deny),
-        ("{execute: {'ls *': allow}}", "ls", Action::Allow),
+        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: deny}", "ls", RuleAction::Deny),
+        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: deny}", "timeout 5 ls", RuleAction::Deny),
+        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: deny}", "ls \"", RuleAction::Deny),
+        ("{'*': ask, execute: {'ls *': allow}, mcp__shell__*: ask}", "ls", RuleAction::Ask),
+        ("{mcp__shell__*: allow}", "ls", RuleAction::Allow),
+        ("{mcp__shell__*: allow}", "ls > x", RuleAction::Ask),
+        ("{mcp__shell__*: allow, execute: {'rm *': deny}}", "rm x", RuleAction::Deny),
+        ("{execute: {'ls *': allow}}", "ls", RuleAction::Allow),
     ];
     for (rules, command, expected) in table {
         let verdict = policy(&[(LayerKind::Config, rules)]).decide(&runs(command), &real);
@@ -224,8 +232,12 @@ fn a_rule_for_a_tool_is_also_about_the_command_that_it_runs() {
 #[test]
 fn a_change_of_files_that_are_not_told_is_asked() {
     for kind in ["edit", "delete", "move"] {
-        let call = Call::of(&json!({"kind": kind, "title": "Change files"}));
-        assert_eq!(policy(&[(LayerKind::Config, "full")]).decide(&call, &real).action, Action::Ask, "{kind}");
+        let call = ToolCallDescription::of(&json!({"kind": kind, "title": "Change files"}));
+        assert_eq!(
+            policy(&[(LayerKind::Config, "full")]).decide(&call, &real).action,
+            RuleAction::Ask,
+            "{kind}"
+        );
     }
 }
 
@@ -242,7 +254,7 @@ fn a_link_leads_there_also_where_nothing_is_yet() {
     let rules = layer(LayerKind::Config, "{edit: {'src/**': allow}}");
     let policy = Policy { places, chain: vec![Node::new("worker", vec![rules])] };
     let says = |path: &str| policy.decide(&call("edit", path), &real_path).action;
-    assert_eq!((says("src/old.md"), says("src/new.md")), (Action::Allow, Action::Ask));
+    assert_eq!((says("src/old.md"), says("src/new.md")), (RuleAction::Allow, RuleAction::Ask));
 }
 
 #[test]
@@ -258,14 +270,14 @@ fn rules_that_are_none_are_located() {
         ("frobnicate", 1, "deny nothing"),
     ];
     for (text, column, words) in table {
-        let problem = Rule::parse(text, Action::Deny).unwrap_err();
+        let problem = Rule::parse(text, RuleAction::Deny).unwrap_err();
         assert_eq!(problem.column, column, "{text}: {problem:?}");
         assert!(problem.problem.contains(words), "{text}: {problem:?}");
     }
-    assert!(Rule::parse(&"x".repeat(2000), Action::Allow).is_err());
-    assert!(Rule::parse("frobnicate", Action::Allow).unwrap().note().is_some());
+    assert!(Rule::parse(&"x".repeat(2000), RuleAction::Allow).is_err());
+    assert!(Rule::parse("frobnicate", RuleAction::Allow).unwrap().note().is_some());
     for text in ["edit", "edit(src/**)", "Task(x)", "*", "mcp__a__*", "execute(echo (x))"] {
-        assert_eq!(Rule::parse(text, Action::Deny).unwrap().text(), text);
+        assert_eq!(Rule::parse(text, RuleAction::Deny).unwrap().text(), text);
     }
 }
 
@@ -317,37 +329,39 @@ fn what_is_no_set_of_rules_is_refused() {
 #[test]
 fn what_an_agent_asks_of_its_client_is_done_where_no_rule_is_about_it() {
     let policy = policy(&[(LayerKind::Owner, "{edit: {'src/**': allow, '*.env': deny}, fetch: ask}")]);
-    let decide = |told: Value| policy.decide_of_client(&Call::of(&told), &real).action;
+    let decide = |told: Value| policy.decide_of_client(&ToolCallDescription::of(&told), &real).action;
     let file = |kind: &str, path: &str| decide(json!({"kind": kind, "locations": [{"path": path}]}));
-    assert_eq!(file("read", "/ws/a"), Action::Allow, "no rule is about it");
-    assert_eq!(file("edit", "/ws/src/a"), Action::Allow);
-    assert_eq!(file("edit", "/ws/a"), Action::Ask, "rules are about it, and none fits");
-    assert_eq!(file("edit", "/ws/.env"), Action::Deny);
-    assert_eq!(file("edit", "/ws/.agents/agents/a.md"), Action::Ask);
+    assert_eq!(file("read", "/ws/a"), RuleAction::Allow, "no rule is about it");
+    assert_eq!(file("edit", "/ws/src/a"), RuleAction::Allow);
+    assert_eq!(file("edit", "/ws/a"), RuleAction::Ask, "rules are about it, and none fits");
+    assert_eq!(file("edit", "/ws/.env"), RuleAction::Deny);
+    assert_eq!(file("edit", "/ws/.agents/agents/a.md"), RuleAction::Ask);
     let run = |command: &str, cwd: &str| {
         decide(json!({"kind": "execute", "rawInput": {"command": command, "cwd": cwd}}))
     };
-    assert_eq!(run("make", "/ws"), Action::Allow);
-    assert_eq!(run("echo > .env", "/ws"), Action::Deny);
-    assert_eq!(run("echo > a", "/ws/src"), Action::Allow, "where it runs counts");
-    assert_eq!(run("echo > src/a", "/ws/out/sub"), Action::Ask, "as it is written");
-    assert_eq!(run("echo > src/a", "/tmp"), Action::Ask);
-    assert_eq!(run("echo > /ws/src/a", "/tmp"), Action::Allow);
-    assert_eq!(run("echo > \"$X\"", "/ws/src"), Action::Ask);
-    assert_eq!(decide(json!({"name": "Task", "rawInput": {"agent": "x"}})), Action::Deny);
+    assert_eq!(run("make", "/ws"), RuleAction::Allow);
+    assert_eq!(run("echo > .env", "/ws"), RuleAction::Deny);
+    assert_eq!(run("echo > a", "/ws/src"), RuleAction::Allow, "where it runs counts");
+    assert_eq!(run("echo > src/a", "/ws/out/sub"), RuleAction::Ask, "as it is written");
+    assert_eq!(run("echo > src/a", "/tmp"), RuleAction::Ask);
+    assert_eq!(run("echo > /ws/src/a", "/tmp"), RuleAction::Allow);
+    assert_eq!(run("echo > \"$X\"", "/ws/src"), RuleAction::Ask);
+    assert_eq!(decide(json!({"name": "Task", "rawInput": {"agent": "x"}})), RuleAction::Deny);
     let nothing = Policy { places: places(), chain: Vec::new() };
-    let written = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/.subagent/config.yaml"}]}));
-    assert_eq!(nothing.decide_of_client(&written, &real).action, Action::Ask);
-    assert_eq!(nothing.decide(&call("read", "a"), &real).action, Action::Ask, "what it asks for itself");
+    let written = ToolCallDescription::of(
+        &json!({"kind": "edit", "locations": [{"path": "/ws/.subagent/config.yaml"}]}),
+    );
+    assert_eq!(nothing.decide_of_client(&written, &real).action, RuleAction::Ask);
+    assert_eq!(nothing.decide(&call("read", "a"), &real).action, RuleAction::Ask, "what it asks for itself");
 }
 
 #[test]
 fn which_kinds_rules_are_about_is_known() {
     let policy = policy(&[(LayerKind::Config, "{edit: allow, Bash: ask}")]);
     let about = |kind| (policy.is_about(kind), policy.restricts(kind));
-    assert_eq!(about(Kind::Edit), (true, false));
-    assert_eq!(about(Kind::Execute), (true, true));
-    assert_eq!(about(Kind::Read), (false, false));
+    assert_eq!(about(ToolKind::Edit), (true, false));
+    assert_eq!(about(ToolKind::Execute), (true, true));
+    assert_eq!(about(ToolKind::Read), (false, false));
     let protected = policy.places.protected(&real);
     assert!(protected.contains(&PathBuf::from("/ws/.claude/agents")), "{protected:?}");
 }
@@ -358,11 +372,11 @@ fn a_file_that_rules_are_from_is_asked_before_it_is_changed() {
     own.source = Some("/etc/agents.yaml".to_owned());
     let policy = Policy { places: places(), chain: vec![Node::new("worker", vec![own])] };
     for (tool, path, expected) in [
-        ("edit", "/etc/agents.yaml", Action::Ask),
-        ("edit", "/etc/../etc/agents.yaml", Action::Ask),
-        ("edit", "../link/agents.yaml", Action::Ask),
-        ("delete", "/etc", Action::Ask),
-        ("edit", "/etc/other.yaml", Action::Allow),
+        ("edit", "/etc/agents.yaml", RuleAction::Ask),
+        ("edit", "/etc/../etc/agents.yaml", RuleAction::Ask),
+        ("edit", "../link/agents.yaml", RuleAction::Ask),
+        ("delete", "/etc", RuleAction::Ask),
+        ("edit", "/etc/other.yaml", RuleAction::Allow),
     ] {
         assert_eq!(policy.decide(&call(tool, path), &real).action, expected, "{tool} {path}");
     }
@@ -377,7 +391,7 @@ fn the_corpus_is_answered_as_it_says() {
         let case: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| case[key].as_str().unwrap();
         let call = match case.get("told") {
-            Some(told) => Call::of(told),
+            Some(told) => ToolCallDescription::of(told),
             None => call(text("tool"), text("subject")),
         };
         let verdict = policy(&[(LayerKind::Config, text("rules"))]).decide(&call, &real);
@@ -396,7 +410,7 @@ fn a_command_that_takes_too_long_to_judge_is_asked() {
     let rules = format!("{{execute: {{'*': allow, {rules}}}}}");
     let line = format!("sudo a {}", "a$x ".repeat(300));
     let verdict = policy(&[(LayerKind::Config, &rules)]).decide(&call("execute", &line), &real);
-    assert_eq!(verdict.action, Action::Ask);
+    assert_eq!(verdict.action, RuleAction::Ask);
     assert!(
         verdict
             .judged
@@ -404,7 +418,7 @@ fn a_command_that_takes_too_long_to_judge_is_asked() {
             .any(|part| part.note.as_deref().is_some_and(|note| note.contains("too many rules")))
     );
     let short = policy(&[(LayerKind::Config, &rules)]).decide(&call("execute", "sudo a b"), &real);
-    assert_eq!(short.action, Action::Allow);
+    assert_eq!(short.action, RuleAction::Allow);
 }
 
 #[test]
@@ -415,7 +429,7 @@ fn who_asks_for_reading_is_heard_below_one_who_asks_for_everything() {
     both.chain.extend(below.chain.iter().cloned());
     for line in ["ls < b.env", "ls < \"$file\""] {
         let says = |policy: &Policy| policy.decide(&call("execute", line), &real).action;
-        assert_eq!(says(&above), Action::Allow, "reading from a file needs no rule: {line}");
-        assert_eq!((says(&below), says(&both)), (Action::Ask, Action::Ask), "{line}");
+        assert_eq!(says(&above), RuleAction::Allow, "reading from a file needs no rule: {line}");
+        assert_eq!((says(&below), says(&both)), (RuleAction::Ask, RuleAction::Ask), "{line}");
     }
 }

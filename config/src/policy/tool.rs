@@ -6,7 +6,7 @@ use subagent_protocol::api::TASK_SERVER;
 
 /// The kind of a call: ACP's kinds, and two of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ToolKind {
     /// The call reads files.
     Read,
     /// The call changes files.
@@ -31,7 +31,7 @@ pub enum Kind {
     Todo,
 }
 
-impl Kind {
+impl ToolKind {
     /// All kinds; ACP's come first.
     pub const ALL: [Self; 11] = [
         Self::Read,
@@ -93,7 +93,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ToolKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -101,9 +101,9 @@ impl fmt::Display for Kind {
 
 /// Names of tools by kind. A rule for one of them is about all kinds of its row; a call of one counts as
 /// the first kind.
-const NAMES: &[(&[Kind], &[&str])] = &[
+const NAMES: &[(&[ToolKind], &[&str])] = &[
     (
-        &[Kind::Read],
+        &[ToolKind::Read],
         &[
             "Read",
             "read_file",
@@ -118,9 +118,12 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "read_text_file",
         ],
     ),
-    (&[Kind::Search], &["Grep", "Glob", "grep_files", "search_file_content", "grep_search", "glob", "grep"]),
     (
-        &[Kind::Edit, Kind::Delete, Kind::Move],
+        &[ToolKind::Search],
+        &["Grep", "Glob", "grep_files", "search_file_content", "grep_search", "glob", "grep"],
+    ),
+    (
+        &[ToolKind::Edit, ToolKind::Delete, ToolKind::Move],
         &[
             "Write",
             "Edit",
@@ -138,7 +141,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
         ],
     ),
     (
-        &[Kind::Execute],
+        &[ToolKind::Execute],
         &[
             "Bash",
             "shell",
@@ -152,7 +155,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
         ],
     ),
     (
-        &[Kind::Fetch],
+        &[ToolKind::Fetch],
         &[
             "WebFetch",
             "WebSearch",
@@ -165,8 +168,8 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "google_web_search",
         ],
     ),
-    (&[Kind::Task], &["Task", "Agent", "task", "invoke_agent"]),
-    (&[Kind::Todo], &["TodoWrite", "TodoRead", "TodoList", "todowrite", "todoread", "write_todos"]),
+    (&[ToolKind::Task], &["Task", "Agent", "task", "invoke_agent"]),
+    (&[ToolKind::Todo], &["TodoWrite", "TodoRead", "TodoList", "todowrite", "todoread", "write_todos"]),
 ];
 
 /// The tools of the task server. Other tools of a server with its name may be those of a foreign server.
@@ -196,13 +199,13 @@ pub(super) fn is_about_any_agent(name: Option<&str>) -> bool {
 }
 
 /// Returns the kinds of a tool's name.
-fn kinds_of(name: &str) -> Option<&'static [Kind]> {
+fn kinds_of(name: &str) -> Option<&'static [ToolKind]> {
     NAMES.iter().find(|(_, names)| names.contains(&name)).map(|(kinds, _)| *kinds)
 }
 
 /// Returns the kind of a call by its tool.
-pub(super) fn kind_of(name: &str) -> Option<Kind> {
-    let task = of_task_server(name).map(|_| Kind::Task);
+pub(super) fn kind_of(name: &str) -> Option<ToolKind> {
+    let task = of_task_server(name).map(|_| ToolKind::Task);
     task.or_else(|| kinds_of(name).and_then(|kinds| kinds.first().copied()))
 }
 
@@ -212,7 +215,7 @@ pub(super) enum Tool {
     /// All tools. Such a rule can deny tasks but not allow them.
     Any,
     /// Calls of these kinds.
-    Kinds(Vec<Kind>),
+    Kinds(Vec<ToolKind>),
     /// Tools with this name; `*` matches any text.
     Named(String),
 }
@@ -226,7 +229,7 @@ impl Tool {
         if word == "*" {
             return Ok(Self::Any);
         }
-        if let Some(kind) = Kind::parse(word) {
+        if let Some(kind) = ToolKind::parse(word) {
             return Ok(Self::Kinds(vec![kind]));
         }
         if let Some(kinds) = kinds_of(word) {
@@ -260,6 +263,6 @@ pub(super) fn is_name_char(char: char) -> bool {
 
 /// Returns the words for all kinds, for a message.
 pub(super) fn kinds() -> String {
-    let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let words: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.as_str()).collect();
     format!("{}, mcp__SERVER__TOOL", words.join(" "))
 }

@@ -15,18 +15,21 @@ use subagent_protocol::{Code, Error, Result};
 use super::hooks;
 use super::policy::travels;
 use super::wire::{argument, path_value};
-use crate::agents::{self, Catalog, Definition, Found, Given, McpServerRef, Mode, Problem, Source, Tier};
+use crate::agents::{
+    self, AgentMode, Catalog, CatalogEntry, Definition, DefinitionProblem, DefinitionSource, Given,
+    McpServerRef, Tier,
+};
 use crate::environment::Environment;
 use crate::mcp::McpServer;
 use crate::memory::{Folder, Notes};
 use crate::model::{Config, Launcher};
-use crate::policy::{Action, LayerKind, Rule};
+use crate::policy::{LayerKind, Rule, RuleAction};
 use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
 /// The definition that the caller requests.
 #[derive(Debug, Clone, Default)]
-pub enum Wish {
+pub enum DefinitionRequest {
     /// No definition is requested.
     #[default]
     None,
@@ -70,7 +73,7 @@ pub struct Resolved {
 
 /// The definition before a launcher is selected.
 #[derive(Debug)]
-pub enum Chosen {
+pub enum SelectedDefinition {
     /// No definition is requested.
     None,
     /// A definition from files or `--agents`.
@@ -79,21 +82,26 @@ pub enum Chosen {
     Kept(Box<Resolved>),
 }
 
-impl Chosen {
+impl SelectedDefinition {
     /// Finds the requested definition.
     ///
     /// # Errors
     /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE{agent,reason,source,line,column,key}`,
     /// `AGENT_NOT_PRIMARY{agent,mode}`.
-    pub fn find(wish: Wish, agents: Option<&str>, workspace: &Path, env: &Environment) -> Result<Self> {
+    pub fn find(
+        wish: DefinitionRequest,
+        agents: Option<&str>,
+        workspace: &Path,
+        env: &Environment,
+    ) -> Result<Self> {
         let name = match wish {
-            Wish::None => return Ok(Self::None),
-            Wish::Kept(resolved) => return Ok(Self::Kept(resolved)),
-            Wish::Named(name) => name,
+            DefinitionRequest::None => return Ok(Self::None),
+            DefinitionRequest::Kept(resolved) => return Ok(Self::Kept(resolved)),
+            DefinitionRequest::Named(name) => name,
         };
         let catalog = Catalog::find(&given(agents)?, workspace, env);
         let definition = usable(&catalog, &name)?;
-        if definition.mode == Mode::Subagent {
+        if definition.mode == AgentMode::Subagent {
             let message = format!(
                 "the agent `{}` is for tasks of other agents alone (`mode: subagent`)",
                 definition.name
@@ -155,7 +163,7 @@ impl Chosen {
 
 /// A worker that gets another definition.
 #[derive(Debug, Clone, Copy)]
-pub struct Running<'a> {
+pub struct RunningWorker<'a> {
     /// The launcher of the worker.
     pub launcher: (&'a str, &'a Launcher),
     /// Whether its agent may delegate tasks.
@@ -165,18 +173,18 @@ pub struct Running<'a> {
 /// Finds the definition of this name for a worker with a session.
 ///
 /// # Errors
-/// Those of [`Chosen`]; `AGENT_NOT_USABLE{agent,key,reason}` for a definition that changes what a session
+/// Those of [`SelectedDefinition`]; `AGENT_NOT_USABLE{agent,key,reason}` for a definition that changes what a session
 /// fixes at its start: launcher, memory, MCP servers, hooks, or delegation.
 pub fn change(
     name: &str,
     agents: Option<&str>,
-    running: Running<'_>,
+    running: RunningWorker<'_>,
     config: &Config,
     workspace: &Path,
     env: &Environment,
 ) -> Result<AgentChange> {
-    let Running { launcher: at, delegates } = running;
-    let chosen = Chosen::find(Wish::Named(name.to_owned()), agents, workspace, env)?;
+    let RunningWorker { launcher: at, delegates } = running;
+    let chosen = SelectedDefinition::find(DefinitionRequest::Named(name.to_owned()), agents, workspace, env)?;
     let cannot = |key: &str, reason: String| {
         let message = format!("the agent `{name}` cannot go on in a session that has begun: {reason}");
         Err(Error::new(Code::AgentNotUsable, message)
@@ -217,7 +225,7 @@ pub fn change(
     let layer = layer.map(|mut layer| {
         if !lets {
             // The permission for tasks at the start was for the previous definition.
-            let (rule, action) = ("task".to_owned(), Action::Deny.as_str().to_owned());
+            let (rule, action) = ("task".to_owned(), RuleAction::Deny.as_str().to_owned());
             layer.rules.push(PolicyRule { rule, action, line: None, column: None });
         }
         layer
@@ -280,7 +288,7 @@ pub fn usable<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Definition> {
 ///
 /// # Errors
 /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE`.
-pub fn named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Found> {
+pub fn named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a CatalogEntry> {
     catalog.named(name).map_err(|refused| match refused {
         Some(refused) => not_usable(&refused.name, &refused.source, &refused.problem),
         None => {
@@ -293,7 +301,7 @@ pub fn named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Found> {
     })
 }
 
-fn not_usable(name: &str, source: &Source, problem: &Problem) -> Error {
+fn not_usable(name: &str, source: &DefinitionSource, problem: &DefinitionProblem) -> Error {
     let message = format!("the agent `{name}` cannot be started: {}: {}", source.text(), problem);
     let mut error = Error::new(Code::AgentNotUsable, message)
         .with("agent", name)

@@ -7,7 +7,7 @@ use crate::budgets;
 
 /// Converts the limits of the config.
 #[must_use]
-pub fn of_config(limits: &budgets::Limits) -> Limits {
+pub fn of_config(limits: &budgets::BudgetLimits) -> Limits {
     Limits {
         turns: limits.turns,
         wall_time_ms: limits.wall_time.map(|time| millis(time).max(1)),

@@ -5,7 +5,7 @@ use std::path::Path;
 use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::policy::PolicyLayer;
 
-use super::{Place, policy};
+use super::{StartContext, policy};
 
 /// Returns the delegation settings of a worker that may delegate. `said` overrides config and definition.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn spec(
     said: Option<bool>,
     agents: Option<String>,
     definition: Option<&PolicyLayer>,
-    place: &Place<'_>,
+    place: &StartContext<'_>,
 ) -> Option<DelegationSpec> {
     let config = &place.loaded.config.delegation;
     let delegates = said.unwrap_or_else(|| config.is_some() || definition.is_some_and(policy::lets_tasks));
@@ -22,7 +22,7 @@ pub fn spec(
 
 /// Returns the settings of tasks of a worker that is started here.
 #[must_use]
-pub fn of_place(agents: Option<String>, place: &Place<'_>) -> DelegationSpec {
+pub fn of_place(agents: Option<String>, place: &StartContext<'_>) -> DelegationSpec {
     DelegationSpec {
         workspace: place.workspace.to_owned(),
         home: policy::home(place.env),

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use subagent_protocol::Result;
 use subagent_protocol::hook::{Hook, HookOrigin};
 
-use crate::agents::{Definition, Source};
+use crate::agents::{Definition, DefinitionSource};
 use crate::environment::Environment;
 use crate::hooks::{FileHooks, HookEntry};
 use crate::{LoadedConfig, discovery, file, paths};
 
 /// The hooks of one file with its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct HookSource {
     /// Path of the file, absolute and without symbolic links; `--agents` for an inline definition.
     pub file: PathBuf,
     /// The author of the file.
@@ -23,7 +23,7 @@ pub struct Origin {
     pub hooks: FileHooks,
 }
 
-impl Origin {
+impl HookSource {
     /// Returns the hooks in the form for a worker.
     pub fn hooks(&self) -> impl Iterator<Item = Hook> {
         let of = |entry: &HookEntry| entry.hook(self.origin, &self.file, &self.hooks.sha256);
@@ -36,15 +36,15 @@ impl Origin {
 ///
 /// # Errors
 /// `CONFIG_PARSE_ERROR` for unreadable hooks of the user file.
-pub fn of_files(loaded: &LoadedConfig, writable: &[&Path], env: &Environment) -> Result<Vec<Origin>> {
+pub fn of_files(loaded: &LoadedConfig, writable: &[&Path], env: &Environment) -> Result<Vec<HookSource>> {
     let mut found = Vec::new();
     if let Some(own) = discovery::user_path(env).filter(|own| *own != loaded.path)
         && own.try_exists().unwrap_or(true)
     {
         let hooks = file::load_hooks(&own)?;
-        found.push(Origin { origin: origin(&own, writable), file: own, hooks });
+        found.push(HookSource { origin: origin(&own, writable), file: own, hooks });
     }
-    found.push(Origin {
+    found.push(HookSource {
         origin: origin(&loaded.path, writable),
         file: loaded.path.clone(),
         hooks: loaded.config.hooks.clone(),
@@ -61,12 +61,16 @@ fn origin(file: &Path, writable: &[&Path]) -> HookOrigin {
 
 /// Returns the hooks of a definition.
 #[must_use]
-pub fn of_definition(definition: &Definition) -> Origin {
+pub fn of_definition(definition: &Definition) -> HookSource {
     let (file, origin) = match &definition.source {
-        Source::Project(path) | Source::User(path) => (paths::resolve_absolute(path), HookOrigin::Definition),
-        Source::Command | Source::BuiltIn => (PathBuf::from(definition.source.text()), HookOrigin::Command),
+        DefinitionSource::Project(path) | DefinitionSource::User(path) => {
+            (paths::resolve_absolute(path), HookOrigin::Definition)
+        }
+        DefinitionSource::Command | DefinitionSource::BuiltIn => {
+            (PathBuf::from(definition.source.text()), HookOrigin::Command)
+        }
     };
-    Origin { file, origin, hooks: definition.hooks.clone() }
+    HookSource { file, origin, hooks: definition.hooks.clone() }
 }
 
 /// Returns the hooks of a worker in order of execution.
@@ -79,7 +83,7 @@ pub fn of_worker(
     env: &Environment,
     definition: Vec<Hook>,
 ) -> Result<Vec<Hook>> {
-    let mut hooks: Vec<Hook> = of_files(loaded, writable, env)?.iter().flat_map(Origin::hooks).collect();
+    let mut hooks: Vec<Hook> = of_files(loaded, writable, env)?.iter().flat_map(HookSource::hooks).collect();
     hooks.extend(definition);
     Ok(hooks)
 }

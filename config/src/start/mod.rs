@@ -30,12 +30,12 @@ use subagent_protocol::{Code, Error, Result};
 use crate::environment::Environment;
 use crate::installed::{self, Fetch};
 use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
-use agent::{Chosen, Resolved, Wish};
+use agent::{DefinitionRequest, Resolved, SelectedDefinition};
 use wire::{argument, millis, path_value};
 
 /// The caller's choices. For absent fields, config and workspace decide.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct StartChoices {
     /// Name of the launcher.
     pub launcher: Option<String>,
     /// Name of a launcher, or of a definition if no launcher has it.
@@ -71,7 +71,7 @@ pub struct Wanted {
     /// The action on timeout.
     pub on_approval_timeout: Option<OnTimeout>,
     /// The definition of the agent.
-    pub agent: Wish,
+    pub agent: DefinitionRequest,
     /// Inline definitions as JSON text.
     pub agents: Option<String>,
     /// Whether the worker may delegate; `None` leaves it to config and definition.
@@ -81,12 +81,12 @@ pub struct Wanted {
     /// The worker whose git worktree this one takes over.
     pub worktree_of: Option<WorkerId>,
     /// The requested sandbox of the worker.
-    pub sandbox: sandbox::Wish,
+    pub sandbox: sandbox::SandboxRequest,
 }
 
 /// The context of a start: folders, config and caller.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct StartContext<'a> {
     /// The config of the caller.
     pub loaded: &'a LoadedConfig,
     /// Root of the workspace.
@@ -120,8 +120,8 @@ pub fn cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf> {
 /// A worker whose definition and launcher exist and fit together.
 #[derive(Debug)]
 pub struct Composition<'a> {
-    wanted: Wanted,
-    place: Place<'a>,
+    wanted: StartChoices,
+    place: StartContext<'a>,
     role: String,
     agent: Option<Resolved>,
     launcher: &'a model::Launcher,
@@ -141,18 +141,18 @@ impl<'a> Composition<'a> {
     /// Finds definition and launcher.
     ///
     /// # Errors
-    /// Those of [`Chosen`], `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
-    pub fn of(mut wanted: Wanted, place: Place<'a>) -> Result<Self> {
+    /// Those of [`SelectedDefinition`], `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
+    pub fn of(mut wanted: StartChoices, place: StartContext<'a>) -> Result<Self> {
         let config = &place.loaded.config;
         let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
         let either = wanted.launcher_or_agent.take();
         match &either {
             Some(word) if config.launcher(word).is_ok() => wanted.launcher = either.clone(),
-            Some(word) => wanted.agent = Wish::Named(word.clone()),
+            Some(word) => wanted.agent = DefinitionRequest::Named(word.clone()),
             None => {}
         }
         let wish = std::mem::take(&mut wanted.agent);
-        let agent = Chosen::find(wish, wanted.agents.as_deref(), place.workspace, place.env)
+        let agent = SelectedDefinition::find(wish, wanted.agents.as_deref(), place.workspace, place.env)
             .map_err(|error| named_nothing(error, either.as_deref(), config))?;
         let named = wanted.launcher.as_deref().or(agent.launcher());
         let found = launcher::choose(config, named, &role, &place.cwd, place.env)?;
@@ -217,7 +217,7 @@ impl<'a> Composition<'a> {
         };
         let titles = (config.titles && !has_label).then(|| delegation::of_place(None, &place));
         let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
-        let rules = policy::Said {
+        let rules = policy::RuleSources {
             flags: &wanted.rules,
             inherited: wanted.inherited,
             delegates: match (&delegation, wanted.delegate) {

@@ -7,7 +7,7 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 
 use super::wire::argument;
 use crate::environment::Environment;
-use crate::policy::{Action, Kind, Layer, LayerKind, Rule};
+use crate::policy::{Layer, LayerKind, Rule, RuleAction, ToolKind};
 use crate::{LoadedConfig, policy};
 
 /// Permission rules of flags, as typed.
@@ -34,7 +34,7 @@ pub enum DelegationSource {
 
 /// The sources of a worker's rules besides the config.
 #[derive(Debug)]
-pub struct Said<'a> {
+pub struct RuleSources<'a> {
     /// The rules of flags.
     pub flags: &'a Flags,
     /// Rules of its owner that precede the flags.
@@ -76,9 +76,9 @@ pub fn of_config(loaded: &LoadedConfig) -> Vec<Layer> {
 fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
     // The last matching rule counts, so the strictest flag comes last.
     let flags = [
-        ("--allow", &flags.allow, Action::Allow),
-        ("--ask", &flags.ask, Action::Ask),
-        ("--deny", &flags.deny, Action::Deny),
+        ("--allow", &flags.allow, RuleAction::Allow),
+        ("--ask", &flags.ask, RuleAction::Ask),
+        ("--deny", &flags.deny, RuleAction::Deny),
     ];
     let mut rules = Vec::new();
     for (flag, texts, action) in flags {
@@ -100,21 +100,21 @@ fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
 /// `INVALID_ARGUMENT{flag,rule,column}` for an invalid rule in a flag.
 pub fn spec(
     loaded: &LoadedConfig,
-    said: Said<'_>,
+    said: RuleSources<'_>,
     workspace: &Path,
     env: &Environment,
 ) -> Result<Option<PolicySpec>> {
-    let Said { flags, inherited, delegates, definition, memory } = said;
+    let RuleSources { flags, inherited, delegates, definition, memory } = said;
     let mut layers = layers(loaded, flags)?;
     // Without a rule, tasks are denied. A worker that may delegate gets a general `task` rule, unless its
     // definition or another rule decides about tasks.
     let says_which = |rule: &Rule| {
         let denies_all = rule.is_whole() && delegates == DelegationSource::Configured;
-        rule.names(Kind::Task) && (rule.action < Action::Deny || denies_all)
+        rule.names(ToolKind::Task) && (rule.action < RuleAction::Deny || denies_all)
     };
     let which = layers.iter().flat_map(|layer| &layer.rules).any(says_which);
     if delegates != DelegationSource::No && definition.is_none() && !which {
-        let allow = Rule::new("task", None, Action::Allow).map_err(|found| argument(found.problem))?;
+        let allow = Rule::new("task", None, RuleAction::Allow).map_err(|found| argument(found.problem))?;
         match layers.iter_mut().find(|layer| layer.kind == LayerKind::Owner) {
             Some(owner) => owner.rules.insert(0, allow),
             None => layers.push(Layer { kind: LayerKind::Owner, source: None, rules: vec![allow] }),
@@ -162,9 +162,10 @@ pub fn travels(rule: &Rule) -> PolicyRule {
 #[must_use]
 pub fn lets_tasks(definition: &PolicyLayer) -> bool {
     let parse = |text: &str, action| Rule::parse(text, action).ok();
-    let read = |rule: &PolicyRule| parse(&rule.rule, Action::parse(&rule.action)?);
+    let read = |rule: &PolicyRule| parse(&rule.rule, RuleAction::parse(&rule.action)?);
     let rules: Vec<Rule> = definition.rules.iter().filter_map(read).collect();
-    let tools: Vec<Rule> = definition.tools.iter().filter_map(|tool| parse(tool, Action::Allow)).collect();
+    let tools: Vec<Rule> =
+        definition.tools.iter().filter_map(|tool| parse(tool, RuleAction::Allow)).collect();
     policy::lets_tasks(&rules, &tools)
 }
 
@@ -173,8 +174,8 @@ mod tests {
     use super::*;
     use crate::{Config, ConfigSource};
 
-    fn loaded(permissions: &[(&str, Action)]) -> LoadedConfig {
-        let rule = |(text, action): &(&str, Action)| Rule::parse(text, *action).unwrap();
+    fn loaded(permissions: &[(&str, RuleAction)]) -> LoadedConfig {
+        let rule = |(text, action): &(&str, RuleAction)| Rule::parse(text, *action).unwrap();
         let rules: Vec<Rule> = permissions.iter().map(rule).collect();
         let permissions = Some(rules).filter(|rules| !rules.is_empty());
         let config = Config { permissions, ..Config::default() };
@@ -198,7 +199,7 @@ mod tests {
         flags: &Flags,
         definition: Option<PolicyLayer>,
     ) -> Option<Vec<String>> {
-        let said = Said { flags, inherited: Vec::new(), delegates, definition, memory: None };
+        let said = RuleSources { flags, inherited: Vec::new(), delegates, definition, memory: None };
         let env = Environment::new([], "/");
         let spec = spec(loaded, said, Path::new("/w"), &env).unwrap()?;
         let rules = spec.layers.iter().flat_map(|layer| &layer.rules);
@@ -214,9 +215,9 @@ mod tests {
         let none = flags(&[]);
         assert_eq!(told(&loaded(&[]), &none, None).unwrap(), ["task allow"]);
         assert_eq!(told(&loaded(&[]), &flags(&["edit"]), None).unwrap(), ["task allow", "edit deny"]);
-        let rules = [("*", Action::Deny)];
+        let rules = [("*", RuleAction::Deny)];
         assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["* deny", "task allow"]);
-        let rules = [("task", Action::Deny), ("task(reviewer)", Action::Allow)];
+        let rules = [("task", RuleAction::Deny), ("task(reviewer)", RuleAction::Allow)];
         assert_eq!(
             told(&loaded(&rules), &none, None).unwrap(),
             ["task deny", "task(reviewer) allow"],
@@ -224,7 +225,7 @@ mod tests {
         );
         let all_but = told(&loaded(&[]), &flags(&["task(x)"]), None).unwrap();
         assert_eq!(all_but, ["task allow", "task(x) deny"]);
-        let rules = [("task", Action::Deny)];
+        let rules = [("task", RuleAction::Deny)];
         assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["task deny", "task allow"]);
         let configured = told_of(DelegationSource::Configured, &loaded(&rules), &none, None);
         assert_eq!(configured.unwrap(), ["task deny"], "nobody has asked for more than the config says");

@@ -11,7 +11,7 @@ use super::wire::{argument, path_value};
 use crate::environment::Environment;
 use crate::model::Config;
 use crate::paths;
-use crate::sandbox::{Choice, NONE, NetworkAccess, Profile, files_words};
+use crate::sandbox::{NONE, NetworkAccess, Profile, SandboxChoice, files_words};
 
 /// Hidden by default: files with keys and passwords.
 pub const HIDDEN: [&str; 8] = [
@@ -27,7 +27,7 @@ pub const HIDDEN: [&str; 8] = [
 
 /// The requested sandbox of a worker.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct SandboxRequest {
     /// Name of a sandbox; `None` uses the launcher's, or that of `defaults`.
     pub name: Option<String>,
     /// The sandbox of the worker that this one continues; used if `name` is `None`.
@@ -54,16 +54,16 @@ pub struct Ground<'a> {
 /// `INVALID_ARGUMENT{sandbox}` for an unknown name or a path outside of the worker's folders;
 /// `SANDBOX_UNAVAILABLE` for an unsupported feature.
 pub fn spec(
-    wish: Wish,
-    launcher: Option<&Choice>,
+    wish: SandboxRequest,
+    launcher: Option<&SandboxChoice>,
     config: &Config,
     ground: Ground<'_>,
 ) -> Result<Option<SandboxSpec>> {
     let base = match (&wish.name, launcher.or(config.defaults.sandbox.as_ref())) {
         (Some(name), _) => by_name(name, config)?,
         (None, _) if wish.kept.is_some() => None,
-        (None, Some(Choice::Named(name))) => by_name(name, config)?,
-        (None, Some(Choice::Own(profile))) => Some((None, profile.clone())),
+        (None, Some(SandboxChoice::Named(name))) => by_name(name, config)?,
+        (None, Some(SandboxChoice::Own(profile))) => Some((None, profile.clone())),
         (None, None) => None,
     };
     let base = base.map(|(name, profile)| resolve(name, &profile, ground)).transpose()?;
@@ -238,23 +238,23 @@ mod tests {
 
     use super::*;
 
-    struct World {
+    struct SandboxFixture {
         _dir: tempfile::TempDir,
         base: PathBuf,
         env: Environment,
     }
 
-    fn world() -> World {
+    fn world() -> SandboxFixture {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         for folder in ["home", "ws/target", "cache/deep"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
         let env = Environment::new([("HOME".into(), base.join("home").into())], base.join("ws"));
-        World { _dir: dir, base, env }
+        SandboxFixture { _dir: dir, base, env }
     }
 
-    impl World {
+    impl SandboxFixture {
         fn at(&self, name: &str) -> PathBuf {
             self.base.join(name)
         }
@@ -269,8 +269,9 @@ mod tests {
             config.sandboxes.insert("tight".to_owned(), Profile { network: of(Network::None), ..ro() });
             let ws = self.at("ws");
             let ground = Ground { cwd: &ws, roots: &[&ws], env: &self.env };
-            let wish = Wish { name: chosen.map(str::to_owned), kept: None, narrower: narrower.to_vec() };
-            spec(wish, launcher.map(Choice::Own).as_ref(), &config, ground)
+            let wish =
+                SandboxRequest { name: chosen.map(str::to_owned), kept: None, narrower: narrower.to_vec() };
+            spec(wish, launcher.map(SandboxChoice::Own).as_ref(), &config, ground)
         }
     }
 

@@ -13,7 +13,7 @@ use subagent_protocol::mcp::McpServers;
 use super::wire::argument;
 use crate::check::refuse;
 use crate::environment::{Environment, passes_on};
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, FieldPath};
 use crate::file::load_with;
 use crate::launcher;
 use crate::mcp::{self, McpServer};
@@ -43,7 +43,7 @@ pub fn of(
 /// Reads a file with the key `mcpServers`.
 fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
     load_with(path, |document| match document.get("mcpServers") {
-        None => refuse(Place::Field("mcpServers".to_owned()), "is missing"),
+        None => refuse(FieldPath::Field("mcpServers".to_owned()), "is missing"),
         Some(_) => mcp::servers(document.as_object().unwrap_or(&Map::new()), ""),
     })
 }

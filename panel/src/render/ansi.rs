@@ -14,7 +14,7 @@ const MAX_SPANS: usize = 4000;
 /// The output, and how many bytes at its beginning are left out.
 pub(crate) fn spans(text: &str) -> (Vec<Node>, usize) {
     let (shown, left_out) = tail(text, MAX_BYTES);
-    let mut screen = Screen::default();
+    let mut screen = AnsiScreen::default();
     let mut parser = Parser::<DefaultCharAccumulator>::new();
     shown.bytes().for_each(|byte| parser.advance(&mut screen, byte));
     screen.end_line("");
@@ -26,7 +26,7 @@ pub(crate) fn spans(text: &str) -> (Vec<Node>, usize) {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Look {
+struct TextStyle {
     fore: Option<u8>,
     back: Option<u8>,
     bold: bool,
@@ -36,7 +36,7 @@ struct Look {
     inverse: bool,
 }
 
-impl Look {
+impl TextStyle {
     /// The words for it, which the page knows.
     fn words(self) -> String {
         let mut words = String::new();
@@ -100,15 +100,15 @@ impl Look {
 }
 
 #[derive(Default)]
-struct Screen {
+struct AnsiScreen {
     done: Vec<(String, String)>,
-    line: Vec<(Look, String)>,
-    look: Look,
+    line: Vec<(TextStyle, String)>,
+    look: TextStyle,
     /// The cursor is at the beginning of the line: what comes next replaces it.
     returned: bool,
 }
 
-impl Screen {
+impl AnsiScreen {
     fn end_line(&mut self, end: &str) {
         for (look, text) in std::mem::take(&mut self.line) {
             self.finish(&look.words(), &text);
@@ -128,7 +128,7 @@ impl Screen {
     }
 }
 
-impl Perform for Screen {
+impl Perform for AnsiScreen {
     fn print(&mut self, c: char) {
         if std::mem::take(&mut self.returned) {
             self.line.clear();

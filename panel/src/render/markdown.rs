@@ -21,7 +21,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Node> {
     let text = clean(text);
     let (parsed, rest) = head(&text, MAX_BYTES);
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut tree = Tree { open: vec![Element::new("")], flat: 0 };
+    let mut tree = ElementTree { open: vec![Element::new("")], flat: 0 };
     Parser::new_ext(parsed, options).for_each(|event| tree.take(event));
     while tree.open.len() > 1 {
         tree.close();
@@ -36,13 +36,13 @@ pub(crate) fn blocks(text: &str) -> Vec<Node> {
 }
 
 /// Elements that are open; the first one is the root.
-struct Tree {
+struct ElementTree {
     open: Vec<Element>,
     /// Elements that were too deep to be opened.
     flat: usize,
 }
 
-impl Tree {
+impl ElementTree {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),

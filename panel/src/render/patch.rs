@@ -17,7 +17,7 @@ const MAX_LINE_BYTES: usize = 2000;
 
 /// A line of a patch.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Line {
+pub(crate) struct PatchLine {
     /// `+`, `-`, a blank, `@` for the head of a hunk.
     #[serde(rename = "k")]
     kind: char,
@@ -29,7 +29,7 @@ pub(crate) struct Line {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Patch {
-    lines: Vec<Line>,
+    lines: Vec<PatchLine>,
     left_out: usize,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn lines(patch: &str) -> Patch {
             _ => ' ',
         };
         let text = if kind == '@' { line } else { line.get(1..).unwrap_or_default() };
-        lines.push(Line { kind, text: visible(text) });
+        lines.push(PatchLine { kind, text: visible(text) });
     }
     Patch { lines, left_out }
 }

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 
 /// Proof of ownership of a controller, from the caller's environment.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Handle {
+pub struct ControllerHandle {
     /// Id of the controller, as unchecked text.
     pub controller_id: String,
     /// The epoch as unchecked text: invalid numbers are reported and not ignored.
@@ -19,7 +19,7 @@ pub struct Handle {
     pub token: String,
 }
 
-impl Handle {
+impl ControllerHandle {
     /// Returns the epoch; `None` if it is not an integer. A number out of range becomes the largest
     /// one, which no owner has.
     #[must_use]
@@ -54,7 +54,7 @@ impl Handle {
 }
 
 // The token is a secret: it must not reach a log through a debug print.
-impl std::fmt::Debug for Handle {
+impl std::fmt::Debug for ControllerHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Handle({} epoch {})", self.controller_id, self.epoch)
     }

@@ -32,9 +32,9 @@ pub use approvals::{Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQu
 pub use backups::{BackUp, BackedUp};
 pub use budgets::ChangeControllerBudget;
 pub use controllers::{
-    AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, ControllerStatus,
-    ControllersRecovered, Handle, InitController, OwnerGranted, OwnerView, Ownership, OwnershipEnded,
-    RecoveredController, RecoveredOwner, ReleaseController,
+    AttachController, ControllerChoice, ControllerHandle, ControllerInitialized, ControllerReleased,
+    ControllerStatus, ControllersRecovered, InitController, OwnerGranted, OwnerView, Ownership,
+    OwnershipEnded, RecoveredController, RecoveredOwner, ReleaseController,
 };
 pub use daemon::{
     Announced, CheckHealth, DaemonInfo, DaemonShown, NoStateFolder, PanelPermitted, StateFolder, StopDaemon,

@@ -487,7 +487,7 @@ pub(super) mod of {
         AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
         Replayed, SessionInfo, Text, ToolCall, Usage,
     };
-    use super::super::schema::{Named, named};
+    use super::super::schema::{NamedSchema, named};
     use super::super::tasks::{
         SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress,
         SubagentSpawned,
@@ -500,7 +500,7 @@ pub(super) mod of {
     use crate::hook::HookFailed;
 
     /// Returns the data type of an event; `None` for internal events and for `progress.update`.
-    pub(in super::super) fn event(event_type: EventType) -> Option<Named> {
+    pub(in super::super) fn event(event_type: EventType) -> Option<NamedSchema> {
         Some(match event_type {
             EventType::TurnStarted => named::<super::TurnStarted>(),
             EventType::MessageSent => named::<super::MessageSent>(),
@@ -570,7 +570,7 @@ pub(super) mod of {
 
     /// Returns the kinds of a `progress.update` with the type of their fields.
     /// Other kinds have none.
-    pub(in super::super) fn kinds() -> Vec<(&'static str, Named)> {
+    pub(in super::super) fn kinds() -> Vec<(&'static str, NamedSchema)> {
         vec![
             ("tool_call", named::<ToolCall>()),
             ("tool_call_update", named::<ToolCall>()),

@@ -15,18 +15,18 @@ use super::progress::ToolCall;
 use crate::event::{Event, EventType};
 use crate::hook_input::HookInput;
 
-type Found = Vec<(String, RefOr<Schema>)>;
+type CollectedSchemas = Vec<(String, RefOr<Schema>)>;
 
 /// A type by its name, and all types it refers to.
-pub(super) struct Named {
+pub(super) struct NamedSchema {
     name: String,
-    schemas: Found,
+    schemas: CollectedSchemas,
 }
 
-pub(super) fn named<T: ToSchema + PartialSchema>() -> Named {
+pub(super) fn named<T: ToSchema + PartialSchema>() -> NamedSchema {
     let mut schemas = vec![(T::name().into_owned(), T::schema())];
     T::schemas(&mut schemas);
-    Named { name: T::name().into_owned(), schemas }
+    NamedSchema { name: T::name().into_owned(), schemas }
 }
 
 /// Returns the schema of an event as it is shown.
@@ -37,7 +37,7 @@ pub(super) fn named<T: ToSchema + PartialSchema>() -> Named {
 #[must_use]
 pub fn events() -> Value {
     let mut types: BTreeMap<String, Value> = BTreeMap::new();
-    let mut add = |named: Named| -> Value {
+    let mut add = |named: NamedSchema| -> Value {
         for (name, schema) in named.schemas {
             types.entry(name).or_insert_with(|| definition(&schema));
         }

@@ -9,8 +9,8 @@ use super::*;
 /// Takes a record as a runtime writes it.
 fn take(details: &mut Details, t: RecordType, kind: Option<&str>, body: &Value) {
     let body = to_raw_value(body).unwrap();
-    let record = Record { n: 1, at: 0, t, turn: None, k: kind.map(Into::into), b: Some(&body) };
-    if let Some(report) = Report::of(&record) {
+    let record = JournalRecord { n: 1, at: 0, t, turn: None, k: kind.map(Into::into), b: Some(&body) };
+    if let Some(report) = RecordDetail::of(&record) {
         details.take(report);
     }
     // Stored details must equal the parsed ones.
@@ -184,7 +184,7 @@ fn only_agents_with_the_capability_restore_a_session() {
             "sessionId": "s", "origin": "new", "contextLost": false,
             "agent": {"agentCapabilities": capabilities}, "opened": null,
         });
-        let session: Session = serde_json::from_value(body.clone()).unwrap();
-        assert_eq!(Report::Session(Box::new(session)).restores(), Some(expected), "{body}");
+        let session: SessionRecord = serde_json::from_value(body.clone()).unwrap();
+        assert_eq!(RecordDetail::Session(Box::new(session)).restores(), Some(expected), "{body}");
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::field::Field;
-use super::{ElicitationView, Question};
+use super::field::FormField;
+use super::{ElicitationSubject, ElicitationView};
 use crate::clean::one_line;
 use crate::{Code, Error, Result};
 
@@ -33,13 +33,19 @@ pub fn fill(
     }
     let empty = content.as_ref().is_none_or(Map::is_empty) && words.is_empty();
     match &asked.question {
-        Question::Form(schema) => form(schema.as_ref(), content.unwrap_or_default(), words).map(Some),
-        Question::Link(Some(_)) if empty => Ok(None),
-        Question::Link(Some(_)) => Err(refused("the question is behind its link; nothing is filled in here")),
-        Question::Link(None) => {
+        ElicitationSubject::Form(schema) => {
+            form(schema.as_ref(), content.unwrap_or_default(), words).map(Some)
+        }
+        ElicitationSubject::Link(Some(_)) if empty => Ok(None),
+        ElicitationSubject::Link(Some(_)) => {
+            Err(refused("the question is behind its link; nothing is filled in here"))
+        }
+        ElicitationSubject::Link(None) => {
             Err(refused("the agent gave no link to a place on the web; decline or cancel it"))
         }
-        Question::Other => Err(refused("the agent asks in a way that is not known; decline or cancel it")),
+        ElicitationSubject::Other => {
+            Err(refused("the agent asks in a way that is not known; decline or cancel it"))
+        }
     }
 }
 
@@ -52,8 +58,8 @@ fn form(
     // Only the form's author can check an unreadable form.
     let readable = schema.is_some_and(|schema| properties.is_some() || schema.get("properties").is_none());
     let field = |name: &str| match properties.and_then(|properties| properties.get(name)) {
-        Some(property) => Ok(Field::of(property)),
-        None if !readable => Ok(Field::Unknown),
+        Some(property) => Ok(FormField::of(property)),
+        None if !readable => Ok(FormField::Unknown),
         None => Err(unknown(name, properties)),
     };
     let mut lists: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -68,7 +74,7 @@ fn form(
     for name in schema.and_then(|schema| schema["required"].as_array()).into_iter().flatten() {
         let Some(name) = name.as_str().filter(|name| !content.contains_key(*name)) else { continue };
         let property = properties.and_then(|properties| properties.get(name));
-        let of = property.map_or(Field::Unknown, Field::of);
+        let of = property.map_or(FormField::Unknown, FormField::of);
         match property.and_then(|property| property.get("default")) {
             Some(default) if of.check(default).is_ok() => {
                 content.insert(name.to_owned(), default.clone());
@@ -87,7 +93,7 @@ fn short(name: &str) -> String {
     one_line(name).chars().take(MAX_CHARS).collect()
 }
 
-fn wrong(name: &str, what: &str, field: &Field) -> Error {
+fn wrong(name: &str, what: &str, field: &FormField) -> Error {
     let (name, allowed) = (short(name), field.allowed());
     let message = format!("the field \"{name}\" {what}; allowed is {allowed}");
     Error::new(Code::InvalidElicitationContent, message).with("field", name).with("allowed", allowed)

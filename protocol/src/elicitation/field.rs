@@ -12,11 +12,11 @@ const MAX_CHARS: usize = 200;
 
 /// The allowed values of a field. Further rules of its schema are not checked here.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Field {
+pub(super) enum FormField {
     Text {
         choices: Option<Vec<String>>,
         letters: Range<u64>,
-        format: Option<Format>,
+        format: Option<StringFormat>,
         pattern: Option<Pattern>,
     },
     Number(Range<f64>),
@@ -32,7 +32,7 @@ pub(super) enum Field {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum StringFormat {
     Email,
     Uri,
     Date,
@@ -57,7 +57,7 @@ impl<T: PartialOrd + Copy + Into<Value>> Range<T> {
     }
 }
 
-impl Field {
+impl FormField {
     pub(super) fn of(schema: &Value) -> Self {
         let range = |least: &str, most: &str| Range(schema[least].as_u64(), schema[most].as_u64());
         match schema["type"].as_str() {
@@ -65,10 +65,10 @@ impl Field {
                 choices: words(&schema["enum"]).or_else(|| constants(&schema["oneOf"])),
                 letters: range("minLength", "maxLength"),
                 format: match schema["format"].as_str() {
-                    Some("email") => Some(Format::Email),
-                    Some("uri") => Some(Format::Uri),
-                    Some("date") => Some(Format::Date),
-                    Some("date-time") => Some(Format::DateTime),
+                    Some("email") => Some(StringFormat::Email),
+                    Some("uri") => Some(StringFormat::Uri),
+                    Some("date") => Some(StringFormat::Date),
+                    Some("date-time") => Some(StringFormat::DateTime),
                     _ => None,
                 },
                 pattern: schema["pattern"].as_str().and_then(Pattern::of),
@@ -214,7 +214,7 @@ fn constants(options: &Value) -> Option<Vec<String>> {
     Some(words.map(str::to_owned).collect())
 }
 
-impl Format {
+impl StringFormat {
     const fn word(self) -> &'static str {
         match self {
             Self::Email => "email",
@@ -294,7 +294,7 @@ mod tests {
             (&format("colour"), json!("anything")),
         ];
         for (schema, value) in &good {
-            assert_eq!(Field::of(schema).check(value), Ok(()), "{schema} {value}");
+            assert_eq!(FormField::of(schema).check(value), Ok(()), "{schema} {value}");
         }
         let bad = [
             (&text, json!("a")),
@@ -326,7 +326,7 @@ mod tests {
             (&json!({"type": "string", "pattern": "^[a-z]+$"}), json!("A")),
         ];
         for (schema, value) in &bad {
-            assert!(Field::of(schema).check(value).is_err(), "{schema} {value}");
+            assert!(FormField::of(schema).check(value).is_err(), "{schema} {value}");
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
     fn words_are_read_as_their_field_wants_them() {
         let read = |kind: &str, words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            Field::of(&json!({"type": kind})).read(&words)
+            FormField::of(&json!({"type": kind})).read(&words)
         };
         assert_eq!(read("string", &["7"]), Ok(json!("7")));
         assert_eq!(read("integer", &["-7"]), Ok(json!(-7)));
@@ -352,10 +352,10 @@ mod tests {
     #[test]
     fn the_list_of_allowed_values_is_bounded() {
         let many: Vec<String> = (0..1000).map(|n| format!("{n}{}", "x".repeat(1000))).collect();
-        let allowed = Field::of(&json!({"type": "string", "enum": many})).allowed();
+        let allowed = FormField::of(&json!({"type": "string", "enum": many})).allowed();
         assert_eq!(allowed["enum"].as_array().unwrap().len(), MAX_NAMED);
         assert!(allowed.to_string().len() < 30_000);
-        let integer = Field::of(&json!({"type": "integer", "minimum": 1})).allowed();
+        let integer = FormField::of(&json!({"type": "integer", "minimum": 1})).allowed();
         assert_eq!(integer, json!({"type": "integer", "minimum": 1}));
     }
 }

@@ -16,14 +16,14 @@ use crate::update;
 /// [`super::Event`] with borrowed fields.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct EventLine<'a> {
     schema_version: &'static str,
     event_id: EventId,
     ts: Timestamp,
     worker_id: &'a WorkerId,
     #[serde(rename = "type")]
     event_type: EventType,
-    data: Data<'a>,
+    data: EventLineData<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turn_id: Option<&'a TurnId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ struct Line<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Data<'a> {
+enum EventLineData<'a> {
     Message {
         role: &'static str,
         text: Cow<'a, str>,
@@ -45,7 +45,7 @@ enum Data<'a> {
         path: &'a [String],
         worker_id: &'a WorkerId,
         agent: Option<&'a str>,
-        event: Box<Line<'a>>,
+        event: Box<EventLine<'a>>,
     },
 }
 
@@ -96,13 +96,13 @@ impl<P: AsRef<str>> StoredEvent<P> {
         out: &mut Vec<u8>,
     ) -> serde_json::Result<()> {
         let Below { path, worker_id, agent } = below;
-        let line = Line {
+        let line = EventLine {
             schema_version: "v1",
             event_id: EventId(self.seq),
             ts: self.at,
             worker_id: above,
             event_type: EventType::SubagentEvent,
-            data: Data::Below { path, worker_id, agent, event: Box::new(self.line(worker_id, raw)) },
+            data: EventLineData::Below { path, worker_id, agent, event: Box::new(self.line(worker_id, raw)) },
             turn_id: None,
             path: None,
             raw: None,
@@ -125,19 +125,19 @@ impl<P: AsRef<str>> StoredEvent<P> {
     ) -> serde_json::Result<()> {
         // The state of a task is reported with its name.
         let path = (!self.event_type.is_of_tasks()).then_some(below.path);
-        end_line(&Line { path, ..self.line(below.worker_id, raw) }, out)
+        end_line(&EventLine { path, ..self.line(below.worker_id, raw) }, out)
     }
 
-    fn line<'a>(&'a self, worker_id: &'a WorkerId, raw: bool) -> Line<'a> {
-        Line {
+    fn line<'a>(&'a self, worker_id: &'a WorkerId, raw: bool) -> EventLine<'a> {
+        EventLine {
             schema_version: "v1",
             event_id: EventId(self.seq),
             ts: self.at,
             worker_id,
             event_type: self.event_type,
             data: match self.text() {
-                Some(text) if self.record.is_some() => Data::Message { role: "assistant", text },
-                _ => Data::Other(depth::shown(self.data())),
+                Some(text) if self.record.is_some() => EventLineData::Message { role: "assistant", text },
+                _ => EventLineData::Other(depth::shown(self.data())),
             },
             turn_id: self.turn_id.as_ref(),
             path: None,
@@ -146,7 +146,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
     }
 }
 
-fn end_line(line: &Line<'_>, out: &mut Vec<u8>) -> serde_json::Result<()> {
+fn end_line(line: &EventLine<'_>, out: &mut Vec<u8>) -> serde_json::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.push(b'\n');
     Ok(())

@@ -7,17 +7,17 @@ use super::*;
 
 /// A step of an agent.
 #[derive(Debug, Clone)]
-enum Step {
+enum AgentOutputStep {
     Say(String),
     Call,
 }
 
-fn of(limit: usize, steps: &[Step]) -> MessageText {
+fn of(limit: usize, steps: &[AgentOutputStep]) -> MessageText {
     let mut text = MessageText::up_to(limit);
     for step in steps {
         match step {
-            Step::Say(piece) => text.push(piece),
-            Step::Call => text.tool_call(),
+            AgentOutputStep::Say(piece) => text.push(piece),
+            AgentOutputStep::Call => text.tool_call(),
         }
     }
     text
@@ -28,9 +28,9 @@ fn read(script: &str) -> MessageText {
     let mut steps = Vec::new();
     for (index, piece) in script.split('|').enumerate() {
         if index > 0 {
-            steps.push(Step::Call);
+            steps.push(AgentOutputStep::Call);
         }
-        steps.push(Step::Say(piece.to_owned()));
+        steps.push(AgentOutputStep::Say(piece.to_owned()));
     }
     of(1000, &steps)
 }
@@ -59,16 +59,17 @@ fn a_tool_call_parts_paragraphs() {
 
 #[test]
 fn a_long_text_keeps_its_newest_paragraph() {
-    let say = |text: &str| Step::Say(text.to_owned());
+    let say = |text: &str| AgentOutputStep::Say(text.to_owned());
     let long = of(4, &[say("abc"), say("def")]);
     assert_eq!((long.last(), long.is_truncated()), ("abcd", true));
-    let next = of(4, &[say("abc"), say("def"), Step::Call, say("x")]);
+    let next = of(4, &[say("abc"), say("def"), AgentOutputStep::Call, say("x")]);
     assert_eq!((next.last(), next.is_truncated()), ("x", false));
-    let grows = of(6, &[say("a"), Step::Call, say("bc"), say("def"), say("g")]);
+    let grows = of(6, &[say("a"), AgentOutputStep::Call, say("bc"), say("def"), say("g")]);
     assert_eq!((grows.last(), grows.is_truncated()), ("bcdefg", false));
-    let silent = of(4, &[say("abcdef"), Step::Call, say("x"), Step::Call]);
+    let silent = of(4, &[say("abcdef"), AgentOutputStep::Call, say("x"), AgentOutputStep::Call]);
     assert_eq!((silent.last(), silent.is_truncated()), ("x", true), "the whole text is not kept");
-    let blank = of(4, &[say("a"), Step::Call, say("b"), Step::Call, say("  "), say("é")]);
+    let blank =
+        of(4, &[say("a"), AgentOutputStep::Call, say("b"), AgentOutputStep::Call, say("  "), say("é")]);
     assert_eq!(blank.last(), "  é", "the place of a call moves with the text");
     assert_eq!(of(3, &[say("aä€")]).last(), "aä");
 }
@@ -82,19 +83,21 @@ fn calls_of_child_sessions_are_no_calls_of_the_worker() {
     assert!(!is_tool_call(&json!({"type": "progress.message", "data": {"kind": "tool_call"}})));
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<AgentOutputStep>> {
     let step = prop_oneof![
-        3 => "[ab\n\r é]{0,6}".prop_map(Step::Say),
-        1 => Just(Step::Call),
+        3 => "[ab\n\r é]{0,6}".prop_map(AgentOutputStep::Say),
+        1 => Just(AgentOutputStep::Call),
     ];
     prop::collection::vec(step, 0..12)
 }
 
 /// Splits each piece into its characters.
-fn crumbs(steps: &[Step]) -> Vec<Step> {
-    let crumbs = |step: &Step| match step {
-        Step::Say(piece) => piece.chars().map(|char| Step::Say(char.to_string())).collect(),
-        Step::Call => vec![Step::Call],
+fn crumbs(steps: &[AgentOutputStep]) -> Vec<AgentOutputStep> {
+    let crumbs = |step: &AgentOutputStep| match step {
+        AgentOutputStep::Say(piece) => {
+            piece.chars().map(|char| AgentOutputStep::Say(char.to_string())).collect()
+        }
+        AgentOutputStep::Call => vec![AgentOutputStep::Call],
     };
     steps.iter().flat_map(crumbs).collect()
 }
@@ -106,7 +109,7 @@ proptest! {
         let mut paragraphs = Paragraphs::default();
         for step in &steps {
             match step {
-                Step::Say(piece) => {
+                AgentOutputStep::Say(piece) => {
                     if let Some(found) = paragraphs.begin(&text, piece) {
                         found.insert_into(&mut text);
                         breaks.push(found);
@@ -114,7 +117,7 @@ proptest! {
                     text.push_str(piece);
                     sent.push_str(piece);
                 }
-                Step::Call => paragraphs.tool_call(text.len()),
+                AgentOutputStep::Call => paragraphs.tool_call(text.len()),
             }
         }
         prop_assert_eq!(without_breaks(&text, &breaks), sent);
@@ -140,7 +143,7 @@ proptest! {
         let text = of(1000, &steps);
         prop_assert!(text.whole().ends_with(text.last()));
         prop_assert_eq!(text.last().trim().is_empty(), text.whole().trim().is_empty());
-        if let Some(call) = steps.iter().rposition(|step| matches!(step, Step::Call)) {
+        if let Some(call) = steps.iter().rposition(|step| matches!(step, AgentOutputStep::Call)) {
             let after = of(1000, &steps[call + 1..]);
             if !after.whole().trim().is_empty() {
                 prop_assert_eq!(text.last().trim(), after.whole().trim());

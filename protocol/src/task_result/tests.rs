@@ -23,7 +23,7 @@ const OPENED: &str = r#"<task_result agent="explore" name="Test Runner" id="w_01
 fn m11_a_short_result_is_whole_and_in_its_element() {
     let found = answer(&task("All <b>12</b> pass & more.\n", 100));
     let text = format!("{OPENED}All <b>12</b> pass & more.\n</task_result>");
-    assert_eq!(found, Answer { text, is_error: false });
+    assert_eq!(found, TaskToolResult { text, is_error: false });
 }
 
 #[test]

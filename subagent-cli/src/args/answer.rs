@@ -21,7 +21,7 @@ Examples:
   subagent answer codex-1 --decline
   pass show token | jq -R '{action: \"accept\", content: {token: .}}' |
       subagent answer codex-1 --input - --json")]
-pub struct Answer {
+pub struct AnswerArgs {
     /// A worker or a question [default: the one question that is open]
     #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
     pub target: Option<String>,

@@ -51,7 +51,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
-use answer::Answer;
+use answer::AnswerArgs;
 use completions::Completions;
 use config::{ConfigCheck, ConfigShow, Init};
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
@@ -72,10 +72,10 @@ use prompt::PromptCommand;
 use queue::{QueueCommand, TurnCommand};
 use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
-use run::Run;
+use run::RunArgs;
 use state::{Backup, Restore};
-use tasks::{Mcp, TaskCommand, Tree};
-use turns::{Approve, Cancel, ResultOf, Send, Wait, Watch};
+use tasks::{Mcp, TaskCommand, TreeArgs};
+use turns::{Approve, Cancel, ResultOf, Send, Wait, WatchArgs};
 use workers::{
     WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerResume, WorkerShow, WorkerStart, WorkerStop,
 };
@@ -103,7 +103,7 @@ use workers::{
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 const ROOT_EXAMPLES: &str = "\
@@ -124,7 +124,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Command {
+pub enum CliCommand {
     Init(Init),
     /// Show, check and create the config file
     Config(ConfigCommand),
@@ -157,9 +157,9 @@ pub enum Command {
     Stop(WorkerStop),
     Rm(WorkerRm),
     Logs(WorkerLogs),
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     Send(Box<Send>),
-    Watch(Watch),
+    Watch(WatchArgs),
     Wait(Wait),
     Show(Show),
     Diff(Diff),
@@ -167,7 +167,7 @@ pub enum Command {
     /// List the open questions, or show one in full
     Approval(ApprovalCommand),
     Approve(Approve),
-    Answer(Box<Answer>),
+    Answer(Box<AnswerArgs>),
     Land(Box<worktrees::Land>),
     /// List, show, remove and discard the git worktrees of workers
     Worktree(worktrees::WorktreeCommand),
@@ -178,7 +178,7 @@ pub enum Command {
     Queue(QueueCommand),
     /// Run and follow tasks: work that agents do for each other
     Task(TaskCommand),
-    Tree(Tree),
+    Tree(TreeArgs),
     Summary(Summary),
     /// Start tasks and send messages at certain times
     Schedule(schedules::ScheduleCommand),
@@ -187,7 +187,7 @@ pub enum Command {
     /// List, test and trace notifications
     Notify(notify::NotifyCommand),
     Mcp(Mcp),
-    Panel(panel::Panel),
+    Panel(panel::PanelArgs),
     /// Start, stop and inspect the daemon of a workspace
     Daemon(DaemonCommand),
     Doctor(Doctor),
@@ -257,9 +257,9 @@ pub enum WorkerCommand {
 
 /// The names of the flags that were typed, in snake case. Both flags of a pair count under both names.
 #[derive(Debug, Clone, Default)]
-pub struct Typed(HashSet<String>);
+pub struct TypedFlags(HashSet<String>);
 
-impl Typed {
+impl TypedFlags {
     /// Whether this flag was typed.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
@@ -276,7 +276,7 @@ impl Typed {
     }
 }
 
-impl<const N: usize> From<[&str; N]> for Typed {
+impl<const N: usize> From<[&str; N]> for TypedFlags {
     fn from(names: [&str; N]) -> Self {
         Self(names.iter().map(|name| (*name).to_owned()).collect())
     }
@@ -286,7 +286,7 @@ impl<const N: usize> From<[&str; N]> for Typed {
 ///
 /// # Errors
 /// clap's, which also are `--help` and `--version`.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, TypedFlags), clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     // Every enum of commands defers their flags, so that a command that is understood builds its own
     // alone. Help and suggestions need those of all commands.
@@ -310,7 +310,7 @@ pub fn watch_all(error: &clap::Error, args: &[OsString]) -> Option<Vec<OsString>
     unnamed.then(|| [first.clone(), "--all".into()].into_iter().chain(rest.iter().cloned()).collect())
 }
 
-fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typed), clap::Error> {
+fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, TypedFlags), clap::Error> {
     let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
     let matches =
         command.try_get_matches_from_mut(all).map_err(|error| usage::explained(error, &mut command, args))?;
@@ -318,7 +318,7 @@ fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typ
         return Err(usage::explained(error, &mut command, args));
     }
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    Ok((cli, Typed::of(&matches)))
+    Ok((cli, TypedFlags::of(&matches)))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ Examples:
   subagent panel --port 7777 --forwarded
   subagent panel --read-only"
 )]
-pub struct Panel {
+pub struct PanelArgs {
     /// Open the page in the browser
     #[arg(long)]
     pub open: bool,

@@ -10,7 +10,7 @@ use super::{JsonFlag, path};
 
 /// What `run` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub enum RunOutputFormat {
     /// The agent's final message on stdout, and what it does meanwhile on stderr
     Text,
     /// One JSON document with the result
@@ -63,7 +63,7 @@ Examples:
   subagent run --text 'Fix the tests.' --allow edit --allow 'execute(make *)'
   git diff | subagent run --text-stdin --result-schema review.schema.json
   subagent run --text-file task.md --timeout 10m --junit run.xml")]
-pub struct Run {
+pub struct RunArgs {
     /// A launcher or a definition of an agent; alone it is the prompt
     #[arg(value_name = "AGENT")]
     first: Option<String>,
@@ -95,7 +95,7 @@ pub struct Run {
     pub timeout: Option<u64>,
     /// What to print: text, json (the result) or ndjson (all events)
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
-    pub output: Form,
+    pub output: RunOutputFormat,
     /// A JSON Schema that the final message has to meet
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub result_schema: Option<PathBuf>,
@@ -113,7 +113,7 @@ pub struct Run {
     pub json: JsonFlag,
 }
 
-impl Run {
+impl RunArgs {
     /// The agent and the prompt that were typed without flags.
     #[must_use]
     pub fn agent_and_prompt(&self) -> (Option<&str>, Option<&str>) {
@@ -125,9 +125,9 @@ impl Run {
 
     /// What is to be printed.
     #[must_use]
-    pub fn format(&self) -> Form {
+    pub fn format(&self) -> RunOutputFormat {
         match (self.json.json, self.output) {
-            (true, Form::Text) => Form::Json,
+            (true, RunOutputFormat::Text) => RunOutputFormat::Json,
             (_, form) => form,
         }
     }

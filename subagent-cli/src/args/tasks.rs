@@ -338,7 +338,7 @@ Examples:
   subagent tree
   subagent tree w_0123456789 --json
   subagent tree --follow")]
-pub struct Tree {
+pub struct TreeArgs {
     /// Only what is below this worker or task, and itself
     #[arg(value_name = "WORKER")]
     pub worker: Option<String>,

@@ -5,7 +5,7 @@ use clap::error::ErrorKind;
 
 use super::*;
 
-fn parsed(line: &str) -> (Command, Typed) {
+fn parsed(line: &str) -> (CliCommand, TypedFlags) {
     let (cli, typed) =
         parse(line.split_whitespace().map(OsString::from)).unwrap_or_else(|error| panic!("{line}: {error}"));
     (cli.command, typed)
@@ -91,16 +91,16 @@ fn every_flag_of_the_contract_is_taken() {
 
 #[test]
 fn defaults_are_the_contracts_and_do_not_count_as_typed() {
-    let (Command::Send(send), typed) = parsed("send") else { panic!() };
+    let (CliCommand::Send(send), typed) = parsed("send") else { panic!() };
     assert_eq!((send.wait_timeout_seconds, send.wait_no_progress_timeout_seconds), (60.0, 0.0));
     assert!(!send.no_wait && send.wait_until.is_none());
     assert!(!typed.has("wait_timeout_seconds") && !typed.has("wait_for_match"));
-    let (Command::Wait(wait), _) = parsed("wait") else { panic!() };
+    let (CliCommand::Wait(wait), _) = parsed("wait") else { panic!() };
     assert_eq!((wait.timeout_seconds, wait.no_progress_timeout_seconds), (60.0, 0.0));
     assert!(!wait.include_history);
-    let (Command::Watch(watch), _) = parsed("watch --worker-id w") else { panic!() };
+    let (CliCommand::Watch(watch), _) = parsed("watch --worker-id w") else { panic!() };
     assert_eq!(watch.timeout_seconds, 1.0);
-    let (Command::Config(ConfigCommand::Init(init)), _) = parsed("config init") else { panic!() };
+    let (CliCommand::Config(ConfigCommand::Init(init)), _) = parsed("config init") else { panic!() };
     assert_eq!(init.scope, "user");
 }
 
@@ -130,15 +130,15 @@ fn typed_flags_have_the_names_of_the_input_contract() {
 
 #[test]
 fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
-    let (Command::Send(send), _) = parsed("send --no-wait --wait --json --json --text a --text b") else {
+    let (CliCommand::Send(send), _) = parsed("send --no-wait --wait --json --json --text a --text b") else {
         panic!()
     };
     assert_eq!((send.wait, send.no_wait, send.text.as_deref()), (true, false, Some("b")));
-    let (Command::Send(send), _) = parsed("send --wait --no-wait") else { panic!() };
+    let (CliCommand::Send(send), _) = parsed("send --wait --no-wait") else { panic!() };
     assert!(send.no_wait);
-    let (Command::Send(send), _) = parsed("send --debug-mode --no-debug-mode") else { panic!() };
+    let (CliCommand::Send(send), _) = parsed("send --debug-mode --no-debug-mode") else { panic!() };
     assert!(!send.debug_mode);
-    let (Command::Worker(WorkerCommand::Start(start)), _) =
+    let (CliCommand::Worker(WorkerCommand::Start(start)), _) =
         parsed("worker start --no-debug-mode --debug-mode")
     else {
         panic!()
@@ -148,9 +148,9 @@ fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
 
 #[test]
 fn texts_may_begin_with_a_dash() {
-    let (Command::Send(send), _) = parsed("send --text --json --worker-id w") else { panic!() };
+    let (CliCommand::Send(send), _) = parsed("send --text --json --worker-id w") else { panic!() };
     assert_eq!((send.text.as_deref(), send.json.json), (Some("--json"), false));
-    let (Command::Cancel(cancel), _) = parsed("cancel --worker-id w --reason -x") else { panic!() };
+    let (CliCommand::Cancel(cancel), _) = parsed("cancel --worker-id w --reason -x") else { panic!() };
     assert_eq!(cancel.reason.as_deref(), Some("-x"));
 }
 
@@ -165,25 +165,26 @@ fn a_worker_that_was_forgotten_is_no_flag() {
         assert!(error(line).contains("a value is required for '--worker-id <ID>'"), "{}", error(line));
     }
     for line in ["watch --worker-id -x", "watch --worker-id --unknown", "watch --worker-id=--follow"] {
-        let (Command::Watch(watch), _) = parsed(line) else { panic!() };
+        let (CliCommand::Watch(watch), _) = parsed(line) else { panic!() };
         assert!(watch.worker_id.is_some_and(|id| id.starts_with('-')), "{line}");
     }
 }
 
 #[test]
 fn workers_are_named_by_arguments_too() {
-    let (Command::Send(send), _) = parsed("send codex-1 - -d --timeout 10m") else { panic!() };
+    let (CliCommand::Send(send), _) = parsed("send codex-1 - -d --timeout 10m") else { panic!() };
     assert_eq!((send.worker.as_deref(), send.message.as_deref()), (Some("codex-1"), Some("-")));
     assert!(send.detach && send.timeout == Some(600.0));
-    let (Command::Wait(wait), _) = parsed("wait a b --any --timeout 90s") else { panic!() };
+    let (CliCommand::Wait(wait), _) = parsed("wait a b --any --timeout 90s") else { panic!() };
     assert_eq!((wait.workers.len(), wait.timeout), (2, Some(90.0)));
-    let (Command::Watch(watch), _) = parsed("watch a -f --tail 5 --since 10m") else { panic!() };
+    let (CliCommand::Watch(watch), _) = parsed("watch a -f --tail 5 --since 10m") else { panic!() };
     assert_eq!((watch.follow, watch.tail, watch.since), (true, Some(5), Some(600)));
-    let (Command::Worker(WorkerCommand::Show(show)), _) = parsed("worker show a b c --json") else {
+    let (CliCommand::Worker(WorkerCommand::Show(show)), _) = parsed("worker show a b c --json") else {
         panic!()
     };
     assert_eq!(show.workers.all(), ["a", "b", "c"]);
-    let (Command::Worker(WorkerCommand::Inspect(inspect)), _) = parsed("worker inspect --worker-id a") else {
+    let (CliCommand::Worker(WorkerCommand::Inspect(inspect)), _) = parsed("worker inspect --worker-id a")
+    else {
         panic!()
     };
     assert_eq!(inspect.workers.all(), ["a"]);

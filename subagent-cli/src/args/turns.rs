@@ -187,7 +187,7 @@ Examples:
   subagent watch --all -f
   subagent watch -l job=review"
 )]
-pub struct Watch {
+pub struct WatchArgs {
     /// The workers: names, ids or their beginnings, @last
     #[arg(value_name = "WORKER", conflicts_with_all = ["worker_id", "all", "selector", "controller_id"])]
     pub workers: Vec<String>,

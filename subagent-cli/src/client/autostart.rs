@@ -13,11 +13,11 @@ use subagent_protocol::api::DaemonInfo;
 use subagentd::life::refuse_foreign_proc;
 use tokio::time::Instant;
 
-use super::connect::{Link, attempt, read_info, unresponsive, unusable};
+use super::connect::{DaemonConnection, attempt, read_info, unresponsive, unusable};
 use super::losses::RetryBudget;
 use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
-use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
+use super::{APPEAR_LIMIT, DaemonLocator, START_LIMIT, StartPolicy, lock};
 use crate::failure::{Failure, Result};
 use crate::sibling_executable::sibling_executable;
 
@@ -25,7 +25,7 @@ use crate::sibling_executable::sibling_executable;
 const MAX_STARTS: usize = 3;
 
 /// Connects to the daemon and starts it if there is none and the policy permits it.
-pub(super) async fn find_or_start(place: &Place, losses: &RetryBudget) -> Result<Link> {
+pub(super) async fn find_or_start(place: &DaemonLocator, losses: &RetryBudget) -> Result<DaemonConnection> {
     let deadline = Instant::now() + START_LIMIT;
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
         return Ok(link);
@@ -71,7 +71,7 @@ pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
 }
 
 /// Waits for a daemon that another process starts.
-async fn appear(place: &Place, why: &str) -> Result<Link> {
+async fn appear(place: &DaemonLocator, why: &str) -> Result<DaemonConnection> {
     let deadline = Instant::now() + place.patience;
     let Ok(mut watch) = StateWatch::new(&place.state_dir) else { return Err(not_running(why)) };
     loop {
@@ -86,7 +86,7 @@ async fn appear(place: &Place, why: &str) -> Result<Link> {
     }
 }
 
-async fn start(place: &Place, deadline: Instant) -> Result<Link> {
+async fn start(place: &DaemonLocator, deadline: Instant) -> Result<DaemonConnection> {
     state_dir::prepare(&place.state_dir)?;
     let path = place.state_dir.join("start.lock");
     let locked = lock::exclusive(&path, deadline)
@@ -126,7 +126,7 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
 
 /// Waits for a daemon that holds the state dir and is unreachable: it is starting or stopping. Returns
 /// `None` if the state dir is free, or after the deadline.
-async fn handed_over(place: &Place, deadline: Instant) -> Result<Option<Link>> {
+async fn handed_over(place: &DaemonLocator, deadline: Instant) -> Result<Option<DaemonConnection>> {
     let broken = |error: std::io::Error| unwatchable(&place.state_dir, &error);
     let mut watch = StateWatch::new(&place.state_dir).map_err(broken)?;
     let lock = place.state_dir.join("daemon.lock");

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 
 /// A connection to a daemon; dropping it closes it.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct DaemonConnection {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     pub(super) info: DaemonInfo,
     /// The state dir of the requests; `None` if the daemon was found without one.
@@ -60,29 +60,29 @@ pub(super) fn info_path(state_dir: &Path) -> PathBuf {
 /// # Errors
 /// `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`, `STATE_DIR_UNWRITABLE`; `DAEMON_UNRESPONSIVE` if it accepts no
 /// connection before the deadline.
-pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<Link>> {
+pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<DaemonConnection>> {
     let Some(info) = read_info(state_dir) else { return unreadable(state_dir) };
     understood(&info)?;
     let folder = folder_at(state_dir).ok();
-    Ok(link(info, deadline).await?.map(|link| Link { folder, ..link }))
+    Ok(link(info, deadline).await?.map(|link| DaemonConnection { folder, ..link }))
 }
 
 /// Connects to a known daemon; `None` if its socket has no listener.
 ///
 /// # Errors
 /// `DAEMON_UNRESPONSIVE` if it accepts no connection before the deadline, `DAEMON_NOT_RUNNING`.
-pub(super) async fn link(info: DaemonInfo, deadline: Instant) -> Result<Option<Link>> {
+pub(super) async fn link(info: DaemonInfo, deadline: Instant) -> Result<Option<DaemonConnection>> {
     let Some(stream) = stream(&info, deadline).await? else { return Ok(None) };
     let link = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) =
         link.map_err(|error| Failure::internal(format!("cannot set up an HTTP connection: {error}")))?;
     // The task ends when the sender is dropped or the daemon closes; the sender then reports the error.
     tokio::spawn(connection);
-    Ok(Some(Link { sender, info, folder: None, since: Instant::now() }))
+    Ok(Some(DaemonConnection { sender, info, folder: None, since: Instant::now() }))
 }
 
 /// Handles a missing `daemon.json`. A folder under this name is an error, because no daemon can replace it.
-fn unreadable(state_dir: &Path) -> Result<Option<Link>> {
+fn unreadable(state_dir: &Path) -> Result<Option<DaemonConnection>> {
     let path = info_path(state_dir);
     if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
         return Ok(None);

@@ -11,12 +11,12 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::time::{Instant, timeout_at};
 
-use super::Ask;
+use super::ApiRequest;
 use super::connect::link;
 use super::exchange::exchange;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{Format, complain};
+use crate::output::{OutputFormat, complain};
 
 /// Timeout for one daemon's answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -39,8 +39,8 @@ impl Unreachable {
     }
 
     /// Prints a warning in text format.
-    pub fn tell(&self, context: &Context) {
-        if context.format == Format::Text {
+    pub fn tell(&self, context: &CliContext) {
+        if context.format == OutputFormat::Text {
             complain(&format!("Warning: {} is left out: {}", self.socket.display(), self.failure));
         }
     }
@@ -85,7 +85,7 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
         linked => linked?,
     };
     let Some(mut link) = linked else { return Ok(None) };
-    match timeout_at(deadline, exchange::<Value>(&mut link, &Ask::get("/v1/daemon"), None)).await {
+    match timeout_at(deadline, exchange::<Value>(&mut link, &ApiRequest::get("/v1/daemon"), None)).await {
         Err(_) => Err(silent()),
         // The daemon is stopping.
         Ok(Err(_)) => Ok(None),

@@ -8,11 +8,11 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Method, Request, Response};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{Handle, header};
+use subagent_protocol::api::{ControllerHandle, header};
 use subagent_protocol::{Code, PROTOCOL};
 
 use super::REQUEST_LIMIT;
-use super::connect::Link;
+use super::connect::DaemonConnection;
 use crate::failure::{Failure, Result};
 
 /// Maximum capacity in bytes that is reserved for an announced response size.
@@ -20,7 +20,7 @@ const MAX_RESERVED: usize = 256 * 1024 * 1024;
 
 /// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct ApiRequest {
     method: Method,
     path: String,
     body: Option<Bytes>,
@@ -29,7 +29,7 @@ pub struct Ask {
     pub(crate) limit: Option<Duration>,
 }
 
-impl Ask {
+impl ApiRequest {
     /// Creates a GET request with the default timeout.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
@@ -94,7 +94,11 @@ impl Ask {
         self
     }
 
-    fn request(&self, link: &Link, handle: Option<&Handle>) -> Result<Request<Full<Bytes>>> {
+    fn request(
+        &self,
+        link: &DaemonConnection,
+        handle: Option<&ControllerHandle>,
+    ) -> Result<Request<Full<Bytes>>> {
         // The daemon refuses other hosts, which a request of a web page would name.
         let mut request = Request::builder()
             .method(self.method.clone())
@@ -138,9 +142,9 @@ pub(super) type Exchange<T> = std::result::Result<Result<T>, Lost>;
 
 /// Sends a request and reads the head of the response.
 pub(super) async fn send(
-    link: &mut Link,
-    ask: &Ask,
-    handle: Option<&Handle>,
+    link: &mut DaemonConnection,
+    ask: &ApiRequest,
+    handle: Option<&ControllerHandle>,
 ) -> Exchange<Response<Incoming>> {
     let request = match ask.request(link, handle) {
         Ok(request) => request,
@@ -157,9 +161,9 @@ pub(super) async fn send(
 
 /// Sends a request and reads the whole response.
 pub(super) async fn exchange<T: DeserializeOwned + Default>(
-    link: &mut Link,
-    ask: &Ask,
-    handle: Option<&Handle>,
+    link: &mut DaemonConnection,
+    ask: &ApiRequest,
+    handle: Option<&ControllerHandle>,
 ) -> Exchange<T> {
     match send(link, ask, handle).await? {
         Ok(response) => answer(response).await,
@@ -175,9 +179,9 @@ pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Inc
         Err(error) => return broken(&error),
     };
     match serde_json::from_slice(&bytes) {
-        Ok(Reply { error: Some(failure), .. }) if is_leaving(&failure) => Err(Lost::Leaving),
-        Ok(Reply { error: Some(failure), .. }) => Ok(Err(failure)),
-        Ok(Reply { ok: true, data, .. }) => Ok(Ok(data)),
+        Ok(DaemonResponse { error: Some(failure), .. }) if is_leaving(&failure) => Err(Lost::Leaving),
+        Ok(DaemonResponse { error: Some(failure), .. }) => Ok(Err(failure)),
+        Ok(DaemonResponse { ok: true, data, .. }) => Ok(Ok(data)),
         _ => Ok(Err(Failure::internal(format!(
             "the daemon's answer (HTTP status {status}) is not an envelope"
         )))),
@@ -203,7 +207,7 @@ pub(super) fn is_leaving(failure: &Failure) -> bool {
 
 /// A response envelope. Error codes of other versions are accepted.
 #[derive(Debug, Deserialize)]
-pub(super) struct Reply<T> {
+pub(super) struct DaemonResponse<T> {
     #[serde(default)]
     pub(super) ok: bool,
     #[serde(default)]

@@ -26,7 +26,7 @@ pub(crate) enum Act {
 
 /// A request as received.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct FakeDaemonRequest {
     /// Method and path of the request line.
     pub(crate) line: String,
     /// The head as text, in lower case.
@@ -35,19 +35,19 @@ pub(crate) struct Seen {
     pub(crate) body: Value,
 }
 
-impl Seen {
+impl FakeDaemonRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
 /// Decides the reaction to each request.
-type Script = Box<dyn FnMut(&Seen) -> Act + Send>;
+type FakeDaemonHandler = Box<dyn FnMut(&FakeDaemonRequest) -> Act + Send>;
 
 /// The fake daemon; dropping it stops it.
 pub(crate) struct Fake {
     pub(crate) dir: tempfile::TempDir,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<FakeDaemonRequest>>>,
     task: JoinHandle<()>,
 }
 
@@ -65,8 +65,8 @@ impl Fake {
     }
 
     /// Starts with a script.
-    pub(crate) fn playing(script: impl FnMut(&Seen) -> Act + Send + 'static) -> Self {
-        let script: Script = Box::new(script);
+    pub(crate) fn playing(script: impl FnMut(&FakeDaemonRequest) -> Act + Send + 'static) -> Self {
+        let script: FakeDaemonHandler = Box::new(script);
         let dir = tempfile::tempdir().unwrap();
         write_info(dir.path(), 1);
         let listener = UnixListener::bind(dir.path().join("s.sock")).unwrap();
@@ -91,7 +91,7 @@ impl Fake {
         write_info(self.dir.path(), 2);
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<FakeDaemonRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -110,8 +110,8 @@ fn write_info(dir: &Path, generation: u64) {
 async fn serve(
     mut stream: UnixStream,
     dir: std::path::PathBuf,
-    script: Arc<Mutex<Script>>,
-    notes: Arc<Mutex<Vec<Seen>>>,
+    script: Arc<Mutex<FakeDaemonHandler>>,
+    notes: Arc<Mutex<Vec<FakeDaemonRequest>>>,
 ) {
     while let Some(seen) = request(&mut stream).await {
         let act = (script.lock().unwrap())(&seen);
@@ -154,13 +154,17 @@ async fn answer(stream: &mut UnixStream, status: u16, body: &Value) {
     stream.write_all(text.as_bytes()).await.unwrap();
 }
 
-async fn request(stream: &mut UnixStream) -> Option<Seen> {
+async fn request(stream: &mut UnixStream) -> Option<FakeDaemonRequest> {
     let mut bytes = Vec::new();
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
             let line = head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
-            let mut seen = Seen { line, head: head.to_lowercase().replace("\r\n", "\n"), body: Value::Null };
+            let mut seen = FakeDaemonRequest {
+                line,
+                head: head.to_lowercase().replace("\r\n", "\n"),
+                body: Value::Null,
+            };
             let length: usize = seen.header("content-length").map_or(0, |text| text.parse().unwrap());
             let body = &bytes[end + 4..];
             if body.len() >= length {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::Ask;
+use super::ApiRequest;
 use super::block_on;
 use super::connect::attempt;
 use super::exchange::exchange;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Queries the daemon of a state dir once. Returns `None` without a daemon or a timely response. Starts no
 /// daemon and retries nothing.
 #[must_use]
-pub fn glance(state_dir: &Path, ask: &Ask, limit: Duration) -> Option<Value> {
+pub fn glance(state_dir: &Path, ask: &ApiRequest, limit: Duration) -> Option<Value> {
     let deadline = Instant::now() + limit;
     let look = async {
         let mut link = attempt(state_dir, deadline).await.ok()??;

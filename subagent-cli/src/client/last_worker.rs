@@ -2,19 +2,19 @@
 
 use subagent_protocol::worker_name::LAST;
 
-use super::{Ask, Client, segment};
+use super::{ApiRequest, DaemonClient, segment};
 use crate::failure::Result;
 
-impl Client {
+impl DaemonClient {
     /// Replaces `@last` by its current worker id. A request to another worker would change its meaning.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND` without workers, and those of [`Client::ask`].
+    /// `WORKER_NOT_FOUND` without workers, and those of [`DaemonClient::ask`].
     pub async fn pin_last(&mut self, addresses: &[String]) -> Result<Vec<String>> {
         if !addresses.iter().any(|address| address == LAST) {
             return Ok(addresses.to_vec());
         }
-        let shown = self.ask(&Ask::get(format!("/v1/workers/{}", segment(LAST)))).await?;
+        let shown = self.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(LAST)))).await?;
         let worker_id = shown["workerId"].as_str().unwrap_or(LAST);
         let pinned = |address: &String| if address == LAST { worker_id } else { address }.to_owned();
         Ok(addresses.iter().map(pinned).collect())

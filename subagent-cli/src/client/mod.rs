@@ -29,22 +29,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use subagent_config::Workspace;
-use subagent_protocol::api::{DaemonInfo, Handle};
+use subagent_protocol::api::{ControllerHandle, DaemonInfo};
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
 pub use connect::{foreign_info, read_info};
 pub use daemons::{Unreachable, daemons};
-pub use exchange::Ask;
+pub use exchange::ApiRequest;
 pub use glance::glance;
-pub use query::{Query, segment};
-pub use questions::Questions;
+pub use query::{RequestPath, segment};
+pub use questions::QuestionReader;
 pub use running::{ended, running, running_or_forgotten, running_soon, shown};
 pub use spawn::log_path;
-pub use stream::{Batch, Events, Step};
+pub use stream::{EventBatch, EventSubscription, SubscriptionStep};
 pub use tasks::{TaskWait, read};
-pub use wait::{Cursor, Waiting};
+pub use wait::{Cursor, WorkerWait};
 
 /// Default timeout of a request.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -60,15 +60,15 @@ pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A client for the daemon of one state dir. It connects on first use.
 #[derive(Debug)]
-pub struct Client {
-    place: Place,
-    handle: Option<Handle>,
-    link: Option<connect::Link>,
+pub struct DaemonClient {
+    place: DaemonLocator,
+    handle: Option<ControllerHandle>,
+    link: Option<connect::DaemonConnection>,
 }
 
 /// How to find or start the daemon.
 #[derive(Debug)]
-struct Place {
+struct DaemonLocator {
     state_dir: PathBuf,
     start: StartPolicy,
     /// Maximum wait for a daemon that another process must start.
@@ -88,10 +88,10 @@ enum StartPolicy {
     OnlyRunning,
 }
 
-impl Client {
+impl DaemonClient {
     /// Creates a client for commands of a workspace. It starts the daemon if necessary.
     #[must_use]
-    pub fn new(context: &Context, workspace: &Workspace) -> Self {
+    pub fn new(context: &CliContext, workspace: &Workspace) -> Self {
         let refuse = context.env.var("SUBAGENT_NO_AUTOSTART").is_some_and(|value| value != "0");
         let start = if refuse { StartPolicy::Refuse } else { StartPolicy::Start };
         Self::with_policy(context, workspace, start)
@@ -99,13 +99,13 @@ impl Client {
 
     /// Creates a client for a command that starts the daemon explicitly, even with `SUBAGENT_NO_AUTOSTART`.
     #[must_use]
-    pub fn starting(context: &Context, workspace: &Workspace) -> Self {
+    pub fn starting(context: &CliContext, workspace: &Workspace) -> Self {
         Self::with_policy(context, workspace, StartPolicy::Start)
     }
 
-    fn with_policy(context: &Context, workspace: &Workspace, start: StartPolicy) -> Self {
+    fn with_policy(context: &CliContext, workspace: &Workspace, start: StartPolicy) -> Self {
         Self {
-            place: Place {
+            place: DaemonLocator {
                 state_dir: workspace.state_dir.clone(),
                 start,
                 patience: APPEAR_LIMIT,
@@ -120,7 +120,7 @@ impl Client {
     #[must_use]
     pub fn of_running(state_dir: PathBuf) -> Self {
         let start = StartPolicy::OnlyRunning;
-        let place = Place { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new() };
+        let place = DaemonLocator { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new() };
         Self { place, handle: None, link: None }
     }
 
@@ -133,7 +133,7 @@ impl Client {
 
     /// Sets the controller on whose behalf the client sends requests.
     #[must_use]
-    pub fn in_the_name_of(self, handle: Option<Handle>) -> Self {
+    pub fn in_the_name_of(self, handle: Option<ControllerHandle>) -> Self {
         Self { handle, ..self }
     }
 

@@ -19,12 +19,12 @@ pub fn segment(text: &str) -> String {
 
 /// Builds a path with a query, parameter by parameter.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct RequestPath {
     text: String,
     separator: char,
 }
 
-impl Query {
+impl RequestPath {
     /// Creates a path without a query.
     #[must_use]
     pub fn new(path: impl Into<String>) -> Self {
@@ -45,8 +45,8 @@ impl Query {
     }
 }
 
-impl From<Query> for String {
-    fn from(query: Query) -> Self {
+impl From<RequestPath> for String {
+    fn from(query: RequestPath) -> Self {
         query.text
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     fn nothing_typed_can_leave_its_place() {
         assert_eq!(segment("w_01"), "w_01");
         assert_eq!(segment("a/b?c&d=e#f g%ä"), "a%2Fb%3Fc%26d%3De%23f%20g%25%C3%A4");
-        let query = Query::new("/v1/x").with("a", Some("1&b=2")).with("c", None).with("d", Some("/é"));
+        let query = RequestPath::new("/v1/x").with("a", Some("1&b=2")).with("c", None).with("d", Some("/é"));
         assert_eq!(String::from(query), "/v1/x?a=1%26b%3D2&d=%2F%C3%A9");
     }
 }

@@ -4,23 +4,23 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Ask, Client, Cursor, Query, Waiting};
+use super::{ApiRequest, Cursor, DaemonClient, RequestPath, WorkerWait};
 use crate::failure::Result;
 
 /// The questions of one worker and of the tasks below it.
 #[derive(Debug)]
-pub struct Questions {
-    waiting: Waiting,
+pub struct QuestionReader {
+    waiting: WorkerWait,
     heard: HashSet<String>,
     /// Whether the list was read before.
     listed: bool,
 }
 
-impl Questions {
+impl QuestionReader {
     /// Creates the reader for a worker.
     #[must_use]
     pub fn of(worker_id: &str) -> Self {
-        let waiting = Waiting {
+        let waiting = WorkerWait {
             worker_id: worker_id.to_owned(),
             until: Some("waiting_approval".to_owned()),
             cursor: Cursor::Latest,
@@ -36,8 +36,8 @@ impl Questions {
     /// ends.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
-    pub async fn next(&mut self, client: &mut Client) -> Result<Vec<Value>> {
+    /// Those of [`DaemonClient::ask`].
+    pub async fn next(&mut self, client: &mut DaemonClient) -> Result<Vec<Value>> {
         // Questions after the cursor end the wait; earlier ones are in the list.
         client.pin(&mut self.waiting).await?;
         loop {
@@ -50,8 +50,9 @@ impl Questions {
                 }
             }
             self.listed = true;
-            let query = Query::new("/v1/approvals").with("workerId", Some(self.waiting.worker_id.as_str()));
-            let open = client.ask(&Ask::get(query)).await?;
+            let query =
+                RequestPath::new("/v1/approvals").with("workerId", Some(self.waiting.worker_id.as_str()));
+            let open = client.ask(&ApiRequest::get(query)).await?;
             let open = open["items"].as_array().cloned().unwrap_or_default();
             let news = open.into_iter().filter(|item| self.heard.insert(item["requestId"].to_string()));
             let news: Vec<Value> = news.collect();
@@ -62,17 +63,17 @@ impl Questions {
     }
 
     /// Waits until a question is closed. Also returns if the state is unknown.
-    pub async fn over(client: &mut Client, question: &Value) {
+    pub async fn over(client: &mut DaemonClient, question: &Value) {
         let [worker, request] =
             ["workerId", "requestId"].map(|key| question[key].as_str().unwrap_or_default());
         let mut waiting =
-            Waiting { until: Some(ENDS.to_owned()), cursor: Cursor::Latest, ..Self::of(worker).waiting };
+            WorkerWait { until: Some(ENDS.to_owned()), cursor: Cursor::Latest, ..Self::of(worker).waiting };
         if client.pin(&mut waiting).await.is_err() {
             return;
         }
         loop {
             let path = format!("/v1/approvals/{}", super::segment(request));
-            match client.ask(&Ask::get(path)).await {
+            match client.ask(&ApiRequest::get(path)).await {
                 Ok(asked) if asked["status"] == "pending" => {}
                 _ => return,
             }

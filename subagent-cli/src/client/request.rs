@@ -11,26 +11,26 @@ use serde_json::Value;
 use subagent_protocol::api::DaemonInfo;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connect::{Link, attempt, unresponsive};
+use super::connect::{DaemonConnection, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
 use super::losses::RetryBudget;
-use super::{Ask, Client, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart};
+use super::{ApiRequest, DaemonClient, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart};
 use crate::failure::{Failure, Result};
 
-impl Client {
+impl DaemonClient {
     /// Sends a request, and repeats it after a lost connection within its timeout.
     ///
     /// # Errors
     /// Those of the daemon; `DAEMON_NOT_RUNNING`, `DAEMON_START_FAILED` and errors of a starting daemon;
     /// `DAEMON_UNRESPONSIVE`.
-    pub async fn ask(&mut self, ask: &Ask) -> Result<Value> {
+    pub async fn ask(&mut self, ask: &ApiRequest) -> Result<Value> {
         self.ask_made(|| Ok(ask.clone())).await
     }
 
-    /// Like [`Client::ask`] for a request whose repetition differs (a wait has less time left).
+    /// Like [`DaemonClient::ask`] for a request whose repetition differs (a wait has less time left).
     pub(super) async fn ask_made<T: DeserializeOwned + Default>(
         &mut self,
-        make: impl Fn() -> Result<Ask>,
+        make: impl Fn() -> Result<ApiRequest>,
     ) -> Result<T> {
         let mut losses = RetryBudget::default();
         let mut deadline = None;
@@ -54,7 +54,11 @@ impl Client {
     }
 
     /// Sends a request with a streamed response. The stream then owns the connection.
-    pub(super) async fn open(&mut self, ask: &Ask, losses: &mut RetryBudget) -> Result<Response<Incoming>> {
+    pub(super) async fn open(
+        &mut self,
+        ask: &ApiRequest,
+        losses: &mut RetryBudget,
+    ) -> Result<Response<Incoming>> {
         loop {
             self.connect(losses).await?;
             let Some(mut link) = self.link.take() else { continue };
@@ -90,7 +94,7 @@ impl Client {
 
     /// Counts a lost connection, and waits for the end of a stopping daemon.
     pub(super) async fn lost(&mut self, lost: Lost, losses: &mut RetryBudget) -> Result<()> {
-        let Some(Link { info, since, .. }) = self.link.take() else { return Ok(()) };
+        let Some(DaemonConnection { info, since, .. }) = self.link.take() else { return Ok(()) };
         let what = match lost {
             Lost::Broken(error) => error,
             Lost::Leaving => {
@@ -139,7 +143,7 @@ fn longer(silence: Duration) -> Duration {
 /// Probes the daemon on a separate connection. A missing daemon is not an error here: the waiting
 /// connection reports it.
 async fn probe(info: &DaemonInfo, limit: Duration) -> Result<()> {
-    let ask = Ask::get("/v1/daemon");
+    let ask = ApiRequest::get("/v1/daemon");
     let asked = async {
         let Some(mut link) = attempt(&info.state_dir, Instant::now() + limit).await? else { return Ok(()) };
         match exchange::<Value>(&mut link, &ask, None).await {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::connect::{info_path, read_info};
 use super::lock::{self, released};
 use super::state_watch::StateWatch;
-use super::{Ask, Client, PROBE_LIMIT};
+use super::{ApiRequest, DaemonClient, PROBE_LIMIT};
 use crate::failure::{Failure, Result};
 
 /// Returns the running daemon of this state dir, if any. Starts none.
@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 /// `DAEMON_UNRESPONSIVE{pid}`, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_NOT_RUNNING{socket}` for an
 /// inaccessible socket, such as another user's: then the state is unknown.
 pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
-    match shown(&mut Client::of_running(state_dir.to_owned())).await {
+    match shown(&mut DaemonClient::of_running(state_dir.to_owned())).await {
         Ok(shown) => Ok(Some(shown)),
         Err(failure) if failure.is(Code::DaemonNotRunning) && !failure.details.contains_key("socket") => {
             Ok(None)
@@ -72,9 +72,9 @@ pub async fn running_soon(state_dir: &Path, deadline: Instant) -> Result<Option<
 /// Queries the daemon of a client.
 ///
 /// # Errors
-/// Those of [`Client::ask`].
-pub async fn shown(client: &mut Client) -> Result<DaemonShown> {
-    let answer = client.ask(&Ask::get("/v1/daemon").within(Some(PROBE_LIMIT))).await?;
+/// Those of [`DaemonClient::ask`].
+pub async fn shown(client: &mut DaemonClient) -> Result<DaemonShown> {
+    let answer = client.ask(&ApiRequest::get("/v1/daemon").within(Some(PROBE_LIMIT))).await?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
 }

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, timeout_at};
 
-use super::Place;
+use super::DaemonLocator;
 use super::autostart::start_failed;
 use super::connect::unusable;
 use crate::failure::{Failure, Result};
@@ -50,7 +50,7 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The daemon's error; `DAEMON_START_FAILED` if it reports none.
-pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> Result<Spawned> {
+pub(super) async fn daemon(place: &DaemonLocator, program: &Path, deadline: Instant) -> Result<Spawned> {
     let path = log_path(&place.state_dir);
     let log = open_log(&path)
         .map_err(|error| unusable(&place.state_dir, "cannot open the daemon's log", &path, &error))?;

@@ -9,25 +9,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::exchange::{Lost, Reply, is_leaving};
+use super::exchange::{DaemonResponse, Lost, is_leaving};
 use super::losses::RetryBudget;
 use super::request::patiently;
-use super::{Ask, Client, Query, REQUEST_LIMIT, segment};
+use super::{ApiRequest, DaemonClient, REQUEST_LIMIT, RequestPath, segment};
 use crate::failure::{Failure, Result};
 
 /// A stream of events.
 #[derive(Debug)]
-pub struct Events<'a> {
-    client: &'a mut Client,
+pub struct EventSubscription<'a> {
+    client: &'a mut DaemonClient,
     /// The path and query without this reader's parameters.
-    place: Query,
+    place: RequestPath,
     follow: bool,
     raw: bool,
     /// Id of the last returned event.
     cursor: Option<String>,
-    lines: Option<Lines>,
+    lines: Option<BodyLines>,
     /// The control line that ended the stream; it applies after the events before it.
-    said: Option<Said>,
+    said: Option<StreamEndReason>,
     /// The reason for the lost connection, until the next one exists.
     lost: Option<Lost>,
     losses: RetryBudget,
@@ -35,14 +35,14 @@ pub struct Events<'a> {
 
 /// A control line of a stream: the reason for its end.
 #[derive(Debug)]
-enum Said {
+enum StreamEndReason {
     Leaving,
     Failed(Failure),
 }
 
 /// Events that arrived together.
 #[derive(Debug)]
-pub enum Batch {
+pub enum EventBatch {
     /// The events in order.
     Events(Vec<Value>),
     /// The stream has ended: with `follow`, the worker is stopped.
@@ -51,19 +51,25 @@ pub enum Batch {
 
 /// A batch of events, or a change of the connection.
 #[derive(Debug)]
-pub enum Step {
+pub enum SubscriptionStep {
     /// The stream is open, for the first time or again.
     Opened,
     /// The connection was lost. The next step reconnects, and starts the daemon if necessary.
     Lost,
     /// A batch of events.
-    Batch(Batch),
+    Batch(EventBatch),
 }
 
-impl Client {
+impl DaemonClient {
     /// Returns the events of a worker after `from`; with `follow` also future ones.
-    pub fn events(&mut self, worker_id: &str, from: Option<String>, follow: bool, raw: bool) -> Events<'_> {
-        let place = Query::new(format!("/v1/workers/{}/events", segment(worker_id)));
+    pub fn events(
+        &mut self,
+        worker_id: &str,
+        from: Option<String>,
+        follow: bool,
+        raw: bool,
+    ) -> EventSubscription<'_> {
+        let place = RequestPath::new(format!("/v1/workers/{}/events", segment(worker_id)));
         self.events_at(place, from, follow, raw)
     }
 
@@ -74,15 +80,15 @@ impl Client {
         from: Option<String>,
         follow: bool,
         raw: bool,
-    ) -> Events<'_> {
-        let place = Query::new(format!("/v1/workers/{}/events", segment(worker_id)));
+    ) -> EventSubscription<'_> {
+        let place = RequestPath::new(format!("/v1/workers/{}/events", segment(worker_id)));
         self.events_at(place.with("tree", Some("true")), from, follow, raw)
     }
 
     /// Returns the events of all workers after `from` that are not progress of a turn, including future
     /// ones.
-    pub fn milestones(&mut self, from: Option<String>) -> Events<'_> {
-        self.events_at(Query::new("/v1/events").with("milestones", Some("true")), from, true, false)
+    pub fn milestones(&mut self, from: Option<String>) -> EventSubscription<'_> {
+        self.events_at(RequestPath::new("/v1/events").with("milestones", Some("true")), from, true, false)
     }
 
     /// Returns the events of the selected workers in one order; with `follow` also those of workers that
@@ -94,13 +100,20 @@ impl Client {
         from: Option<String>,
         follow: bool,
         raw: bool,
-    ) -> Events<'_> {
-        let place = Query::new("/v1/events").with("controllerId", controller_id).with("selector", selector);
+    ) -> EventSubscription<'_> {
+        let place =
+            RequestPath::new("/v1/events").with("controllerId", controller_id).with("selector", selector);
         self.events_at(place, from, follow, raw)
     }
 
-    fn events_at(&mut self, place: Query, from: Option<String>, follow: bool, raw: bool) -> Events<'_> {
-        Events {
+    fn events_at(
+        &mut self,
+        place: RequestPath,
+        from: Option<String>,
+        follow: bool,
+        raw: bool,
+    ) -> EventSubscription<'_> {
+        EventSubscription {
             client: self,
             place,
             follow,
@@ -114,14 +127,14 @@ impl Client {
     }
 }
 
-impl Events<'_> {
+impl EventSubscription<'_> {
     /// Returns the next events. With `follow` it waits as long as the daemon answers probes.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
-    pub async fn next(&mut self) -> Result<Batch> {
+    /// Those of [`DaemonClient::ask`].
+    pub async fn next(&mut self) -> Result<EventBatch> {
         loop {
-            if let Step::Batch(batch) = self.step().await? {
+            if let SubscriptionStep::Batch(batch) = self.step().await? {
                 return Ok(batch);
             }
         }
@@ -130,15 +143,15 @@ impl Events<'_> {
     /// Returns the next events or the next change of the connection.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
-    pub async fn step(&mut self) -> Result<Step> {
+    /// Those of [`DaemonClient::ask`].
+    pub async fn step(&mut self) -> Result<SubscriptionStep> {
         if let Some(lost) = self.lost.take() {
             self.client.lost(lost, &mut self.losses).await?;
         }
         loop {
             let Some(lines) = self.lines.as_mut() else {
                 self.open().await?;
-                return Ok(Step::Opened);
+                return Ok(SubscriptionStep::Opened);
             };
             let Some(info) = self.client.daemon().cloned() else {
                 self.lines = None;
@@ -146,20 +159,20 @@ impl Events<'_> {
             };
             let deadline = (!self.follow).then(|| Instant::now() + REQUEST_LIMIT);
             let lost = match self.said.take() {
-                Some(Said::Failed(failure)) => return Err(failure),
-                Some(Said::Leaving) => Lost::Leaving,
+                Some(StreamEndReason::Failed(failure)) => return Err(failure),
+                Some(StreamEndReason::Leaving) => Lost::Leaving,
                 None => match patiently(&info, deadline, lines.next()).await? {
                     Ok(Some(found)) => match self.take(&found)? {
                         events if events.is_empty() => continue,
-                        events => return Ok(Step::Batch(Batch::Events(events))),
+                        events => return Ok(SubscriptionStep::Batch(EventBatch::Events(events))),
                     },
-                    Ok(None) => return Ok(Step::Batch(Batch::End)),
+                    Ok(None) => return Ok(SubscriptionStep::Batch(EventBatch::End)),
                     Err(error) => Lost::Broken(error),
                 },
             };
             self.lines = None;
             self.lost = Some(lost);
-            return Ok(Step::Lost);
+            return Ok(SubscriptionStep::Lost);
         }
     }
 
@@ -171,8 +184,8 @@ impl Events<'_> {
             .with("from", self.cursor.as_deref())
             .with("follow", word(self.follow))
             .with("raw", word(self.raw));
-        let response = self.client.open(&Ask::get(path), &mut self.losses).await?;
-        self.lines = Some(Lines { body: response.into_body(), buffer: BytesMut::new() });
+        let response = self.client.open(&ApiRequest::get(path), &mut self.losses).await?;
+        self.lines = Some(BodyLines { body: response.into_body(), buffer: BytesMut::new() });
         Ok(())
     }
 
@@ -188,10 +201,14 @@ impl Events<'_> {
                 events.push(value);
                 continue;
             }
-            self.said = Some(match Reply::<Value>::deserialize(value) {
-                Ok(Reply { ok: false, error: Some(failure), .. }) if is_leaving(&failure) => Said::Leaving,
-                Ok(Reply { ok: false, error: Some(failure), .. }) => Said::Failed(failure),
-                _ => Said::Failed(Failure::internal("the daemon's stream holds what is no event")),
+            self.said = Some(match DaemonResponse::<Value>::deserialize(value) {
+                Ok(DaemonResponse { ok: false, error: Some(failure), .. }) if is_leaving(&failure) => {
+                    StreamEndReason::Leaving
+                }
+                Ok(DaemonResponse { ok: false, error: Some(failure), .. }) => {
+                    StreamEndReason::Failed(failure)
+                }
+                _ => StreamEndReason::Failed(Failure::internal("the daemon's stream holds what is no event")),
             });
             break;
         }
@@ -201,12 +218,12 @@ impl Events<'_> {
 
 /// Splits the body of a response into lines.
 #[derive(Debug)]
-struct Lines {
+struct BodyLines {
     body: Incoming,
     buffer: BytesMut,
 }
 
-impl Lines {
+impl BodyLines {
     /// Returns at least one complete line; `None` at the end. An incomplete last line means a broken
     /// connection.
     async fn next(&mut self) -> std::result::Result<Option<VecDeque<Vec<u8>>>, String> {

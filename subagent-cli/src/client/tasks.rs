@@ -9,7 +9,7 @@ use subagent_protocol::api::{KnownTask, TaskShown, TaskView, WaitTask};
 use tokio::time::Instant;
 
 use super::wait::GRACE;
-use super::{Ask, Client, segment};
+use super::{ApiRequest, DaemonClient, segment};
 use crate::failure::{Failure, Result};
 
 /// Duration of one wait request.
@@ -42,8 +42,8 @@ impl TaskWait {
     /// The first call returns at once.
     ///
     /// # Errors
-    /// `WAIT_TIMEOUT` after the deadline, and those of [`Client::ask`].
-    pub async fn next(&mut self, client: &mut Client) -> Result<Option<TaskShown>> {
+    /// `WAIT_TIMEOUT` after the deadline, and those of [`DaemonClient::ask`].
+    pub async fn next(&mut self, client: &mut DaemonClient) -> Result<Option<TaskShown>> {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if self.known.is_some() && left.is_some_and(|left| left.is_zero()) {
             let message = format!("the task {} has not ended in time", self.task);
@@ -65,16 +65,16 @@ impl TaskWait {
         Ok((changed || shown.task.status.is_end()).then_some(shown))
     }
 
-    fn request(&self, round: Duration) -> Result<Ask> {
+    fn request(&self, round: Duration) -> Result<ApiRequest> {
         let path = format!("/v1/tasks/{}", segment(&self.task));
         let ask = match self.known {
-            None => Ask::get(path),
+            None => ApiRequest::get(path),
             Some(known) => {
                 let millis = u64::try_from(round.as_millis()).unwrap_or(u64::MAX).max(1);
                 let request = WaitTask { timeout_ms: Some(millis), known: Some(known) };
                 // A wait without a deadline survives the daemon's absence and continues with the next one.
                 let limit = self.deadline.map(|_| round + GRACE);
-                Ask::post(format!("{path}/wait"), &request)?.within(limit)
+                ApiRequest::post(format!("{path}/wait"), &request)?.within(limit)
             }
         };
         Ok(ask.with_task_token(self.token.as_deref()))
@@ -84,7 +84,7 @@ impl TaskWait {
     ///
     /// # Errors
     /// Those of [`TaskWait::next`].
-    pub async fn end(mut self, client: &mut Client) -> Result<TaskShown> {
+    pub async fn end(mut self, client: &mut DaemonClient) -> Result<TaskShown> {
         loop {
             match self.next(client).await? {
                 Some(shown) if shown.task.status.is_end() => return Ok(shown),

@@ -8,8 +8,8 @@ use subagent_protocol::Code;
 
 use super::fake::{Act, Fake};
 use super::*;
-use crate::args::Typed;
-use crate::output::Format;
+use crate::args::TypedFlags;
+use crate::output::OutputFormat;
 
 /// A deadline that no test reaches.
 const FAR: Duration = Duration::from_secs(60);
@@ -18,8 +18,8 @@ fn ok(data: Value) -> Act {
     Act::Answer(200, json!({"schemaVersion": "v1", "ok": true, "type": "x", "data": data}))
 }
 
-fn client(fake: &Fake) -> Client {
-    Client::of_running(fake.dir.path().to_owned())
+fn client(fake: &Fake) -> DaemonClient {
+    DaemonClient::of_running(fake.dir.path().to_owned())
 }
 
 async fn bounded<T>(work: impl Future<Output = T>) -> T {
@@ -30,10 +30,11 @@ async fn bounded<T>(work: impl Future<Output = T>) -> T {
 async fn a_request_carries_protocol_key_and_handle() {
     let fake = Fake::new(vec![ok(json!({"a": 1})), ok(json!(null))]);
     let mut client = client(&fake);
-    client.handle = Some(Handle { controller_id: "ctl_1".into(), epoch: "2".into(), token: "t-t".into() });
-    let ask = Ask::change("/v1/x", &json!({"b": 2})).unwrap();
+    client.handle =
+        Some(ControllerHandle { controller_id: "ctl_1".into(), epoch: "2".into(), token: "t-t".into() });
+    let ask = ApiRequest::change("/v1/x", &json!({"b": 2})).unwrap();
     assert_eq!(bounded(client.ask(&ask)).await.unwrap(), json!({"a": 1}));
-    assert_eq!(bounded(client.ask(&Ask::get("/v1/y"))).await.unwrap(), Value::Null);
+    assert_eq!(bounded(client.ask(&ApiRequest::get("/v1/y"))).await.unwrap(), Value::Null);
     let seen = fake.seen();
     assert_eq!((seen[0].line.as_str(), &seen[0].body), ("POST /v1/x", &json!({"b": 2})));
     assert_eq!(seen[0].header("subagent-protocol"), Some("1"));
@@ -47,20 +48,20 @@ async fn a_request_carries_protocol_key_and_handle() {
 async fn an_error_passes_unchanged_even_with_an_unknown_code() {
     let error = json!({"code": "NEW_CODE", "message": "m", "retryable": true, "details": {"d": 1}});
     let fake = Fake::new(vec![Act::Answer(418, json!({"ok": false, "error": error}))]);
-    let failure = bounded(client(&fake).ask(&Ask::get("/v1/x"))).await.unwrap_err();
+    let failure = bounded(client(&fake).ask(&ApiRequest::get("/v1/x"))).await.unwrap_err();
     assert_eq!(serde_json::to_value(failure).unwrap(), error);
 }
 
 #[tokio::test]
 async fn what_is_no_envelope_is_a_defect() {
     let fake = Fake::new(vec![Act::Answer(200, json!([1]))]);
-    assert!(bounded(client(&fake).ask(&Ask::get("/v1/x"))).await.unwrap_err().is(Code::Internal));
+    assert!(bounded(client(&fake).ask(&ApiRequest::get("/v1/x"))).await.unwrap_err().is(Code::Internal));
 }
 
 #[tokio::test]
 async fn after_a_lost_connection_the_same_is_asked_with_the_same_key() {
     let fake = Fake::new(vec![Act::Close, Act::Close, ok(json!("done"))]);
-    let ask = Ask::change("/v1/x", &json!({})).unwrap();
+    let ask = ApiRequest::change("/v1/x", &json!({})).unwrap();
     assert_eq!(bounded(client(&fake).ask(&ask)).await.unwrap(), "done");
     let seen = fake.seen();
     let keys: Vec<_> = seen.iter().map(|seen| seen.header("idempotency-key").unwrap()).collect();
@@ -71,7 +72,7 @@ async fn after_a_lost_connection_the_same_is_asked_with_the_same_key() {
 #[tokio::test]
 async fn a_daemon_that_closes_everything_is_given_up() {
     let fake = Fake::new(Vec::new());
-    let failure = bounded(client(&fake).ask(&Ask::get("/v1/x"))).await.unwrap_err();
+    let failure = bounded(client(&fake).ask(&ApiRequest::get("/v1/x"))).await.unwrap_err();
     assert!(failure.is(Code::DaemonUnresponsive), "{failure}");
     assert_eq!(failure.details["pid"], 4242);
 }
@@ -79,7 +80,7 @@ async fn a_daemon_that_closes_everything_is_given_up() {
 #[tokio::test]
 async fn a_daemon_that_says_nothing_is_unresponsive_within_the_limit() {
     let fake = Fake::new(vec![Act::Hang]);
-    let ask = Ask::get("/v1/x").within(Some(Duration::from_millis(50)));
+    let ask = ApiRequest::get("/v1/x").within(Some(Duration::from_millis(50)));
     let failure = bounded(client(&fake).ask(&ask)).await.unwrap_err();
     assert!(failure.is(Code::DaemonUnresponsive), "{failure}");
     assert_eq!(failure.details["pid"], 4242);
@@ -89,21 +90,25 @@ async fn a_daemon_that_says_nothing_is_unresponsive_within_the_limit() {
 #[tokio::test]
 async fn a_daemon_that_is_ending_is_followed_to_the_next() {
     let fake = Fake::new(vec![Act::Leave, ok(json!("next"))]);
-    assert_eq!(bounded(client(&fake).ask(&Ask::get("/v1/x"))).await.unwrap(), "next");
+    assert_eq!(bounded(client(&fake).ask(&ApiRequest::get("/v1/x"))).await.unwrap(), "next");
     assert_eq!(fake.seen().len(), 2);
 }
 
 #[tokio::test]
 async fn without_a_daemon_only_what_may_start_one_does() {
     let dir = tempfile::tempdir().unwrap();
-    let mut client = Client::of_running(dir.path().to_owned());
-    let failure = bounded(client.ask(&Ask::get("/v1/x"))).await.unwrap_err();
+    let mut client = DaemonClient::of_running(dir.path().to_owned());
+    let failure = bounded(client.ask(&ApiRequest::get("/v1/x"))).await.unwrap_err();
     assert!(failure.is(Code::DaemonNotRunning), "{failure}");
     let vars =
         [("SUBAGENT_NO_AUTOSTART".into(), "1".into()), ("SUBAGENT_STATE_DIR".into(), dir.path().into())];
-    let context = Context { env: Environment::new(vars, "/"), format: Format::Json, typed: Typed::default() };
-    let mut client = Client::new(&context, &context.workspace(None).unwrap());
-    let failure = bounded(client.ask(&Ask::get("/v1/x"))).await.unwrap_err();
+    let context = CliContext {
+        env: Environment::new(vars, "/"),
+        format: OutputFormat::Json,
+        typed: TypedFlags::default(),
+    };
+    let mut client = DaemonClient::new(&context, &context.workspace(None).unwrap());
+    let failure = bounded(client.ask(&ApiRequest::get("/v1/x"))).await.unwrap_err();
     assert!(
         failure.is(Code::DaemonNotRunning) && failure.message.contains("SUBAGENT_NO_AUTOSTART"),
         "{failure}"
@@ -111,8 +116,8 @@ async fn without_a_daemon_only_what_may_start_one_does() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
-fn waiting(cursor: Cursor) -> Waiting {
-    Waiting {
+fn waiting(cursor: Cursor) -> WorkerWait {
+    WorkerWait {
         worker_id: "w_1".to_owned(),
         until: Some("any".to_owned()),
         cursor,
@@ -169,13 +174,13 @@ async fn a_long_answer_to_a_wait_that_is_cut_is_asked_for_again() {
     assert_eq!(fake.seen().len(), 2);
 }
 
-async fn all(client: &mut Client, follow: bool, at_most: usize) -> Result<Vec<Value>> {
+async fn all(client: &mut DaemonClient, follow: bool, at_most: usize) -> Result<Vec<Value>> {
     let mut events = client.events("w_1", None, follow, true);
     let mut found = Vec::new();
     while found.len() < at_most {
         match events.next().await? {
-            Batch::Events(some) => found.extend(some),
-            Batch::End => break,
+            EventBatch::Events(some) => found.extend(some),
+            EventBatch::End => break,
         }
     }
     Ok(found)
@@ -219,6 +224,6 @@ async fn the_error_of_a_stream_is_the_commands() {
     let fake = Fake::new(vec![Act::Stream(vec![late], true)]);
     let mut client = client(&fake);
     let mut events = client.events("w_1", None, true, false);
-    assert!(matches!(bounded(events.next()).await, Ok(Batch::Events(found)) if found.len() == 1));
+    assert!(matches!(bounded(events.next()).await, Ok(EventBatch::Events(found)) if found.len() == 1));
     assert!(bounded(events.next()).await.unwrap_err().is(Code::CursorExpired));
 }

@@ -9,8 +9,8 @@ use subagent_protocol::api::WaitRequest;
 use subagent_protocol::ids::TurnId;
 use tokio::time::Instant;
 
-use super::waited::Waited;
-use super::{Ask, Client, segment};
+use super::waited::WaitResponse;
+use super::{ApiRequest, DaemonClient, segment};
 use crate::failure::{Failure, Result};
 
 /// Maximum delay of a response after the end of its wait.
@@ -31,7 +31,7 @@ pub enum Cursor {
 
 /// A wait of a command.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct WorkerWait {
     /// Id of the worker, unchecked.
     pub worker_id: String,
     /// Event types that end the wait; `None` uses the default set.
@@ -48,12 +48,12 @@ pub struct Waiting {
     pub only_turn: Option<TurnId>,
 }
 
-impl Client {
+impl DaemonClient {
     /// Waits. The time counts from the first request, including reconnects.
     ///
     /// # Errors
-    /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`Client::ask`].
-    pub async fn wait(&mut self, mut waiting: Waiting) -> Result<Value> {
+    /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`DaemonClient::ask`].
+    pub async fn wait(&mut self, mut waiting: WorkerWait) -> Result<Value> {
         let begun = OnceLock::new();
         // The first value is zero, so that equal limits stay equal.
         let elapsed = || {
@@ -62,18 +62,18 @@ impl Client {
         };
         self.pin(&mut waiting).await?;
         let limit = (waiting.timeout > 0.0).then(|| duration(waiting.timeout) + GRACE);
-        let waited: Result<Waited> = self.ask_made(|| Ok(waiting.ask(elapsed())?.within(limit))).await;
+        let waited: Result<WaitResponse> = self.ask_made(|| Ok(waiting.ask(elapsed())?.within(limit))).await;
         waited.map(Value::from).map_err(|failure| waiting.own_numbers(failure))
     }
 
     /// Replaces the cursor `Latest` by an event id, so that a repetition starts at the same position.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
-    pub async fn pin(&mut self, waiting: &mut Waiting) -> Result<()> {
+    /// Those of [`DaemonClient::ask`].
+    pub async fn pin(&mut self, waiting: &mut WorkerWait) -> Result<()> {
         if waiting.cursor == Cursor::Latest {
             let path = format!("/v1/workers/{}/events/latest", segment(&waiting.worker_id));
-            let latest = self.ask(&Ask::get(path)).await?;
+            let latest = self.ask(&ApiRequest::get(path)).await?;
             waiting.cursor = match latest["event"]["eventId"].as_str() {
                 Some(event_id) => Cursor::After(event_id.to_owned()),
                 None => Cursor::Beginning,
@@ -83,9 +83,9 @@ impl Client {
     }
 }
 
-impl Waiting {
+impl WorkerWait {
     /// Builds the request after `elapsed` seconds.
-    fn ask(&self, elapsed: f64) -> Result<Ask> {
+    fn ask(&self, elapsed: f64) -> Result<ApiRequest> {
         let left = if self.timeout > 0.0 { (self.timeout - elapsed).max(SHORTEST) } else { 0.0 };
         let request = WaitRequest {
             until: self.until.clone(),
@@ -99,7 +99,7 @@ impl Waiting {
             collect_turn: self.collect_turn.clone(),
             only_turn: self.only_turn.clone(),
         };
-        Ask::post(format!("/v1/workers/{}/wait", segment(&self.worker_id)), &request)
+        ApiRequest::post(format!("/v1/workers/{}/wait", segment(&self.worker_id)), &request)
     }
 
     /// Sets the caller's timeout in the error, not the remaining time of a repetition.

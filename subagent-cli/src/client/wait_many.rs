@@ -8,20 +8,21 @@ use subagent_protocol::api::WaitMany;
 use tokio::time::Instant;
 
 use super::wait::{GRACE, SHORTEST, duration};
-use super::{Ask, Client, Query, segment};
+use super::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::failure::Result;
 
-impl Client {
+impl DaemonClient {
     /// Waits. The time counts from the first request, including reconnects. With event types, each worker
     /// gets a cursor, so that a repetition starts at the same positions.
     ///
     /// # Errors
-    /// `WAIT_TIMEOUT`, and those of [`Client::ask`].
+    /// `WAIT_TIMEOUT`, and those of [`DaemonClient::ask`].
     pub async fn wait_many(&mut self, mut request: WaitMany) -> Result<Value> {
         if request.until.is_some() && !request.include_history {
             for worker in &mut request.workers {
-                let path = Query::new(format!("/v1/workers/{}/events/latest", segment(&worker.worker_id)));
-                let latest = self.ask(&Ask::get(path)).await?;
+                let path =
+                    RequestPath::new(format!("/v1/workers/{}/events/latest", segment(&worker.worker_id)));
+                let latest = self.ask(&ApiRequest::get(path)).await?;
                 worker.from_event_id = latest["event"]["eventId"].as_str().map(str::to_owned);
             }
             // A worker without events has only later ones.
@@ -36,7 +37,7 @@ impl Client {
                 let elapsed = now.duration_since(*begun.get_or_init(|| now)).as_secs_f64();
                 let left = if timeout > 0.0 { (timeout - elapsed).max(SHORTEST) } else { 0.0 };
                 let request = WaitMany { timeout_seconds: left, ..request.clone() };
-                Ok(Ask::post("/v1/wait", &request)?.within(limit))
+                Ok(ApiRequest::post("/v1/wait", &request)?.within(limit))
             })
             .await;
         waited.map_err(|failure| match failure.is(Code::WaitTimeout) {

@@ -11,7 +11,7 @@ const TEXT: &str = "assistantText";
 const LAST: &str = "lastAssistantChunk";
 
 #[derive(Debug, Default)]
-pub(super) struct Waited {
+pub(super) struct WaitResponse {
     text: Option<String>,
     last: Last,
     /// All fields except these two.
@@ -28,8 +28,8 @@ enum Last {
     Other(String),
 }
 
-impl From<Waited> for Value {
-    fn from(Waited { text, last, others: mut data }: Waited) -> Self {
+impl From<WaitResponse> for Value {
+    fn from(WaitResponse { text, last, others: mut data }: WaitResponse) -> Self {
         let last = match (last, &text) {
             (Last::End(length), Some(text)) => Some(text[text.len() - length..].to_owned()),
             (Last::Other(last), _) => Some(last),
@@ -41,7 +41,7 @@ impl From<Waited> for Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Waited {
+impl<'de> Deserialize<'de> for WaitResponse {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields)
     }
@@ -50,14 +50,14 @@ impl<'de> Deserialize<'de> for Waited {
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    type Value = Waited;
+    type Value = WaitResponse;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("the data of a wait")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Waited, A::Error> {
-        let mut waited = Waited::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WaitResponse, A::Error> {
+        let mut waited = WaitResponse::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 TEXT => waited.text = map.next_value()?,
@@ -116,12 +116,12 @@ mod tests {
             (Value::Null, Value::Null),
         ] {
             let data = json!({"state": "idle", TEXT: text, LAST: last, "assistantTextTruncated": true});
-            let waited: Waited = serde_json::from_str(&data.to_string()).unwrap();
+            let waited: WaitResponse = serde_json::from_str(&data.to_string()).unwrap();
             assert_eq!(Value::from(waited), data);
             let turned = json!({LAST: last, TEXT: text, "state": "idle", "assistantTextTruncated": true});
-            let waited: Waited = serde_json::from_str(&turned.to_string()).unwrap();
+            let waited: WaitResponse = serde_json::from_str(&turned.to_string()).unwrap();
             assert_eq!(Value::from(waited), data);
         }
-        assert!(serde_json::from_str::<Waited>(r#"{"lastAssistantChunk": 7}"#).is_err());
+        assert!(serde_json::from_str::<WaitResponse>(r#"{"lastAssistantChunk": 7}"#).is_err());
     }
 }

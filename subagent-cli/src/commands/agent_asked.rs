@@ -6,25 +6,25 @@ use serde_json::{Value, json};
 use subagent_config::start::launcher::runnable;
 use subagent_config::{Config, ResolvedLauncher, Workspace, handshakes, launcher, model, workspace};
 use subagent_protocol::Code;
-use subagent_protocol::ask::{Answer, Question};
+use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
 use subagent_protocol::handshake::Handshake;
 use subagent_protocol::time::Timestamp;
 
-use crate::ask::{Patience, Place, ask};
-use crate::context::{Context, present_path};
+use crate::ask::{AgentFolder, Patience, ask};
+use crate::context::{CliContext, present_path};
 use crate::failure::{Failure, Result};
 
 /// The agent of a launcher, ready to be asked.
-pub(super) struct Agent<'a> {
+pub(super) struct LauncherAgent<'a> {
     pub(super) name: &'a str,
     pub(super) launcher: &'a model::Launcher,
     pub(super) resolved: ResolvedLauncher,
-    context: &'a Context,
+    context: &'a CliContext,
     /// Where it is started when nothing else is said.
     cwd: PathBuf,
 }
 
-impl<'a> Agent<'a> {
+impl<'a> LauncherAgent<'a> {
     /// The launcher of this name, if it can be started here.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl<'a> Agent<'a> {
         config: &'a Config,
         name: &'a str,
         cwd: Option<&Path>,
-        context: &'a Context,
+        context: &'a CliContext,
     ) -> Result<Self> {
         let found = config.launcher(name)?;
         let cwd = workspace::resolve_cwd(present_path(cwd.map(Path::to_owned)).as_deref(), &context.env)?;
@@ -45,8 +45,8 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of the agent, and those of asking.
-    pub(super) fn ask(&self, question: Question, patience: Patience) -> Result<Answer> {
-        let answer = self.ask_in(Place::Folder(self.cwd.clone()), question, patience)?;
+    pub(super) fn ask(&self, question: AgentQuestion, patience: Patience) -> Result<AgentQueryResult> {
+        let answer = self.ask_in(AgentFolder::Folder(self.cwd.clone()), question, patience)?;
         match answer.error {
             Some(_) => Err(self.failure(answer)),
             None => Ok(answer),
@@ -57,7 +57,12 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of asking.
-    pub(super) fn ask_in(&self, place: Place, question: Question, patience: Patience) -> Result<Answer> {
+    pub(super) fn ask_in(
+        &self,
+        place: AgentFolder,
+        question: AgentQuestion,
+        patience: Patience,
+    ) -> Result<AgentQueryResult> {
         ask(self.context, (self.launcher, &self.resolved), place, question, patience)
     }
 
@@ -67,7 +72,7 @@ impl<'a> Agent<'a> {
     }
 
     /// What the agent refused, with what to do about it.
-    pub(super) fn failure(&self, answer: Answer) -> Failure {
+    pub(super) fn failure(&self, answer: AgentQueryResult) -> Failure {
         let phases = json!(answer.phases);
         let failure = match answer.error {
             Some(error) => Failure::from(error),
@@ -87,7 +92,7 @@ impl<'a> Agent<'a> {
     }
 
     /// What the agent said of itself, for people and programs, without the raw answers.
-    pub(super) fn told(&self, answer: &Answer) -> Value {
+    pub(super) fn told(&self, answer: &AgentQueryResult) -> Value {
         let initialize = answer.initialize.as_ref().unwrap_or(&Value::Null);
         let mut told = json!(Handshake::of(initialize, answer.session.as_ref()));
         told["at"] = json!(now());
@@ -111,7 +116,7 @@ impl<'a> Agent<'a> {
 }
 
 /// The workspace in which notes are kept; none where there is no workspace.
-pub(super) fn workspace_of(context: &Context) -> Option<Workspace> {
+pub(super) fn workspace_of(context: &CliContext) -> Option<Workspace> {
     context.workspace(None).ok()
 }
 

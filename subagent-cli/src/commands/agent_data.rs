@@ -3,30 +3,30 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_config::agents::{Catalog, Found, McpServerRef, Problem, Source};
+use subagent_config::agents::{Catalog, CatalogEntry, DefinitionProblem, DefinitionSource, McpServerRef};
 use subagent_config::policy::Rule;
 use subagent_config::start::agent::given;
 use subagent_config::workspace;
 
 use crate::args::definitions::DefinitionPlace;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
 
 /// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
-pub(super) fn catalog(place: &DefinitionPlace, context: &Context) -> Result<(Catalog, PathBuf)> {
+pub(super) fn catalog(place: &DefinitionPlace, context: &CliContext) -> Result<(Catalog, PathBuf)> {
     let root = workspace_of(place.cwd.as_deref(), context)?;
     let given = given(place.agents.as_deref())?;
     Ok((Catalog::find(&given, &root, &context.env), root))
 }
 
 /// The workspace, or the folder outside of one.
-pub(super) fn workspace_of(typed_cwd: Option<&Path>, context: &Context) -> Result<PathBuf> {
+pub(super) fn workspace_of(typed_cwd: Option<&Path>, context: &CliContext) -> Result<PathBuf> {
     let cwd = workspace::resolve_cwd(typed_cwd, &context.env)?;
     Ok(context.workspace(typed_cwd).map_or(cwd, |workspace| workspace.root))
 }
 
 /// One definition, in short.
-pub(super) fn brief(found: &Found) -> Value {
+pub(super) fn brief(found: &CatalogEntry) -> Value {
     let definition = &found.definition;
     json!({
         "name": definition.name,
@@ -44,7 +44,7 @@ pub(super) fn brief(found: &Found) -> Value {
 }
 
 /// All of one definition.
-pub(super) fn whole(found: &Found) -> Value {
+pub(super) fn whole(found: &CatalogEntry) -> Value {
     let definition = &found.definition;
     let mut data = brief(found);
     let tools: Vec<String> = definition.tools.iter().map(Rule::text).collect();
@@ -87,11 +87,11 @@ fn rule(rule: &Rule) -> Value {
 }
 
 /// Where a definition is from: its file, if it is one.
-pub(super) fn source(source: &Source) -> Value {
+pub(super) fn source(source: &DefinitionSource) -> Value {
     source.path().map_or(Value::Null, |path| crate::context::path_value(path))
 }
 
-fn problem(agent: Option<&str>, from: &Source, problem: &Problem) -> Value {
+fn problem(agent: Option<&str>, from: &DefinitionSource, problem: &DefinitionProblem) -> Value {
     json!({
         "severity": problem.severity.as_str(), "agent": agent, "level": from.level(), "source": source(from),
         "line": problem.at.map(|at| at.line), "column": problem.at.map(|at| at.column),
@@ -99,7 +99,7 @@ fn problem(agent: Option<&str>, from: &Source, problem: &Problem) -> Value {
     })
 }
 
-fn problems_of(found: &Found) -> Vec<Value> {
+fn problems_of(found: &CatalogEntry) -> Vec<Value> {
     let definition = &found.definition;
     let all = definition.refusals.iter().chain(&definition.notes);
     all.map(|one| problem(Some(&definition.name), &definition.source, one)).collect()

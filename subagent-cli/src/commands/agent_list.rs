@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::agent_data;
 use crate::args::definitions::AgentList;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &AgentList, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &AgentList, context: &CliContext) -> Result<CliOutcome> {
     let (catalog, root) = agent_data::catalog(&args.place, context)?;
     let items: Vec<Value> = catalog.found.iter().map(agent_data::brief).collect();
     let problems = agent_data::problems(&catalog);
@@ -20,5 +20,5 @@ pub(super) fn run(args: &AgentList, context: &Context) -> Result<Outcome> {
     // Notes are told by `agent validate`.
     let errors = problems.iter().filter(|problem| problem["severity"] == "error").map(agent_data::line);
     let shown: Vec<String> = std::iter::once(rows).chain(errors).collect();
-    Ok(Outcome::report("agent.listed", data, shown.join("\n")))
+    Ok(CliOutcome::report("agent.listed", data, shown.join("\n")))
 }

@@ -5,9 +5,9 @@ use subagent_config::start::agent::named;
 
 use super::agent_data;
 use crate::args::definitions::AgentShow;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 const KEYS: &[&str] = &[
     "name",
@@ -28,11 +28,11 @@ const KEYS: &[&str] = &[
     "hides",
 ];
 
-pub(super) fn run(args: &AgentShow, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &AgentShow, context: &CliContext) -> Result<CliOutcome> {
     let (catalog, _) = agent_data::catalog(&args.place, context)?;
     let found = named(&catalog, &args.name)?;
     let data = agent_data::whole(found);
-    Ok(Outcome::report("agent.shown", data.clone(), shown(data)))
+    Ok(CliOutcome::report("agent.shown", data.clone(), shown(data)))
 }
 
 /// What is said, then the rules, the problems and the prompt.

@@ -7,11 +7,11 @@ use subagent_config::agents::Catalog;
 
 use super::agent_data;
 use crate::args::definitions::AgentValidate;
-use crate::context::{Context, path_value, present_path};
+use crate::context::{CliContext, path_value, present_path};
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &AgentValidate, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &AgentValidate, context: &CliContext) -> Result<CliOutcome> {
     let typed = args.paths.iter().filter_map(|path| present_path(Some(path.clone())));
     let paths: Vec<PathBuf> = typed.map(|path| context.env.cwd.join(path)).collect();
     let (mut catalog, root) = match paths.is_empty() {
@@ -29,5 +29,10 @@ pub(super) fn run(args: &AgentValidate, context: &Context) -> Result<Outcome> {
     let mut lines: Vec<String> = problems.iter().map(agent_data::line).collect();
     let notes = problems.len() - errors;
     lines.push(format!("agents: {}, errors: {errors}, notes: {notes}", catalog.found.len()));
-    Ok(Outcome::Judged { kind: "agent.validated", data, text: lines.join("\n"), code: u8::from(errors > 0) })
+    Ok(CliOutcome::Judged {
+        kind: "agent.validated",
+        data,
+        text: lines.join("\n"),
+        code: u8::from(errors > 0),
+    })
 }

@@ -9,18 +9,18 @@ use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
 use super::open_request::{self, OpenRequest};
 use super::{has_state, named_worker};
-use crate::args::answer::Answer;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::{Context, present};
+use crate::args::answer::AnswerArgs;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::{Outcome, text};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
 
 const KIND: QuestionKind = QuestionKind::Elicitation;
 
-pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
-    let input =
-        Input::load(args.input.as_deref(), input::ANSWER, &context.typed).map_err(Failure::wrong_usage)?;
+pub(super) fn run(args: AnswerArgs, context: &CliContext) -> Result<CliOutcome> {
+    let input = InputObject::load(args.input.as_deref(), input::ANSWER, &context.typed)
+        .map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let target = present(args.target);
     let worker_id = either(args.worker_id, "workerId");
@@ -68,7 +68,7 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
     } else if !has_state(&workspace) {
         return Err(open_request::none(target.as_deref(), KIND));
     }
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let (data, worker) = block_on(async move {
         let (worker, worker_id, request_id) = match (worker_id, request_id) {
             (Some(worker), Some(request_id)) => (worker.clone(), worker, request_id),
@@ -82,24 +82,24 @@ pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
             }
         };
         let path = format!("/v1/workers/{}/elicitations/{}", segment(&worker_id), segment(&request_id));
-        Ok((client.ask(&Ask::change(path, &answer)?).await?, worker))
+        Ok((client.ask(&ApiRequest::change(path, &answer)?).await?, worker))
     })?;
     let shown = text::fields(&data, &["requestId", "action", "delivery", "state"]);
-    Ok(Outcome::report("elicitation.answered", data, shown).of_workers(&[worker]))
+    Ok(CliOutcome::report("elicitation.answered", data, shown).of_workers(&[worker]))
 }
 
 /// Finds the open question that `target` leads to.
-fn find(target: Option<&str>, cwd: Option<&Path>, context: &Context) -> Result<OpenRequest> {
+fn find(target: Option<&str>, cwd: Option<&Path>, context: &CliContext) -> Result<OpenRequest> {
     let workspace = context.workspace(cwd)?;
     if !has_state(&workspace) {
         return Err(open_request::none(target, KIND));
     }
-    block_on(open_request::find(&mut Client::new(context, &workspace), target, KIND))
+    block_on(open_request::find(&mut DaemonClient::new(context, &workspace), target, KIND))
 }
 
 /// The question that is open, if it is the only one.
-async fn the_open_one(client: &mut Client, worker_id: &str, worker: &str) -> Result<String> {
-    let listed = client.ask(&Ask::get(format!("/v1/workers/{worker}/approvals"))).await?;
+async fn the_open_one(client: &mut DaemonClient, worker_id: &str, worker: &str) -> Result<String> {
+    let listed = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}/approvals"))).await?;
     let items = listed["items"].as_array().into_iter().flatten();
     let open: Vec<&str> = items
         .filter(|item| item["kind"] == "elicitation")

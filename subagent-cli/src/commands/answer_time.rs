@@ -4,7 +4,7 @@ use subagent_protocol::api::OnTimeout;
 
 use crate::args::numbers::idle_timeout;
 use crate::failure::{Failure, Result};
-use crate::input::Input;
+use crate::input::InputObject;
 
 /// What flags and `--input` say: a time in milliseconds, 0 for ever, and what happens then.
 ///
@@ -13,7 +13,7 @@ use crate::input::Input;
 pub(super) fn typed(
     time: Option<u64>,
     outcome: Option<String>,
-    input: &Input,
+    input: &InputObject,
 ) -> Result<(Option<u64>, Option<OnTimeout>)> {
     let time = match (time, input.text("approvalTimeout")) {
         (Some(time), _) => Some(time),

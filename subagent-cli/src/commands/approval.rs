@@ -6,20 +6,20 @@ use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::tags::Selector;
 
 use crate::args::inbox::{ApprovalCommand, ApprovalList, ApprovalShow};
-use crate::client::{Ask, Client, Query, block_on, segment};
-use crate::context::{Context, path_value, present};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::context::{CliContext, path_value, present};
 use crate::failure::{Failure, Result};
 use crate::output::rule::{describe_rule, task_path};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(command: &ApprovalCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: &ApprovalCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         ApprovalCommand::List(args) => list(args, context),
         ApprovalCommand::Show(args) => show(args, context),
     }
 }
 
-fn list(args: &ApprovalList, context: &Context) -> Result<Outcome> {
+fn list(args: &ApprovalList, context: &CliContext) -> Result<CliOutcome> {
     if let Some(selector) = &args.selector.selector {
         Selector::parse(selector)?;
     }
@@ -35,12 +35,12 @@ fn list(args: &ApprovalList, context: &Context) -> Result<Outcome> {
     }
     let named = Some(named.join(",")).filter(|named| !named.is_empty());
     let data = if super::has_state(&workspace) {
-        let path = Query::new("/v1/approvals")
+        let path = RequestPath::new("/v1/approvals")
             .with("workerId", named.as_deref())
             .with("controllerId", present(args.controller_id.clone()).as_deref())
             .with("selector", args.selector.selector.as_deref());
-        let mut client = Client::new(context, &workspace);
-        block_on(async move { client.ask(&Ask::get(path)).await })?
+        let mut client = DaemonClient::new(context, &workspace);
+        block_on(async move { client.ask(&ApiRequest::get(path)).await })?
     } else {
         json!({"items": [], "count": 0})
     };
@@ -48,7 +48,7 @@ fn list(args: &ApprovalList, context: &Context) -> Result<Outcome> {
     let rows: Vec<Value> = items.iter().map(row).collect();
     let keys = ["requestId", "workerId", "label", "kind", "subject", "createdAt", "deadline", "rule"];
     let shown = text::rows(&json!({"items": rows}), &keys, "");
-    Ok(Outcome::list("inbox.listed", data, shown, "(nothing is asked)"))
+    Ok(CliOutcome::list("inbox.listed", data, shown, "(nothing is asked)"))
 }
 
 /// A question with its last columns as words.
@@ -65,7 +65,7 @@ fn row(item: &Value) -> Value {
     row
 }
 
-fn show(args: &ApprovalShow, context: &Context) -> Result<Outcome> {
+fn show(args: &ApprovalShow, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let request = args.request_id.as_str();
     if request.is_empty() || !super::has_state(&workspace) {
@@ -74,11 +74,11 @@ fn show(args: &ApprovalShow, context: &Context) -> Result<Outcome> {
             .with("stateDbPath", path_value(&workspace.db_path))
             .recommend("`subagent approval list` shows what is asked; check --cwd and SUBAGENT_STATE_DIR"));
     }
-    let mut client = Client::new(context, &workspace);
-    let ask = Ask::get(format!("/v1/approvals/{}", segment(request)));
+    let mut client = DaemonClient::new(context, &workspace);
+    let ask = ApiRequest::get(format!("/v1/approvals/{}", segment(request)));
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = lines(&data);
-    Ok(Outcome::report("approval.shown", data, shown))
+    Ok(CliOutcome::report("approval.shown", data, shown))
 }
 
 /// All of a question, line by line.

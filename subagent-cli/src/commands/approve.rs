@@ -7,17 +7,17 @@ use subagent_protocol::state::QuestionKind;
 
 use super::{approve_each, has_state, named_worker, open_request};
 use crate::args::turns::Approve;
-use crate::client::{Ask, Client, Query, block_on, segment};
-use crate::context::{Context, present};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::{Outcome, text};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
 
 const KIND: QuestionKind = QuestionKind::Permission;
 
-pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Approve, context: &CliContext) -> Result<CliOutcome> {
     let is_new = args.target.is_some();
-    let input = Input::load(args.input.as_deref(), input::APPROVE, &context.typed)
+    let input = InputObject::load(args.input.as_deref(), input::APPROVE, &context.typed)
         .map_err(|error| error.wrong_usage_if(is_new))?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let all = args.all || input.flag("all").unwrap_or(false);
@@ -66,7 +66,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     if asks
         && has_state(&workspace)
         && let Some(outcome) = approve_each::run(&mut client, target.as_deref(), &workspace, context)?
@@ -95,7 +95,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
             if tree {
                 return Ok(decided_all(block_on(all_of_tree(&mut client, &worker_id, &request))?));
             }
-            Ask::change(format!("/v1/workers/{}/approvals", segment(&worker_id)), &request)?
+            ApiRequest::change(format!("/v1/workers/{}/approvals", segment(&worker_id)), &request)?
         }
         (true, Some(_)) => {
             return Err(Failure::input("a request and --all are given; give one of them"));
@@ -103,13 +103,16 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         (false, request_id) => {
             let request_id = request_id.unwrap_or_default();
             let worker_id = segment(named_worker(&worker_id, &workspace)?);
-            Ask::change(format!("/v1/workers/{worker_id}/approvals/{}", segment(&request_id)), &decision)?
+            ApiRequest::change(
+                format!("/v1/workers/{worker_id}/approvals/{}", segment(&request_id)),
+                &decision,
+            )?
         }
     };
     let data = block_on(async move {
         if always.is_some() {
             // A daemon that knows no such rules would decide all the same, and once.
-            client.ask(&Ask::get("/v1/rules")).await?;
+            client.ask(&ApiRequest::get("/v1/rules")).await?;
         }
         client.ask(&ask).await
     })?;
@@ -121,12 +124,14 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         shown.push('\n');
         shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
     }
-    Ok(Outcome::report("approval.decided", data, shown).of_workers(&[worker]))
+    Ok(CliOutcome::report("approval.decided", data, shown).of_workers(&[worker]))
 }
 
 /// Decides all requests of a worker, and then those of each task below it that asks something.
-async fn all_of_tree(client: &mut Client, worker_id: &str, request: &DecideAll) -> Result<Value> {
-    let open = client.ask(&Ask::get(Query::new("/v1/approvals").with("workerId", Some(worker_id)))).await?;
+async fn all_of_tree(client: &mut DaemonClient, worker_id: &str, request: &DecideAll) -> Result<Value> {
+    let open = client
+        .ask(&ApiRequest::get(RequestPath::new("/v1/approvals").with("workerId", Some(worker_id))))
+        .await?;
     let asking = open["items"].as_array().into_iter().flatten().filter_map(|item| item["workerId"].as_str());
     // The worker itself, also if it asks nothing: it may not be the caller's.
     let mut workers = vec![worker_id];
@@ -138,7 +143,7 @@ async fn all_of_tree(client: &mut Client, worker_id: &str, request: &DecideAll) 
     let (mut items, mut decided) = (Vec::new(), 0);
     for worker in workers {
         let path = format!("/v1/workers/{}/approvals", segment(worker));
-        let data = client.ask(&Ask::change(path, request)?).await?;
+        let data = client.ask(&ApiRequest::change(path, request)?).await?;
         decided += data["decided"].as_u64().unwrap_or_default();
         for item in data["items"].as_array().into_iter().flatten() {
             let mut item = item.clone();
@@ -149,11 +154,11 @@ async fn all_of_tree(client: &mut Client, worker_id: &str, request: &DecideAll) 
     Ok(json!({"count": items.len(), "decided": decided, "items": items}))
 }
 
-fn decided_all(data: Value) -> Outcome {
+fn decided_all(data: Value) -> CliOutcome {
     let items = data["items"].as_array().into_iter().flatten();
     let rows: Vec<Value> = items.map(row).collect();
     let shown = text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "");
-    Outcome::list("approvals.decided", data, shown, "(nothing is asked)")
+    CliOutcome::list("approvals.decided", data, shown, "(nothing is asked)")
 }
 
 /// What became of one of several requests.

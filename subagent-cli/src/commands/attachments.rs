@@ -38,20 +38,20 @@ fn one(path: &Path, left: &mut usize) -> Result<Attachment> {
     (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(unreadable)?;
     let (kind, mime_type) = kind_of(&head, path);
     let content = match kind {
-        Kind::Link => Content::Link,
+        AttachmentKind::Link => Content::Link,
         kind => {
             let bytes = rest(head, file, *left).map_err(unreadable)?.ok_or_else(|| too_large(path))?;
             *left -= bytes.len();
             match (kind, String::from_utf8(bytes)) {
-                (Kind::Image, bytes) => Content::Image { data: Bytes64(into_bytes(bytes)) },
-                (Kind::Audio, bytes) => Content::Audio { data: Bytes64(into_bytes(bytes)) },
+                (AttachmentKind::Image, bytes) => Content::Image { data: Bytes64(into_bytes(bytes)) },
+                (AttachmentKind::Audio, bytes) => Content::Audio { data: Bytes64(into_bytes(bytes)) },
                 (_, Ok(text)) if !text.contains('\0') => Content::Text { text },
                 (_, _) => Content::Link,
             }
         }
     };
     let mime_type = match &content {
-        Content::Link if kind == Kind::Text => None,
+        Content::Link if kind == AttachmentKind::Text => None,
         _ => mime_type.map(str::to_owned),
     };
     let size = content.bytes().map_or(size, |bytes| bytes.len() as u64);
@@ -81,7 +81,7 @@ fn too_large(path: &Path) -> Failure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AttachmentKind {
     Text,
     Image,
     Audio,
@@ -89,21 +89,21 @@ enum Kind {
 }
 
 /// What a file is, by its first bytes; of a text the name says which.
-fn kind_of(head: &[u8], path: &Path) -> (Kind, Option<&'static str>) {
+fn kind_of(head: &[u8], path: &Path) -> (AttachmentKind, Option<&'static str>) {
     let riff = |kind: &[u8]| head.starts_with(b"RIFF") && head.get(8..12) == Some(kind);
     let begins = |magic: &[u8]| head.starts_with(magic);
     match () {
-        () if begins(b"\x89PNG\r\n\x1a\n") => (Kind::Image, Some("image/png")),
-        () if begins(b"\xff\xd8\xff") => (Kind::Image, Some("image/jpeg")),
-        () if begins(b"GIF87a") || begins(b"GIF89a") => (Kind::Image, Some("image/gif")),
-        () if riff(b"WEBP") => (Kind::Image, Some("image/webp")),
-        () if riff(b"WAVE") => (Kind::Audio, Some("audio/wav")),
-        () if begins(b"OggS") => (Kind::Audio, Some("audio/ogg")),
-        () if begins(b"fLaC") => (Kind::Audio, Some("audio/flac")),
-        () if begins(b"ID3") || begins(b"\xff\xfb") => (Kind::Audio, Some("audio/mpeg")),
-        () if begins(b"%PDF-") => (Kind::Link, Some("application/pdf")),
-        () if head.contains(&0) => (Kind::Link, None),
-        () => (Kind::Text, Some(text_type(path))),
+        () if begins(b"\x89PNG\r\n\x1a\n") => (AttachmentKind::Image, Some("image/png")),
+        () if begins(b"\xff\xd8\xff") => (AttachmentKind::Image, Some("image/jpeg")),
+        () if begins(b"GIF87a") || begins(b"GIF89a") => (AttachmentKind::Image, Some("image/gif")),
+        () if riff(b"WEBP") => (AttachmentKind::Image, Some("image/webp")),
+        () if riff(b"WAVE") => (AttachmentKind::Audio, Some("audio/wav")),
+        () if begins(b"OggS") => (AttachmentKind::Audio, Some("audio/ogg")),
+        () if begins(b"fLaC") => (AttachmentKind::Audio, Some("audio/flac")),
+        () if begins(b"ID3") || begins(b"\xff\xfb") => (AttachmentKind::Audio, Some("audio/mpeg")),
+        () if begins(b"%PDF-") => (AttachmentKind::Link, Some("application/pdf")),
+        () if head.contains(&0) => (AttachmentKind::Link, None),
+        () => (AttachmentKind::Text, Some(text_type(path))),
     }
 }
 

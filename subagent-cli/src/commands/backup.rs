@@ -5,24 +5,24 @@ use std::path::PathBuf;
 use subagent_protocol::api::BackUp;
 
 use crate::args::state::Backup;
-use crate::client::{Ask, Client, block_on};
-use crate::context::{Context, path_value};
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: Backup, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Backup, context: &CliContext) -> Result<CliOutcome> {
     let path = absolute(args.file, context)?;
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     // As long as it takes: how large the database is only the daemon knows, and it is asked for a sign of life.
-    let ask = Ask::change("/v1/daemon/backup", &BackUp { path, force: args.force })?.within(None);
+    let ask = ApiRequest::change("/v1/daemon/backup", &BackUp { path, force: args.force })?.within(None);
     let data = block_on(async move { client.ask(&ask).await })?;
     let lines = text::fields(&data, &["path", "sizeBytes", "schema", "lastEventId"]);
-    Ok(Outcome::report("state.backed_up", data, lines))
+    Ok(CliOutcome::report("state.backed_up", data, lines))
 }
 
 /// The file as the daemon, which runs elsewhere, must hear it.
-pub(super) fn absolute(file: PathBuf, context: &Context) -> Result<PathBuf> {
+pub(super) fn absolute(file: PathBuf, context: &CliContext) -> Result<PathBuf> {
     let path = context.env.cwd.join(&file);
     if path.to_str().is_none() {
         // It becomes part of JSON documents, which are text.

@@ -6,18 +6,18 @@ use subagent_protocol::budget::{LimitsChange, OnLimit, OnUnknown};
 
 use super::named_worker;
 use crate::args::budgets::{BudgetCommand, BudgetFlags, BudgetSet, BudgetShow};
-use crate::client::{Ask, Client, Query, block_on, segment};
-use crate::context::{Context, present};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::controller;
 use crate::failure::{Failure, Result};
-use crate::input::Input;
+use crate::input::InputObject;
 use crate::output::terminal::Terminal;
-use crate::output::{Format, Outcome, text};
+use crate::output::{CliOutcome, OutputFormat, text};
 
 /// The columns for people.
 const COLUMNS: [&str; 4] = ["turns", "wallTime", "tokens", "cost"];
 
-pub(super) fn run(command: BudgetCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: BudgetCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         BudgetCommand::Show(args) => show(args, context),
         BudgetCommand::Set(args) => set(args, context),
@@ -28,7 +28,7 @@ pub(super) fn run(command: BudgetCommand, context: &Context) -> Result<Outcome> 
 ///
 /// # Errors
 /// `INVALID_INPUT{field}` for a key that is no budget.
-pub(super) fn typed(flags: BudgetFlags, input: &Input) -> Result<LimitsChange> {
+pub(super) fn typed(flags: BudgetFlags, input: &InputObject) -> Result<LimitsChange> {
     if let Some(given) = input.object("budget") {
         return serde_json::from_value(given.into()).map_err(|error| {
             Failure::input(format!("\"budget\" in --input: {error}")).with("field", "budget")
@@ -45,45 +45,49 @@ pub(super) fn typed(flags: BudgetFlags, input: &Input) -> Result<LimitsChange> {
 }
 
 /// Changes what a worker may use, and gives its budget.
-pub(super) async fn change_worker(client: &mut Client, worker: &str, change: &LimitsChange) -> Result<Value> {
-    client.ask(&Ask::change(format!("/v1/workers/{}/budget", segment(worker)), change)?).await
+pub(super) async fn change_worker(
+    client: &mut DaemonClient,
+    worker: &str,
+    change: &LimitsChange,
+) -> Result<Value> {
+    client.ask(&ApiRequest::change(format!("/v1/workers/{}/budget", segment(worker)), change)?).await
 }
 
-fn show(args: BudgetShow, context: &Context) -> Result<Outcome> {
+fn show(args: BudgetShow, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let worker = present(args.worker_id);
     let path = match &worker {
         Some(worker) => {
             let worker = named_worker(worker, &workspace)?;
-            Query::new(format!("/v1/workers/{}/budget", segment(worker)))
+            RequestPath::new(format!("/v1/workers/{}/budget", segment(worker)))
         }
         None => {
             let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
             if !super::has_state(&workspace) {
                 return Err(nobody(&choice));
             }
-            Query::new("/v1/budgets")
+            RequestPath::new("/v1/budgets")
                 .with("controllerId", choice.controller_id.as_deref())
                 .with("hintedControllerId", choice.hinted_controller_id.as_deref())
                 .with("workspaceKey", Some(&choice.workspace_key))
         }
     };
-    let mut client = Client::new(context, &workspace);
-    let is_seen = context.format == Format::Text && Terminal::of_stdout().is_some();
+    let mut client = DaemonClient::new(context, &workspace);
+    let is_seen = context.format == OutputFormat::Text && Terminal::of_stdout().is_some();
     let data = block_on(async move {
-        let mut data = client.ask(&Ask::get(path)).await?;
+        let mut data = client.ask(&ApiRequest::get(path)).await?;
         if is_seen {
             name_workers(&mut client, &mut data).await?;
         }
         Ok(data)
     })?;
     let shown = lines(&data);
-    Ok(Outcome::report("budget.shown", data, shown))
+    Ok(CliOutcome::report("budget.shown", data, shown))
 }
 
 /// Adds the names that people know workers by.
-async fn name_workers(client: &mut Client, data: &mut Value) -> Result<()> {
-    let listed: Value = client.ask(&Ask::get("/v1/workers?all=true")).await?;
+async fn name_workers(client: &mut DaemonClient, data: &mut Value) -> Result<()> {
+    let listed: Value = client.ask(&ApiRequest::get("/v1/workers?all=true")).await?;
     let name = |id: &Value| {
         let known = listed["items"].as_array().into_iter().flatten();
         known.clone().find(|worker| worker["workerId"] == *id).map(|worker| worker["name"].clone())
@@ -106,8 +110,8 @@ fn nobody(choice: &ControllerChoice) -> Failure {
         .recommend("run `subagent controller init` in the workspace")
 }
 
-fn set(args: BudgetSet, context: &Context) -> Result<Outcome> {
-    let limits = typed(args.limits, &Input::default())?;
+fn set(args: BudgetSet, context: &CliContext) -> Result<CliOutcome> {
+    let limits = typed(args.limits, &InputObject::default())?;
     if limits.is_empty() {
         return Err(Failure::input(
             "nothing to set: give --max-turns, --max-wall-time, --max-tokens, --max-cost, --on-budget or --on-unknown",
@@ -118,11 +122,11 @@ fn set(args: BudgetSet, context: &Context) -> Result<Outcome> {
     if !super::has_state(&workspace) {
         return Err(nobody(&choice));
     }
-    let ask = Ask::change("/v1/budgets", &ChangeControllerBudget { choice, limits })?;
-    let mut client = Client::new(context, &workspace);
+    let ask = ApiRequest::change("/v1/budgets", &ChangeControllerBudget { choice, limits })?;
+    let mut client = DaemonClient::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = line(&data["controllerId"], &data["controller"]);
-    Ok(Outcome::report("budget.set", data, shown))
+    Ok(CliOutcome::report("budget.set", data, shown))
 }
 
 /// One line for the controller and one for each worker, or the worker's.

@@ -6,38 +6,38 @@ use serde_json::Value;
 use subagent_protocol::api::{CancelChildSession, CancelTurn};
 
 use super::named_worker;
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use crate::args::turns::Cancel;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::{Context, present};
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 /// An agent has its own time to end a turn (a launcher's `cancelGraceSeconds`) before it is ended itself.
 const LIMIT: Duration = Duration::from_secs(120);
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "turn.canceled",
     several: "turns.canceled",
     keys: &["workerId", "state"],
     done: "canceled",
 };
 
-pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Cancel, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
     let addresses = args.workers.all();
-    let mut client = Client::new(context, &workspace);
-    let change = async |client: &mut Client, address: &str| -> Result<Value> {
+    let mut client = DaemonClient::new(context, &workspace);
+    let change = async |client: &mut DaemonClient, address: &str| -> Result<Value> {
         let worker = format!("/v1/workers/{}", segment(named_worker(address, &workspace)?));
         let ask = match &args.child_session {
             Some(session) => {
                 let request = CancelChildSession { session_id: session.clone() };
-                Ask::change(format!("{worker}/child-sessions/cancel"), &request)?
+                ApiRequest::change(format!("{worker}/child-sessions/cancel"), &request)?
             }
             None => {
                 let request = CancelTurn { reason: present(args.reason.clone()) };
-                Ask::change(format!("{worker}/cancel"), &request)?.within(Some(LIMIT))
+                ApiRequest::change(format!("{worker}/cancel"), &request)?.within(Some(LIMIT))
             }
         };
         client.ask(&ask).await
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
         ([one], Some(_)) => {
             let data = block_on(change(&mut client, one))?;
             let shown = text::fields(&data, &["workerId", "sessionId"]);
-            Ok(Outcome::report("childSession.canceled", data, shown))
+            Ok(CliOutcome::report("childSession.canceled", data, shown))
         }
         ([one], None) => {
             let data = block_on(change(&mut client, one))?;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
             if data["forced"] == true {
                 shown.push_str("\nforced: true");
             }
-            Ok(Outcome::report(REPORT.one, data, shown).of_workers(std::slice::from_ref(one)))
+            Ok(CliOutcome::report(REPORT.one, data, shown).of_workers(std::slice::from_ref(one)))
         }
         _ => Ok(REPORT.outcome(addresses, block_on(each(&mut client, addresses, &REPORT, change))?)),
     }

@@ -10,13 +10,13 @@ use crate::args::numbers::idle_timeout;
 use crate::args::options::OptionFlags;
 use crate::context::present;
 use crate::failure::{Failure, Result};
-use crate::input::Input;
+use crate::input::InputObject;
 
 /// What flags and `--input` say. An empty value, or null, takes a choice back.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a `--set` that is no `ID=VALUE`, or names an option twice.
-pub(super) fn typed(flags: OptionFlags, input: &Input) -> Result<SetOptions> {
+pub(super) fn typed(flags: OptionFlags, input: &InputObject) -> Result<SetOptions> {
     let mut chosen = SetOptions {
         options: Options {
             mode: present(flags.mode).or_else(|| input.text("mode")),
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_config_and_an_empty_value_takes_it_back() {
-        let typed = typed(flags("", &["a=1=2", "b="]), &Input::default()).unwrap();
+        let typed = typed(flags("", &["a=1=2", "b="]), &InputObject::default()).unwrap();
         assert_eq!((typed.options.mode.clone(), &typed.forget[..]), (None, &["b".to_owned()][..]));
         let config_options = [("a", json!("x")), ("b", json!("y")), ("c", json!(true))];
         let configured = SessionOptions {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_is_no_pair_and_what_is_there_twice_is_refused() {
         for set in [&["a"][..], &["=1"], &["a=1", "a=2"], &["a=", "a=2"]] {
-            assert!(typed(flags("", set), &Input::default()).is_err(), "{set:?}");
+            assert!(typed(flags("", set), &InputObject::default()).is_err(), "{set:?}");
         }
     }
 }

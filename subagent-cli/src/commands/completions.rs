@@ -7,9 +7,9 @@ use serde_json::json;
 use super::installing::{self, There};
 use crate::args::completions::{Completions, Shell};
 use crate::completion::script;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 /// The flags of the Python program.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ impl Legacy {
 }
 
 /// For the shell that is named, or the user's.
-pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<Outcome> {
+pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<CliOutcome> {
     let login = std::env::var("SHELL").unwrap_or_default();
     let name = named.unwrap_or_else(|| login.rsplit('/').next().unwrap_or_default());
     let shell = <Shell as clap::ValueEnum>::from_str(name, false).map_err(|_| {
@@ -51,19 +51,19 @@ pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<Outcome> {
             "Type this:\n  subagent completions fish > ~/.config/fish/completions/subagent.fish"
         }
     };
-    Ok(Outcome::Lines(install.to_owned()))
+    Ok(CliOutcome::Lines(install.to_owned()))
 }
 
-pub(super) fn run(args: &Completions, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Completions, context: &CliContext) -> Result<CliOutcome> {
     match (args.shell, args.install) {
         (Some(shell), None) => Ok(printed(shell)),
         (named, installed) => install(installed.flatten().or(named), context),
     }
 }
 
-fn printed(shell: Shell) -> Outcome {
+fn printed(shell: Shell) -> CliOutcome {
     let script = script(shell);
-    Outcome::report("completions.generated", json!({"shell": word(shell), "script": script}), script)
+    CliOutcome::report("completions.generated", json!({"shell": word(shell), "script": script}), script)
 }
 
 fn word(shell: Shell) -> &'static str {
@@ -75,7 +75,7 @@ fn word(shell: Shell) -> &'static str {
 }
 
 /// Writes the script where the shell looks for it. An older script of ours is replaced, another file is not.
-fn install(shell: Option<Shell>, context: &Context) -> Result<Outcome> {
+fn install(shell: Option<Shell>, context: &CliContext) -> Result<CliOutcome> {
     let shell = shell.or_else(|| installing::login_shell(&context.env)).ok_or_else(|| {
         Failure::argument("SHELL names no shell with completions")
             .recommend("name the shell: bash, zsh or fish")
@@ -99,7 +99,7 @@ fn install(shell: Option<Shell>, context: &Context) -> Result<Outcome> {
         "shell": word(shell), "path": path_value(&target.path), "state": state, "recommendedAction": after,
     });
     let shown = text::fields(&data, &["shell", "path", "state", "recommendedAction"]);
-    Ok(Outcome::report("completions.installed", data, shown))
+    Ok(CliOutcome::report("completions.installed", data, shown))
 }
 
 /// Whether a file is a script that an older version has made.

@@ -1,21 +1,21 @@
 //! `config check`: all that is wrong with the config files. No daemon is involved.
 
 use serde_json::{Value, json};
-use subagent_config::problems::{self, Problem};
+use subagent_config::problems::{self, ConfigProblem};
 
 use crate::args::config::ConfigCheck;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &ConfigCheck, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ConfigCheck, context: &CliContext) -> Result<CliOutcome> {
     let found = problems::of_command(args.config.config.as_deref(), args.cwd.as_deref(), &context.env)?;
-    let of_unknown = found.unknown.iter().map(|key| Problem {
+    let of_unknown = found.unknown.iter().map(|key| ConfigProblem {
         file: key.file.clone(),
         line: key.line,
         message: key.problem(),
     });
-    let warnings: Vec<Problem> = of_unknown.chain(found.dangling).collect();
+    let warnings: Vec<ConfigProblem> = of_unknown.chain(found.dangling).collect();
     let files: Vec<Value> = found
         .files
         .iter()
@@ -40,14 +40,14 @@ pub(super) fn run(args: &ConfigCheck, context: &Context) -> Result<Outcome> {
         });
     }
     let code = u8::from(!found.problems.is_empty());
-    Ok(Outcome::Judged { kind: "config.checked", data, text: lines.join("\n"), code })
+    Ok(CliOutcome::Judged { kind: "config.checked", data, text: lines.join("\n"), code })
 }
 
-fn item(problem: &Problem) -> Value {
+fn item(problem: &ConfigProblem) -> Value {
     json!({"file": path_value(&problem.file), "line": problem.line, "message": problem.message})
 }
 
-fn line(kind: &str, Problem { file, line, message }: &Problem) -> String {
+fn line(kind: &str, ConfigProblem { file, line, message }: &ConfigProblem) -> String {
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
     format!("{kind}: {}{line}: {}", file.display(), message.replace(char::is_control, " "))
 }

@@ -4,11 +4,11 @@ use serde_json::json;
 use subagent_config::init::{self, Existing, Scope};
 
 use crate::args::local::ConfigInit;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &ConfigInit, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ConfigInit, context: &CliContext) -> Result<CliOutcome> {
     let scope = Scope::parse(&args.scope)?;
     let target = init::target(args.path.as_deref(), scope, args.cwd.as_deref(), &context.env)?;
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
@@ -19,5 +19,5 @@ pub(super) fn run(args: &ConfigInit, context: &Context) -> Result<Outcome> {
         "overwritten": written.overwritten,
     });
     let shown = json!({"configPath": data["path"], "scope": data["scope"]});
-    Ok(Outcome::report("config.initialized", data, text::fields(&shown, &["configPath", "scope"])))
+    Ok(CliOutcome::report("config.initialized", data, text::fields(&shown, &["configPath", "scope"])))
 }

@@ -1,15 +1,15 @@
 //! `config show`: what all config files together say. No daemon is involved.
 
 use serde_json::{Value, json};
-use subagent_config::shown::{self, Entry};
+use subagent_config::shown::{self, ConfigEntry};
 use subagent_protocol::json as one_line;
 
 use crate::args::config::ConfigShow;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &ConfigShow, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ConfigShow, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;
     let (merged, entries) = shown::of(&loaded, &context.env);
     let files: Vec<Value> = loaded
@@ -25,10 +25,10 @@ pub(super) fn run(args: &ConfigShow, context: &Context) -> Result<Outcome> {
             entries.iter().map(line).collect::<Vec<_>>().join("\n")
         }
     };
-    Ok(Outcome::report("config.shown", data, text.trim_end().to_owned()))
+    Ok(CliOutcome::report("config.shown", data, text.trim_end().to_owned()))
 }
 
-fn value(entry: &Entry) -> Value {
+fn value(entry: &ConfigEntry) -> Value {
     json!({
         "path": entry.path, "value": entry.value, "origin": entry.origin,
         "file": entry.file.as_deref().map(path_value), "line": entry.line,
@@ -36,7 +36,7 @@ fn value(entry: &Entry) -> Value {
 }
 
 /// Key, value and place, with tabs between.
-fn line(entry: &Entry) -> String {
+fn line(entry: &ConfigEntry) -> String {
     let plain = |text: &str| text.replace(char::is_control, " ");
     let value = match &entry.value {
         Value::String(text) => plain(text),

@@ -3,12 +3,12 @@
 use serde_json::Value;
 use subagent_protocol::ids::WorkerId;
 
-use crate::context::Context;
-use crate::output::Format;
+use crate::context::CliContext;
+use crate::output::OutputFormat;
 
 /// Takes the name of a worker out of the document of a contract form. What a person reads keeps it.
-pub(super) fn without_name(worker: &mut Value, context: &Context) {
-    if context.format == Format::Json
+pub(super) fn without_name(worker: &mut Value, context: &CliContext) {
+    if context.format == OutputFormat::Json
         && let Some(members) = worker.as_object_mut()
     {
         members.remove("name");
@@ -16,7 +16,7 @@ pub(super) fn without_name(worker: &mut Value, context: &Context) {
 }
 
 /// The same, unless the worker was addressed as no contract form addresses it.
-pub(super) fn without_name_of(address: &str, worker: &mut Value, context: &Context) {
+pub(super) fn without_name_of(address: &str, worker: &mut Value, context: &CliContext) {
     if address.parse::<WorkerId>().is_ok() {
         without_name(worker, context);
     }

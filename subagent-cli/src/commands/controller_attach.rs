@@ -4,13 +4,13 @@ use subagent_protocol::api::AttachController;
 
 use super::controller_grant::{self, Show};
 use crate::args::controllers::ControllerAttach;
-use crate::client::Ask;
-use crate::context::Context;
+use crate::client::ApiRequest;
+use crate::context::CliContext;
 use crate::controller;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &ControllerAttach, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ControllerAttach, context: &CliContext) -> Result<CliOutcome> {
     let show = Show::of(args.print_env, args.json)?;
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let request = AttachController {
@@ -18,6 +18,6 @@ pub(super) fn run(args: &ControllerAttach, context: &Context) -> Result<Outcome>
         takeover: args.takeover,
         owner: controller::owner()?,
     };
-    let ask = Ask::change("/v1/controllers/attach", &request)?;
+    let ask = ApiRequest::change("/v1/controllers/attach", &request)?;
     controller_grant::grant(ask, "controller.attached", show, context, &workspace)
 }

@@ -9,10 +9,10 @@ use subagent_config::{ConfigError, Workspace};
 use subagent_protocol::api::ControllerInitialized;
 
 use crate::args::JsonFlag;
-use crate::client::{Ask, Client, block_on};
-use crate::context::{Context, path_value};
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, complain, text};
+use crate::output::{CliOutcome, complain, text};
 
 /// Whether an ownership is shown as lines for a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,20 +38,20 @@ impl Show {
 
 /// Asks for the ownership and shows it.
 pub(super) fn grant(
-    ask: Ask,
+    ask: ApiRequest,
     kind: &'static str,
     show: Show,
-    context: &Context,
+    context: &CliContext,
     workspace: &Workspace,
-) -> Result<Outcome> {
-    let mut client = Client::new(context, workspace);
+) -> Result<CliOutcome> {
+    let mut client = DaemonClient::new(context, workspace);
     let mut data = block_on(async move { client.ask(&ask).await })?;
     let granted: ControllerInitialized = serde_json::from_value(data.clone())
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
     data["hintPath"] = path_value(&leave_hint(&granted, &workspace.root));
     let owner = &granted.owner;
     if show == Show::Variables {
-        return Ok(Outcome::Lines(format!(
+        return Ok(CliOutcome::Lines(format!(
             "export SUBAGENT_CTL_ID={}\nexport SUBAGENT_CTL_EPOCH={}\nexport SUBAGENT_CTL_TOKEN={}",
             owner.controller_id, owner.epoch, owner.token
         )));
@@ -61,7 +61,7 @@ pub(super) fn grant(
         "epoch": owner.epoch, "hintPath": data["hintPath"],
     });
     let shown = text::fields(&shown, &["controllerId", "workspaceKey", "epoch", "hintPath"]);
-    Ok(Outcome::report(kind, data, shown))
+    Ok(CliOutcome::report(kind, data, shown))
 }
 
 /// Writes the hint into the workspace that the controller belongs to. That need not be the one where the command was

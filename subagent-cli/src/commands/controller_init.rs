@@ -5,13 +5,13 @@ use subagent_protocol::api::InitController;
 
 use super::controller_grant::{self, Show};
 use crate::args::controllers::ControllerInit;
-use crate::client::Ask;
-use crate::context::{Context, present};
+use crate::client::ApiRequest;
+use crate::context::{CliContext, present};
 use crate::controller;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &ControllerInit, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ControllerInit, context: &CliContext) -> Result<CliOutcome> {
     let show = Show::of(args.print_env, args.json)?;
     let workspace = context.workspace(args.cwd.as_deref())?;
     let config = context.config(None, args.cwd.as_deref())?;
@@ -22,6 +22,6 @@ pub(super) fn run(args: &ControllerInit, context: &Context) -> Result<Outcome> {
         budget: of_config(&config.config.budgets.controller),
         owner: controller::owner()?,
     };
-    let ask = Ask::change("/v1/controllers", &request)?;
+    let ask = ApiRequest::change("/v1/controllers", &request)?;
     controller_grant::grant(ask, "controller.initialized", show, context, &workspace)
 }

@@ -5,19 +5,19 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::args::controllers::ControllerRecover;
-use crate::client::{Ask, Client, Query, block_on};
-use crate::context::{Context, present_path};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::context::{CliContext, present_path};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &ControllerRecover, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ControllerRecover, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.as_deref())?;
     let root = workspace.root.to_string_lossy();
     let filter = present_path(args.cwd.clone()).map(|_| &*root);
-    let path = Query::new("/v1/controllers").with("workspaceKey", filter);
+    let path = RequestPath::new("/v1/controllers").with("workspaceKey", filter);
     let mut data = if super::has_state(&workspace) {
-        let mut client = Client::new(context, &workspace);
-        block_on(async move { client.ask(&Ask::get(path)).await })?
+        let mut client = DaemonClient::new(context, &workspace);
+        block_on(async move { client.ask(&ApiRequest::get(path)).await })?
     } else {
         json!({"items": [], "count": 0, "workspaceFilter": filter})
     };
@@ -25,7 +25,7 @@ pub(super) fn run(args: &ControllerRecover, context: &Context) -> Result<Outcome
         item["suggestedAction"] = suggested(item, &workspace.root);
     }
     let shown = text::rows(&data, &["controllerId", "state", "workspaceKey"], "(no controllers)");
-    Ok(Outcome::report("controller.recovered", data, shown))
+    Ok(CliOutcome::report("controller.recovered", data, shown))
 }
 
 /// The command that takes over from an owner that is dead, or may be. Its `--cwd` is the workspace of this command and

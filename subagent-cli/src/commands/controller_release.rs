@@ -4,20 +4,21 @@ use serde_json::Value;
 use subagent_protocol::api::ReleaseController;
 
 use crate::args::controllers::ControllerRelease;
-use crate::client::{Ask, Client, block_on};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::CliContext;
 use crate::controller;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &ControllerRelease, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ControllerRelease, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
-    let ask = Ask::change("/v1/controllers/release", &ReleaseController { choice, force: args.force })?;
-    let mut client = Client::new(context, &workspace);
+    let ask =
+        ApiRequest::change("/v1/controllers/release", &ReleaseController { choice, force: args.force })?;
+    let mut client = DaemonClient::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = shown(&data);
-    Ok(Outcome::report("controller.released", data, shown))
+    Ok(CliOutcome::report("controller.released", data, shown))
 }
 
 fn shown(data: &Value) -> String {

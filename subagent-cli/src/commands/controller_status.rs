@@ -2,40 +2,40 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, Handle};
+use subagent_protocol::api::{ControllerChoice, ControllerHandle};
 
 use crate::args::controllers::ControllerStatus;
-use crate::client::{Ask, Client, Query, block_on};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::context::CliContext;
 use crate::controller;
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &ControllerStatus, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !super::has_state(&workspace) {
         let data = of_nobody(&choice, context.handle().as_ref())?;
         let shown = shown(&data);
-        return Ok(Outcome::report("controller.status", data, shown));
+        return Ok(CliOutcome::report("controller.status", data, shown));
     }
-    let path = Query::new("/v1/controllers/status")
+    let path = RequestPath::new("/v1/controllers/status")
         .with("controllerId", choice.controller_id.as_deref())
         .with("hintedControllerId", choice.hinted_controller_id.as_deref())
         .with("workspaceKey", Some(&choice.workspace_key));
-    let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let mut client = DaemonClient::new(context, &workspace);
+    let data = block_on(async move { client.ask(&ApiRequest::get(path)).await })?;
     let shown = shown(&data);
-    Ok(Outcome::report("controller.status", data, shown))
+    Ok(CliOutcome::report("controller.status", data, shown))
 }
 
 /// The status of a workspace where nothing has been done yet.
-fn of_nobody(choice: &ControllerChoice, handle: Option<&Handle>) -> Result<Value> {
+fn of_nobody(choice: &ControllerChoice, handle: Option<&ControllerHandle>) -> Result<Value> {
     if let Some(named) = &choice.controller_id {
         let message = format!("there is no controller {named}");
         return Err(Failure::new(Code::ControllerNotFound, message).with("controllerId", named.as_str()));
     }
-    let env_handle = handle.map_or_else(Handle::shown_none, |handle| handle.shown(false));
+    let env_handle = handle.map_or_else(ControllerHandle::shown_none, |handle| handle.shown(false));
     Ok(json!({
         "controllerId": null, "workspaceKey": choice.workspace_key, "state": "dormant", "activeOwner": null,
         "envHandle": env_handle,

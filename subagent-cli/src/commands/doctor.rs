@@ -7,12 +7,12 @@ use subagent_protocol::Code;
 use subagentd::life::refuse_below_guard;
 
 use crate::args::doctor::Doctor;
-use crate::context::{Context, path_value};
-use crate::doctor::{self, Finding, Place, Status};
+use crate::context::{CliContext, path_value};
+use crate::doctor::{self, ExaminedStateDir, Finding, Status};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Doctor, context: &CliContext) -> Result<CliOutcome> {
     let place = place(args.cwd.cwd.as_deref(), context)?;
     if args.fix {
         refuse_below_guard("doctor --fix").map_err(|error| {
@@ -35,22 +35,22 @@ pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
     });
     let lines: Vec<String> = found.iter().map(line).collect();
     let code = u8::from(problems > 0);
-    Ok(Outcome::Judged { kind: "doctor.report", data, text: lines.join("\n"), code })
+    Ok(CliOutcome::Judged { kind: "doctor.report", data, text: lines.join("\n"), code })
 }
 
 /// Everything that is found without changing anything.
-pub(super) fn findings(cwd: Option<&Path>, context: &Context) -> Result<Vec<Finding>> {
+pub(super) fn findings(cwd: Option<&Path>, context: &CliContext) -> Result<Vec<Finding>> {
     let place = place(cwd, context)?;
     Ok(doctor::examine(&context.env, cwd.map(Path::to_owned), place, false))
 }
 
 /// Where to look. Outside of a workspace there is much to look at, too: it is the first command of many.
-fn place(cwd: Option<&Path>, context: &Context) -> Result<Place> {
+fn place(cwd: Option<&Path>, context: &CliContext) -> Result<ExaminedStateDir> {
     match context.workspace(cwd) {
-        Ok(found) => Ok(Place { state_dir: found.state_dir, outside: false }),
+        Ok(found) => Ok(ExaminedStateDir { state_dir: found.state_dir, outside: false }),
         Err(failure) if failure.is(Code::WorkspaceRootNotFound) => {
             let here = context.workspace(Some(&context.env.cwd))?;
-            Ok(Place { state_dir: here.state_dir, outside: true })
+            Ok(ExaminedStateDir { state_dir: here.state_dir, outside: true })
         }
         Err(failure) => Err(failure),
     }

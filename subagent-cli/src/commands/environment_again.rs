@@ -16,55 +16,55 @@ use subagent_protocol::mcp::McpServers;
 
 use super::contract_form::without_name_of;
 use super::named_worker;
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use crate::args::ConfigFlag;
 use crate::args::workers::SeveralWorkers;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{Format, Outcome, complain};
+use crate::output::{CliOutcome, OutputFormat, complain};
 
 /// The key in `data` that says that it was sent.
 const SENT: &str = "environmentSent";
 
 /// Whose agent it is, and where its launcher is looked up.
-pub(super) struct Agent<'a> {
+pub(super) struct AgentEnvironmentSource<'a> {
     pub(super) worker_id: &'a str,
     pub(super) config: Option<&'a Path>,
     pub(super) cwd: Option<&'a Path>,
-    pub(super) context: &'a Context,
+    pub(super) context: &'a CliContext,
 }
 
 /// The environment of the caller, if the daemon needs it.
 type Environment = Option<Vec<(Bytes64, Bytes64)>>;
 
 /// A change of several workers that may need the environment of the caller.
-pub(super) struct Change<'a> {
-    pub(super) report: &'a Report,
+pub(super) struct BulkWorkerChange<'a> {
+    pub(super) report: &'a ChangeReport,
     /// The path after `/v1/workers/{worker}/`.
     pub(super) path: &'a str,
     /// Whether only the daemon knows how long it may take.
     pub(super) unbounded: bool,
 }
 
-impl Change<'_> {
+impl BulkWorkerChange<'_> {
     /// Changes each worker. `body` makes the request.
     pub(super) fn of_each<T: Serialize>(
         &self,
         (several, config): (&SeveralWorkers, &ConfigFlag),
-        context: &Context,
+        context: &CliContext,
         body: impl Fn(Environment, McpServers) -> T,
-    ) -> Result<Outcome> {
+    ) -> Result<CliOutcome> {
         let cwd = several.cwd.cwd.as_deref();
         let workspace = context.workspace(cwd)?;
         let addresses = several.workers.all();
-        let mut client = Client::new(context, &workspace);
+        let mut client = DaemonClient::new(context, &workspace);
         let items = block_on(each(&mut client, addresses, self.report, async |client, address| {
             let worker_id = named_worker(address, &workspace)?;
             let path = format!("/v1/workers/{}/{}", segment(worker_id), self.path);
-            let ask = Ask::change(path, &body(None, McpServers::default()))?;
+            let ask = ApiRequest::change(path, &body(None, McpServers::default()))?;
             let ask = if self.unbounded { ask.within(None) } else { ask };
-            let agent = Agent { worker_id, config: config.config.as_deref(), cwd, context };
+            let agent = AgentEnvironmentSource { worker_id, config: config.config.as_deref(), cwd, context };
             let mut data =
                 agent.ask(client, &ask, |environment, servers| body(Some(environment), servers)).await?;
             without_name_of(address, &mut data, context);
@@ -74,12 +74,12 @@ impl Change<'_> {
     }
 }
 
-impl Agent<'_> {
+impl AgentEnvironmentSource<'_> {
     /// Asks, with the caller's environment if it is needed. `body` makes the request with it.
     pub(super) async fn ask<T: Serialize>(
         &self,
-        client: &mut Client,
-        ask: &Ask,
+        client: &mut DaemonClient,
+        ask: &ApiRequest,
         body: impl FnOnce(Vec<(Bytes64, Bytes64)>, McpServers) -> T,
     ) -> Result<Value> {
         let required = match client.ask(ask).await {
@@ -89,7 +89,7 @@ impl Agent<'_> {
         let (environment, servers) = self.environment(client, required).await?;
         let mut data = client.ask(&ask.once_more(&body(environment, servers))?).await?;
         data[SENT] = true.into();
-        if self.context.format == Format::Text {
+        if self.context.format == OutputFormat::Text {
             complain("Note: the agent's environment was gone; it is that of this command now.");
         }
         Ok(data)
@@ -98,11 +98,11 @@ impl Agent<'_> {
     /// What the agent would inherit if its worker were started here.
     async fn environment(
         &self,
-        client: &mut Client,
+        client: &mut DaemonClient,
         required: Failure,
     ) -> Result<(Vec<(Bytes64, Bytes64)>, McpServers)> {
         let path = format!("/v1/workers/{}", segment(self.worker_id));
-        let shown: WorkerView = serde_json::from_value(client.ask(&Ask::get(path)).await?)
+        let shown: WorkerView = serde_json::from_value(client.ask(&ApiRequest::get(path)).await?)
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
         let loaded = self.context.config(self.config, self.cwd)?;
         match loaded.config.launchers.get(&shown.launcher) {

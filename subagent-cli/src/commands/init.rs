@@ -10,20 +10,20 @@ use subagent_config::init::{self, Existing, Scope};
 use subagent_protocol::clean::one_line;
 
 use super::confirm::says_yes;
-use super::installing::{self, Target, There};
+use super::installing::{self, InstallTarget, There};
 use super::launcher_login;
 use crate::args::agents::LauncherLogin;
 use crate::args::config::Init;
 use crate::args::{ConfigFlag, JsonFlag};
 use crate::completion::script;
-use crate::context::{Context, path_value, present};
+use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
-use crate::output::{Format, Outcome, tell};
-use agents::{Agent, Login};
+use crate::output::{CliOutcome, OutputFormat, tell};
+use agents::{KnownAgent, Login};
 
 /// How the steps are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum InitMode {
     /// All of them, without a question.
     Yes,
     /// One question before each.
@@ -34,26 +34,26 @@ enum Mode {
 
 /// The steps so far.
 struct Steps {
-    mode: Mode,
+    mode: InitMode,
     done: Vec<Value>,
     lines: Vec<String>,
 }
 
-pub(super) fn run(args: &Init, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Init, context: &CliContext) -> Result<CliOutcome> {
     let at_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-    let mode = match (args.yes, at_terminal && context.format == Format::Text) {
-        (true, _) => Mode::Yes,
-        (false, true) => Mode::Ask,
-        (false, false) => Mode::Plan,
+    let mode = match (args.yes, at_terminal && context.format == OutputFormat::Text) {
+        (true, _) => InitMode::Yes,
+        (false, true) => InitMode::Ask,
+        (false, false) => InitMode::Plan,
     };
     let loaded = context.config(None, None)?;
     let mut steps = Steps { mode, done: Vec::new(), lines: Vec::new() };
-    let asks = !args.no_handshake && mode != Mode::Plan;
+    let asks = !args.no_handshake && mode != InitMode::Plan;
     let agents = agents::find(&loaded, asks, context);
-    if mode == Mode::Ask {
+    if mode == InitMode::Ask {
         agents.iter().for_each(|agent| tell(&format!("{}\n", agent.line())));
     } else {
-        steps.lines.extend(agents.iter().map(Agent::line));
+        steps.lines.extend(agents.iter().map(KnownAgent::line));
     }
     if let Some(named) = present(args.launcher.clone()) {
         loaded.config.launcher(&named)?;
@@ -70,15 +70,15 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<Outcome> {
             steps.file("skill", &target)?;
         }
     }
-    if mode == Mode::Plan {
+    if mode == InitMode::Plan {
         steps.lines.push("nothing was changed: repeat it at a terminal, or with --yes".to_owned());
     }
     let data = json!({
         "changed": steps.done.iter().any(|step| step["state"] == "done"),
-        "agents": agents.iter().map(Agent::data).collect::<Vec<_>>(),
+        "agents": agents.iter().map(KnownAgent::data).collect::<Vec<_>>(),
         "steps": steps.done,
     });
-    Ok(Outcome::report("init.done", data, steps.lines.join("\n")))
+    Ok(CliOutcome::report("init.done", data, steps.lines.join("\n")))
 }
 
 impl Steps {
@@ -98,16 +98,16 @@ impl Steps {
             None => format!("{what}?"),
         };
         match self.mode {
-            Mode::Yes => return true,
-            Mode::Ask if says_yes(&question) => return true,
-            Mode::Ask => self.note(step, "skipped", what, path),
-            Mode::Plan => self.note(step, "would do", what, path),
+            InitMode::Yes => return true,
+            InitMode::Ask if says_yes(&question) => return true,
+            InitMode::Ask => self.note(step, "skipped", what, path),
+            InitMode::Plan => self.note(step, "would do", what, path),
         }
         false
     }
 
     /// A file that another program looks for. One that exists stays as it is.
-    fn file(&mut self, step: &str, target: &Target) -> Result<()> {
+    fn file(&mut self, step: &str, target: &InstallTarget) -> Result<()> {
         let state = match target.there() {
             There::Same => "unchanged",
             There::Other => "kept",
@@ -121,7 +121,7 @@ impl Steps {
         Ok(())
     }
 
-    fn config(&mut self, args: &Init, agents: &[Agent], context: &Context) -> Result<()> {
+    fn config(&mut self, args: &Init, agents: &[KnownAgent], context: &CliContext) -> Result<()> {
         let path = init::target(None, Scope::User, None, &context.env)?;
         if path.symlink_metadata().is_ok() {
             self.note("config", "kept", "the config file", Some(&path));
@@ -132,7 +132,7 @@ impl Steps {
             None => agents::default_of(agents).map(str::to_owned).or_else(|| self.chosen(agents)),
         };
         let Some(launcher) = launcher else {
-            let what = match agents.iter().any(Agent::can_start) {
+            let what = match agents.iter().any(KnownAgent::can_start) {
                 true => "a config file: several agents can be started; name one with --launcher",
                 false => "a config file: no agent is installed",
             };
@@ -148,13 +148,13 @@ impl Steps {
     }
 
     /// The launcher that a person chooses, or the first one that answers.
-    fn chosen(&self, agents: &[Agent]) -> Option<String> {
-        let able: Vec<&Agent> = agents.iter().filter(|agent| agent.can_start()).collect();
+    fn chosen(&self, agents: &[KnownAgent]) -> Option<String> {
+        let able: Vec<&KnownAgent> = agents.iter().filter(|agent| agent.can_start()).collect();
         match self.mode {
-            Mode::Plan => None,
-            Mode::Yes => agents::first_of(agents).map(str::to_owned),
-            Mode::Ask if able.is_empty() => None,
-            Mode::Ask => {
+            InitMode::Plan => None,
+            InitMode::Yes => agents::first_of(agents).map(str::to_owned),
+            InitMode::Ask if able.is_empty() => None,
+            InitMode::Ask => {
                 let lines =
                     able.iter().enumerate().map(|(at, agent)| format!("  {} {}\n", at + 1, agent.name));
                 tell(&format!("Default launcher:\n{}Number (none: skip): ", lines.collect::<String>()));
@@ -165,11 +165,11 @@ impl Steps {
     }
 
     /// Offers a login where an agent wants one.
-    fn logins(&mut self, agents: &[Agent], context: &Context) {
+    fn logins(&mut self, agents: &[KnownAgent], context: &CliContext) {
         for agent in agents.iter().filter(|agent| agent.login == Login::Wanted) {
             let command = format!("subagent launcher login {}", shell_words::quote(&agent.name));
             let what = format!("log in to {}: {command}", agent.name);
-            if self.mode != Mode::Ask {
+            if self.mode != InitMode::Ask {
                 self.note("login", "would do", &what, None);
                 continue;
             }
@@ -194,7 +194,7 @@ impl Steps {
         }
     }
 
-    fn completions(&mut self, context: &Context) -> Result<()> {
+    fn completions(&mut self, context: &CliContext) -> Result<()> {
         let Some(shell) = installing::login_shell(&context.env) else {
             self.note("completions", "skipped", "completions: SHELL is not bash, zsh or fish", None);
             return Ok(());

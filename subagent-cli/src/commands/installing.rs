@@ -25,7 +25,7 @@ const MANAGERS: [(&str, &str); 5] = [
 
 /// A file that may be put somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct InstallTarget {
     /// What it is for.
     pub(super) what: String,
     /// Where.
@@ -45,7 +45,7 @@ pub(super) enum There {
     Other,
 }
 
-impl Target {
+impl InstallTarget {
     pub(super) fn there(&self) -> There {
         match fs::read(&self.path) {
             Ok(bytes) if bytes == self.content.as_bytes() => There::Same,
@@ -77,7 +77,7 @@ pub(super) fn login_shell(env: &Environment) -> Option<Shell> {
 }
 
 /// Where a shell looks for the completions of a user.
-pub(super) fn completions(shell: Shell, content: String, env: &Environment) -> Option<Target> {
+pub(super) fn completions(shell: Shell, content: String, env: &Environment) -> Option<InstallTarget> {
     let folder = |name: &str| env.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let below = |rest: &str| env.home.as_ref().map(|home| home.join(rest));
     let (what, path) = match shell {
@@ -96,7 +96,7 @@ pub(super) fn completions(shell: Shell, content: String, env: &Environment) -> O
             ("fish", base.join("fish/completions/subagent.fish"))
         }
     };
-    Some(Target { what: format!("completions for {what}"), path, content })
+    Some(InstallTarget { what: format!("completions for {what}"), path, content })
 }
 
 /// What remains to be typed after completions were put there.
@@ -109,10 +109,10 @@ pub(super) fn after(shell: Shell) -> &'static str {
 }
 
 /// The skill, for each manager whose folder is in the home.
-pub(super) fn skills(env: &Environment) -> Vec<Target> {
+pub(super) fn skills(env: &Environment) -> Vec<InstallTarget> {
     let Some(home) = &env.home else { return Vec::new() };
     let found = MANAGERS.iter().filter(|(_, folder)| home.join(folder).is_dir());
-    let target = |(name, folder): &(&str, &str)| Target {
+    let target = |(name, folder): &(&str, &str)| InstallTarget {
         what: format!("the skill {SKILL_NAME} for {name}"),
         path: home.join(folder).join("skills").join(SKILL_NAME).join("SKILL.md"),
         content: SKILL.to_owned(),

@@ -4,15 +4,15 @@ use serde_json::{Map, Value, json};
 use subagent_config::installed::{Presence, presence};
 use subagent_config::{LoadedConfig, launcher, model};
 
-use crate::context::{Context, path_value};
-use crate::output::Format;
+use crate::context::{CliContext, path_value};
+use crate::output::OutputFormat;
 
 /// The keys `origin`, `file`, `state` and, of what would be fetched, `package`.
 pub(super) fn found(
     loaded: &LoadedConfig,
     name: &str,
     launcher: &model::Launcher,
-    context: &Context,
+    context: &CliContext,
 ) -> Map<String, Value> {
     let env = &context.env;
     let resolved = launcher::resolve(name, launcher, &env.cwd, env);
@@ -34,9 +34,9 @@ pub(super) fn add(
     loaded: &LoadedConfig,
     name: &str,
     launcher: &model::Launcher,
-    context: &Context,
+    context: &CliContext,
 ) {
-    let in_contract = context.format == Format::Json && loaded.file_of_launcher(name).is_some();
+    let in_contract = context.format == OutputFormat::Json && loaded.file_of_launcher(name).is_some();
     if let (Some(data), false) = (data.as_object_mut(), in_contract) {
         data.extend(found(loaded, name, launcher, context));
     }

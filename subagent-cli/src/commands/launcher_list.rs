@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::agent_asked::{noted, workspace_of};
 use super::launcher_found;
 use crate::args::local::LauncherList;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::{Format, Outcome, text};
+use crate::output::{CliOutcome, OutputFormat, text};
 
-pub(super) fn run(args: &LauncherList, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &LauncherList, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let workspace = workspace_of(context);
     // The config's map is sorted by name.
@@ -21,7 +21,7 @@ pub(super) fn run(args: &LauncherList, context: &Context) -> Result<Outcome> {
             "handshake": noted(workspace.as_ref(), name, launcher),
         });
         // The document without --all is that of the contract.
-        if args.all || context.format == Format::Text {
+        if args.all || context.format == OutputFormat::Text {
             let found = launcher_found::found(&loaded, name, launcher, context);
             if let Some(item) = item.as_object_mut() {
                 item.extend(found);
@@ -38,9 +38,9 @@ pub(super) fn run(args: &LauncherList, context: &Context) -> Result<Outcome> {
         "configPath": path_value(&loaded.path),
         "configLoaded": loaded.loaded,
     });
-    if args.all || context.format == Format::Text {
+    if args.all || context.format == OutputFormat::Text {
         data["builtIn"] = values(built_in).into();
     }
     let shown = text::rows(&data, &["name"], "(no launchers configured)");
-    Ok(Outcome::report("launcher.listed", data, shown))
+    Ok(CliOutcome::report("launcher.listed", data, shown))
 }

@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 use subagent_config::launcher::find_program;
 use subagent_config::start::environment;
 use subagent_protocol::Code;
-use subagent_protocol::ask::{LoginKind, Question, terminal_command};
+use subagent_protocol::ask::{AgentQuestion, LoginKind, terminal_command};
 use subagent_protocol::clean::one_line;
 
-use super::agent_asked::Agent;
+use super::agent_asked::LauncherAgent;
 use super::launcher_probe::patience;
 use crate::args::agents::{LauncherLogin, LauncherLogout};
 use crate::ask::Patience;
-use crate::context::{Context, present};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> {
+pub(super) fn login(args: &LauncherLogin, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
-    let agent = Agent::of(&loaded.config, &args.name, None, context)?;
+    let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
     let time = patience(args.timeout)?;
     let method = present(args.method.clone()).or_else(|| agent.launcher.auth_method.clone());
-    let question = Question::Login { method };
+    let question = AgentQuestion::Login { method };
     let patience = Patience { request: time, ..Patience::of(agent.launcher, None) };
     let answer = agent.ask(question, patience).map_err(|failure| to_choose(failure, &args.name))?;
     let method = answer.method.unwrap_or_default();
@@ -49,17 +49,17 @@ pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> 
     }
     agent.forget();
     let shown = text::fields(&data, &keys);
-    Ok(Outcome::report("launcher.login", data, shown))
+    Ok(CliOutcome::report("launcher.login", data, shown))
 }
 
-pub(super) fn logout(args: &LauncherLogout, context: &Context) -> Result<Outcome> {
+pub(super) fn logout(args: &LauncherLogout, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
-    let agent = Agent::of(&loaded.config, &args.name, None, context)?;
-    agent.ask(Question::Logout, Patience::of(agent.launcher, None))?;
+    let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
+    agent.ask(AgentQuestion::Logout, Patience::of(agent.launcher, None))?;
     agent.forget();
     let data = json!({"name": args.name, "loggedOut": true});
     let shown = text::fields(&data, &["name", "loggedOut"]);
-    Ok(Outcome::report("launcher.logout", data, shown))
+    Ok(CliOutcome::report("launcher.logout", data, shown))
 }
 
 /// Lists the ways to log in where one has to be chosen, and the command that does.
@@ -95,7 +95,7 @@ fn variables(method: &Value) -> Value {
 }
 
 /// Runs the agent's program with what the method adds, or the command that it names, at the caller's terminal.
-fn at_terminal(agent: &Agent<'_>, method: &Value, context: &Context) -> Result<()> {
+fn at_terminal(agent: &LauncherAgent<'_>, method: &Value, context: &CliContext) -> Result<()> {
     let named = terminal_command(method);
     let holder = named.unwrap_or(method);
     let added = holder["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);

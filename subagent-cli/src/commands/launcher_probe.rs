@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 use subagent_config::{handshakes, launcher, state_dir};
 use subagent_protocol::Code;
-use subagent_protocol::ask::{Answer, Question};
+use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
 
-use super::agent_asked::{Agent, workspace_of};
+use super::agent_asked::{LauncherAgent, workspace_of};
 use super::launcher_found;
 use crate::args::agents::LauncherProbe;
-use crate::ask::{Patience, Place};
-use crate::context::{Context, path_value, present_path};
+use crate::ask::{AgentFolder, Patience};
+use crate::context::{CliContext, path_value, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, complain, json as one_line};
+use crate::output::{CliOutcome, complain, json as one_line};
 
-pub(super) fn run(args: &LauncherProbe, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &LauncherProbe, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let found = launcher::resolve(&args.name, launcher, &context.env.cwd, &context.env);
@@ -48,24 +48,24 @@ pub(super) fn run(args: &LauncherProbe, context: &Context) -> Result<Outcome> {
         data["problem"] = problem.to_string().into();
     }
     if args.handshake {
-        let agent = Agent::of(&loaded.config, &args.name, args.cwd.as_deref(), context)?;
+        let agent = LauncherAgent::of(&loaded.config, &args.name, args.cwd.as_deref(), context)?;
         let (told, answer) = handshake(&agent, args)?;
         note(&agent, &told, context);
         lines.extend(shown(&told));
         data["handshake"] = told;
         data["handshake"]["raw"] = json!({"initialize": answer.initialize, "session": answer.session});
     }
-    Ok(Outcome::report("launcher.probed", data, lines.join("\n")))
+    Ok(CliOutcome::report("launcher.probed", data, lines.join("\n")))
 }
 
 /// What the agent says of itself. That it wants a login first is an answer, everything else that goes wrong is an error.
-fn handshake(agent: &Agent<'_>, args: &LauncherProbe) -> Result<(Value, Answer)> {
+fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbe) -> Result<(Value, AgentQueryResult)> {
     let place = match present_path(args.cwd.clone()) {
-        Some(_) => Place::Folder(agent.cwd().to_owned()),
-        None => Place::Empty,
+        Some(_) => AgentFolder::Folder(agent.cwd().to_owned()),
+        None => AgentFolder::Empty,
     };
     let all = args.timeout.map(patience).transpose()?;
-    let answer = agent.ask_in(place, Question::Handshake, Patience::of(agent.launcher, all))?;
+    let answer = agent.ask_in(place, AgentQuestion::Handshake, Patience::of(agent.launcher, all))?;
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
         _ => Ok((agent.told(&answer), answer)),
@@ -76,8 +76,9 @@ fn handshake(agent: &Agent<'_>, args: &LauncherProbe) -> Result<(Value, Answer)>
 ///
 /// # Errors
 /// Everything that goes wrong but for a login that it wants.
-pub(super) fn asked(agent: &Agent<'_>, context: &Context) -> Result<Value> {
-    let answer = agent.ask_in(Place::Empty, Question::Handshake, Patience::of(agent.launcher, None))?;
+pub(super) fn asked(agent: &LauncherAgent<'_>, context: &CliContext) -> Result<Value> {
+    let answer =
+        agent.ask_in(AgentFolder::Empty, AgentQuestion::Handshake, Patience::of(agent.launcher, None))?;
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
         _ => {
@@ -95,7 +96,7 @@ pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
 }
 
 /// Keeps it for later looks. What cannot be kept is told all the same.
-fn note(agent: &Agent<'_>, told: &Value, context: &Context) {
+fn note(agent: &LauncherAgent<'_>, told: &Value, context: &CliContext) {
     let Some(workspace) = workspace_of(context) else { return };
     let kept = state_dir::prepare(&workspace.state_dir).map_err(|error| error.message()).and_then(|()| {
         handshakes::write(&workspace.state_dir, agent.name, agent.launcher, told)

@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use super::agent_asked::{noted, workspace_of};
 use super::launcher_found;
 use crate::args::local::LauncherName;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 /// What stands for the value of a variable.
 const HIDDEN: &str = "<set>";
 
-pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &LauncherName, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let env: Map<String, Value> = launcher.env.keys().map(|name| (name.clone(), HIDDEN.into())).collect();
@@ -45,5 +45,5 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
         keys.push("handshake");
     }
     let shown = text::fields(&data, &keys);
-    Ok(Outcome::report("launcher.shown", data, shown))
+    Ok(CliOutcome::report("launcher.shown", data, shown))
 }

@@ -15,11 +15,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::run::signals::end_by;
-use crate::client::{Ask, Batch, Client, Cursor, Waiting, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, Cursor, DaemonClient, EventBatch, WorkerWait, segment};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Format;
-use crate::output::live::{Activity, Line};
+use crate::output::OutputFormat;
+use crate::output::live::{Activity, StatusLine};
 use crate::output::tell;
 
 /// The clock in the line.
@@ -27,8 +27,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// What the line needs; nothing if there is no terminal for it.
 pub(super) struct Live {
-    line: Line,
-    follower: Client,
+    line: StatusLine,
+    follower: DaemonClient,
     starting: Option<String>,
     /// How the workers were named, in a form that has no cursor.
     named: Vec<String>,
@@ -36,7 +36,7 @@ pub(super) struct Live {
 
 /// What the line says.
 #[derive(Clone, Copy)]
-enum Shown<'a> {
+enum LiveStatus<'a> {
     /// What one worker is doing.
     Worker(&'a str),
     /// How many workers are not done yet.
@@ -45,12 +45,17 @@ enum Shown<'a> {
 
 impl Live {
     /// A line, if somebody sees it: not with `--json`, and only on a terminal.
-    pub(super) fn new(context: &Context, workspace: &Workspace) -> Result<Option<Self>> {
-        if context.format == Format::Json {
+    pub(super) fn new(context: &CliContext, workspace: &Workspace) -> Result<Option<Self>> {
+        if context.format == OutputFormat::Json {
             return Ok(None);
         }
-        let Some(line) = Line::on_stderr() else { return Ok(None) };
-        Ok(Some(Self { line, follower: Client::new(context, workspace), starting: None, named: Vec::new() }))
+        let Some(line) = StatusLine::on_stderr() else { return Ok(None) };
+        Ok(Some(Self {
+            line,
+            follower: DaemonClient::new(context, workspace),
+            starting: None,
+            named: Vec::new(),
+        }))
     }
 
     /// The same for a turn for which the agent is started: what that waits for.
@@ -68,7 +73,7 @@ impl Live {
     /// Does the work, with the line beside it; of one worker it follows the events after `from`.
     async fn beside<T>(
         self,
-        shown: Shown<'_>,
+        shown: LiveStatus<'_>,
         from: Option<String>,
         sent: bool,
         work: impl Future<Output = T>,
@@ -82,8 +87,10 @@ impl Live {
         let news = Notify::new();
         let following = async {
             match shown {
-                Shown::Worker(worker) => follow(&mut follower, worker, from.clone(), &activity, &news).await,
-                Shown::Left(_) => std::future::pending().await,
+                LiveStatus::Worker(worker) => {
+                    follow(&mut follower, worker, from.clone(), &activity, &news).await
+                }
+                LiveStatus::Left(_) => std::future::pending().await,
             }
         };
         let (mut following, mut work) = (pin!(following), pin!(work));
@@ -99,8 +106,8 @@ impl Live {
                     line.erase();
                     let is_of_turn = activity.borrow().is_of_turn();
                     let worker = match shown {
-                        Shown::Worker(worker) => Some(worker),
-                        Shown::Left(_) => None,
+                        LiveStatus::Worker(worker) => Some(worker),
+                        LiveStatus::Left(_) => None,
                     };
                     interrupt(&Again::of(&named, worker, from.as_deref()), is_of_turn);
                 }
@@ -109,15 +116,19 @@ impl Live {
                 _ = clock.tick() => {}
             }
             match shown {
-                Shown::Worker(_) => line.draw(&activity.borrow(), begun.elapsed()),
-                Shown::Left(left) => line.show(&waiting(left.get(), named.len()), begun.elapsed()),
+                LiveStatus::Worker(_) => line.draw(&activity.borrow(), begun.elapsed()),
+                LiveStatus::Left(left) => line.show(&waiting(left.get(), named.len()), begun.elapsed()),
             }
         }
     }
 }
 
 /// Waits, with the line or without.
-pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: Waiting) -> Result<Value> {
+pub(super) async fn wait(
+    client: &mut DaemonClient,
+    live: Option<Live>,
+    mut waiting: WorkerWait,
+) -> Result<Value> {
     let Some(live) = live else { return client.wait(waiting).await };
     client.pin(&mut waiting).await?;
     let worker = waiting.worker_id.clone();
@@ -126,7 +137,7 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
         Cursor::Beginning | Cursor::Latest => None,
     };
     let sent = waiting.collect_turn.is_some();
-    live.beside(Shown::Worker(&worker), from, sent, client.wait(waiting)).await
+    live.beside(LiveStatus::Worker(&worker), from, sent, client.wait(waiting)).await
 }
 
 fn waiting(left: usize, all: usize) -> String {
@@ -145,12 +156,12 @@ pub(super) async fn wait_rest<T>(
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let Some(mut live) = live.map(|live| live.named(addresses)) else { return work.await };
-    let [worker] = addresses else { return live.beside(Shown::Left(left), None, false, work).await };
+    let [worker] = addresses else { return live.beside(LiveStatus::Left(left), None, false, work).await };
     let latest =
-        live.follower.ask(&Ask::get(format!("/v1/workers/{}/events/latest", segment(worker)))).await?;
+        live.follower.ask(&ApiRequest::get(format!("/v1/workers/{}/events/latest", segment(worker)))).await?;
     let from = latest["event"]["eventId"].as_str().map(str::to_owned);
     // A worker without an open turn is not waited for.
-    live.beside(Shown::Worker(worker), from, true, work).await
+    live.beside(LiveStatus::Worker(worker), from, true, work).await
 }
 
 /// Ctrl-C. Where it cannot be listened to it ends the process by itself, and this never ends.
@@ -162,14 +173,14 @@ async fn interruption() {
 
 /// Keeps the activity up to date; never ends.
 async fn follow(
-    client: &mut Client,
+    client: &mut DaemonClient,
     worker: &str,
     from: Option<String>,
     activity: &RefCell<Activity>,
     news: &Notify,
 ) {
     let mut events = client.events(worker, from, true, false);
-    while let Ok(Batch::Events(found)) = events.next().await {
+    while let Ok(EventBatch::Events(found)) = events.next().await {
         found.iter().for_each(|event| activity.borrow_mut().see(event));
         news.notify_one();
     }

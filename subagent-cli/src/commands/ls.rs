@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 use super::has_state;
-use super::selected::Choice;
+use super::selected::WorkerSelector;
 use crate::args::overview::{ListForm, Ls};
-use crate::client::{Ask, Client, block_on};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
-use crate::output::{Outcome, document, text};
+use crate::output::{CliOutcome, document, text};
 
 /// The columns of a line in a pipe.
 const KEYS: &[&str] = &["name", "state", "launcher", "updatedAt", "workerId", "asks"];
 
-pub(super) fn run(args: &Ls, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Ls, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let choice = Choice { controller_id: None, selector: args.selector.selector.clone() };
+    let choice = WorkerSelector { controller_id: None, selector: args.selector.selector.clone() };
     let ask = choice.listing(false)?;
     let mut items = Vec::new();
     if has_state(&workspace) {
-        let mut client = Client::new(context, &workspace);
+        let mut client = DaemonClient::new(context, &workspace);
         items = block_on(async {
             let mut listed = client.ask(&ask).await?;
             choice.check(&listed)?;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Outcome> {
             };
             items.retain(|item| args.all || item["state"] != "stopped");
             if items.iter().any(|item| item["state"] == "waiting_approval") {
-                let inbox = client.ask(&Ask::get("/v1/approvals")).await?;
+                let inbox = client.ask(&ApiRequest::get("/v1/approvals")).await?;
                 items.iter_mut().for_each(|item| add_question(item, &inbox));
             }
             Ok::<_, crate::failure::Failure>(items)
@@ -40,15 +40,15 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Outcome> {
         |line: fn(Value) -> String| items.clone().into_iter().map(line).collect::<Vec<_>>().join("\n");
     let name = |item: Value| item["name"].as_str().unwrap_or_default().to_owned();
     Ok(match args.form() {
-        Some(ListForm::Name) => Outcome::Lines(lines(name)),
-        Some(ListForm::Ndjson) => Outcome::Lines(lines(document)),
+        Some(ListForm::Name) => CliOutcome::Lines(lines(name)),
+        Some(ListForm::Ndjson) => CliOutcome::Lines(lines(document)),
         Some(ListForm::Tsv) if Terminal::of_stdout().is_some() => {
-            Outcome::Lines(text::rows(&json!({ "items": items }), KEYS, ""))
+            CliOutcome::Lines(text::rows(&json!({ "items": items }), KEYS, ""))
         }
         _ => {
             let data = json!({"count": items.len(), "items": items, "all": args.all});
             let shown = text::rows(&data, KEYS, "");
-            Outcome::list("workers.overview", data, shown, "(no workers)")
+            CliOutcome::list("workers.overview", data, shown, "(no workers)")
         }
     })
 }

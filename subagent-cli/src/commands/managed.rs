@@ -10,21 +10,21 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{IfBusy, SendTurn};
 use subagent_protocol::mcp::McpServers;
 
-use super::environment_again::Agent;
+use super::environment_again::AgentEnvironmentSource;
 use super::worktree::land;
 use super::{diff, named_worker, worker_continue, worker_start};
-use crate::args::Typed;
+use crate::args::TypedFlags;
 use crate::args::workers::StartFlags;
-use crate::client::{Ask, Client, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::context::CliContext;
 use crate::controller;
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
+use crate::input::{self, InputObject};
 
 /// The commands of this process's caller, in one workspace.
 #[derive(Debug, Clone)]
 pub(super) struct Commands {
-    pub(super) context: Context,
+    pub(super) context: CliContext,
     pub(super) cwd: Option<PathBuf>,
     pub(super) config: Option<PathBuf>,
 }
@@ -33,12 +33,12 @@ impl Commands {
     /// Starts a worker, which is described by the keys of `worker start --input`.
     pub(super) async fn start(&self, worker: Map<String, Value>) -> Result<Value> {
         let text = Value::Object(worker).to_string();
-        let input = Input::parse(&text, input::WORKER_START, &Typed::default())?;
+        let input = InputObject::parse(&text, input::WORKER_START, &TypedFlags::default())?;
         let flags = StartFlags { cwd: self.cwd.clone(), ..StartFlags::default() };
-        let wanted = worker_start::Wanted::of(flags, &input)?;
+        let wanted = worker_start::WorkerStartRequest::of(flags, &input)?;
         let workspace = self.context.workspace(self.cwd.as_deref())?;
         let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
-        let mut client = Client::new(&self.context, &workspace);
+        let mut client = DaemonClient::new(&self.context, &workspace);
         let budget = of_config(&config.config.budgets.controller);
         controller::ensure(&mut client, &workspace.state_dir, None, &workspace, budget).await?;
         let prepared = worker_start::prepare(&mut client, wanted, &config, &workspace, &self.context).await?;
@@ -68,12 +68,12 @@ impl Commands {
         };
         let path = format!("/v1/workers/{}/turns", segment(worker_id));
         let ask = match key {
-            Some(key) => Ask::post(path, &turn)?.keyed(key),
-            None => Ask::change(path, &turn)?,
+            Some(key) => ApiRequest::post(path, &turn)?.keyed(key),
+            None => ApiRequest::change(path, &turn)?,
         };
         let (config, cwd) = (self.config.as_deref(), self.cwd.as_deref());
-        let agent = Agent { worker_id, config, cwd, context: &self.context };
-        let mut client = Client::new(&self.context, &workspace);
+        let agent = AgentEnvironmentSource { worker_id, config, cwd, context: &self.context };
+        let mut client = DaemonClient::new(&self.context, &workspace);
         let again = |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn };
         agent.ask(&mut client, &ask, again).await
     }
@@ -102,6 +102,6 @@ impl Commands {
         let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
         let _ = named_worker(worker, &workspace)?;
         let request = options.request(&config.config.worktrees, &self.context);
-        land::land(&mut Client::new(&self.context, &workspace), worker, &request).await
+        land::land(&mut DaemonClient::new(&self.context, &workspace), worker, &request).await
     }
 }

@@ -7,17 +7,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use subagent_config::agents::{Catalog, Given};
-use subagent_config::memory::{Entry, Folder, Scope};
+use subagent_config::memory::{Folder, MemoryContent, Scope};
 use subagent_protocol::Code;
 use subagent_protocol::time::Timestamp;
 
 use super::{agent_data, confirm};
 use crate::args::memory::{MemoryClear, MemoryCommand, MemoryList, OneMemory};
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(command: MemoryCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: MemoryCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         MemoryCommand::List(args) => list(&args, context),
         MemoryCommand::Show(args) => show(&args.one, context),
@@ -26,7 +26,7 @@ pub(super) fn run(command: MemoryCommand, context: &Context) -> Result<Outcome> 
     }
 }
 
-fn list(args: &MemoryList, context: &Context) -> Result<Outcome> {
+fn list(args: &MemoryList, context: &CliContext) -> Result<CliOutcome> {
     let root = agent_data::workspace_of(args.cwd.cwd.as_deref(), context)?;
     let folders = Folder::all(&root, &context.env).map_err(unusable)?;
     // One that cannot be read does not hide the others.
@@ -37,19 +37,19 @@ fn list(args: &MemoryList, context: &Context) -> Result<Outcome> {
     let items: Vec<Value> = folders.iter().map(item).collect();
     let data = json!({"count": items.len(), "items": items, "workspace": path_value(&root)});
     let shown = text::rows(&data, &["agent", "scope", "lines", "bytes", "changedAt", "path"], "");
-    Ok(Outcome::list("memory.listed", data, shown, "(no memories)"))
+    Ok(CliOutcome::list("memory.listed", data, shown, "(no memories)"))
 }
 
-fn show(one: &OneMemory, context: &Context) -> Result<Outcome> {
+fn show(one: &OneMemory, context: &CliContext) -> Result<CliOutcome> {
     let folder = chosen(one, context)?;
     let entry = folder.entry().map_err(unusable)?;
     let Some(entry) = entry.filter(|entry| entry.changed.is_some()) else { return Err(nothing(&folder)) };
     let mut data = described(&folder, Some(&entry), None);
     data["text"] = entry.text.as_str().into();
-    Ok(Outcome::report("memory.shown", data, entry.text.trim_end().to_owned()))
+    Ok(CliOutcome::report("memory.shown", data, entry.text.trim_end().to_owned()))
 }
 
-fn edit(one: &OneMemory, context: &Context) -> Result<Outcome> {
+fn edit(one: &OneMemory, context: &CliContext) -> Result<CliOutcome> {
     let folder = chosen(one, context)?;
     let set = |name: &str| context.env.var(name).filter(|value| !value.is_empty()).map(OsString::from);
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(set).ok_or_else(|| {
@@ -76,10 +76,10 @@ fn edit(one: &OneMemory, context: &Context) -> Result<Outcome> {
     let entry = folder.entry().map_err(unusable)?;
     let data = described(&folder, entry.as_ref(), None);
     let shown = text::fields(&data, &["agent", "scope", "lines", "bytes", "path"]);
-    Ok(Outcome::report("memory.edited", data, shown))
+    Ok(CliOutcome::report("memory.edited", data, shown))
 }
 
-fn clear(args: &MemoryClear, context: &Context) -> Result<Outcome> {
+fn clear(args: &MemoryClear, context: &CliContext) -> Result<CliOutcome> {
     let folder = chosen(&args.one, context)?;
     if folder.entry().is_ok_and(|entry| entry.is_none()) {
         return Err(nothing(&folder));
@@ -98,11 +98,11 @@ fn clear(args: &MemoryClear, context: &Context) -> Result<Outcome> {
         "removed": removed,
     });
     let shown = text::fields(&data, &["agent", "scope", "removed", "path"]);
-    Ok(Outcome::report("memory.cleared", data, shown))
+    Ok(CliOutcome::report("memory.cleared", data, shown))
 }
 
 /// The memory that is meant: of the scope that was typed, else of the definition's, else the only one that there is.
-fn chosen(one: &OneMemory, context: &Context) -> Result<Folder> {
+fn chosen(one: &OneMemory, context: &CliContext) -> Result<Folder> {
     let root = agent_data::workspace_of(one.cwd.cwd.as_deref(), context)?;
     let catalog = Catalog::find(&Given::default(), &root, &context.env);
     let definition = catalog.named(&one.agent).ok().map(|found| &found.definition);
@@ -138,7 +138,7 @@ fn chosen(one: &OneMemory, context: &Context) -> Result<Folder> {
 }
 
 /// A memory as data.
-fn described(folder: &Folder, entry: Option<&Entry>, problem: Option<String>) -> Value {
+fn described(folder: &Folder, entry: Option<&MemoryContent>, problem: Option<String>) -> Value {
     let changed = entry.and_then(|entry| entry.changed).and_then(timestamp);
     json!({
         "agent": folder.agent(), "scope": folder.scope().as_str(), "path": path_value(&folder.file()),

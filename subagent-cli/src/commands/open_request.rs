@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
-use crate::client::{Ask, Client, Query, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human;
 
@@ -25,18 +25,19 @@ pub(super) struct OpenRequest {
 ///
 /// # Errors
 /// `APPROVAL_NOT_FOUND` if nothing is asked, `REQUEST_AMBIGUOUS{requests}` if several requests are open; those of
-/// [`Client::ask`].
+/// [`DaemonClient::ask`].
 pub(super) async fn find(
-    client: &mut Client,
+    client: &mut DaemonClient,
     target: Option<&str>,
     kind: QuestionKind,
 ) -> Result<OpenRequest> {
     if let Some(request_id) = target.filter(|target| target.parse::<RequestId>().is_ok()) {
-        let shown = client.ask(&Ask::get(format!("/v1/approvals/{}", segment(request_id)))).await?;
+        let shown = client.ask(&ApiRequest::get(format!("/v1/approvals/{}", segment(request_id)))).await?;
         return request(&shown)
             .ok_or_else(|| Failure::internal("the daemon's answer names no worker that asks"));
     }
-    let listed = client.ask(&Ask::get(Query::new("/v1/approvals").with("workerId", target))).await?;
+    let listed =
+        client.ask(&ApiRequest::get(RequestPath::new("/v1/approvals").with("workerId", target))).await?;
     let items = listed["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     choose(items, target, kind)
 }

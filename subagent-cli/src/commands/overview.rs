@@ -6,7 +6,7 @@ use subagent_protocol::Code;
 use subagent_protocol::ids::{RequestId, TurnId};
 
 use super::{has_state, named_worker};
-use crate::client::{Ask, Client, segment};
+use crate::client::{ApiRequest, DaemonClient, segment};
 use crate::context::present;
 use crate::failure::{Failure, Result};
 use crate::output::human::named;
@@ -15,7 +15,11 @@ use crate::output::human::named;
 ///
 /// # Errors
 /// `WORKER_NOT_FOUND`; `INVALID_ARGUMENT` for the id of something else, and where several workers could be meant.
-pub(super) async fn of(client: &mut Client, worker: Option<String>, workspace: &Workspace) -> Result<Value> {
+pub(super) async fn of(
+    client: &mut DaemonClient,
+    worker: Option<String>,
+    workspace: &Workspace,
+) -> Result<Value> {
     let worker = match present(worker) {
         Some(worker) => {
             check_kind(&worker)?;
@@ -23,13 +27,13 @@ pub(super) async fn of(client: &mut Client, worker: Option<String>, workspace: &
         }
         None => only(client, workspace).await?,
     };
-    client.ask(&Ask::get(format!("/v1/workers/{}/overview", segment(&worker)))).await
+    client.ask(&ApiRequest::get(format!("/v1/workers/{}/overview", segment(&worker)))).await
 }
 
 /// The only worker that is not stopped.
-async fn only(client: &mut Client, workspace: &Workspace) -> Result<String> {
+async fn only(client: &mut DaemonClient, workspace: &Workspace) -> Result<String> {
     let list = match has_state(workspace) {
-        true => client.ask(&Ask::get("/v1/workers".to_owned())).await?,
+        true => client.ask(&ApiRequest::get("/v1/workers".to_owned())).await?,
         false => Value::Null,
     };
     let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();

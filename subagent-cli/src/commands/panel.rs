@@ -6,29 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_config::proc;
-use subagent_panel::{Keys, Options};
+use subagent_panel::{PanelAccess, PanelOptions};
 use subagent_protocol::Code;
 use tokio::sync::mpsc;
 
 use super::panel_bridge::Bridge;
 use super::run::signals::{Interruptions, end_by};
-use crate::args::panel::Panel;
+use crate::args::panel::PanelArgs;
 use crate::client::block_on;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, complain, print};
+use crate::output::{CliOutcome, complain, print};
 
 /// Programs that open an address in the user's browser, after the one in `BROWSER`.
 const OPENERS: [&str; 3] = ["xdg-open", "wslview", "open"];
 
-pub(super) fn run(args: &Panel, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &PanelArgs, context: &CliContext) -> Result<CliOutcome> {
     if proc::is_below_guard() {
         let message = "an agent cannot start a panel: it shows and answers what only the owner may";
         return Err(Failure::new(Code::ForbiddenFromWorker, message)
             .recommend("ask the person or program that manages this worker"));
     }
     let bridge = Bridge::new(context, args.cwd.cwd.as_deref())?;
-    let options = Options {
+    let options = PanelOptions {
         port: args.port,
         read_only: args.read_only,
         is_forwarded: args.forwarded,
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Panel, context: &Context) -> Result<Outcome> {
     block_on(async move {
         let mut signals = Interruptions::new()?;
         bridge.start_own_daemon().await?;
-        let panel = subagent_panel::Panel::bind(&options, Arc::new(bridge)).await.map_err(|error| {
+        let panel = subagent_panel::PanelServer::bind(&options, Arc::new(bridge)).await.map_err(|error| {
             let failure = Failure::argument(format!("the panel cannot listen: {error}"));
             match args.port {
                 Some(port) => failure.with("port", port).recommend("choose another --port, or none"),
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Panel, context: &Context) -> Result<Outcome> {
             tokio::select! {
                 () = &mut served => {
                     complain("The panel has ended: no page was open.");
-                    return Ok(Outcome::Printed(ExitCode::SUCCESS));
+                    return Ok(CliOutcome::Printed(ExitCode::SUCCESS));
                 }
                 signal = signals.next() => end_by(signal),
                 Some(()) = entered.recv() => say(&keys.link().map_err(|error| no_secret(&error))?)?,
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Panel, context: &Context) -> Result<Outcome> {
 }
 
 /// Prints how a browser gets in.
-fn greet(keys: &Keys, args: &Panel) -> Result<()> {
+fn greet(keys: &PanelAccess, args: &PanelArgs) -> Result<()> {
     let link = keys.link().map_err(|error| no_secret(&error))?;
     say(&link)?;
     if args.pair {

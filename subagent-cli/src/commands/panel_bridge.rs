@@ -5,37 +5,37 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use subagent_config::{Workspace, installed, launcher};
-use subagent_panel::{Answer, Message, Pending, Place};
+use subagent_panel::{BridgeFuture, BridgeResult, PanelMessage, PanelWorkspace};
 use subagent_protocol::Code;
-use subagent_protocol::api::{Handle, IfBusy};
+use subagent_protocol::api::{ControllerHandle, IfBusy};
 
 use super::managed::Commands;
 use super::worktree::land::LandOptions;
 use super::{agent_data, has_state};
 use crate::args::JsonFlag;
 use crate::args::definitions::DefinitionPlace;
-use crate::client::{Ask, Client, daemons, read_info};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, daemons, read_info};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::Format;
+use crate::output::OutputFormat;
 
 /// The command line around a panel.
 #[derive(Debug)]
 pub(super) struct Bridge {
-    context: Context,
+    context: CliContext,
     /// The workspace of the panel; none outside of one.
     own: Option<Workspace>,
 }
 
 impl Bridge {
     /// Of this folder. Outside of a workspace the panel shows those of others.
-    pub(super) fn new(context: &Context, typed_cwd: Option<&Path>) -> Result<Self> {
+    pub(super) fn new(context: &CliContext, typed_cwd: Option<&Path>) -> Result<Self> {
         let own = match context.workspace(typed_cwd) {
             Err(failure) if failure.is(Code::WorkspaceRootNotFound) && typed_cwd.is_none() => None,
             found => Some(found?),
         };
         // Nothing of what a page asks for is written for people.
-        Ok(Self { context: Context { format: Format::Json, ..context.clone() }, own })
+        Ok(Self { context: CliContext { format: OutputFormat::Json, ..context.clone() }, own })
     }
 
     /// Starts the daemon of the panel's workspace, if anything was ever started there.
@@ -47,13 +47,13 @@ impl Bridge {
     }
 
     async fn socket_of_started(&self, own: &Workspace) -> Result<PathBuf> {
-        let mut client = Client::new(&self.context, own);
-        client.ask(&Ask::get("/v1/daemon")).await?;
+        let mut client = DaemonClient::new(&self.context, own);
+        client.ask(&ApiRequest::get("/v1/daemon")).await?;
         let info = client.daemon().ok_or_else(|| Failure::internal("the daemon was not asked"))?;
         Ok(info.socket.clone())
     }
 
-    async fn find(&self) -> Vec<Place> {
+    async fn find(&self) -> Vec<PanelWorkspace> {
         let (found, _) = daemons(&self.context.env).await;
         let own = self.own.as_ref().map(|own| place(&own.state_dir, true, self.context.env.home.as_deref()));
         let others = found
@@ -63,7 +63,7 @@ impl Bridge {
         own.iter().cloned().chain(others).collect()
     }
 
-    async fn reach(&self, place: &Place, start: bool) -> Result<PathBuf> {
+    async fn reach(&self, place: &PanelWorkspace, start: bool) -> Result<PathBuf> {
         // A daemon that ended in order has taken its address away: one that is still there died.
         let info = read_info(&place.state_dir).filter(|info| !info.ending);
         match (&self.own, info) {
@@ -78,7 +78,7 @@ impl Bridge {
     }
 
     /// The commands of this process in the workspace of a place.
-    fn commands(&self, place: &Place) -> Result<Commands> {
+    fn commands(&self, place: &PanelWorkspace) -> Result<Commands> {
         let own = self.own.as_ref().filter(|_| place.is_own);
         let root = own.map_or_else(|| root_of(&place.state_dir), |own| own.root.clone());
         let workspace = self.context.workspace(Some(&root))?;
@@ -90,7 +90,7 @@ impl Bridge {
         Ok(Commands { context: self.context.clone(), cwd: Some(root), config: None })
     }
 
-    fn offered(&self, place: &Place) -> Result<Value> {
+    fn offered(&self, place: &PanelWorkspace) -> Result<Value> {
         let Commands { context, cwd, .. } = self.commands(place)?;
         let loaded = context.config(None, cwd.as_deref())?;
         let env = &context.env;
@@ -109,7 +109,7 @@ impl Bridge {
         }))
     }
 
-    async fn start_and_send(&self, place: &Place, mut worker: Map<String, Value>) -> Result<Value> {
+    async fn start_and_send(&self, place: &PanelWorkspace, mut worker: Map<String, Value>) -> Result<Value> {
         let commands = self.commands(place)?;
         let text = worker.remove("text").and_then(|text| text.as_str().map(str::to_owned));
         let started = Box::pin(commands.start(worker)).await?;
@@ -120,8 +120,8 @@ impl Bridge {
         Ok(started)
     }
 
-    async fn write(&self, place: &Place, message: Message) -> Result<Value> {
-        let Message { worker, text, if_busy, key } = message;
+    async fn write(&self, place: &PanelWorkspace, message: PanelMessage) -> Result<Value> {
+        let PanelMessage { worker, text, if_busy, key } = message;
         let if_busy = if_busy
             .map(|word| {
                 IfBusy::parse(&word).ok_or_else(|| Failure::input(format!("ifBusy cannot be {word}")))
@@ -138,7 +138,7 @@ fn root_of(state_dir: &Path) -> PathBuf {
     usual.and_then(Path::parent).unwrap_or(state_dir).to_owned()
 }
 
-fn place(state_dir: &Path, is_own: bool, home: Option<&Path>) -> Place {
+fn place(state_dir: &Path, is_own: bool, home: Option<&Path>) -> PanelWorkspace {
     let mut hasher = DefaultHasher::new();
     state_dir.hash(&mut hasher);
     let root = root_of(state_dir);
@@ -146,7 +146,7 @@ fn place(state_dir: &Path, is_own: bool, home: Option<&Path>) -> Place {
         Some(below) => format!("~/{}", below.display()),
         None => root.display().to_string(),
     };
-    Place { id: format!("{:016x}", hasher.finish()), title, state_dir: state_dir.to_owned(), is_own }
+    PanelWorkspace { id: format!("{:016x}", hasher.finish()), title, state_dir: state_dir.to_owned(), is_own }
 }
 
 /// The error as an envelope has it.
@@ -155,45 +155,57 @@ fn told(failure: Failure) -> Value {
 }
 
 impl subagent_panel::Bridge for Bridge {
-    fn places(&self) -> Pending<'_, Vec<Place>> {
+    fn places(&self) -> BridgeFuture<'_, Vec<PanelWorkspace>> {
         Box::pin(self.find())
     }
 
-    fn socket<'a>(&'a self, place: &'a Place, start: bool) -> Pending<'a, Result<PathBuf, Value>> {
+    fn socket<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        start: bool,
+    ) -> BridgeFuture<'a, Result<PathBuf, Value>> {
         Box::pin(async move { self.reach(place, start).await.map_err(told) })
     }
 
-    fn handle(&self) -> Option<Handle> {
+    fn handle(&self) -> Option<ControllerHandle> {
         self.context.handle()
     }
 
-    fn choices<'a>(&'a self, place: &'a Place) -> Pending<'a, Answer> {
+    fn choices<'a>(&'a self, place: &'a PanelWorkspace) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move { self.offered(place).map_err(told) })
     }
 
-    fn start<'a>(&'a self, place: &'a Place, worker: Map<String, Value>) -> Pending<'a, Answer> {
+    fn start<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        worker: Map<String, Value>,
+    ) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move { self.start_and_send(place, worker).await.map_err(told) })
     }
 
-    fn send<'a>(&'a self, place: &'a Place, message: Message) -> Pending<'a, Answer> {
+    fn send<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        message: PanelMessage,
+    ) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move { self.write(place, message).await.map_err(told) })
     }
 
-    fn diff<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer> {
+    fn diff<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
             let commands = self.commands(place).map_err(told)?;
             commands.compare(worker).await.map_err(told)
         })
     }
 
-    fn hand_off<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer> {
+    fn hand_off<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
             let commands = self.commands(place).map_err(told)?;
             Box::pin(commands.hand_off(worker)).await.map_err(told)
         })
     }
 
-    fn land<'a>(&'a self, place: &'a Place, worker: String) -> Pending<'a, Answer> {
+    fn land<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
             let commands = self.commands(place).map_err(told)?;
             Box::pin(commands.land(&worker, LandOptions::default())).await.map_err(told)

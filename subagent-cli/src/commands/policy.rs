@@ -1,23 +1,25 @@
 //! `policy test`: what the rules that a worker would be started with make of a call. No daemon is involved.
 
 use serde_json::{Value, json};
-use subagent_config::policy::{Action, Call, Judged, Kind, Node, Places, Policy, Rule, Verdict, real_path};
+use subagent_config::policy::{
+    CallVerdict, Judged, Node, Places, Policy, Rule, RuleAction, ToolCallDescription, ToolKind, real_path,
+};
 use subagent_config::start::policy::layers;
 use subagent_config::workspace;
 
 use crate::args::policy::PolicyTest;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {
+pub(super) fn test(args: &PolicyTest, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;
     let cwd = workspace::resolve_cwd(args.cwd.as_deref(), &context.env)?;
     // Outside of a workspace the folder itself stands for it.
     let root =
         context.workspace(args.cwd.as_deref()).map_or_else(|_| cwd.clone(), |workspace| workspace.root);
     let layers = layers(&loaded, &args.rules.clone().into())?;
-    let misspelled = Kind::misspelled_as(&args.tool);
+    let misspelled = ToolKind::misspelled_as(&args.tool);
     let mut notes: Vec<String> =
         layers.iter().flat_map(|layer| layer.rules.iter().filter_map(Rule::note)).collect();
     notes.extend(misspelled.map(|kind| {
@@ -37,40 +39,40 @@ pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {
         "notes": notes,
     });
     let shown = shown(&verdict, none, &notes);
-    Ok(Outcome::report("policy.tested", data, shown))
+    Ok(CliOutcome::report("policy.tested", data, shown))
 }
 
 /// The call that these words mean.
-fn call(tool: &str, subject: Option<&str>) -> Result<Call> {
-    let told = match Kind::parse(tool) {
-        Some(Kind::Task) => json!({"name": "Task", "rawInput": {"agent": subject}}),
-        Some(Kind::Todo) => json!({"name": "TodoWrite"}),
+fn call(tool: &str, subject: Option<&str>) -> Result<ToolCallDescription> {
+    let told = match ToolKind::parse(tool) {
+        Some(ToolKind::Task) => json!({"name": "Task", "rawInput": {"agent": subject}}),
+        Some(ToolKind::Todo) => json!({"name": "TodoWrite"}),
         Some(kind) => subject_of(kind, json!({"kind": kind.as_str()}), subject),
         None => {
             // A rule of this name says whether it can be one.
-            let name = Rule::parse(tool, Action::Allow).map_err(|found| {
+            let name = Rule::parse(tool, RuleAction::Allow).map_err(|found| {
                 let message = format!("{tool:?} is no tool: character {}: {}", found.column, found.problem);
                 Failure::argument(message).with("tool", tool).with("column", found.column)
             })?;
             let told = json!({"kind": "other", "name": name.text()});
-            match Call::of(&told).main_kind() {
-                Kind::Task => json!({"name": tool, "rawInput": {"agent": subject}}),
+            match ToolCallDescription::of(&told).main_kind() {
+                ToolKind::Task => json!({"name": tool, "rawInput": {"agent": subject}}),
                 kind => subject_of(kind, told, subject),
             }
         }
     };
-    Ok(Call::of(&told))
+    Ok(ToolCallDescription::of(&told))
 }
 
-fn subject_of(kind: Kind, mut told: Value, subject: Option<&str>) -> Value {
+fn subject_of(kind: ToolKind, mut told: Value, subject: Option<&str>) -> Value {
     let Some(subject) = subject else { return told };
     match kind {
-        Kind::Execute => told["rawInput"] = json!({"command": subject}),
-        Kind::Fetch => told["rawInput"] = json!({"url": subject}),
-        Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
+        ToolKind::Execute => told["rawInput"] = json!({"command": subject}),
+        ToolKind::Fetch => told["rawInput"] = json!({"url": subject}),
+        ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
             told["locations"] = json!([{"path": subject}]);
         }
-        Kind::Think | Kind::Other | Kind::Task | Kind::Todo => {}
+        ToolKind::Think | ToolKind::Other | ToolKind::Task | ToolKind::Todo => {}
     }
     told
 }
@@ -88,7 +90,7 @@ fn judged(part: &Judged) -> Value {
 }
 
 /// A line for the whole, and one for each part.
-fn shown(verdict: &Verdict, none: bool, notes: &[String]) -> String {
+fn shown(verdict: &CallVerdict, none: bool, notes: &[String]) -> String {
     let mut lines = vec![format!("action: {}", verdict.action)];
     for part in &verdict.judged {
         let subject = part.subject.as_deref().unwrap_or("(not told)");

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::args::prompt::PromptRender;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 use crate::prompt;
 
-pub(super) fn run(args: &PromptRender, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &PromptRender, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let prompt = prompt::render(&loaded.config);
     let data = json!({"target": "manager", "prompt": prompt});
-    Ok(Outcome::report("prompt.rendered", data, prompt))
+    Ok(CliOutcome::report("prompt.rendered", data, prompt))
 }

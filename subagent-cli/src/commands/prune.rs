@@ -4,18 +4,18 @@ use serde_json::json;
 use subagent_protocol::api::Prune as Request;
 
 use crate::args::removal::Prune;
-use crate::client::{Ask, Client, block_on};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &Prune, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Prune, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = if super::has_state(&workspace) {
         let request = Request { older_than_seconds: args.older_than, dry_run: args.dry_run };
         // Much may have to be counted; it ends by itself.
-        let ask = Ask::change("/v1/prune", &request)?.within(None);
-        let mut client = Client::new(context, &workspace);
+        let ask = ApiRequest::change("/v1/prune", &request)?.within(None);
+        let mut client = DaemonClient::new(context, &workspace);
         block_on(async move { client.ask(&ask).await })?
     } else {
         json!({
@@ -28,5 +28,5 @@ pub(super) fn run(args: &Prune, context: &Context) -> Result<Outcome> {
     shown.push_str(&format!("\nworkers: {}\n", data["count"]));
     shown.push_str(&text::fields(&data, &["events", "bytes", "keys"]));
     shown.push_str(&format!("\nleftovers: {leftovers}"));
-    Ok(Outcome::report("state.pruned", data, shown))
+    Ok(CliOutcome::report("state.pruned", data, shown))
 }

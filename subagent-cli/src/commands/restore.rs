@@ -7,12 +7,12 @@ use subagent_protocol::Code;
 
 use super::backup::absolute;
 use crate::args::state::Restore;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 use crate::sibling_executable::sibling_executable;
 
-pub(super) fn run(args: Restore, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Restore, context: &CliContext) -> Result<CliOutcome> {
     let file = absolute(args.file, context)?;
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
     let program = sibling_executable("subagentd")?;

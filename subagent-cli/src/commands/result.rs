@@ -7,23 +7,23 @@ use subagent_protocol::{Code, worker_name};
 use super::turn_result::{self, TurnResult};
 use super::{has_state, named_worker};
 use crate::args::turns::ResultOf;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::{Context, present};
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::{Format, Outcome, explain};
+use crate::output::{CliOutcome, OutputFormat, explain};
 
 /// How the id of a turn begins.
 const TURN: &str = "turn_";
 
-pub(super) fn run(args: ResultOf, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: ResultOf, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let address = present(args.address).unwrap_or_else(|| worker_name::LAST.to_owned());
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let result = block_on(async {
         let turn_id = turn_of(&mut client, &address, &workspace).await?;
         TurnResult::of(&mut client, &turn_id).await
     })?;
-    if context.format == Format::Text
+    if context.format == OutputFormat::Text
         && let Some(reason) = result.reason()
     {
         let mut lines = vec![format!("result: {reason}")];
@@ -31,16 +31,16 @@ pub(super) fn run(args: ResultOf, context: &Context) -> Result<Outcome> {
         explain(&lines);
     }
     let (text, code) = (result.message().to_owned(), result.outcome.code());
-    Ok(Outcome::Judged { kind: "turn.result", data: result.data, text, code })
+    Ok(CliOutcome::Judged { kind: "turn.result", data: result.data, text, code })
 }
 
 /// Returns the turn with this id, or the last turn of a worker that was begun.
-async fn turn_of(client: &mut Client, address: &str, workspace: &Workspace) -> Result<String> {
+async fn turn_of(client: &mut DaemonClient, address: &str, workspace: &Workspace) -> Result<String> {
     if address.starts_with(TURN) && has_state(workspace) {
         return Ok(address.to_owned());
     }
     let worker = segment(named_worker(address, workspace)?);
-    let list = client.ask(&Ask::get(format!("/v1/workers/{worker}/turns?ended=1"))).await?;
+    let list = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}/turns?ended=1"))).await?;
     let turns = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let last = turns.iter().rfind(|turn| turn["status"] != "queued").or(turns.first());
     let Some(last) = last else {

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::role_show::role;
 use crate::args::roles::RoleList;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &RoleList, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &RoleList, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     // The config's map is sorted by name.
     let items: Vec<Value> = loaded.config.role_hints.iter().map(|(name, hint)| role(name, hint)).collect();
@@ -19,5 +19,5 @@ pub(super) fn run(args: &RoleList, context: &Context) -> Result<Outcome> {
         "configLoaded": loaded.loaded,
     });
     let shown = text::rows(&data, &["name"], "(no roles configured)");
-    Ok(Outcome::report("role.listed", data, shown))
+    Ok(CliOutcome::report("role.listed", data, shown))
 }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use subagent_config::RoleHint;
 
 use crate::args::roles::RoleName;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 const KEYS: [&str; 6] = [
     "name",
@@ -17,11 +17,11 @@ const KEYS: [&str; 6] = [
     "recommendedSkills",
 ];
 
-pub(super) fn run(args: &RoleName, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &RoleName, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let data = role(&args.name, loaded.config.role_hint(&args.name)?);
     let shown = text::fields(&data, &KEYS);
-    Ok(Outcome::report("role.shown", data, shown))
+    Ok(CliOutcome::report("role.shown", data, shown))
 }
 
 /// A role as data; what its hint does not say is absent.

@@ -7,9 +7,9 @@ use subagent_protocol::schedule::When;
 
 use super::starts::{self, Starters};
 use crate::args::schedules::{ScheduleAdd, ScheduleCommand};
-use crate::context::{Context, present};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, human};
+use crate::output::{CliOutcome, human};
 
 const SCHEDULES: Starters = Starters {
     path: "/v1/schedules",
@@ -33,7 +33,7 @@ const SCHEDULES: Starters = Starters {
     readable,
 };
 
-pub(super) fn run(command: ScheduleCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: ScheduleCommand, context: &CliContext) -> Result<CliOutcome> {
     let get = |one, what| SCHEDULES.get(one, what, context);
     let change = |one, what| SCHEDULES.change(one, what, context);
     Ok(match command {
@@ -51,7 +51,7 @@ pub(super) fn run(command: ScheduleCommand, context: &Context) -> Result<Outcome
     })
 }
 
-fn add(args: ScheduleAdd, context: &Context) -> Result<Outcome> {
+fn add(args: ScheduleAdd, context: &CliContext) -> Result<CliOutcome> {
     let missed = args.missed();
     let (overlap, max_failures) = (args.start.overlap(), args.start.max_failures);
     let when = match (args.cron, args.every, args.at) {

@@ -4,13 +4,13 @@ use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::tags::Selector;
 
-use crate::client::{Ask, Client, Query};
+use crate::client::{ApiRequest, DaemonClient, RequestPath};
 use crate::failure::{Failure, Result};
 use crate::output::human;
 
 /// A worker that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct SelectedWorker {
     pub(super) worker_id: String,
     /// Its name, or its id where the daemon gives no name.
     pub(super) name: String,
@@ -18,12 +18,12 @@ pub(super) struct Chosen {
 
 /// What workers are chosen by; both must fit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Choice {
+pub(super) struct WorkerSelector {
     pub(super) controller_id: Option<String>,
     pub(super) selector: Option<String>,
 }
 
-impl Choice {
+impl WorkerSelector {
     /// Whether nothing was chosen by.
     pub(super) fn is_empty(&self) -> bool {
         self.controller_id.is_none() && self.selector.is_none()
@@ -33,7 +33,7 @@ impl Choice {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`.
-    pub(super) fn ask(&self) -> Result<Ask> {
+    pub(super) fn ask(&self) -> Result<ApiRequest> {
         self.listing(true)
     }
 
@@ -41,22 +41,22 @@ impl Choice {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`.
-    pub(super) fn listing(&self, all: bool) -> Result<Ask> {
+    pub(super) fn listing(&self, all: bool) -> Result<ApiRequest> {
         if let Some(selector) = &self.selector {
             Selector::parse(selector)?;
         }
-        let path = Query::new("/v1/workers")
+        let path = RequestPath::new("/v1/workers")
             .with("controllerId", self.controller_id.as_deref())
             .with("selector", self.selector.as_deref())
             .with("all", all.then_some("true"));
-        Ok(Ask::get(path))
+        Ok(ApiRequest::get(path))
     }
 
     /// Those that are not stopped, newest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `DAEMON_TOO_OLD`, `WORKER_NOT_FOUND{selector,controllerId}` if there is none.
-    pub(super) async fn workers(&self, client: &mut Client) -> Result<Vec<Chosen>> {
+    pub(super) async fn workers(&self, client: &mut DaemonClient) -> Result<Vec<SelectedWorker>> {
         let found = self.live(client).await?;
         if found.is_empty() {
             return Err(self.none());
@@ -68,14 +68,14 @@ impl Choice {
     ///
     /// # Errors
     /// As above, but for the last one.
-    pub(super) async fn live(&self, client: &mut Client) -> Result<Vec<Chosen>> {
+    pub(super) async fn live(&self, client: &mut DaemonClient) -> Result<Vec<SelectedWorker>> {
         let list = client.ask(&self.ask()?).await?;
         self.check(&list)?;
         let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let live = items.iter().filter(|item| item["state"] != "stopped");
         let chosen = |item: &Value| {
             let worker_id = item["workerId"].as_str()?.to_owned();
-            Some(Chosen { worker_id, name: human::named(item).to_owned() })
+            Some(SelectedWorker { worker_id, name: human::named(item).to_owned() })
         };
         Ok(live.filter_map(chosen).collect())
     }

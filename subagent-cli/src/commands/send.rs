@@ -14,19 +14,19 @@ use subagent_protocol::until::{self, Until};
 use subagent_protocol::worker_name::LAST;
 
 use super::attachments;
-use super::environment_again::Agent;
+use super::environment_again::AgentEnvironmentSource;
 use super::live_wait::{self, Live};
-use super::send_agent::Wanted;
-use super::text_source::{Text, TextSources};
+use super::send_agent::DefinitionLookup;
+use super::text_source::{SourcedText, TextSources};
 use super::wait_end::{WaitEnd, code_of};
 use super::{named_worker, text_risk, turn_result};
 use crate::args::turns::{Send, wait_limit};
-use crate::client::{Ask, Client, Cursor, Waiting, block_on, segment};
-use crate::context::{Context, present, present_path};
-use crate::dialog::{Asked, Dialog, Question};
+use crate::client::{ApiRequest, Cursor, DaemonClient, WorkerWait, block_on, segment};
+use crate::context::{CliContext, present, present_path};
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::{Format, Outcome, complain, explain, text};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, OutputFormat, complain, explain, text};
 use crate::starting;
 
 /// How to wait after the turn was accepted.
@@ -37,7 +37,7 @@ struct WaitFor {
 }
 
 /// What is sent, to whom, and under which key.
-struct Message {
+struct MessageToSend {
     worker_id: String,
     /// The worker is an argument: a turn that fails is an outcome, and no error.
     positional: bool,
@@ -52,12 +52,12 @@ struct Message {
     agents: Option<String>,
 }
 
-pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
     let from_stdin = args.input.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if from_stdin && args.text_stdin {
         return Err(Failure::input("--input - and --text-stdin both read stdin; use exactly one of them"));
     }
-    let input = Input::load(args.input.as_deref(), input::SEND, &context.typed)?;
+    let input = InputObject::load(args.input.as_deref(), input::SEND, &context.typed)?;
     let positional = args.worker.is_some();
     let typed = context.typed.has("wait_timeout_seconds").then_some(args.wait_timeout_seconds);
     let wait = WaitFor {
@@ -90,9 +90,9 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         argument: args.message,
         takes_pipe: positional,
     };
-    let Text { text, from_command_line } = sources.read()?;
+    let SourcedText { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
-    if !risks.is_empty() && context.format == Format::Text {
+    if !risks.is_empty() && context.format == OutputFormat::Text {
         complain(&text_risk::lines(&risks, is_argument));
     }
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
@@ -116,7 +116,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         return Err(Failure::argument(message).with("flag", "--agents"));
     }
     let address = worker_id.clone();
-    let message = Message {
+    let message = MessageToSend {
         worker_id,
         positional,
         asks: !args.no_ask,
@@ -138,7 +138,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         send(message, (blocks, attachments), waits.then_some(&wait), &workspace, place, context)
     });
     let judged = positional || args.exit_status;
-    let warned = !risks.is_empty() && context.format == Format::Json;
+    let warned = !risks.is_empty() && context.format == OutputFormat::Json;
     let (accepted, waited) = match sent {
         Ok(sent) => sent,
         Err(failure) => {
@@ -146,12 +146,12 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
                 true => failure.with("warnings", vec![text_risk::warning(&risks)]),
                 false => failure,
             };
-            return if judged { Ok(Outcome::failed(code_of(&failure), failure)) } else { Err(failure) };
+            return if judged { Ok(CliOutcome::failed(code_of(&failure), failure)) } else { Err(failure) };
         }
     };
     let end = match &waited {
         Some(waited) if judged => {
-            let mut client = Client::new(context, &context.workspace(args.cwd.cwd.as_deref())?);
+            let mut client = DaemonClient::new(context, &context.workspace(args.cwd.cwd.as_deref())?);
             Some(block_on(WaitEnd::of(&mut client, &address, &waited["matchedEvent"]))?)
         }
         _ => None,
@@ -178,22 +178,22 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     if !risks.is_empty() {
         data["warnings"] = json!([text_risk::warning(&risks)]);
     }
-    let Some(end) = end else { return Ok(Outcome::report(kind, data, shown).of_workers(&[address])) };
+    let Some(end) = end else { return Ok(CliOutcome::report(kind, data, shown).of_workers(&[address])) };
     if !positional {
-        return Ok(Outcome::Judged { kind, data, text: shown, code: end.code });
+        return Ok(CliOutcome::Judged { kind, data, text: shown, code: end.code });
     }
-    if let Some(reason) = end.reason.filter(|_| context.format == Format::Text) {
+    if let Some(reason) = end.reason.filter(|_| context.format == OutputFormat::Text) {
         let mut lines = vec![format!("send: {reason}")];
         lines.extend(end.result.iter().flat_map(|result| turn_result::advice(&result.data)));
         explain(&lines);
     }
     let text = end.result.as_ref().map(|result| result.message().to_owned()).unwrap_or_default();
-    if context.format == Format::Text {
-        return Ok(Outcome::Bare { document: Value::Null, text, code: end.code });
+    if context.format == OutputFormat::Text {
+        return Ok(CliOutcome::Bare { document: Value::Null, text, code: end.code });
     }
     data["exitCode"] = end.code.into();
     data["result"] = end.result.map_or(Value::Null, |result| result.data);
-    Ok(Outcome::Judged { kind, data, text, code: end.code })
+    Ok(CliOutcome::Judged { kind, data, text, code: end.code })
 }
 
 /// Sends a text to a worker and waits for the end of its turn; a person at a terminal is asked what the agent asks.
@@ -205,9 +205,9 @@ pub(super) fn and_wait(
     worker: &str,
     text: String,
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Option<String>> {
-    let message = Message {
+    let message = MessageToSend {
         worker_id: worker.to_owned(),
         positional: true,
         text,
@@ -222,25 +222,26 @@ pub(super) fn and_wait(
     let wait = WaitFor { until: None, timeout, no_progress: 0.0 };
     let (_, waited) = send(message, (Vec::new(), Vec::new()), Some(&wait), workspace, (None, None), context)?;
     let event = waited.map(|waited| waited["matchedEvent"].clone()).unwrap_or_default();
-    let mut client = Client::new(context, workspace);
+    let mut client = DaemonClient::new(context, workspace);
     Ok(block_on(WaitEnd::of(&mut client, worker, &event))?.reason)
 }
 
 /// Sends the message; gives what was accepted and, if it is waited for, what came.
 fn send(
-    message: Message,
+    message: MessageToSend,
     (blocks, attachments): (Vec<Value>, Vec<Attachment>),
     wait: Option<&WaitFor>,
     workspace: &Workspace,
     (config, cwd): (Option<&Path>, Option<&Path>),
-    context: &Context,
+    context: &CliContext,
 ) -> Result<(Value, Option<Value>)> {
-    let Message { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
+    let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let typed = named_worker(&worker_id, workspace)?.to_owned();
-    let mut client = Client::new(context, workspace);
+    let mut client = DaemonClient::new(context, workspace);
     let worker_id = if typed == LAST { block_on(client.pin_last(&[typed]))?.concat() } else { typed };
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
-    let wanted = agent.as_deref().map(|name| Wanted { name, agents: agents.as_deref(), config, cwd });
+    let wanted =
+        agent.as_deref().map(|name| DefinitionLookup { name, agents: agents.as_deref(), config, cwd });
     let change = match &wanted {
         Some(wanted) => Some(block_on(wanted.resolve(&mut client, &worker_id, context))?),
         None => None,
@@ -255,7 +256,7 @@ fn send(
         env: None,
         mcp_servers: McpServers::default(),
     };
-    let mut ask = Ask::change(path, &turn)?;
+    let mut ask = ApiRequest::change(path, &turn)?;
     let keyed = key.is_some();
     if let Some(key) = key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -271,7 +272,7 @@ fn send(
     };
     let first = if wait.is_some() { live()? } else { None };
     block_on(async move {
-        let agent = Agent { worker_id: &worker_id, config, cwd, context };
+        let agent = AgentEnvironmentSource { worker_id: &worker_id, config, cwd, context };
         let accepted = agent
             .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
             .await?;
@@ -282,7 +283,7 @@ fn send(
         }
         // Nothing comes of a paused queue by itself.
         let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
-        let mut waiting = Waiting {
+        let mut waiting = WorkerWait {
             worker_id,
             until: wait.until.clone(),
             cursor: Cursor::After(turn.accepted_event_id.to_string()),
@@ -292,7 +293,7 @@ fn send(
             only_turn: turn.position.map(|_| turn.turn_id.clone()),
         };
         let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
-        let mut follower = Client::new(context, workspace);
+        let mut follower = DaemonClient::new(context, workspace);
         let mut next = match first {
             Some(live) if accepted["startsAgent"] == true => {
                 let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
@@ -305,13 +306,13 @@ fn send(
                 .await
                 .map_err(|failure| of_turn(failure, &turn))?;
             let event = &waited["matchedEvent"];
-            let (Some(dialog), Some(question)) = (&mut dialog, Question::of_event(event)) else {
+            let (Some(dialog), Some(question)) = (&mut dialog, QuestionRef::of_event(event)) else {
                 break waited;
             };
             match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
-                Asked::Skipped => break waited,
-                Asked::Interrupted => live_wait::leave(&format!("wait {}", waiting.worker_id)),
-                Asked::Answered | Asked::Elsewhere => {}
+                DialogOutcome::Skipped => break waited,
+                DialogOutcome::Interrupted => live_wait::leave(&format!("wait {}", waiting.worker_id)),
+                DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
             next = live()?;

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use subagent_config::start::agent::{self, Running};
+use subagent_config::start::agent::{self, RunningWorker};
 use subagent_protocol::Code;
 use subagent_protocol::api::WorkerView;
 use subagent_protocol::definition::AgentChange;
 
-use crate::client::{Ask, Client, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
 /// Which definition, and where it is looked for.
-pub(super) struct Wanted<'a> {
+pub(super) struct DefinitionLookup<'a> {
     pub(super) name: &'a str,
     /// Definitions besides those in files, as JSON text.
     pub(super) agents: Option<&'a str>,
@@ -20,32 +20,33 @@ pub(super) struct Wanted<'a> {
     pub(super) cwd: Option<&'a Path>,
 }
 
-impl Wanted<'_> {
+impl DefinitionLookup<'_> {
     /// Resolves it for a worker.
     pub(super) async fn resolve(
         &self,
-        client: &mut Client,
+        client: &mut DaemonClient,
         worker_id: &str,
-        context: &Context,
+        context: &CliContext,
     ) -> Result<AgentChange> {
         let path = format!("/v1/workers/{}", segment(worker_id));
-        let shown: WorkerView = serde_json::from_value(client.ask(&Ask::get(path)).await?)
+        let shown: WorkerView = serde_json::from_value(client.ask(&ApiRequest::get(path)).await?)
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
         let cwd = self.cwd.unwrap_or(Path::new(&shown.cwd));
         let workspace = context.workspace(Some(cwd))?;
         let loaded = context.config(self.config, Some(cwd))?;
         let launcher = loaded.config.launcher(&shown.launcher)?;
-        let running = Running { launcher: (&shown.launcher, launcher), delegates: shown.delegates };
+        let running = RunningWorker { launcher: (&shown.launcher, launcher), delegates: shown.delegates };
         let change =
             agent::change(self.name, self.agents, running, &loaded.config, &workspace.root, &context.env)?;
         Ok(change)
     }
 
     /// The error of a daemon that is older than this command: it has sent the message to what the worker was before.
-    pub(super) async fn not_taken(&self, client: &mut Client, worker_id: &str) -> Failure {
+    pub(super) async fn not_taken(&self, client: &mut DaemonClient, worker_id: &str) -> Failure {
         let cancel =
             serde_json::json!({"reason": "the daemon knows no definitions that come with a message"});
-        let canceled = match Ask::change(format!("/v1/workers/{}/cancel", segment(worker_id)), &cancel) {
+        let canceled = match ApiRequest::change(format!("/v1/workers/{}/cancel", segment(worker_id)), &cancel)
+        {
             Ok(cancel) => client.ask(&cancel).await.is_ok(),
             Err(_) => false,
         };

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::DaemonClient;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 /// What a change is called and how its lines look.
-pub(super) struct Report {
+pub(super) struct ChangeReport {
     /// The type of the envelope for one worker.
     pub(super) one: &'static str,
     /// The type of the envelope for several.
@@ -25,10 +25,10 @@ pub(super) struct Report {
 /// `INVALID_ARGUMENT{workerId}` for a flag among several workers: no name and no id begins with a dash. Those of the
 /// change, for several workers with `workerId` and what was done.
 pub(super) async fn each(
-    client: &mut Client,
+    client: &mut DaemonClient,
     addresses: &[String],
-    report: &Report,
-    mut change: impl AsyncFnMut(&mut Client, &str) -> Result<Value>,
+    report: &ChangeReport,
+    mut change: impl AsyncFnMut(&mut DaemonClient, &str) -> Result<Value>,
 ) -> Result<Vec<Value>> {
     if let ([_, _, ..], Some(flag)) = (addresses, addresses.iter().find(|address| address.starts_with('-'))) {
         let message = format!("{flag} is no worker; flags stand before `--`");
@@ -52,15 +52,15 @@ pub(super) async fn each(
     }
 }
 
-impl Report {
+impl ChangeReport {
     /// The outcome of changes that all succeeded.
-    pub(super) fn outcome(&self, addresses: &[String], items: Vec<Value>) -> Outcome {
+    pub(super) fn outcome(&self, addresses: &[String], items: Vec<Value>) -> CliOutcome {
         if addresses.len() == 1 {
             return self.texts(addresses, items, |_, data| text::fields(data, self.keys));
         }
         let data = json!({"count": items.len(), "items": items});
         let shown = text::rows(&data, self.keys, "");
-        Outcome::report(self.several, data, shown).of_workers(addresses)
+        CliOutcome::report(self.several, data, shown).of_workers(addresses)
     }
 
     /// The same where each worker has a text of its own.
@@ -69,15 +69,15 @@ impl Report {
         addresses: &[String],
         mut items: Vec<Value>,
         text_of: impl Fn(&str, &Value) -> String,
-    ) -> Outcome {
+    ) -> CliOutcome {
         if let [address] = addresses
             && let Some(data) = items.pop()
         {
             let shown = text_of(address, &data);
-            return Outcome::report(self.one, data, shown).of_workers(addresses);
+            return CliOutcome::report(self.one, data, shown).of_workers(addresses);
         }
         let shown: Vec<String> =
             addresses.iter().zip(&items).map(|(address, data)| text_of(address, data)).collect();
-        Outcome::report(self.several, json!({"count": items.len(), "items": items}), shown.join("\n\n"))
+        CliOutcome::report(self.several, json!({"count": items.len(), "items": items}), shown.join("\n\n"))
     }
 }

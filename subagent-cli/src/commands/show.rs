@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use subagent_protocol::api::WorkerOverview;
 
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use super::{diff, overview};
 use crate::args::look::Show;
-use crate::client::{Client, block_on, read};
-use crate::context::Context;
+use crate::client::{DaemonClient, block_on, read};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, human, text};
+use crate::output::{CliOutcome, human, text};
 
 /// The order of the lines.
 const KEYS: &[&str] = &[
@@ -34,12 +34,12 @@ const KEYS: &[&str] = &[
     "lastError",
 ];
 
-const REPORT: Report =
-    Report { one: "worker.overview", several: "worker.overviews", keys: KEYS, done: "shown" };
+const REPORT: ChangeReport =
+    ChangeReport { one: "worker.overview", several: "worker.overviews", keys: KEYS, done: "shown" };
 
-pub(super) fn run(args: Show, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Show, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let looked = block_on(async {
         match args.workers.is_empty() {
             true => Ok(vec![overview::of(&mut client, None, &workspace).await?]),
@@ -58,7 +58,7 @@ pub(super) fn run(args: Show, context: &Context) -> Result<Outcome> {
 }
 
 /// The same data with the number of changed files and lines, or the reason why it is unknown.
-fn with_changes(mut data: Value, context: &Context) -> Result<Value> {
+fn with_changes(mut data: Value, context: &CliContext) -> Result<Value> {
     let worker: WorkerOverview = read(data.clone())?;
     data["changes"] = diff::counted(&worker, context).unwrap_or(Value::Null);
     data["changesUnknown"] = diff::reason(&worker).map_or(Value::Null, Value::from);

@@ -9,17 +9,17 @@ use subagent_protocol::api::{
 
 use super::text_source::TextSources;
 use crate::args::starts::{OneStarter, StartFlags};
-use crate::client::{Ask, Client, Query, block_on, segment};
-use crate::context::{Context, present, present_path};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, human, text};
-use crate::tasks::{Giver, Wish};
+use crate::output::{CliOutcome, human, text};
+use crate::tasks::{Giver, TaskPlacement};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
 pub(super) fn add<T: serde::Serialize>(
     args: StartFlags,
     (kind, name): (&str, &str),
-    context: &Context,
+    context: &CliContext,
     path: &str,
     request: impl FnOnce(ControllerChoice, ScheduledWork) -> T,
 ) -> Result<Value> {
@@ -30,7 +30,7 @@ pub(super) fn add<T: serde::Serialize>(
         argument: args.prompt,
         ..TextSources::default()
     };
-    let wish = Wish {
+    let wish = TaskPlacement {
         sandbox: present(args.sandbox),
         cwd: present_path(args.cwd),
         config: present_path(args.config.config),
@@ -72,7 +72,7 @@ pub(super) fn add<T: serde::Serialize>(
                 manager: Some(Box::new(place)),
             })),
         };
-        client.ask(&Ask::change(path, &request(choice, work))?).await
+        client.ask(&ApiRequest::change(path, &request(choice, work))?).await
     })
 }
 
@@ -94,12 +94,12 @@ pub(super) struct Starters {
 
 impl Starters {
     /// Gets one, or what `what` names below it.
-    pub(super) fn get(&self, one: &OneStarter, what: &str, context: &Context) -> Result<Value> {
-        ask(one.cwd.cwd.as_deref(), &Ask::get(Query::new(self.path_of(one, what))), context)
+    pub(super) fn get(&self, one: &OneStarter, what: &str, context: &CliContext) -> Result<Value> {
+        ask(one.cwd.cwd.as_deref(), &ApiRequest::get(RequestPath::new(self.path_of(one, what))), context)
     }
 
     /// Changes one: `pause`, `resume`, `run` or `remove`.
-    pub(super) fn change(&self, one: &OneStarter, what: &str, context: &Context) -> Result<Value> {
+    pub(super) fn change(&self, one: &OneStarter, what: &str, context: &CliContext) -> Result<Value> {
         self.send(one, what, &ChangeSchedule {}, context)
     }
 
@@ -108,9 +108,9 @@ impl Starters {
         one: &OneStarter,
         what: &str,
         request: &impl serde::Serialize,
-        context: &Context,
+        context: &CliContext,
     ) -> Result<Value> {
-        ask(one.cwd.cwd.as_deref(), &Ask::change(self.path_of(one, what), request)?, context)
+        ask(one.cwd.cwd.as_deref(), &ApiRequest::change(self.path_of(one, what), request)?, context)
     }
 
     fn path_of(&self, one: &OneStarter, what: &str) -> String {
@@ -118,19 +118,19 @@ impl Starters {
         format!("{}/{}{separator}{what}", self.path, segment(&one.name))
     }
 
-    pub(super) fn shown(&self, kind: &'static str, data: Value) -> Outcome {
+    pub(super) fn shown(&self, kind: &'static str, data: Value) -> CliOutcome {
         let lines = text::fields(&self.seen(&data), self.fields);
-        Outcome::report(kind, data, lines)
+        CliOutcome::report(kind, data, lines)
     }
 
-    pub(super) fn fired(&self, kind: &'static str, data: Value) -> Outcome {
+    pub(super) fn fired(&self, kind: &'static str, data: Value) -> CliOutcome {
         let lines = text::fields(&self.seen(&data), self.firing);
-        Outcome::report(kind, data, lines)
+        CliOutcome::report(kind, data, lines)
     }
 
-    pub(super) fn logged(&self, kind: &'static str, data: Value) -> Outcome {
+    pub(super) fn logged(&self, kind: &'static str, data: Value) -> CliOutcome {
         let lines = text::rows(&self.all_seen(&data), self.log, "");
-        Outcome::list(kind, data, lines, "(no firings)")
+        CliOutcome::list(kind, data, lines, "(no firings)")
     }
 
     /// All of them; `empty` is the note if there are none.
@@ -138,14 +138,14 @@ impl Starters {
         &self,
         cwd: Option<&Path>,
         (kind, empty): (&'static str, &'static str),
-        context: &Context,
-    ) -> Result<Outcome> {
+        context: &CliContext,
+    ) -> Result<CliOutcome> {
         let data = match super::has_state(&context.workspace(cwd)?) {
-            true => ask(cwd, &Ask::get(Query::new(self.path)), context)?,
+            true => ask(cwd, &ApiRequest::get(RequestPath::new(self.path)), context)?,
             false => json!({"items": [], "count": 0}),
         };
         let lines = text::rows(&self.all_seen(&data), self.columns, "");
-        Ok(Outcome::list(kind, data, lines, empty))
+        Ok(CliOutcome::list(kind, data, lines, empty))
     }
 
     fn all_seen(&self, data: &Value) -> Value {
@@ -174,13 +174,13 @@ impl Starters {
 }
 
 /// The outcome of a removal.
-pub(super) fn removed(kind: &'static str, data: Value) -> Outcome {
+pub(super) fn removed(kind: &'static str, data: Value) -> CliOutcome {
     let lines = text::fields(&data, &["name"]);
-    Outcome::report(kind, data, lines)
+    CliOutcome::report(kind, data, lines)
 }
 
-fn ask(cwd: Option<&Path>, ask: &Ask, context: &Context) -> Result<Value> {
+fn ask(cwd: Option<&Path>, ask: &ApiRequest, context: &CliContext) -> Result<Value> {
     let workspace = context.workspace(cwd)?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     block_on(async move { client.ask(ask).await })
 }

@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::{daemon, doctor};
 use crate::args::overview::StatusArgs;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &StatusArgs, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &StatusArgs, context: &CliContext) -> Result<CliOutcome> {
     let mut data = daemon::status(args.cwd.cwd.as_deref(), context)?;
     let found = doctor::findings(args.cwd.cwd.as_deref(), context)?;
     let wrong: Vec<_> = found.iter().filter(|finding| !finding.is_well()).collect();
@@ -19,5 +19,5 @@ pub(super) fn run(args: &StatusArgs, context: &Context) -> Result<Outcome> {
         lines.push('\n');
         lines.push_str(&doctor::line(finding));
     }
-    Ok(Outcome::report("status.shown", data, lines))
+    Ok(CliOutcome::report("status.shown", data, lines))
 }

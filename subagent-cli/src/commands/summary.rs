@@ -7,37 +7,37 @@ use subagent_protocol::{Code, task_result};
 
 use super::named_worker;
 use super::task::once;
-use super::worker_continue::Seen;
+use super::worker_continue::InspectedWorker;
 use crate::args::handoff::Summary;
-use crate::client::{Client, block_on};
-use crate::context::{Context, present, present_path};
+use crate::client::{DaemonClient, block_on};
+use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
-use crate::tasks::{Giver, Wish};
+use crate::output::CliOutcome;
+use crate::tasks::{Giver, TaskPlacement};
 
 /// The definition that sums up.
 const AGENT: &str = "summary";
 /// The section of a handoff behind which nothing is about the work.
 const END: &str = "\n## Recommended Next Step\n";
 
-pub(super) fn run(args: Summary, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Summary, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = named_worker(&args.worker_id, &workspace)?.to_owned();
-    let wish = Wish {
+    let wish = TaskPlacement {
         cwd: present_path(args.cwd.cwd),
         config: args.config.config,
         launcher: present(args.launcher),
-        ..Wish::default()
+        ..TaskPlacement::default()
     };
     let (shown, worker_id) = block_on(async {
-        let mut client = Client::new(context, &workspace);
-        let seen = Seen::of(&mut client, &worker).await?;
+        let mut client = DaemonClient::new(context, &workspace);
+        let seen = InspectedWorker::of(&mut client, &worker).await?;
         let document = seen.hand_off(&mut client, None, context).await?;
         Ok((sum_up(&seen, &document.read()?, wish, context).await?, seen.worker_id()))
     })?;
     let text = result(&shown)?;
     let data = serde_json::json!({"workerId": worker_id, "taskId": shown.task.task_id, "summary": text});
-    Ok(Outcome::report("worker.summary", data, text))
+    Ok(CliOutcome::report("worker.summary", data, text))
 }
 
 /// Gives the task for a worker of which this is the handoff, and waits for its end.
@@ -45,10 +45,10 @@ pub(super) fn run(args: Summary, context: &Context) -> Result<Outcome> {
 /// # Errors
 /// Those of a task that cannot be given.
 pub(super) async fn sum_up(
-    seen: &Seen,
+    seen: &InspectedWorker,
     handoff: &str,
-    mut wish: Wish,
-    context: &Context,
+    mut wish: TaskPlacement,
+    context: &CliContext,
 ) -> Result<TaskShown> {
     wish.launcher = wish.launcher.or_else(|| seen.launcher());
     let giver = Giver::new(context, wish);

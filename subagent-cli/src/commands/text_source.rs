@@ -33,7 +33,7 @@ pub(super) struct TextSources {
 
 /// The text, and whether a shell may have changed it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Text {
+pub(super) struct SourcedText {
     pub(super) text: String,
     pub(super) from_command_line: bool,
 }
@@ -43,7 +43,7 @@ impl TextSources {
     ///
     /// # Errors
     /// `INVALID_INPUT` for none, several, and one that cannot be read.
-    pub(super) fn read(self) -> Result<Text> {
+    pub(super) fn read(self) -> Result<SourcedText> {
         let count = usize::from(self.input.is_some())
             + usize::from(self.flag.is_some())
             + usize::from(self.file.is_some())
@@ -55,15 +55,15 @@ impl TextSources {
             ));
         }
         if let Some(text) = self.flag {
-            return Ok(Text { text, from_command_line: true });
+            return Ok(SourcedText { text, from_command_line: true });
         }
-        let of_file = |text| Ok(Text { text, from_command_line: false });
+        let of_file = |text| Ok(SourcedText { text, from_command_line: false });
         match (self.input, self.file, self.argument) {
             (Some(text), ..) => of_file(text),
             (None, Some(path), _) => of_file(read_text(&path)?),
             (None, None, Some(argument)) if argument != "-" => {
                 let piped = if self.takes_pipe && is_piped() { read_pipe()? } else { String::new() };
-                Ok(Text { text: joined(argument, &piped), from_command_line: true })
+                Ok(SourcedText { text: joined(argument, &piped), from_command_line: true })
             }
             (None, None, Some(_)) => of_file(read_text(Path::new("-"))?),
             (None, None, None) if self.stdin => of_file(read_text(Path::new("-"))?),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn an_empty_flag_is_a_source() {
         let text = TextSources { flag: Some(String::new()), ..TextSources::default() }.read().unwrap();
-        assert_eq!(text, Text { text: String::new(), from_command_line: true });
+        assert_eq!(text, SourcedText { text: String::new(), from_command_line: true });
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         let path = dir.path().join("t");
         std::fs::write(&path, " ä\n\n").unwrap();
         let text = TextSources { file: Some(path), ..TextSources::default() }.read().unwrap();
-        assert_eq!(text, Text { text: " ä\n\n".to_owned(), from_command_line: false });
+        assert_eq!(text, SourcedText { text: " ä\n\n".to_owned(), from_command_line: false });
         let missing = TextSources { file: Some(dir.path().join("none")), ..TextSources::default() };
         let failure = missing.read().unwrap_err();
         assert!(failure.is(Code::InvalidInput));

@@ -11,11 +11,11 @@ use subagent_protocol::time::Timestamp;
 
 use super::has_state;
 use super::task::value;
-use crate::args::tasks::Tree;
-use crate::client::{Ask, Client, Query, block_on, read, segment};
-use crate::context::{Context, present};
+use crate::args::tasks::TreeArgs;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 use crate::output::ago::elapsed;
 use crate::output::human::now;
 
@@ -26,13 +26,13 @@ const DEEPEST: usize = 64;
 /// What people read where there are none.
 const NO_TASKS: &str = "(no tasks)";
 
-pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &TreeArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let wanted = present(args.worker.clone());
     let items = if has_state(&workspace) {
-        let mut client = Client::new(context, &workspace);
+        let mut client = DaemonClient::new(context, &workspace);
         if args.follow {
-            let watching = Client::new(context, &workspace);
+            let watching = DaemonClient::new(context, &workspace);
             return follow::run(client, watching, wanted.as_deref(), args.all, args.json.json);
         }
         block_on(async { nodes(&mut client, wanted.as_deref(), args.all).await })?
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
         Vec::new()
     };
     let text = shown(&items, now());
-    Ok(Outcome::list("tree.shown", data(items), text, NO_TASKS))
+    Ok(CliOutcome::list("tree.shown", data(items), text, NO_TASKS))
 }
 
 fn data(items: Vec<Value>) -> Value {
@@ -51,11 +51,11 @@ fn data(items: Vec<Value>) -> Value {
 }
 
 /// The roots, each with all that is below it.
-async fn nodes(client: &mut Client, wanted: Option<&str>, all: bool) -> Result<Vec<Value>> {
-    let listed = |path: &str| Ask::get(Query::new(path).with("all", all.then_some("true")));
+async fn nodes(client: &mut DaemonClient, wanted: Option<&str>, all: bool) -> Result<Vec<Value>> {
+    let listed = |path: &str| ApiRequest::get(RequestPath::new(path).with("all", all.then_some("true")));
     let tasks = items(client.ask(&listed("/v1/tasks")).await?);
     if let Some(wanted) = wanted {
-        let root = match client.ask(&Ask::get(format!("/v1/tasks/{}", segment(wanted)))).await {
+        let root = match client.ask(&ApiRequest::get(format!("/v1/tasks/{}", segment(wanted)))).await {
             Ok(shown) => {
                 let task = value(&read::<TaskView>(shown)?)?;
                 let listed = tasks.iter().find(|listed| listed["taskId"] == task["taskId"]);
@@ -83,8 +83,8 @@ async fn nodes(client: &mut Client, wanted: Option<&str>, all: bool) -> Result<V
     Ok(roots)
 }
 
-async fn worker(client: &mut Client, id: &str) -> Result<Value> {
-    client.ask(&Ask::get(format!("/v1/workers/{}", segment(id)))).await
+async fn worker(client: &mut DaemonClient, id: &str) -> Result<Value> {
+    client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(id)))).await
 }
 
 fn items(mut listed: Value) -> Vec<Value> {

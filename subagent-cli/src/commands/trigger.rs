@@ -9,10 +9,10 @@ use subagent_protocol::trigger::TriggerSource;
 
 use super::starts::{self, Starters};
 use crate::args::triggers::{TriggerAdd, TriggerCommand, TriggerFire};
-use crate::context::{Context, present};
+use crate::context::{CliContext, present};
 use crate::failure::Result;
 use crate::input::read_text;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
 const TRIGGERS: Starters = Starters {
     path: "/v1/triggers",
@@ -23,7 +23,7 @@ const TRIGGERS: Starters = Starters {
     readable,
 };
 
-pub(super) fn run(command: TriggerCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: TriggerCommand, context: &CliContext) -> Result<CliOutcome> {
     let get = |one, what| TRIGGERS.get(one, what, context);
     let change = |one, what| TRIGGERS.change(one, what, context);
     Ok(match command {
@@ -42,7 +42,7 @@ pub(super) fn run(command: TriggerCommand, context: &Context) -> Result<Outcome>
     })
 }
 
-fn add(args: TriggerAdd, context: &Context) -> Result<Outcome> {
+fn add(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> {
     let (overlap, max_failures) = (args.start.overlap(), args.start.max_failures);
     let status = args.end_status();
     let source = match present(args.after) {
@@ -62,7 +62,7 @@ fn add(args: TriggerAdd, context: &Context) -> Result<Outcome> {
     Ok(TRIGGERS.shown("trigger.added", data))
 }
 
-fn fire(args: TriggerFire, context: &Context) -> Result<Value> {
+fn fire(args: TriggerFire, context: &CliContext) -> Result<Value> {
     let payload = match std::io::stdin().is_terminal() {
         true => None,
         false => Some(read_text(Path::new("-"))?),

@@ -5,52 +5,52 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::{GoOn, MoveTurn};
 
-use super::environment_again::Agent;
+use super::environment_again::AgentEnvironmentSource;
 use super::{has_state, named_worker};
 use crate::args::queue::{TurnCommand, TurnList, TurnMove, TurnRetry};
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 /// Behind whatever waits.
 const LAST: u32 = u32::MAX;
 
-pub(super) fn run(command: &TurnCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: &TurnCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         TurnCommand::List(args) => list(args, context),
         TurnCommand::Show(args) => {
             let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-            let ask = Ask::get(path(&args.one.turn_id, "", &workspace)?);
+            let ask = ApiRequest::get(path(&args.one.turn_id, "", &workspace)?);
             let data = asked(&ask, &workspace, context)?;
             let mut shown = text::fields(&data, &["workerId", "turnId", "status", "position", "dispatched"]);
             if let Some(said) = data["text"].as_str() {
                 shown.push_str(&format!("\ntext: {said}"));
             }
-            Ok(Outcome::report("turn.shown", data, shown))
+            Ok(CliOutcome::report("turn.shown", data, shown))
         }
         TurnCommand::Drop(args) => {
             let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-            let ask = Ask::change(path(&args.one.turn_id, "/drop", &workspace)?, &json!({}))?;
+            let ask = ApiRequest::change(path(&args.one.turn_id, "/drop", &workspace)?, &json!({}))?;
             let data = asked(&ask, &workspace, context)?;
             let shown = text::fields(&data, &["workerId", "turnId"]);
-            Ok(Outcome::report("turn.dropped", data, shown))
+            Ok(CliOutcome::report("turn.dropped", data, shown))
         }
         TurnCommand::Move(args) => move_to(args, context),
         TurnCommand::Retry(args) => retry(args, context),
     }
 }
 
-fn list(args: &TurnList, context: &Context) -> Result<Outcome> {
+fn list(args: &TurnList, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
-    let ask = Ask::get(format!("/v1/workers/{worker}/turns?ended={}", args.ended));
+    let ask = ApiRequest::get(format!("/v1/workers/{worker}/turns?ended={}", args.ended));
     let data = asked(&ask, &workspace, context)?;
     let shown = text::rows(&data, &["turnId", "status", "position", "text"], "");
-    Ok(Outcome::list("turn.listed", data, shown, "(no turns)"))
+    Ok(CliOutcome::list("turn.listed", data, shown, "(no turns)"))
 }
 
-fn move_to(args: &TurnMove, context: &Context) -> Result<Outcome> {
+fn move_to(args: &TurnMove, context: &CliContext) -> Result<CliOutcome> {
     let to = match (args.to, args.first, args.last) {
         (Some(place), ..) => place,
         (None, true, _) => 1,
@@ -60,20 +60,20 @@ fn move_to(args: &TurnMove, context: &Context) -> Result<Outcome> {
         }
     };
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let ask = Ask::change(path(&args.one.turn_id, "/move", &workspace)?, &MoveTurn { to })?;
+    let ask = ApiRequest::change(path(&args.one.turn_id, "/move", &workspace)?, &MoveTurn { to })?;
     let data = asked(&ask, &workspace, context)?;
     let shown = text::fields(&data, &["workerId", "turnId", "position"]);
-    Ok(Outcome::report("turn.moved", data, shown))
+    Ok(CliOutcome::report("turn.moved", data, shown))
 }
 
-fn retry(args: &TurnRetry, context: &Context) -> Result<Outcome> {
+fn retry(args: &TurnRetry, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let turn = asked(&Ask::get(path(&args.one.turn_id, "", &workspace)?), &workspace, context)?;
+    let turn = asked(&ApiRequest::get(path(&args.one.turn_id, "", &workspace)?), &workspace, context)?;
     let worker_id = turn["workerId"].as_str().unwrap_or_default();
-    let ask = Ask::change(path(&args.one.turn_id, "/retry", &workspace)?, &GoOn::default())?;
-    let mut client = Client::new(context, &workspace);
+    let ask = ApiRequest::change(path(&args.one.turn_id, "/retry", &workspace)?, &GoOn::default())?;
+    let mut client = DaemonClient::new(context, &workspace);
     let (config, cwd) = (args.config.config.as_deref(), args.one.cwd.cwd.as_deref());
-    let agent = Agent { worker_id, config, cwd, context };
+    let agent = AgentEnvironmentSource { worker_id, config, cwd, context };
     let with = |env, mcp_servers| GoOn { env: Some(env), mcp_servers };
     let data = block_on(async move { agent.ask(&mut client, &ask, with).await })?;
     let queued = data.get("position").is_some();
@@ -82,11 +82,11 @@ fn retry(args: &TurnRetry, context: &Context) -> Result<Outcome> {
         false => &["workerId", "turnId", "state"],
     };
     let shown = text::fields(&data, keys);
-    Ok(Outcome::report(if queued { "turn.queued" } else { "turn.accepted" }, data, shown))
+    Ok(CliOutcome::report(if queued { "turn.queued" } else { "turn.accepted" }, data, shown))
 }
 
-fn asked(ask: &Ask, workspace: &Workspace, context: &Context) -> Result<Value> {
-    let mut client = Client::new(context, workspace);
+fn asked(ask: &ApiRequest, workspace: &Workspace, context: &CliContext) -> Result<Value> {
+    let mut client = DaemonClient::new(context, workspace);
     block_on(async move { client.ask(ask).await })
 }
 

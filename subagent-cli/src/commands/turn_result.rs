@@ -7,8 +7,8 @@ use subagent_protocol::Code;
 use subagent_protocol::clean::one_line;
 
 use super::run::transcript::Transcript;
-use crate::client::{Ask, Client, Query, segment};
-use crate::exit_code::{End, TurnOutcome};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
+use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::advice;
 
@@ -29,21 +29,21 @@ impl TurnResult {
     /// Reads the result of a turn.
     ///
     /// # Errors
-    /// `TURN_NOT_FOUND`, `TURN_OPEN{turnId,status}`, and those of [`Client::ask`].
-    pub(super) async fn of(client: &mut Client, turn_id: &str) -> Result<Self> {
-        let turn = client.ask(&Ask::get(format!("/v1/turns/{}", segment(turn_id)))).await?;
+    /// `TURN_NOT_FOUND`, `TURN_OPEN{turnId,status}`, and those of [`DaemonClient::ask`].
+    pub(super) async fn of(client: &mut DaemonClient, turn_id: &str) -> Result<Self> {
+        let turn = client.ask(&ApiRequest::get(format!("/v1/turns/{}", segment(turn_id)))).await?;
         let end = match turn["status"].as_str() {
-            Some("completed") => End::Completed,
-            Some("failed") => End::Failed,
-            Some("canceled") => End::Canceled,
+            Some("completed") => TurnExitStatus::Completed,
+            Some("failed") => TurnExitStatus::Failed,
+            Some("canceled") => TurnExitStatus::Canceled,
             _ => return Err(open(&turn)),
         };
         let worker = segment(turn["workerId"].as_str().unwrap_or_default()).to_string();
-        let query = Query::new(format!("/v1/workers/{worker}/inspect"))
+        let query = RequestPath::new(format!("/v1/workers/{worker}/inspect"))
             .with("eventsLimit", Some(MAX_EVENTS))
             .with("turnId", Some(turn_id))
             .with("eventTypes", Some(ANSWERS));
-        let inspected = client.ask(&Ask::get(query)).await?;
+        let inspected = client.ask(&ApiRequest::get(query)).await?;
         let mut transcript = Transcript::default();
         for event in inspected["events"].as_array().into_iter().flatten() {
             let _ = transcript.see(event);
@@ -51,7 +51,7 @@ impl TurnResult {
         Ok(Self::judged(end, turn, &transcript))
     }
 
-    fn judged(end: End, mut turn: Value, transcript: &Transcript) -> Self {
+    fn judged(end: TurnExitStatus, mut turn: Value, transcript: &Transcript) -> Self {
         let mut data = match turn["result"].take() {
             Value::Object(result) => Value::Object(result),
             // A daemon that is older than this command.

@@ -5,23 +5,23 @@ use subagent_protocol::time::Timestamp;
 
 use super::has_state;
 use crate::args::used::Usage;
-use crate::client::{Ask, Client, Query, block_on, read};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::human::{now, used};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &Usage, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Usage, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let by = args.by.unwrap_or(UsageBy::Worker);
     let since = args.since.map(since);
     let shown: UsageShown = match has_state(&workspace) {
         true => {
-            let query = Query::new("/v1/usage")
+            let query = RequestPath::new("/v1/usage")
                 .with("by", Some(by.as_str()))
                 .with("since", since.map(|since| since.to_string()).as_deref());
-            let mut client = Client::new(context, &workspace);
-            read(block_on(async move { client.ask(&Ask::get(query)).await })?)?
+            let mut client = DaemonClient::new(context, &workspace);
+            read(block_on(async move { client.ask(&ApiRequest::get(query)).await })?)?
         }
         false => UsageShown { by, since, items: Vec::new(), total: UsageSums::default() },
     };
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Usage, context: &Context) -> Result<Outcome> {
     });
     let lines = lines.collect::<Vec<_>>().join("\n");
     let data = serde_json::to_value(&shown).map_err(|error| Failure::internal(error.to_string()))?;
-    Ok(Outcome::list("usage.shown", data, lines, "(no turns)"))
+    Ok(CliOutcome::list("usage.shown", data, lines, "(no turns)"))
 }
 
 fn since(age: u64) -> Timestamp {

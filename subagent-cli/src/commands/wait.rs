@@ -3,22 +3,22 @@
 use subagent_protocol::until::Until;
 
 use super::live_wait::{self, Live};
-use super::selected::Choice;
+use super::selected::WorkerSelector;
 use super::wait_end::{WaitEnd, code_of};
 use super::{named_worker, wait_many, wait_rest};
 use crate::args::turns::Wait;
-use crate::client::{Client, Cursor, Waiting, block_on};
-use crate::context::{Context, present};
+use crate::client::{Cursor, DaemonClient, WorkerWait, block_on};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::Outcome;
+use crate::input::{self, InputObject};
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     if !args.workers.is_empty() {
         return wait_rest::run(args, context);
     }
-    let input = Input::load(args.input.as_deref(), input::WAIT, &context.typed)?;
-    let choice = Choice {
+    let input = InputObject::load(args.input.as_deref(), input::WAIT, &context.typed)?;
+    let choice = WorkerSelector {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),
     };
@@ -42,9 +42,9 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     };
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let named = named_worker(&worker_id, &workspace)?.to_owned();
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let address = block_on(client.pin_last(&[named]))?.concat();
-    let waiting = Waiting {
+    let waiting = WorkerWait {
         worker_id: address.clone(),
         until,
         cursor,
@@ -64,13 +64,13 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     });
     let (event, end) = match waited {
         Ok(waited) => waited,
-        Err(failure) if args.exit_status => return Ok(Outcome::failed(code_of(&failure), failure)),
+        Err(failure) if args.exit_status => return Ok(CliOutcome::failed(code_of(&failure), failure)),
         Err(failure) => return Err(failure),
     };
     let word = |key: &str| event[key].as_str().unwrap_or_default();
     let shown = format!("{}\t{}", word("eventId"), word("type"));
     Ok(match end {
-        Some(end) => Outcome::Judged { kind: "event.matched", data: event, text: shown, code: end.code },
-        None => Outcome::report("event.matched", event, shown),
+        Some(end) => CliOutcome::Judged { kind: "event.matched", data: event, text: shown, code: end.code },
+        None => CliOutcome::report("event.matched", event, shown),
     })
 }

@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use subagent_protocol::clean::one_line;
 
 use super::turn_result::TurnResult;
-use crate::client::Client;
+use crate::client::DaemonClient;
 use crate::exit_code::{NEEDS_ANSWER, TIMEOUT, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::rule::task_path;
@@ -25,7 +25,7 @@ impl WaitEnd {
     ///
     /// # Errors
     /// Those of [`TurnResult::of`].
-    pub(super) async fn of(client: &mut Client, address: &str, event: &Value) -> Result<Self> {
+    pub(super) async fn of(client: &mut DaemonClient, address: &str, event: &Value) -> Result<Self> {
         let without = |code, reason| Self { code, result: None, reason };
         Ok(match event["type"].as_str().unwrap_or_default() {
             "turn.completed" | "turn.failed" | "turn.canceled" => {

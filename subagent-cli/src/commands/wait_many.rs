@@ -4,18 +4,23 @@ use serde_json::Value;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::until::Until;
 
-use super::selected::Choice;
+use super::selected::WorkerSelector;
 use super::wait_end::{WaitEnd, code_of};
 use super::{has_state, named_worker};
 use crate::args::turns::Wait;
-use crate::client::{Client, block_on};
-use crate::context::{Context, present};
+use crate::client::{DaemonClient, block_on};
+use crate::context::{CliContext, present};
 use crate::exit_code::TurnOutcome;
 use crate::failure::{Failure, Result};
-use crate::input::Input;
-use crate::output::Outcome;
+use crate::input::InputObject;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) -> Result<Outcome> {
+pub(super) fn run(
+    args: Wait,
+    choice: WorkerSelector,
+    input: &InputObject,
+    context: &CliContext,
+) -> Result<CliOutcome> {
     let until = args.until.or_else(|| input.text("until"));
     Until::parse(until.as_deref())?;
     choice.ask()?;
@@ -48,7 +53,7 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
     let timeout_seconds =
         args.timeout.or_else(|| input.seconds("timeoutSeconds")).unwrap_or(args.timeout_seconds);
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let waited = block_on(async {
         let chosen = match named.is_empty() {
             true => choice.workers(&mut client).await?.into_iter().map(|worker| worker.worker_id).collect(),
@@ -63,18 +68,18 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
     });
     let (data, code) = match waited {
         Ok(waited) => waited,
-        Err(failure) if args.exit_status => return Ok(Outcome::failed(code_of(&failure), failure)),
+        Err(failure) if args.exit_status => return Ok(CliOutcome::failed(code_of(&failure), failure)),
         Err(failure) => return Err(failure),
     };
     let text = rows(&data);
     Ok(match args.exit_status {
-        true => Outcome::Judged { kind: "workers.waited", data, text, code },
-        false => Outcome::report("workers.waited", data, text),
+        true => CliOutcome::Judged { kind: "workers.waited", data, text, code },
+        false => CliOutcome::report("workers.waited", data, text),
     })
 }
 
 /// Returns the first exit code that is not 0.
-async fn worst(client: &mut Client, data: &Value) -> Result<u8> {
+async fn worst(client: &mut DaemonClient, data: &Value) -> Result<u8> {
     for item in data["items"].as_array().into_iter().flatten() {
         let worker_id = item["workerId"].as_str().unwrap_or_default();
         let end = WaitEnd::of(client, worker_id, &item["matchedEvent"]).await?;

@@ -16,20 +16,20 @@ use super::live_wait::{self, Live};
 use super::wait_end::{WaitEnd, answer_command, code_of};
 use super::{named_worker, turn_result};
 use crate::args::turns::{Wait, wait_limit};
-use crate::client::{Client, block_on};
-use crate::context::Context;
-use crate::dialog::{Asked, Dialog, Question};
+use crate::client::{DaemonClient, block_on};
+use crate::context::CliContext;
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::exit_code::{NEEDS_ANSWER, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::terminal::all_at_terminal;
-use crate::output::{Format, Outcome, complain, explain, human};
+use crate::output::{CliOutcome, OutputFormat, complain, explain, human};
 
 const KIND: &str = "workers.waited";
 /// Longer final lines are cut.
 const MAX_LINE_CHARS: usize = 200;
 
 /// A worker that is waited for.
-struct Waited {
+struct AwaitedWorker {
     /// The typed address; an id in place of `@last`.
     address: String,
     /// The address until the daemon has said the id: a name can become another worker's meanwhile.
@@ -38,18 +38,19 @@ struct Waited {
     item: Option<Value>,
 }
 
-pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     for address in &args.workers {
         named_worker(address, &workspace)?;
     }
     let typed = context.typed.has("timeout_seconds").then_some(args.timeout_seconds);
     let limit = wait_limit(args.timeout, typed);
-    let mut client = Client::new(context, &workspace);
-    let mut follower = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
+    let mut follower = DaemonClient::new(context, &workspace);
     let rows = block_on(async {
         let addresses = client.pin_last(&args.workers).await?;
-        let mut workers: Vec<Waited> = addresses.iter().map(|address| Waited::of(address)).collect();
+        let mut workers: Vec<AwaitedWorker> =
+            addresses.iter().map(|address| AwaitedWorker::of(address)).collect();
         let mut dialog = Dialog::open(context.format, !args.no_ask);
         loop {
             let live = Live::new(context, &workspace)?;
@@ -72,14 +73,18 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
                 None => None,
             });
         }
-        Ok(workers.into_iter().zip(ends).map(|(worker, end)| Row::of(worker, end)).collect::<Vec<_>>())
+        Ok(workers
+            .into_iter()
+            .zip(ends)
+            .map(|(worker, end)| WaitReportRow::of(worker, end))
+            .collect::<Vec<_>>())
     });
     let rows = match rows {
         Ok(rows) => rows,
-        Err(failure) => return Ok(Outcome::failed(code_of(&failure), failure)),
+        Err(failure) => return Ok(CliOutcome::failed(code_of(&failure), failure)),
     };
     let code = rows.iter().map(|row| row.code).find(|code| *code != 0).unwrap_or(0);
-    if context.format == Format::Text {
+    if context.format == OutputFormat::Text {
         // At a terminal the view says it.
         for row in rows.iter().filter(|_| !all_at_terminal()) {
             if row.code == NEEDS_ANSWER {
@@ -87,18 +92,18 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
             }
             explain(&turn_result::advice(&row.item["result"]));
         }
-        let text = rows.iter().map(Row::text).collect::<Vec<_>>().join("\n");
-        let items: Vec<Value> = rows.into_iter().map(Row::seen).collect();
-        return Ok(Outcome::Judged { kind: KIND, data: json!({ "items": items }), text, code });
+        let text = rows.iter().map(WaitReportRow::text).collect::<Vec<_>>().join("\n");
+        let items: Vec<Value> = rows.into_iter().map(WaitReportRow::seen).collect();
+        return Ok(CliOutcome::Judged { kind: KIND, data: json!({ "items": items }), text, code });
     }
     let done = rows.iter().filter(|row| row.item["outcome"] != "waiting").count();
     let items: Vec<Value> = rows.into_iter().map(|row| row.item).collect();
     let mode = if args.any { WaitMode::Any } else { WaitMode::All };
     let data = json!({"mode": mode, "count": items.len(), "done": done, "items": items, "exitCode": code});
-    Ok(Outcome::Judged { kind: KIND, data, text: String::new(), code })
+    Ok(CliOutcome::Judged { kind: KIND, data, text: String::new(), code })
 }
 
-impl Waited {
+impl AwaitedWorker {
     fn of(address: &str) -> Self {
         Self { address: address.to_owned(), worker_id: address.to_owned(), item: None }
     }
@@ -107,19 +112,19 @@ impl Waited {
 /// Asks the questions that ended a wait in place. Says whether it goes on: not if a question was left open.
 async fn ask(
     dialog: &mut Dialog,
-    client: &mut Client,
-    follower: &mut Client,
-    workers: &mut [Waited],
+    client: &mut DaemonClient,
+    follower: &mut DaemonClient,
+    workers: &mut [AwaitedWorker],
 ) -> Result<bool> {
     let mut goes_on = false;
     for worker in workers {
         let Some(item) = &worker.item else { continue };
         let event = &item["matchedEvent"];
-        let Some(question) = Question::of_event(event) else { continue };
+        let Some(question) = QuestionRef::of_event(event) else { continue };
         match dialog.ask_waited(client, follower, &question, event).await? {
-            Asked::Skipped => return Ok(false),
-            Asked::Interrupted => live_wait::leave(&format!("wait {}", human::named(item))),
-            Asked::Answered | Asked::Elsewhere => {}
+            DialogOutcome::Skipped => return Ok(false),
+            DialogOutcome::Interrupted => live_wait::leave(&format!("wait {}", human::named(item))),
+            DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
         }
         worker.item = None;
         goes_on = true;
@@ -130,16 +135,17 @@ async fn ask(
 /// Waits until each worker is at rest, or one of them with `any`. The first open question ends the wait too; says whether
 /// one did. `left` is the number of workers that are waited for.
 async fn wait(
-    client: &mut Client,
-    workers: &mut [Waited],
+    client: &mut DaemonClient,
+    workers: &mut [AwaitedWorker],
     any: bool,
     limit: Option<Duration>,
     left: &Cell<usize>,
 ) -> Result<bool> {
     let begun = Instant::now();
     loop {
-        let wanted = |worker: &&Waited| worker.item.is_none();
-        let named = |worker: &Waited| WaitedFor { worker_id: worker.worker_id.clone(), from_event_id: None };
+        let wanted = |worker: &&AwaitedWorker| worker.item.is_none();
+        let named =
+            |worker: &AwaitedWorker| WaitedFor { worker_id: worker.worker_id.clone(), from_event_id: None };
         let request = WaitMany {
             workers: workers.iter().filter(wanted).map(named).collect(),
             mode: WaitMode::Any,
@@ -172,7 +178,7 @@ async fn wait(
 }
 
 /// The error with the caller's own time limit, and with the workers that were done before the last request.
-fn in_time(failure: Failure, workers: &[Waited], limit: Option<Duration>) -> Failure {
+fn in_time(failure: Failure, workers: &[AwaitedWorker], limit: Option<Duration>) -> Failure {
     let Some(limit) = limit.filter(|_| failure.is(Code::WaitTimeout)) else { return failure };
     let mut waiting = failure.details.get("items").and_then(Value::as_array).into_iter().flatten();
     let items = workers.iter().filter_map(|worker| worker.item.as_ref().or_else(|| waiting.next()));
@@ -192,7 +198,7 @@ fn is_question(item: &Value) -> bool {
 }
 
 /// What is printed of one worker.
-struct Row {
+struct WaitReportRow {
     name: String,
     outcome: String,
     line: String,
@@ -200,9 +206,9 @@ struct Row {
     item: Value,
 }
 
-impl Row {
-    fn of(worker: Waited, end: Option<WaitEnd>) -> Self {
-        let Waited { address, worker_id, item } = worker;
+impl WaitReportRow {
+    fn of(worker: AwaitedWorker, end: Option<WaitEnd>) -> Self {
+        let AwaitedWorker { address, worker_id, item } = worker;
         let mut item = item.unwrap_or_else(|| {
             let mut waits = json!({"workerId": worker_id, "outcome": "waiting"});
             if worker_name::check(&address).is_ok() {
@@ -267,7 +273,7 @@ mod tests {
     #[test]
     fn a_wait_that_ran_out_of_time_says_who_was_done() {
         let item = |name: &str, outcome: &str| json!({"name": name, "outcome": outcome});
-        let mut workers = ["a", "b", "c"].map(Waited::of);
+        let mut workers = ["a", "b", "c"].map(AwaitedWorker::of);
         workers[1].item = Some(item("b", "matched"));
         let failure = Failure::new(Code::WaitTimeout, "0 of 2")
             .with("items", vec![item("a", "waiting"), item("c", "waiting")]);
@@ -281,9 +287,11 @@ mod tests {
 
     #[test]
     fn a_worker_is_called_by_its_name_if_it_has_one() {
-        let of = |item: Value| Row::of(Waited { item: Some(item), ..Waited::of("@last") }, None).text();
+        let of = |item: Value| {
+            WaitReportRow::of(AwaitedWorker { item: Some(item), ..AwaitedWorker::of("@last") }, None).text()
+        };
         assert_eq!(of(json!({"workerId": "w_1", "name": "codex-1", "outcome": "idle"})), "codex-1\tidle");
         assert_eq!(of(json!({"workerId": "w_1", "outcome": "stopped"})), "w_1\tstopped");
-        assert_eq!(Row::of(Waited::of("codex-1"), None).text(), "codex-1\twaiting");
+        assert_eq!(WaitReportRow::of(AwaitedWorker::of("codex-1"), None).text(), "codex-1\twaiting");
     }
 }

@@ -13,17 +13,17 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::named_worker;
-use super::selected::Choice;
+use super::selected::WorkerSelector;
 use super::watch_prompts::Prompts;
-use crate::args::turns::Watch;
-use crate::client::{Ask, Batch, Client, Events, block_on, segment};
-use crate::context::{Context, present};
+use crate::args::turns::WatchArgs;
+use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::human::{Stream, now};
+use crate::output::human::{WatchPage, now};
 use crate::output::terminal::Terminal;
-use crate::output::{Outcome, document, write};
+use crate::output::{CliOutcome, document, write};
 
-pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.ndjson && args.json.json {
         return Err(Failure::argument("--ndjson prints lines and --json one document; use one of them"));
     }
@@ -48,23 +48,24 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let typed: Vec<String> =
         named.map(|worker| named_worker(worker, &workspace).map(str::to_owned)).collect::<Result<_>>()?;
-    let choice = Choice {
+    let choice = WorkerSelector {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),
     };
     let ask = choice.ask()?;
     let window = (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(limit).ok()).flatten();
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let mut sink = match Terminal::of_stdout() {
-        _ if args.json.json => Sink::Document(Vec::new()),
+        _ if args.json.json => WatchOutput::Document(Vec::new()),
         Some(terminal) if !args.ndjson && !args.raw => {
-            Sink::Person(Box::new(Stream::new(terminal)), Headings::default())
+            WatchOutput::Person(Box::new(WatchPage::new(terminal)), Headings::default())
         }
-        _ => Sink::Lines,
+        _ => WatchOutput::Lines,
     };
     let from = present(args.from_event_id);
     // The form of the contract goes on as it is.
-    let asks = unlimited && matches!(sink, Sink::Person(..)) && args.worker_id.is_none() && !args.no_ask;
+    let asks =
+        unlimited && matches!(sink, WatchOutput::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
         let named = client.pin_last(&typed).await?;
         let worker_id = if let [one] = &*named { Some(one) } else { None };
@@ -73,21 +74,21 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
             // A daemon that knows no tags would show the events of all.
             choice.check(&client.ask(&ask).await?)?;
         }
-        let source = Source {
+        let source = WatchSource {
             worker_id: worker_id.map(String::as_str),
             choice: &choice,
             tree: args.tree,
             raw: args.raw,
         };
-        let mut part = Part { workers: HashSet::new(), since: since(args.since) };
+        let mut part = WatchFilter { workers: HashSet::new(), since: since(args.since) };
         if named.len() > 1 {
             for address in &named {
-                let shown = client.ask(&Ask::get(format!("/v1/workers/{}", segment(address)))).await?;
+                let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(address)))).await?;
                 part.workers.extend(shown["workerId"].as_str().map(str::to_owned));
             }
         }
         let is_one = worker_id.is_some() && !args.tree;
-        if let Sink::Person(_, headings) = &mut sink
+        if let WatchOutput::Person(_, headings) = &mut sink
             && worker_id.is_none()
         {
             headings.learn(&mut client).await?;
@@ -111,43 +112,48 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         }
     });
     // An error does not begin in the middle of what an agent said.
-    if let (Err(_), Sink::Person(stream, _)) = (&watched, &mut sink) {
+    if let (Err(_), WatchOutput::Person(stream, _)) = (&watched, &mut sink) {
         let _ = write(&stream.finish());
     }
     watched?;
     Ok(match sink {
-        Sink::Lines => Outcome::Printed(std::process::ExitCode::SUCCESS),
-        Sink::Person(mut stream, _) => Outcome::Lines(stream.finish()),
-        Sink::Document(items) => {
+        WatchOutput::Lines => CliOutcome::Printed(std::process::ExitCode::SUCCESS),
+        WatchOutput::Person(mut stream, _) => CliOutcome::Lines(stream.finish()),
+        WatchOutput::Document(items) => {
             let worker_id = if let [one] = &*typed { Some(one) } else { None };
             let data = json!({"workerId": worker_id, "count": items.len(), "items": items});
-            Outcome::report("events.watched", data, String::new())
+            CliOutcome::report("events.watched", data, String::new())
         }
     })
 }
 
 /// Where events go.
-enum Sink {
+enum WatchOutput {
     /// To stdout, at once.
     Lines,
     /// To a person, at once; with headings if there are several workers.
-    Person(Box<Stream>, Headings),
+    Person(Box<WatchPage>, Headings),
     /// Into the document that is printed at the end.
     Document(Vec<Value>),
 }
 
 /// Where events come from.
-struct Source<'a> {
+struct WatchSource<'a> {
     /// One worker; else those that are chosen.
     worker_id: Option<&'a str>,
-    choice: &'a Choice,
+    choice: &'a WorkerSelector,
     tree: bool,
     raw: bool,
 }
 
-impl Source<'_> {
-    fn open<'c>(&self, client: &'c mut Client, from: Option<String>, follow: bool) -> Events<'c> {
-        let Choice { controller_id, selector } = self.choice;
+impl WatchSource<'_> {
+    fn open<'c>(
+        &self,
+        client: &'c mut DaemonClient,
+        from: Option<String>,
+        follow: bool,
+    ) -> EventSubscription<'c> {
+        let WorkerSelector { controller_id, selector } = self.choice;
         match self.worker_id {
             Some(worker_id) if self.tree => client.tree_events(worker_id, from, follow, self.raw),
             Some(worker_id) => client.events(worker_id, from, follow, self.raw),
@@ -160,14 +166,14 @@ impl Source<'_> {
 }
 
 /// The part of the events that is wanted.
-struct Part {
+struct WatchFilter {
     /// Only those of these workers; all if it is empty.
     workers: HashSet<String>,
     /// Only those from this time on.
     since: Option<Timestamp>,
 }
 
-impl Part {
+impl WatchFilter {
     fn has(&self, event: &Value) -> bool {
         let of_worker = || event["workerId"].as_str().is_some_and(|worker| self.workers.contains(worker));
         let at = || serde_json::from_value::<Timestamp>(event["ts"].clone()).ok();
@@ -176,9 +182,13 @@ impl Part {
     }
 
     /// Returns the newest of the events that there are, and the id of the last one that was read.
-    async fn newest(&self, events: &mut Events<'_>, count: usize) -> Result<(Vec<Value>, Option<String>)> {
+    async fn newest(
+        &self,
+        events: &mut EventSubscription<'_>,
+        count: usize,
+    ) -> Result<(Vec<Value>, Option<String>)> {
         let (mut newest, mut last) = (VecDeque::new(), None);
-        while let Batch::Events(found) = events.next().await? {
+        while let EventBatch::Events(found) = events.next().await? {
             last = found.last().and_then(|event| event["eventId"].as_str().map(str::to_owned)).or(last);
             for event in found.into_iter().filter(|event| self.has(event)) {
                 if newest.len() == count {
@@ -199,10 +209,10 @@ fn since(seconds: Option<u64>) -> Option<Timestamp> {
 
 /// Takes events until there are no more, or the reader of stdout is gone.
 async fn copy(
-    events: &mut Events<'_>,
-    sink: &mut Sink,
+    events: &mut EventSubscription<'_>,
+    sink: &mut WatchOutput,
     is_one: bool,
-    part: &Part,
+    part: &WatchFilter,
     mut prompts: Option<&mut Prompts>,
 ) -> Result<()> {
     let gone = reader_gone();
@@ -213,7 +223,7 @@ async fn copy(
             batch = events.next() => batch?,
             () = &mut gone => return Ok(()),
         };
-        let Batch::Events(mut found) = batch else { return Ok(()) };
+        let EventBatch::Events(mut found) = batch else { return Ok(()) };
         found.retain(|event| part.has(event));
         let questions = match &mut prompts {
             Some(prompts) => prompts.open_among(&found).await?,
@@ -226,7 +236,7 @@ async fn copy(
             && !questions.is_empty()
         {
             // A question does not begin in the middle of what an agent says.
-            if let Sink::Person(stream, _) = sink
+            if let WatchOutput::Person(stream, _) = sink
                 && write(&stream.finish()).is_err()
             {
                 return Ok(());
@@ -237,17 +247,19 @@ async fn copy(
 }
 
 /// Puts events where they go; false if the reader of stdout is gone.
-fn put(found: Vec<Value>, sink: &mut Sink, is_one: bool) -> Result<bool> {
+fn put(found: Vec<Value>, sink: &mut WatchOutput, is_one: bool) -> Result<bool> {
     let text = match sink {
-        Sink::Document(items) => {
+        WatchOutput::Document(items) => {
             items.extend(found);
             return Ok(true);
         }
-        Sink::Person(stream, _) if is_one => stream.write(&found),
-        Sink::Person(stream, headings) => {
+        WatchOutput::Person(stream, _) if is_one => stream.write(&found),
+        WatchOutput::Person(stream, headings) => {
             found.into_iter().fold(String::new(), |text, event| text + &headings.write(stream, event))
         }
-        Sink::Lines => found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n"),
+        WatchOutput::Lines => {
+            found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n")
+        }
     };
     match write(&text) {
         Ok(()) => Ok(true),
@@ -267,8 +279,8 @@ struct Headings {
 
 impl Headings {
     /// Learns the names of the workers that there are.
-    async fn learn(&mut self, client: &mut Client) -> Result<()> {
-        let list = client.ask(&Ask::get("/v1/workers?all=true")).await?;
+    async fn learn(&mut self, client: &mut DaemonClient) -> Result<()> {
+        let list = client.ask(&ApiRequest::get("/v1/workers?all=true")).await?;
         let text = |item: &Value, key: &str| one_line(item[key].as_str().unwrap_or_default());
         let items = list["items"].as_array().into_iter().flatten();
         self.names = items.map(|item| (text(item, "workerId"), text(item, "name"))).collect();
@@ -276,7 +288,7 @@ impl Headings {
     }
 
     /// Writes an event below the heading of its worker.
-    fn write(&mut self, stream: &mut Stream, event: Value) -> String {
+    fn write(&mut self, stream: &mut WatchPage, event: Value) -> String {
         let (whose, event) = unwrapped(event);
         let whose = match self.names.get(&whose) {
             Some(name) if !name.is_empty() => format!("{name}  {whose}"),

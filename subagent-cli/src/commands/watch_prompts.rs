@@ -4,19 +4,19 @@ use serde_json::Value;
 use subagent_config::Workspace;
 
 use super::live_wait;
-use super::selected::Choice;
+use super::selected::WorkerSelector;
 use super::watch::unwrapped;
-use crate::client::Client;
-use crate::context::Context;
-use crate::dialog::{Asked, Dialog, Question, ends};
+use crate::client::DaemonClient;
+use crate::context::CliContext;
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::Result;
 
 /// Asks at the terminal.
 pub(super) struct Prompts {
     dialog: Dialog,
-    client: Client,
+    client: DaemonClient,
     /// Answers of others are seen on it.
-    follower: Client,
+    follower: DaemonClient,
     /// The command that goes on after Ctrl-C.
     command: String,
 }
@@ -25,10 +25,10 @@ impl Prompts {
     /// Prompts, if a person reads stdout and types at stdin, for these workers or those of the choice. Has to be called
     /// inside of a runtime.
     pub(super) fn open(
-        context: &Context,
+        context: &CliContext,
         workspace: &Workspace,
         workers: &[String],
-        choice: &Choice,
+        choice: &WorkerSelector,
     ) -> Option<Self> {
         let mut words = vec!["watch", "-f"];
         words.extend(workers.iter().map(String::as_str));
@@ -39,8 +39,8 @@ impl Prompts {
         }
         Some(Self {
             dialog: Dialog::open(context.format, true)?,
-            client: Client::new(context, workspace),
-            follower: Client::new(context, workspace),
+            client: DaemonClient::new(context, workspace),
+            follower: DaemonClient::new(context, workspace),
             command: shell_words::join(words),
         })
     }
@@ -48,13 +48,13 @@ impl Prompts {
     /// The questions among these events that are open: the story so far has answered ones too.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
-    pub(super) async fn open_among(&mut self, events: &[Value]) -> Result<Vec<(Question, Value)>> {
-        let mut open: Vec<(Question, Value)> = Vec::new();
+    /// Those of [`DaemonClient::ask`].
+    pub(super) async fn open_among(&mut self, events: &[Value]) -> Result<Vec<(QuestionRef, Value)>> {
+        let mut open: Vec<(QuestionRef, Value)> = Vec::new();
         for event in events {
             let (_, event) = unwrapped(event.clone());
             open.retain(|(question, _)| !ends(&event, question));
-            open.extend(Question::of_event(&event).map(|question| (question, event)));
+            open.extend(QuestionRef::of_event(&event).map(|question| (question, event)));
         }
         let mut pending = Vec::with_capacity(open.len());
         for (question, event) in open {
@@ -69,11 +69,11 @@ impl Prompts {
     ///
     /// # Errors
     /// Those of [`Dialog::ask_waited`].
-    pub(super) async fn ask(&mut self, questions: Vec<(Question, Value)>) -> Result<()> {
+    pub(super) async fn ask(&mut self, questions: Vec<(QuestionRef, Value)>) -> Result<()> {
         for (question, event) in questions {
             let asked =
                 self.dialog.ask_waited(&mut self.client, &mut self.follower, &question, &event).await?;
-            if asked == Asked::Interrupted {
+            if asked == DialogOutcome::Interrupted {
                 live_wait::leave(&self.command);
             }
         }

@@ -4,35 +4,35 @@ use serde_json::Value;
 
 use super::contract_form::without_name_of;
 use super::named_worker;
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use crate::args::workers::WorkerInspect;
-use crate::client::{Ask, Client, Query, block_on, segment};
-use crate::context::{Context, present};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "worker.inspected",
     several: "workers.inspected",
     keys: &["workerId", "state", "recoveryState"],
     done: "inspected",
 };
 
-pub(super) fn run(args: WorkerInspect, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: WorkerInspect, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
     let addresses = args.workers.all();
     let limit = args.tail.unwrap_or(args.events_limit).to_string();
     let turn_id = present(args.turn_id);
     let types = (!args.event_type.is_empty()).then(|| args.event_type.join(","));
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let mut items = block_on(each(&mut client, &addresses, &REPORT, async |client, address| {
         let worker = segment(named_worker(address, &workspace)?);
-        let path = Query::new(format!("/v1/workers/{worker}/inspect"))
+        let path = RequestPath::new(format!("/v1/workers/{worker}/inspect"))
             .with("eventsLimit", Some(&limit))
             .with("since", args.since.as_deref())
             .with("turnId", turn_id.as_deref())
             .with("eventTypes", types.as_deref());
-        client.ask(&Ask::get(path)).await
+        client.ask(&ApiRequest::get(path)).await
     }))?;
     if let ([address], [data]) = (&*addresses, &mut *items) {
         without_name_of(address, &mut data["worker"], context);

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::contract_form::without_name;
-use super::selected::Choice;
+use super::selected::WorkerSelector;
 use crate::args::workers::WorkerList;
-use crate::client::{Client, Unreachable, block_on, daemons};
-use crate::context::{Context, path_value, present};
+use crate::client::{DaemonClient, Unreachable, block_on, daemons};
+use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
-use crate::output::{Format, Outcome, text};
+use crate::output::{CliOutcome, OutputFormat, text};
 
-pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &WorkerList, context: &CliContext) -> Result<CliOutcome> {
     if args.all_workspaces {
         return all(
-            Choice {
+            WorkerSelector {
                 controller_id: present(args.controller_id.clone()),
                 selector: args.selector.selector.clone(),
             },
@@ -22,13 +22,13 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
         );
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let choice = Choice {
+    let choice = WorkerSelector {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),
     };
     let ask = choice.listing(args.all)?;
     let mut data = if super::has_state(&workspace) {
-        let mut client = Client::new(context, &workspace);
+        let mut client = DaemonClient::new(context, &workspace);
         block_on(async move { client.ask(&ask).await })?
     } else {
         let mut data = json!({"items": [], "count": 0, "controllerId": choice.controller_id});
@@ -41,21 +41,21 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
     data["items"].as_array_mut().into_iter().flatten().for_each(|item| without_name(item, context));
     let shown = match context.format {
         // Only the document is printed.
-        Format::Json => String::new(),
-        Format::Text => text::rows(&data, &["workerId", "state", "label"], ""),
+        OutputFormat::Json => String::new(),
+        OutputFormat::Text => text::rows(&data, &["workerId", "state", "label"], ""),
     };
-    Ok(Outcome::list("worker.listed", data, shown, "(no workers)"))
+    Ok(CliOutcome::list("worker.listed", data, shown, "(no workers)"))
 }
 
 /// The workers of all daemons that run. One that does not answer does not hide those of the others.
-fn all(choice: Choice, hidden: bool, context: &Context) -> Result<Outcome> {
+fn all(choice: WorkerSelector, hidden: bool, context: &CliContext) -> Result<CliOutcome> {
     let ask = choice.listing(hidden)?;
     let (items, unreachable) = block_on(async {
         let (found, mut unreachable) = daemons(&context.env).await;
         let mut items = Vec::new();
         for daemon in found {
             let state_dir = path_value(&daemon.info.state_dir);
-            let mut client = Client::of_running(daemon.info.state_dir.clone());
+            let mut client = DaemonClient::of_running(daemon.info.state_dir.clone());
             let listed = client.ask(&ask).await.and_then(|mut data| {
                 choice.check(&data)?;
                 Ok(data["items"].take())
@@ -80,5 +80,5 @@ fn all(choice: Choice, hidden: bool, context: &Context) -> Result<Outcome> {
     }
     unreachable.iter().for_each(|one| one.tell(context));
     let shown = text::rows(&data, &["workerId", "state", "label", "stateDir"], "");
-    Ok(Outcome::list("workers.listed", data, shown, "(no workers)"))
+    Ok(CliOutcome::list("workers.listed", data, shown, "(no workers)"))
 }

@@ -1,24 +1,25 @@
 //! `worker logs`: the end of what a worker's agent wrote to its standard error.
 
 use super::named_worker;
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use crate::args::workers::WorkerLogs;
-use crate::client::{Ask, Client, Query, block_on, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-const REPORT: Report = Report { one: "worker.logs", several: "workers.logs", keys: &[], done: "read" };
+const REPORT: ChangeReport =
+    ChangeReport { one: "worker.logs", several: "workers.logs", keys: &[], done: "read" };
 
-pub(super) fn run(args: &WorkerLogs, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &WorkerLogs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let addresses = args.several.workers.all();
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let worker = segment(named_worker(address, &workspace)?);
-        let path = Query::new(format!("/v1/workers/{worker}/logs"))
+        let path = RequestPath::new(format!("/v1/workers/{worker}/logs"))
             .with("tailBytes", Some(&args.tail_bytes.to_string()));
-        client.ask(&Ask::get(path)).await
+        client.ask(&ApiRequest::get(path)).await
     }))?;
     Ok(REPORT.texts(addresses, items, |address, data| {
         let log = data["text"].as_str().unwrap_or_default();

@@ -2,22 +2,22 @@
 
 use subagent_protocol::api::RestartWorker;
 
-use super::environment_again::Change;
-use super::several::Report;
+use super::environment_again::BulkWorkerChange;
+use super::several::ChangeReport;
 use crate::args::workers::WorkerRestart;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "worker.restarted",
     several: "workers.restarted",
     keys: &["workerId", "state", "runtimePid"],
     done: "restarted",
 };
 
-pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
-    let change = Change { report: &REPORT, path: "restart", unbounded: true };
+pub(super) fn run(args: &WorkerRestart, context: &CliContext) -> Result<CliOutcome> {
+    let change = BulkWorkerChange { report: &REPORT, path: "restart", unbounded: true };
     change.of_each((&args.several, &args.config), context, |env, mcp_servers| RestartWorker {
         force: args.force,
         env,

@@ -2,21 +2,21 @@
 
 use subagent_protocol::api::GoOn;
 
-use super::environment_again::Change;
-use super::several::Report;
+use super::environment_again::BulkWorkerChange;
+use super::several::ChangeReport;
 use crate::args::workers::WorkerResume;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "worker.resumed",
     several: "workers.resumed",
     keys: &["workerId", "state", "unparked", "resumed", "turnId"],
     done: "resumed",
 };
 
-pub(super) fn run(args: &WorkerResume, context: &Context) -> Result<Outcome> {
-    let change = Change { report: &REPORT, path: "queue/resume", unbounded: false };
+pub(super) fn run(args: &WorkerResume, context: &CliContext) -> Result<CliOutcome> {
+    let change = BulkWorkerChange { report: &REPORT, path: "queue/resume", unbounded: false };
     change.of_each((&args.several, &args.config), context, |env, mcp_servers| GoOn { env, mcp_servers })
 }

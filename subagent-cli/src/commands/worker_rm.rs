@@ -3,27 +3,27 @@
 use subagent_protocol::api::RemoveWorker;
 
 use super::named_worker;
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use crate::args::removal::WorkerRm;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "worker.removed",
     several: "workers.removed",
     keys: &["workerId", "removedAt"],
     done: "removed",
 };
 
-pub(super) fn run(args: &WorkerRm, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &WorkerRm, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let addresses = args.several.workers.all();
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let path = format!("/v1/workers/{}/remove", segment(named_worker(address, &workspace)?));
-        client.ask(&Ask::change(path, &RemoveWorker { force: args.force })?).await
+        client.ask(&ApiRequest::change(path, &RemoveWorker { force: args.force })?).await
     }))?;
     Ok(REPORT.outcome(addresses, items))
 }

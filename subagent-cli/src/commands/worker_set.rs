@@ -4,16 +4,16 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{RenameWorker, SetOptions};
 use subagent_protocol::budget::LimitsChange;
 
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use super::{budgets, chosen_options, named_worker};
 use crate::args::options::WorkerSet;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::{Context, present};
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::Outcome;
+use crate::input::{self, InputObject};
+use crate::output::CliOutcome;
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "worker.set",
     several: "workers.set",
     keys: &["workerId", "name", "applied", "chosen", "current", "idleTimeoutMs", "onRateLimit", "budget"],
@@ -21,16 +21,16 @@ const REPORT: Report = Report {
 };
 
 /// What is to be set.
-struct Wanted {
+struct WorkerSettingsChange {
     addresses: Vec<String>,
     name: Option<String>,
     options: SetOptions,
     budget: LimitsChange,
 }
 
-impl Wanted {
-    fn of(args: WorkerSet, context: &Context) -> Result<Self> {
-        let input = Input::load(args.input.as_deref(), input::WORKER_SET, &context.typed)?;
+impl WorkerSettingsChange {
+    fn of(args: WorkerSet, context: &CliContext) -> Result<Self> {
+        let input = InputObject::load(args.input.as_deref(), input::WORKER_SET, &context.typed)?;
         let one = present(args.worker_id).or_else(|| input.text("workerId"));
         let addresses = if args.workers.is_empty() { Vec::from_iter(one) } else { args.workers };
         if addresses.iter().all(String::is_empty) {
@@ -63,19 +63,19 @@ impl Wanted {
     }
 }
 
-pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: WorkerSet, context: &CliContext) -> Result<CliOutcome> {
     let cwd = args.cwd.cwd.clone();
     let is_new = !args.workers.is_empty() && args.input.is_some();
-    let wanted = Wanted::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;
+    let wanted = WorkerSettingsChange::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;
     let workspace = context.workspace(cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let items = block_on(each(&mut client, &wanted.addresses, &REPORT, async |client, address| {
         set(client, &wanted, named_worker(address, &workspace)?).await
     }))?;
     Ok(REPORT.outcome(&wanted.addresses, items))
 }
 
-async fn set(client: &mut Client, wanted: &Wanted, address: &str) -> Result<Value> {
+async fn set(client: &mut DaemonClient, wanted: &WorkerSettingsChange, address: &str) -> Result<Value> {
     // The name that was typed may be another worker's in a moment.
     let worker_id = match &wanted.name {
         None => address.to_owned(),
@@ -83,7 +83,7 @@ async fn set(client: &mut Client, wanted: &Wanted, address: &str) -> Result<Valu
     };
     let path = format!("/v1/workers/{}/options", segment(&worker_id));
     // The daemon bounds it: it knows how long the agent may take.
-    let ask = Ask::change(path, &wanted.options)?.within(None);
+    let ask = ApiRequest::change(path, &wanted.options)?.within(None);
     let mut data = json!({ "workerId": worker_id });
     // First, as it is the daemon's alone: an agent that refuses an option changes nothing about it.
     let budget = match wanted.budget.is_empty() {
@@ -115,10 +115,10 @@ async fn set(client: &mut Client, wanted: &Wanted, address: &str) -> Result<Valu
 }
 
 /// Gives a worker another name. Gives its id, by which it is found before and after.
-async fn rename(client: &mut Client, address: &str, name: &str) -> Result<String> {
-    let shown = client.ask(&Ask::get(format!("/v1/workers/{}", segment(address)))).await?;
+async fn rename(client: &mut DaemonClient, address: &str, name: &str) -> Result<String> {
+    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(address)))).await?;
     let worker_id = shown["workerId"].as_str().unwrap_or(address).to_owned();
     let request = RenameWorker { name: name.to_owned() };
-    client.ask(&Ask::change(format!("/v1/workers/{}/name", segment(&worker_id)), &request)?).await?;
+    client.ask(&ApiRequest::change(format!("/v1/workers/{}/name", segment(&worker_id)), &request)?).await?;
     Ok(worker_id)
 }

@@ -2,12 +2,12 @@
 
 use super::contract_form::without_name_of;
 use super::named_worker;
-use super::several::{Report, each};
+use super::several::{ChangeReport, each};
 use crate::args::workers::WorkerShow;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
 /// The order of the lines.
 const KEYS: &[&str] = &[
@@ -38,14 +38,17 @@ const KEYS: &[&str] = &[
     "agent",
 ];
 
-const REPORT: Report = Report { one: "worker.shown", several: "workers.shown", keys: KEYS, done: "shown" };
+const REPORT: ChangeReport =
+    ChangeReport { one: "worker.shown", several: "workers.shown", keys: KEYS, done: "shown" };
 
-pub(super) fn run(args: &WorkerShow, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &WorkerShow, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
     let addresses = args.workers.all();
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let mut items = block_on(each(&mut client, &addresses, &REPORT, async |client, address| {
-        client.ask(&Ask::get(format!("/v1/workers/{}", segment(named_worker(address, &workspace)?)))).await
+        client
+            .ask(&ApiRequest::get(format!("/v1/workers/{}", segment(named_worker(address, &workspace)?))))
+            .await
     }))?;
     if let ([address], [data]) = (&*addresses, &mut *items) {
         without_name_of(address, data, context);

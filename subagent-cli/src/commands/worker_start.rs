@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
-use subagent_config::start::agent::Wish;
+use subagent_config::start::agent::DefinitionRequest;
 use subagent_config::start::budgets::of_config;
-use subagent_config::start::{self, Composition, Place, sandbox};
+use subagent_config::start::{self, Composition, StartContext, sandbox};
 use subagent_config::{LoadedConfig, Workspace, controller_hint};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED};
@@ -24,12 +24,12 @@ use super::start_notes;
 use super::{answer_time, budgets, chosen_options, worktree};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
-use crate::client::{Ask, Client, Query, block_on};
-use crate::context::{Context, present, present_path};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::context::{CliContext, present, present_path};
 use crate::controller::{self, resolve_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::{Outcome, text};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
 use crate::starting::Starting;
 use crate::umask::current_umask;
 
@@ -37,15 +37,15 @@ use crate::umask::current_umask;
 const GRACE: Duration = Duration::from_secs(15);
 
 /// What is to be started, where, and by whom.
-pub(super) struct Wanted {
+pub(super) struct WorkerStartRequest {
     pub(super) cwd: Option<PathBuf>,
     pub(super) controller_id: Option<String>,
-    pub(super) start: start::Wanted,
+    pub(super) start: start::StartChoices,
 }
 
-impl Wanted {
+impl WorkerStartRequest {
     /// What flags and `--input` say.
-    pub(super) fn of(args: StartFlags, input: &Input) -> Result<Self> {
+    pub(super) fn of(args: StartFlags, input: &InputObject) -> Result<Self> {
         let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
         let (approval_timeout_ms, on_approval_timeout) =
             answer_time::typed(args.approval_timeout, args.on_approval_timeout.clone(), input)?;
@@ -58,7 +58,7 @@ impl Wanted {
                 "--agents gives definitions, and nobody can use one; add --agent NAME, or --delegate";
             return Err(Failure::argument(message).with("flag", "--agents"));
         }
-        let start = start::Wanted {
+        let start = start::StartChoices {
             launcher: either(args.launcher, "launcher"),
             launcher_or_agent: None,
             role: either(args.role, "role"),
@@ -86,12 +86,15 @@ impl Wanted {
             inherited: Vec::new(),
             approval_timeout_ms,
             on_approval_timeout,
-            agent: agent.map_or(Wish::None, Wish::Named),
+            agent: agent.map_or(DefinitionRequest::None, DefinitionRequest::Named),
             agents,
             delegate,
             worktree: worktree::typed(args.worktree, input)?,
             worktree_of: None,
-            sandbox: sandbox::Wish { name: either(args.sandbox, "sandbox"), ..sandbox::Wish::default() },
+            sandbox: sandbox::SandboxRequest {
+                name: either(args.sandbox, "sandbox"),
+                ..sandbox::SandboxRequest::default()
+            },
         };
         Ok(Self {
             cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
@@ -101,30 +104,30 @@ impl Wanted {
     }
 }
 
-impl Wanted {
+impl WorkerStartRequest {
     /// The definition that was named.
     pub(super) fn agent(&self) -> Option<String> {
         match &self.start.agent {
-            Wish::Named(name) => Some(name.clone()),
+            DefinitionRequest::Named(name) => Some(name.clone()),
             _ => None,
         }
     }
 }
 
-pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome> {
     let positional = args.launcher_or_agent.is_some();
-    let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)
+    let input = InputObject::load(args.input.as_deref(), input::WORKER_START, &context.typed)
         .map_err(|error| error.wrong_usage_if(positional))?;
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let config = args.start.config.config.clone();
-    let mut wanted = Wanted::of(args.start, &input)?;
+    let mut wanted = WorkerStartRequest::of(args.start, &input)?;
     wanted.start.debug_mode = debug_mode;
     // A person's form needs no controller before it.
     let makes_controller = args.launcher_or_agent.is_some() || wanted.start.name.is_some();
     wanted.start.launcher_or_agent = present(args.launcher_or_agent);
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let mut data = block_on(async move {
         if makes_controller {
             let budget = of_config(&config.config.budgets.controller);
@@ -141,7 +144,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         text::fields(&data, &["workerId", "controllerId", "state"])
     };
     let notes = start_notes::of(&data);
-    Ok(Outcome::report("worker.started", data, shown).with_notes(&notes))
+    Ok(CliOutcome::report("worker.started", data, shown).with_notes(&notes))
 }
 
 /// A start that nothing is known to be wrong with.
@@ -153,15 +156,15 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Asks the daemon whether the controller that was chosen may have the worker.
-    pub(super) async fn check_controller(&self, client: &mut Client) -> Result<()> {
-        client.ask(&Ask::get(resolve_path(&self.request.choice))).await.map(|_| ())
+    pub(super) async fn check_controller(&self, client: &mut DaemonClient) -> Result<()> {
+        client.ask(&ApiRequest::get(resolve_path(&self.request.choice))).await.map(|_| ())
     }
 
     /// Starts the worker and gives the data of `worker.started`, with the files whose hooks do not run.
     ///
     /// # Errors
     /// The daemon's; `DAEMON_TOO_OLD`.
-    pub(super) async fn start(mut self, client: &mut Client) -> Result<Value> {
+    pub(super) async fn start(mut self, client: &mut DaemonClient) -> Result<Value> {
         let hooks = self.request.hooks.clone();
         let starting = self.starting.take();
         let mut data = Starting::during(starting, Instant::now(), Box::pin(self.started(client))).await?;
@@ -180,8 +183,9 @@ impl Prepared {
         Ok(data)
     }
 
-    async fn started(self, client: &mut Client) -> Result<Value> {
-        let data = client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
+    async fn started(self, client: &mut DaemonClient) -> Result<Value> {
+        let data =
+            client.ask(&ApiRequest::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
         match &self.request.resume {
             Some(session) if data["sessionId"] != *session => {
                 Err(not_as_asked(client, &data, "take up a session").await)
@@ -213,7 +217,7 @@ impl Prepared {
             _ if !self.request.budget.is_boundless() => {
                 let worker = data["workerId"].as_str().unwrap_or_default();
                 let path = format!("/v1/workers/{worker}/budget");
-                match client.ask(&Ask::get(Query::new(path))).await {
+                match client.ask(&ApiRequest::get(RequestPath::new(path))).await {
                     Err(failure) if failure.is(Code::InvalidArgument) => {
                         Err(not_as_asked(client, &data, "limit what a worker uses").await)
                     }
@@ -227,9 +231,9 @@ impl Prepared {
 
 /// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one,
 /// or nothing of tags or rules: nobody has asked for such a worker.
-async fn not_as_asked(client: &mut Client, data: &Value, what: &str) -> Failure {
+async fn not_as_asked(client: &mut DaemonClient, data: &Value, what: &str) -> Failure {
     let worker = data["workerId"].as_str().unwrap_or_default();
-    let stopped = match Ask::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
+    let stopped = match ApiRequest::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
         Ok(stop) => client.ask(&stop).await.is_ok(),
         Err(_) => false,
     };
@@ -241,11 +245,11 @@ async fn not_as_asked(client: &mut Client, data: &Value, what: &str) -> Failure 
 
 /// Chooses and checks what a worker of this workspace is started with.
 pub(super) async fn prepare(
-    client: &mut Client,
-    wanted: Wanted,
+    client: &mut DaemonClient,
+    wanted: WorkerStartRequest,
     loaded: &LoadedConfig,
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Prepared> {
     let cwd = start::cwd(wanted.cwd.as_deref(), &context.env)?;
     // The daemon knows the handle, and takes the one that it names before that of the hint.
@@ -254,7 +258,7 @@ pub(super) async fn prepare(
         hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
         workspace_key: workspace.root.to_string_lossy().into_owned(),
     };
-    let place = Place {
+    let place = StartContext {
         loaded,
         workspace: &workspace.root,
         cwd,
@@ -266,7 +270,7 @@ pub(super) async fn prepare(
     let composition = match Composition::of(wanted.start, place) {
         Ok(composition) => composition,
         Err(error) => {
-            client.ask(&Ask::get(resolve_path(&choice))).await?;
+            client.ask(&ApiRequest::get(resolve_path(&choice))).await?;
             return Err(error.into());
         }
     };

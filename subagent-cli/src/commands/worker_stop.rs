@@ -4,29 +4,33 @@
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 
-use super::selected::Choice;
-use super::several::{Report, each};
+use super::selected::WorkerSelector;
+use super::several::{ChangeReport, each};
 use super::{has_state, named_worker};
 use crate::args::workers::WorkerStop;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-const REPORT: Report = Report {
+const REPORT: ChangeReport = ChangeReport {
     one: "worker.stopped",
     several: "workers.stopped",
     keys: &["workerId", "state"],
     done: "stopped",
 };
 
-pub(super) fn run(args: &WorkerStop, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &WorkerStop, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if let Some(selector) = &args.selector.selector {
-        return all(Choice { controller_id: None, selector: Some(selector.clone()) }, &workspace, context);
+        return all(
+            WorkerSelector { controller_id: None, selector: Some(selector.clone()) },
+            &workspace,
+            context,
+        );
     }
     let addresses = args.workers.all();
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         stop(client, named_worker(address, &workspace)?).await
     }))?;
@@ -34,17 +38,17 @@ pub(super) fn run(args: &WorkerStop, context: &Context) -> Result<Outcome> {
 }
 
 /// Stops a worker; gives the data of `worker.stopped`.
-pub(super) async fn stop(client: &mut Client, worker: &str) -> Result<Value> {
-    client.ask(&Ask::change(format!("/v1/workers/{}/stop", segment(worker)), &json!({}))?).await
+pub(super) async fn stop(client: &mut DaemonClient, worker: &str) -> Result<Value> {
+    client.ask(&ApiRequest::change(format!("/v1/workers/{}/stop", segment(worker)), &json!({}))?).await
 }
 
 /// Stops the workers that have some tags.
-fn all(choice: Choice, workspace: &Workspace, context: &Context) -> Result<Outcome> {
+fn all(choice: WorkerSelector, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
     choice.ask()?;
     if !has_state(workspace) {
         return Err(choice.none());
     }
-    let mut client = Client::new(context, workspace);
+    let mut client = DaemonClient::new(context, workspace);
     let (items, names) = block_on(async {
         let chosen = choice.workers(&mut client).await?;
         let (ids, names): (Vec<String>, Vec<String>) =
@@ -56,5 +60,5 @@ fn all(choice: Choice, workspace: &Workspace, context: &Context) -> Result<Outco
     })?;
     let data = json!({"count": items.len(), "items": items, "selector": choice.selector});
     let shown = text::rows(&data, REPORT.keys, "");
-    Ok(Outcome::report(REPORT.several, data, shown).of_workers(&names))
+    Ok(CliOutcome::report(REPORT.several, data, shown).of_workers(&names))
 }

@@ -8,12 +8,12 @@ use crate::args::completions::Shell;
 const MAX_ABOUT_CHARS: usize = 60;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Candidate {
+pub(super) struct CompletionCandidate {
     value: String,
     about: String,
 }
 
-impl Candidate {
+impl CompletionCandidate {
     /// Creates a candidate; only the first line of the description is used.
     pub(super) fn new(value: &str, about: &str) -> Self {
         let about = one_line(about.lines().next().unwrap_or_default());
@@ -50,22 +50,22 @@ mod tests {
     fn nothing_that_a_shell_would_evaluate_is_a_candidate() {
         for evil in ["$(touch x)", "`id`", "a b", "a;b", "a\nb", "a\u{1b}[2J", "~root", "!x", "a*", "", "a'b"]
         {
-            assert!(!Candidate::new(evil, "").fits(""), "{evil:?}");
+            assert!(!CompletionCandidate::new(evil, "").fits(""), "{evil:?}");
         }
         for good in ["codex-1", "w_0123", "@last", "größe", "turn.completed"] {
-            assert!(Candidate::new(good, "").fits(&good[..1]), "{good}");
+            assert!(CompletionCandidate::new(good, "").fits(&good[..1]), "{good}");
         }
-        assert!(!Candidate::new("codex", "").fits("gem"));
+        assert!(!CompletionCandidate::new("codex", "").fits("gem"));
     }
 
     #[test]
     fn a_description_is_one_short_line_of_harmless_characters() {
         let about = "idle\u{1b}[31m `id` $(x)\tand %F{red} \\ \u{202e}more";
-        let line = Candidate::new("codex-1", about).line(Shell::Zsh, "");
+        let line = CompletionCandidate::new("codex-1", about).line(Shell::Zsh, "");
         let (value, about) = line.split_once('\t').unwrap();
         assert_eq!(value, "codex-1");
         assert!(!about.contains(['`', '$', '%', '\\', '\u{1b}', '\u{202e}', '\t']), "{about:?}");
-        assert_eq!(Candidate::new("a", &"x".repeat(200)).about.chars().count(), MAX_ABOUT_CHARS);
-        assert_eq!(Candidate::new("a", "what").line(Shell::Bash, "--x="), "--x=a");
+        assert_eq!(CompletionCandidate::new("a", &"x".repeat(200)).about.chars().count(), MAX_ABOUT_CHARS);
+        assert_eq!(CompletionCandidate::new("a", "what").line(Shell::Bash, "--x="), "--x=a");
     }
 }

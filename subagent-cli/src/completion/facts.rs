@@ -11,10 +11,10 @@ use subagent_config::environment::account_home;
 use subagent_config::{Environment, Workspace, workspace};
 use subagent_protocol::api::{TurnProgress, UNLABELED};
 
-use super::candidate::Candidate;
-use super::kinds::{Asked, Turns};
-use super::line::Line;
-use crate::client::{Ask, glance, segment};
+use super::candidate::CompletionCandidate;
+use super::kinds::{InboxRequestKind, Turns};
+use super::line::CompletionLine;
+use crate::client::{ApiRequest, glance, segment};
 use crate::output::human::named;
 
 /// Total time for answers of a running daemon.
@@ -24,14 +24,14 @@ const MAX_WORKERS: usize = 20;
 
 /// The context of the command line.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct CompletionContext {
     env: Option<Environment>,
     config: Option<PathBuf>,
 }
 
-impl Facts {
+impl CompletionContext {
     /// Creates it from the caller's environment and the typed `--cwd` and `--config`.
-    pub(super) fn new(line: &Line) -> Self {
+    pub(super) fn new(line: &CompletionLine) -> Self {
         let env = std::env::current_dir().ok().map(|cwd| {
             let typed = line.value("cwd").map(|typed| cwd.join(typed));
             Environment::new(std::env::vars_os(), typed.unwrap_or(cwd)).or_home(account_home)
@@ -44,89 +44,98 @@ impl Facts {
         discovery::load_regular(self.config.as_deref(), None, self.env.as_ref()?).ok()
     }
 
-    pub(super) fn launchers(&self) -> Vec<Candidate> {
+    pub(super) fn launchers(&self) -> Vec<CompletionCandidate> {
         let Some(loaded) = self.config() else { return Vec::new() };
-        let launcher = |name: &String| Candidate::new(name, "launcher");
+        let launcher = |name: &String| CompletionCandidate::new(name, "launcher");
         loaded.config.launchers.keys().map(launcher).collect()
     }
 
-    pub(super) fn roles(&self) -> Vec<Candidate> {
+    pub(super) fn roles(&self) -> Vec<CompletionCandidate> {
         let Some(loaded) = self.config() else { return Vec::new() };
-        loaded.config.role_hints.keys().map(|name| Candidate::new(name, "role")).collect()
+        loaded.config.role_hints.keys().map(|name| CompletionCandidate::new(name, "role")).collect()
     }
 
-    pub(super) fn agents(&self) -> Vec<Candidate> {
+    pub(super) fn agents(&self) -> Vec<CompletionCandidate> {
         let Some(env) = &self.env else { return Vec::new() };
         let Ok(cwd) = workspace::resolve_cwd(None, env) else { return Vec::new() };
         let root = Workspace::find(None, env).map_or(cwd, |workspace| workspace.root);
         let catalog = Catalog::find(&Given::default(), &root, env);
         let found = catalog.found.iter().map(|found| &found.definition);
-        found.map(|agent| Candidate::new(&agent.name, &agent.description)).collect()
+        found.map(|agent| CompletionCandidate::new(&agent.name, &agent.description)).collect()
     }
 
     /// Returns workers by name, or by id if an id is typed.
-    pub(super) fn workers(&self, typed: &str, all: bool) -> Vec<Candidate> {
+    pub(super) fn workers(&self, typed: &str, all: bool) -> Vec<CompletionCandidate> {
         let workers = self.listed("/v1/workers");
         let shown = workers.iter().filter(|worker| all || worker["state"] != "stopped");
-        let mut found: Vec<Candidate> = shown.flat_map(|worker| addresses(worker, typed)).collect();
+        let mut found: Vec<CompletionCandidate> = shown.flat_map(|worker| addresses(worker, typed)).collect();
         if typed.starts_with('@') {
-            found.push(Candidate::new("@last", "the worker that was used last"));
+            found.push(CompletionCandidate::new("@last", "the worker that was used last"));
         }
         found
     }
 
     /// Returns the sessions of known workers. Other sessions would require a running agent.
-    pub(super) fn sessions(&self) -> Vec<Candidate> {
+    pub(super) fn sessions(&self) -> Vec<CompletionCandidate> {
         let workers = self.listed("/v1/workers");
         let session = |worker: &Value| {
-            Some(Candidate::new(worker["sessionId"].as_str()?, &format!("session of {}", named(worker))))
+            Some(CompletionCandidate::new(
+                worker["sessionId"].as_str()?,
+                &format!("session of {}", named(worker)),
+            ))
         };
         workers.iter().filter_map(session).collect()
     }
 
-    pub(super) fn tasks(&self) -> Vec<Candidate> {
+    pub(super) fn tasks(&self) -> Vec<CompletionCandidate> {
         let tasks = self.listed("/v1/tasks");
         let task = |task: &Value| {
             let state = word(task, "status");
             let about = format!("{state} {}", word(task, "description"));
             // A name with a space is not a single word, so the id is offered.
-            let by_name = Candidate::new(word(task, "name"), &about);
-            if by_name.fits("") { by_name } else { Candidate::new(word(task, "taskId"), &about) }
+            let by_name = CompletionCandidate::new(word(task, "name"), &about);
+            if by_name.fits("") { by_name } else { CompletionCandidate::new(word(task, "taskId"), &about) }
         };
         tasks.iter().map(task).collect()
     }
 
     /// Returns the open requests, only those of `worker` if it is given.
-    pub(super) fn requests(&self, of: Asked, worker: Option<&str>) -> Vec<Candidate> {
+    pub(super) fn requests(&self, of: InboxRequestKind, worker: Option<&str>) -> Vec<CompletionCandidate> {
         let open = self.open(of);
         let theirs = |asked: &&Value| {
             worker.is_none_or(|worker| [word(asked, "workerId"), word(asked, "name")].contains(&worker))
         };
         let request = |asked: &Value| {
-            Candidate::new(word(asked, "requestId"), &format!("{}: {}", named(asked), word(asked, "subject")))
+            CompletionCandidate::new(
+                word(asked, "requestId"),
+                &format!("{}: {}", named(asked), word(asked, "subject")),
+            )
         };
         open.iter().filter(theirs).map(request).collect()
     }
 
     /// Returns the asking workers, then the requests.
-    pub(super) fn asking(&self, of: Asked) -> Vec<Candidate> {
+    pub(super) fn asking(&self, of: InboxRequestKind) -> Vec<CompletionCandidate> {
         let open = self.open(of);
-        let mut found: Vec<Candidate> = Vec::new();
+        let mut found: Vec<CompletionCandidate> = Vec::new();
         for asked in &open {
-            let worker = Candidate::new(named(asked), word(asked, "subject"));
+            let worker = CompletionCandidate::new(named(asked), word(asked, "subject"));
             if !found.contains(&worker) {
                 found.push(worker);
             }
         }
         let request = |asked: &Value| {
-            Candidate::new(word(asked, "requestId"), &format!("{}: {}", named(asked), word(asked, "subject")))
+            CompletionCandidate::new(
+                word(asked, "requestId"),
+                &format!("{}: {}", named(asked), word(asked, "subject")),
+            )
         };
         found.extend(open.iter().map(request));
         found
     }
 
     /// Returns the turns of the newest workers.
-    pub(super) fn turns(&self, of: Turns) -> Vec<Candidate> {
+    pub(super) fn turns(&self, of: Turns) -> Vec<CompletionCandidate> {
         let deadline = Instant::now() + LIMIT;
         let wanted = |turn: &&Value| match of {
             Turns::All => true,
@@ -141,14 +150,14 @@ impl Facts {
             let turns = self.listed_within(&path, deadline.saturating_duration_since(Instant::now()));
             found.extend(turns.iter().rev().filter(wanted).map(|turn| {
                 let about = format!("{} {}: {}", named(worker), word(turn, "status"), word(turn, "text"));
-                Candidate::new(word(turn, "turnId"), &about)
+                CompletionCandidate::new(word(turn, "turnId"), &about)
             }));
         }
         found
     }
 
     /// Returns the tags of workers, each appended to `kept`.
-    pub(super) fn tags(&self, kept: &str) -> Vec<Candidate> {
+    pub(super) fn tags(&self, kept: &str) -> Vec<CompletionCandidate> {
         let mut workers: BTreeMap<String, usize> = BTreeMap::new();
         for worker in self.listed("/v1/workers") {
             for (name, value) in worker["tags"].as_object().into_iter().flatten() {
@@ -157,42 +166,45 @@ impl Facts {
             }
         }
         let tag = |(tag, count): (&String, &usize)| {
-            Candidate::new(tag, &format!("{count} worker{}", if *count == 1 { "" } else { "s" }))
+            CompletionCandidate::new(tag, &format!("{count} worker{}", if *count == 1 { "" } else { "s" }))
         };
         workers.iter().map(tag).collect()
     }
 
-    pub(super) fn sinks(&self) -> Vec<Candidate> {
+    pub(super) fn sinks(&self) -> Vec<CompletionCandidate> {
         let Some(loaded) = self.config() else { return Vec::new() };
-        loaded.config.notify.iter().map(|sink| Candidate::new(&sink.name, "")).collect()
+        loaded.config.notify.iter().map(|sink| CompletionCandidate::new(&sink.name, "")).collect()
     }
 
-    pub(super) fn owner_rules(&self) -> Vec<Candidate> {
+    pub(super) fn owner_rules(&self) -> Vec<CompletionCandidate> {
         let rules = self.listed("/v1/rules");
         let rule = |rule: &Value| {
-            Candidate::new(word(rule, "ruleId"), &format!("{} {}", word(rule, "action"), word(rule, "rule")))
+            CompletionCandidate::new(
+                word(rule, "ruleId"),
+                &format!("{} {}", word(rule, "action"), word(rule, "rule")),
+            )
         };
         rules.iter().map(rule).collect()
     }
 
     /// The schedules or triggers of a list, with what keeps them from firing.
-    pub(super) fn starters(&self, list: &str) -> Vec<Candidate> {
+    pub(super) fn starters(&self, list: &str) -> Vec<CompletionCandidate> {
         let one = |starter: &Value| {
             let about = match starter["paused"].as_str() {
                 Some(reason) => format!("paused: {reason}"),
                 None => word(starter, "nextAt").to_owned(),
             };
-            Candidate::new(word(starter, "name"), &about)
+            CompletionCandidate::new(word(starter, "name"), &about)
         };
         self.listed(list).iter().map(one).collect()
     }
 
-    fn open(&self, of: Asked) -> Vec<Value> {
+    fn open(&self, of: InboxRequestKind) -> Vec<Value> {
         let mut open = self.listed("/v1/approvals");
         open.retain(|asked| match of {
-            Asked::Anything => true,
-            Asked::Form => asked["kind"] == "elicitation",
-            Asked::Permission => asked["kind"] != "elicitation",
+            InboxRequestKind::Anything => true,
+            InboxRequestKind::Form => asked["kind"] == "elicitation",
+            InboxRequestKind::Permission => asked["kind"] != "elicitation",
         });
         open
     }
@@ -205,7 +217,7 @@ impl Facts {
     fn listed_within(&self, path: &str, limit: Duration) -> Vec<Value> {
         let workspace = self.env.as_ref().and_then(|env| Workspace::find(None, env).ok());
         let state_dir = workspace.as_ref().map(|workspace| workspace.state_dir.as_path());
-        let listed = state_dir.and_then(|dir: &Path| glance(dir, &Ask::get(path), limit));
+        let listed = state_dir.and_then(|dir: &Path| glance(dir, &ApiRequest::get(path), limit));
         match listed.map(|mut data| data["items"].take()) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
@@ -213,16 +225,16 @@ impl Facts {
     }
 }
 
-fn addresses(worker: &Value, typed: &str) -> Vec<Candidate> {
+fn addresses(worker: &Value, typed: &str) -> Vec<CompletionCandidate> {
     let label = match word(worker, "label") {
         UNLABELED => "",
         label => label,
     };
     let about = format!("{} {label}", word(worker, "state"));
     let (name, id) = (named(worker), word(worker, "workerId"));
-    let by_name = Candidate::new(name, &about);
+    let by_name = CompletionCandidate::new(name, &about);
     match typed.starts_with("w_") || !by_name.fits("") {
-        true => vec![Candidate::new(id, &format!("{name} {about}"))],
+        true => vec![CompletionCandidate::new(id, &format!("{name} {about}"))],
         false => vec![by_name],
     }
 }

@@ -1,7 +1,7 @@
 //! A table from arguments of commands to the kind of their values.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum InboxRequestKind {
     Permission,
     Form,
     Anything,
@@ -9,7 +9,7 @@ pub(super) enum Asked {
 
 /// The kind of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CompletionKind {
     Files,
     Folders,
     Words(&'static [&'static str]),
@@ -24,8 +24,8 @@ pub(super) enum Kind {
     Session,
     Task,
     TaskState,
-    Request(Asked),
-    WorkerOrRequest(Asked),
+    Request(InboxRequestKind),
+    WorkerOrRequest(InboxRequestKind),
     Turn(Turns),
     /// A worker, or a turn once the prefix of its id is typed.
     WorkerOrTurn,
@@ -51,10 +51,10 @@ pub(super) enum Turns {
     Ended,
 }
 
-const ALIVE: Kind = Kind::Worker { all: false };
-const EVERY: Kind = Kind::Worker { all: true };
-const DECISIONS: Kind = Kind::Words(&["allow", "reject"]);
-const EVENTS: Kind = Kind::Words(&[
+const ALIVE: CompletionKind = CompletionKind::Worker { all: false };
+const EVERY: CompletionKind = CompletionKind::Worker { all: true };
+const DECISIONS: CompletionKind = CompletionKind::Words(&["allow", "reject"]);
+const EVENTS: CompletionKind = CompletionKind::Words(&[
     "turn_end",
     "waiting_approval",
     "any",
@@ -72,44 +72,44 @@ const EVENTS: Kind = Kind::Words(&[
 ]);
 
 /// Scopes of agent memory.
-const MEMORIES: Kind = Kind::Words(&["user", "project", "local"]);
+const MEMORIES: CompletionKind = CompletionKind::Words(&["user", "project", "local"]);
 
 /// Kinds by argument id. The command precedes an id that has several meanings.
-const KINDS: &[(&str, Kind)] = &[
-    ("approve target", Kind::WorkerOrRequest(Asked::Permission)),
-    ("answer target", Kind::WorkerOrRequest(Asked::Form)),
-    ("approve request_id", Kind::Request(Asked::Permission)),
-    ("answer request_id", Kind::Request(Asked::Form)),
-    ("approval show request_id", Kind::Request(Asked::Anything)),
-    ("result address", Kind::WorkerOrTurn),
-    ("turn show turn_id", Kind::Turn(Turns::All)),
-    ("worker inspect turn_id", Kind::Turn(Turns::All)),
-    ("turn drop turn_id", Kind::Turn(Turns::Queued)),
-    ("turn move turn_id", Kind::Turn(Turns::Queued)),
-    ("turn retry turn_id", Kind::Turn(Turns::Ended)),
-    ("tag", Kind::Tag),
-    ("selector", Kind::Tags),
-    ("hook test event", Kind::HookEvent),
-    ("notify test name", Kind::Sink),
-    ("policy rules remove rule_id", Kind::OwnerRule),
+const KINDS: &[(&str, CompletionKind)] = &[
+    ("approve target", CompletionKind::WorkerOrRequest(InboxRequestKind::Permission)),
+    ("answer target", CompletionKind::WorkerOrRequest(InboxRequestKind::Form)),
+    ("approve request_id", CompletionKind::Request(InboxRequestKind::Permission)),
+    ("answer request_id", CompletionKind::Request(InboxRequestKind::Form)),
+    ("approval show request_id", CompletionKind::Request(InboxRequestKind::Anything)),
+    ("result address", CompletionKind::WorkerOrTurn),
+    ("turn show turn_id", CompletionKind::Turn(Turns::All)),
+    ("worker inspect turn_id", CompletionKind::Turn(Turns::All)),
+    ("turn drop turn_id", CompletionKind::Turn(Turns::Queued)),
+    ("turn move turn_id", CompletionKind::Turn(Turns::Queued)),
+    ("turn retry turn_id", CompletionKind::Turn(Turns::Ended)),
+    ("tag", CompletionKind::Tag),
+    ("selector", CompletionKind::Tags),
+    ("hook test event", CompletionKind::HookEvent),
+    ("notify test name", CompletionKind::Sink),
+    ("policy rules remove rule_id", CompletionKind::OwnerRule),
     ("decision", DECISIONS),
-    ("run first", Kind::LauncherOrAgent),
-    ("launcher_or_agent", Kind::LauncherOrAgent),
-    ("launcher", Kind::Launcher),
-    ("launcher show name", Kind::Launcher),
-    ("launcher probe name", Kind::Launcher),
-    ("launcher login name", Kind::Launcher),
-    ("launcher logout name", Kind::Launcher),
-    ("agent", Kind::Agent),
-    ("agent show name", Kind::Agent),
-    ("memory show agent", Kind::Agent),
-    ("memory edit agent", Kind::Agent),
-    ("memory clear agent", Kind::Agent),
+    ("run first", CompletionKind::LauncherOrAgent),
+    ("launcher_or_agent", CompletionKind::LauncherOrAgent),
+    ("launcher", CompletionKind::Launcher),
+    ("launcher show name", CompletionKind::Launcher),
+    ("launcher probe name", CompletionKind::Launcher),
+    ("launcher login name", CompletionKind::Launcher),
+    ("launcher logout name", CompletionKind::Launcher),
+    ("agent", CompletionKind::Agent),
+    ("agent show name", CompletionKind::Agent),
+    ("memory show agent", CompletionKind::Agent),
+    ("memory edit agent", CompletionKind::Agent),
+    ("memory clear agent", CompletionKind::Agent),
     ("memory show scope", MEMORIES),
     ("memory edit scope", MEMORIES),
     ("memory clear scope", MEMORIES),
-    ("role", Kind::Role),
-    ("role show name", Kind::Role),
+    ("role", CompletionKind::Role),
+    ("role show name", CompletionKind::Role),
     ("send worker", ALIVE),
     ("cancel workers", ALIVE),
     ("stop workers", ALIVE),
@@ -130,58 +130,58 @@ const KINDS: &[(&str, Kind)] = &[
     ("from_worker", EVERY),
     ("parent", EVERY),
     ("root", EVERY),
-    ("resume", Kind::Session),
-    ("session", Kind::Session),
-    ("task", Kind::Task),
-    ("task list status", Kind::TaskState),
-    ("schedule show name", Kind::Schedule),
-    ("schedule log name", Kind::Schedule),
-    ("schedule pause name", Kind::Schedule),
-    ("schedule resume name", Kind::Schedule),
-    ("schedule run name", Kind::Schedule),
-    ("schedule rm name", Kind::Schedule),
-    ("trigger show name", Kind::Trigger),
-    ("trigger log name", Kind::Trigger),
-    ("trigger pause name", Kind::Trigger),
-    ("trigger resume name", Kind::Trigger),
-    ("trigger run name", Kind::Trigger),
-    ("trigger fire name", Kind::Trigger),
-    ("trigger rm name", Kind::Trigger),
-    ("schedule add agent", Kind::LauncherOrAgent),
-    ("schedule add task", Kind::Agent),
+    ("resume", CompletionKind::Session),
+    ("session", CompletionKind::Session),
+    ("task", CompletionKind::Task),
+    ("task list status", CompletionKind::TaskState),
+    ("schedule show name", CompletionKind::Schedule),
+    ("schedule log name", CompletionKind::Schedule),
+    ("schedule pause name", CompletionKind::Schedule),
+    ("schedule resume name", CompletionKind::Schedule),
+    ("schedule run name", CompletionKind::Schedule),
+    ("schedule rm name", CompletionKind::Schedule),
+    ("trigger show name", CompletionKind::Trigger),
+    ("trigger log name", CompletionKind::Trigger),
+    ("trigger pause name", CompletionKind::Trigger),
+    ("trigger resume name", CompletionKind::Trigger),
+    ("trigger run name", CompletionKind::Trigger),
+    ("trigger fire name", CompletionKind::Trigger),
+    ("trigger rm name", CompletionKind::Trigger),
+    ("schedule add agent", CompletionKind::LauncherOrAgent),
+    ("schedule add task", CompletionKind::Agent),
     ("schedule add send", ALIVE),
-    ("trigger add agent", Kind::LauncherOrAgent),
-    ("trigger add task", Kind::Agent),
+    ("trigger add agent", CompletionKind::LauncherOrAgent),
+    ("trigger add task", CompletionKind::Agent),
     ("trigger add send", ALIVE),
     ("trigger add after", ALIVE),
     ("until", EVENTS),
     ("wait_until", EVENTS),
     ("event_type", EVENTS),
-    ("if_busy", Kind::Words(&["reject", "queue", "steer"])),
-    ("sandbox", Kind::Words(&["shared_ro", "isolated", "shared_rw", "none"])),
-    ("scope", Kind::Words(&["user", "project"])),
-    ("always", Kind::Words(&["worker", "controller"])),
-    ("on_approval_timeout", Kind::Words(&["deny", "cancel"])),
-    ("cwd", Kind::Folders),
-    ("add_dir", Kind::Folders),
-    ("handoffs_dir", Kind::Folders),
-    ("config", Kind::Files),
-    ("text_file", Kind::Files),
-    ("attach", Kind::Files),
-    ("input", Kind::Files),
-    ("mcp_config", Kind::Files),
-    ("result_schema", Kind::Files),
-    ("summary", Kind::Files),
-    ("junit", Kind::Files),
-    ("file", Kind::Files),
-    ("patch", Kind::Files),
-    ("path", Kind::Files),
-    ("paths", Kind::Files),
-    ("from_handoff", Kind::Files),
+    ("if_busy", CompletionKind::Words(&["reject", "queue", "steer"])),
+    ("sandbox", CompletionKind::Words(&["shared_ro", "isolated", "shared_rw", "none"])),
+    ("scope", CompletionKind::Words(&["user", "project"])),
+    ("always", CompletionKind::Words(&["worker", "controller"])),
+    ("on_approval_timeout", CompletionKind::Words(&["deny", "cancel"])),
+    ("cwd", CompletionKind::Folders),
+    ("add_dir", CompletionKind::Folders),
+    ("handoffs_dir", CompletionKind::Folders),
+    ("config", CompletionKind::Files),
+    ("text_file", CompletionKind::Files),
+    ("attach", CompletionKind::Files),
+    ("input", CompletionKind::Files),
+    ("mcp_config", CompletionKind::Files),
+    ("result_schema", CompletionKind::Files),
+    ("summary", CompletionKind::Files),
+    ("junit", CompletionKind::Files),
+    ("file", CompletionKind::Files),
+    ("patch", CompletionKind::Files),
+    ("path", CompletionKind::Files),
+    ("paths", CompletionKind::Files),
+    ("from_handoff", CompletionKind::Files),
 ];
 
 /// Returns the kind of a command's argument; `None` without candidates.
-pub(super) fn kind(command: &str, id: &str) -> Option<Kind> {
+pub(super) fn kind(command: &str, id: &str) -> Option<CompletionKind> {
     let of = |wanted: &str| KINDS.iter().find(|(known, _)| *known == wanted).map(|(_, kind)| *kind);
     of(&format!("{command} {id}")).or_else(|| of(id))
 }

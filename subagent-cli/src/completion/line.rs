@@ -8,7 +8,7 @@ use crate::args::Cli;
 
 /// The expected input at the cursor.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum ExpectedInput {
     /// A flag of the command.
     Flag,
     /// The value of an argument, after this prefix of the current word (`--flag=`).
@@ -21,12 +21,12 @@ pub(super) enum Wanted {
 
 /// A command line up to the cursor.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct CompletionLine {
     names: Vec<String>,
     /// The innermost command of the line.
     pub(super) command: Command,
     values: HashMap<String, String>,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: ExpectedInput,
 }
 
 /// Joins the words as typed: bash splits words at `=` and `:`.
@@ -44,7 +44,7 @@ pub(super) fn joined(words: &[String]) -> Vec<String> {
     joined
 }
 
-impl Line {
+impl CompletionLine {
     /// Parses the words before the cursor, without the program's name, and the part of the word at the
     /// cursor.
     pub(super) fn read(before: &[String], current: &str) -> Self {
@@ -52,7 +52,7 @@ impl Line {
             names: Vec::new(),
             command: Cli::command(),
             values: HashMap::new(),
-            wanted: Wanted::Nothing,
+            wanted: ExpectedInput::Nothing,
         };
         let mut positionals = 0;
         let mut escaped = false;
@@ -80,7 +80,7 @@ impl Line {
         }
         line.wanted = line.wanted_at(current, open, positionals, escaped);
         // Names of commands are known before a build; the flags of a command are not.
-        if matches!(line.wanted, Wanted::Command { .. }) {
+        if matches!(line.wanted, ExpectedInput::Command { .. }) {
             line.command.build();
         }
         line
@@ -145,26 +145,34 @@ impl Line {
         all().nth(at).or_else(|| all().last().filter(several))
     }
 
-    fn wanted_at(&self, current: &str, open: Option<Arg>, positionals: usize, escaped: bool) -> Wanted {
+    fn wanted_at(
+        &self,
+        current: &str,
+        open: Option<Arg>,
+        positionals: usize,
+        escaped: bool,
+    ) -> ExpectedInput {
         let is_flag = current.starts_with('-') && !escaped;
         if let Some(arg) = open.filter(|arg| !(is_flag && is_optional(arg))) {
-            return Wanted::Value { arg: Box::new(arg), prefix: String::new() };
+            return ExpectedInput::Value { arg: Box::new(arg), prefix: String::new() };
         }
         if is_flag {
             let valued = current.strip_prefix("--").and_then(|long| long.split_once('='));
             return match valued {
-                None => Wanted::Flag,
+                None => ExpectedInput::Flag,
                 Some((name, _)) => match self.long(name) {
-                    Some(arg) => Wanted::Value { arg: Box::new(arg.clone()), prefix: format!("--{name}=") },
-                    None => Wanted::Nothing,
+                    Some(arg) => {
+                        ExpectedInput::Value { arg: Box::new(arg.clone()), prefix: format!("--{name}=") }
+                    }
+                    None => ExpectedInput::Nothing,
                 },
             };
         }
         let arg = self.positional(positionals).cloned().map(Box::new);
         match (self.command.has_subcommands() && positionals == 0 && !escaped, arg) {
-            (true, or) => Wanted::Command { or },
-            (false, Some(arg)) => Wanted::Value { arg, prefix: String::new() },
-            (false, None) => Wanted::Nothing,
+            (true, or) => ExpectedInput::Command { or },
+            (false, Some(arg)) => ExpectedInput::Value { arg, prefix: String::new() },
+            (false, None) => ExpectedInput::Nothing,
         }
     }
 }

@@ -16,10 +16,10 @@ use clap::Arg;
 
 use crate::args::completions::Shell;
 use crate::output::print;
-use candidate::Candidate;
-use facts::Facts;
-use kinds::{Kind, Turns};
-use line::{Line, Wanted, joined};
+use candidate::CompletionCandidate;
+use facts::CompletionContext;
+use kinds::{CompletionKind, Turns};
+use line::{CompletionLine, ExpectedInput, joined};
 use subagent_protocol::api::TaskStatus;
 use subagent_protocol::hook::HookEvent;
 
@@ -52,110 +52,114 @@ fn answer(shell: Shell, words: &[String]) -> Vec<String> {
     };
     // Bash replaces only its last word.
     let kept = current.len() - last.len();
-    let line = Line::read(before, current);
+    let line = CompletionLine::read(before, current);
     let mut found = Vec::new();
     let prefix = match &line.wanted {
-        Wanted::Flag => {
+        ExpectedInput::Flag => {
             found.extend(flags(&line));
             ""
         }
-        Wanted::Value { arg, prefix } => {
+        ExpectedInput::Value { arg, prefix } => {
             match values(&line, arg, &current[prefix.len()..]) {
-                Found::Values(values) => found.extend(values),
-                Found::Marker(marker) => return vec![marker.to_owned()],
+                CompletionResult::Values(values) => found.extend(values),
+                CompletionResult::Marker(marker) => return vec![marker.to_owned()],
             }
             prefix
         }
-        Wanted::Command { or } => {
+        ExpectedInput::Command { or } => {
             found.extend(commands(&line));
             if let Some(arg) = or
-                && let Found::Values(values) = values(&line, arg, current)
+                && let CompletionResult::Values(values) = values(&line, arg, current)
             {
                 found.extend(values);
             }
             ""
         }
-        Wanted::Nothing => "",
+        ExpectedInput::Nothing => "",
     };
     let typed = match &line.wanted {
-        Wanted::Value { prefix, .. } => &current[prefix.len()..],
+        ExpectedInput::Value { prefix, .. } => &current[prefix.len()..],
         _ => current,
     };
     found.retain(|candidate| candidate.fits(typed));
-    let line = |candidate: &Candidate| candidate.line(shell, prefix).split_off(kept);
+    let line = |candidate: &CompletionCandidate| candidate.line(shell, prefix).split_off(kept);
     found.iter().map(line).collect()
 }
 
-enum Found {
-    Values(Vec<Candidate>),
+enum CompletionResult {
+    Values(Vec<CompletionCandidate>),
     Marker(&'static str),
 }
 
 /// Returns the candidates for an argument's value.
-fn values(line: &Line, arg: &Arg, typed: &str) -> Found {
-    let possible: Vec<Candidate> = arg
+fn values(line: &CompletionLine, arg: &Arg, typed: &str) -> CompletionResult {
+    let possible: Vec<CompletionCandidate> = arg
         .get_possible_values()
         .iter()
         .filter(|value| !value.is_hide_set())
         .map(|value| {
             let about = value.get_help().map(ToString::to_string).unwrap_or_default();
-            Candidate::new(value.get_name(), &about)
+            CompletionCandidate::new(value.get_name(), &about)
         })
         .collect();
     if !possible.is_empty() {
-        return Found::Values(possible);
+        return CompletionResult::Values(possible);
     }
     let Some(kind) = kinds::kind(&line.path(), arg.get_id().as_str()) else {
-        return Found::Values(Vec::new());
+        return CompletionResult::Values(Vec::new());
     };
-    let facts = || Facts::new(line);
-    Found::Values(match kind {
-        Kind::Files => return Found::Marker(FILES),
-        Kind::Folders => return Found::Marker(FOLDERS),
-        Kind::Words(words) => words.iter().map(|word| Candidate::new(word, "")).collect(),
-        Kind::TaskState => TaskStatus::ALL.iter().map(|state| Candidate::new(state.as_str(), "")).collect(),
-        Kind::Launcher => facts().launchers(),
-        Kind::Agent => facts().agents(),
-        Kind::LauncherOrAgent => {
+    let facts = || CompletionContext::new(line);
+    CompletionResult::Values(match kind {
+        CompletionKind::Files => return CompletionResult::Marker(FILES),
+        CompletionKind::Folders => return CompletionResult::Marker(FOLDERS),
+        CompletionKind::Words(words) => words.iter().map(|word| CompletionCandidate::new(word, "")).collect(),
+        CompletionKind::TaskState => {
+            TaskStatus::ALL.iter().map(|state| CompletionCandidate::new(state.as_str(), "")).collect()
+        }
+        CompletionKind::Launcher => facts().launchers(),
+        CompletionKind::Agent => facts().agents(),
+        CompletionKind::LauncherOrAgent => {
             let facts = facts();
             let mut both = facts.launchers();
             both.extend(facts.agents());
             both
         }
-        Kind::Role => facts().roles(),
-        Kind::Worker { all } => facts().workers(typed, all),
-        Kind::Session => facts().sessions(),
-        Kind::Task => facts().tasks(),
-        Kind::Request(of) => facts().requests(of, line.value("worker_id")),
-        Kind::WorkerOrRequest(of) => facts().asking(of),
-        Kind::Turn(of) => facts().turns(of),
-        Kind::WorkerOrTurn if typed.starts_with("turn_") => facts().turns(Turns::All),
-        Kind::WorkerOrTurn => facts().workers(typed, true),
-        Kind::Tag => facts().tags(""),
+        CompletionKind::Role => facts().roles(),
+        CompletionKind::Worker { all } => facts().workers(typed, all),
+        CompletionKind::Session => facts().sessions(),
+        CompletionKind::Task => facts().tasks(),
+        CompletionKind::Request(of) => facts().requests(of, line.value("worker_id")),
+        CompletionKind::WorkerOrRequest(of) => facts().asking(of),
+        CompletionKind::Turn(of) => facts().turns(of),
+        CompletionKind::WorkerOrTurn if typed.starts_with("turn_") => facts().turns(Turns::All),
+        CompletionKind::WorkerOrTurn => facts().workers(typed, true),
+        CompletionKind::Tag => facts().tags(""),
         // Keeps the text up to the last comma.
-        Kind::Tags => facts().tags(typed.rfind(',').map_or("", |comma| &typed[..=comma])),
-        Kind::HookEvent => HookEvent::ALL.iter().map(|event| Candidate::new(event.as_str(), "")).collect(),
-        Kind::Sink => facts().sinks(),
-        Kind::OwnerRule => facts().owner_rules(),
-        Kind::Schedule => facts().starters("/v1/schedules"),
-        Kind::Trigger => facts().starters("/v1/triggers"),
+        CompletionKind::Tags => facts().tags(typed.rfind(',').map_or("", |comma| &typed[..=comma])),
+        CompletionKind::HookEvent => {
+            HookEvent::ALL.iter().map(|event| CompletionCandidate::new(event.as_str(), "")).collect()
+        }
+        CompletionKind::Sink => facts().sinks(),
+        CompletionKind::OwnerRule => facts().owner_rules(),
+        CompletionKind::Schedule => facts().starters("/v1/schedules"),
+        CompletionKind::Trigger => facts().starters("/v1/triggers"),
     })
 }
 
-fn flags(line: &Line) -> Vec<Candidate> {
+fn flags(line: &CompletionLine) -> Vec<CompletionCandidate> {
     let shown = line.command.get_arguments().filter(|arg| !arg.is_hide_set());
     let flag = |arg: &Arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        Some(Candidate::new(&format!("--{}", arg.get_long()?), &help))
+        Some(CompletionCandidate::new(&format!("--{}", arg.get_long()?), &help))
     };
     shown.filter_map(flag).collect()
 }
 
-fn commands(line: &Line) -> Vec<Candidate> {
+fn commands(line: &CompletionLine) -> Vec<CompletionCandidate> {
     let shown = line.command.get_subcommands().filter(|below| !below.is_hide_set());
     let command = |below: &clap::Command| {
         let about = below.get_about().map(ToString::to_string).unwrap_or_default();
-        Candidate::new(below.get_name(), &about)
+        CompletionCandidate::new(below.get_name(), &about)
     };
     shown.map(command).collect()
 }

@@ -14,12 +14,12 @@ use clap::{Args, Parser, Subcommand};
 pub(super) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(super) command: SubagentdCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
-    Run(Run),
+pub(super) enum SubagentdCommand {
+    Run(DaemonRunArgs),
     Status(Status),
     Stop(Stop),
     #[command(hide = true)]
@@ -35,7 +35,7 @@ Examples:
   subagentd run
   subagentd run --no-monitor-workers --json
   subagentd run --once --json")]
-pub(super) struct Run {
+pub(super) struct DaemonRunArgs {
     /// Look after the workers once and return
     #[arg(long)]
     pub(super) once: bool,
@@ -130,14 +130,15 @@ mod tests {
     #[test]
     fn the_last_flag_of_a_pair_counts_and_numbers_have_bounds() {
         let parse = |args: &str| Cli::try_parse_from(format!("subagentd run {args}").split_whitespace());
-        let Command::Run(run) = parse("--no-monitor-workers --monitor-workers").unwrap().command else {
+        let SubagentdCommand::Run(run) = parse("--no-monitor-workers --monitor-workers").unwrap().command
+        else {
             panic!()
         };
         assert!(run.monitor_workers && !run.no_monitor_workers);
         assert_eq!((run.heartbeat_seconds, run.restart_cooldown_seconds), (5, 30));
         for (args, days) in [("", None), ("--retention-days never", Some(0)), ("--retention-days 7", Some(7))]
         {
-            let Command::Run(run) = parse(args).unwrap().command else { panic!() };
+            let SubagentdCommand::Run(run) = parse(args).unwrap().command else { panic!() };
             assert_eq!(run.retention_days, days, "{args}");
         }
         for wrong in [

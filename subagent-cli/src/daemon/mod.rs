@@ -13,12 +13,12 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::Typed;
-use crate::context::Context;
+use crate::args::TypedFlags;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Format, finish};
+use crate::output::{OutputFormat, finish};
 use crate::usage;
-use args::{Cli, Command};
+use args::{Cli, SubagentdCommand};
 
 pub(crate) use stop::stop;
 
@@ -40,22 +40,22 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Err(error) => return usage::exit("subagentd", &error, &args),
     };
     let (format, state_dir) = match &cli.command {
-        Command::Run(run) => (Format::of(run.json), run.state_dir.clone()),
-        Command::Status(status) => (Format::of(status.json), status.state_dir.clone()),
-        Command::Stop(stop) => (Format::of(stop.json), stop.state_dir.clone()),
-        Command::Restore(restore) => (Format::of(restore.json), restore.state_dir.clone()),
+        SubagentdCommand::Run(run) => (OutputFormat::of(run.json), run.state_dir.clone()),
+        SubagentdCommand::Status(status) => (OutputFormat::of(status.json), status.state_dir.clone()),
+        SubagentdCommand::Stop(stop) => (OutputFormat::of(stop.json), stop.state_dir.clone()),
+        SubagentdCommand::Restore(restore) => (OutputFormat::of(restore.json), restore.state_dir.clone()),
     };
-    let found = Context::of_process(format, Typed::default())
+    let found = CliContext::of_process(format, TypedFlags::default())
         .and_then(|context| Ok((locate(state_dir.as_deref(), &context)?, context)));
-    let (state_dir, context): (PathBuf, Context) = match found {
+    let (state_dir, context): (PathBuf, CliContext) = match found {
         Ok(found) => found,
         Err(failure) => return finish(format, Err(failure)),
     };
     match cli.command {
-        Command::Run(run) => run::run(&run, state_dir, &context.env),
-        Command::Restore(args) => finish(format, restore::restore(args, state_dir, &context)),
-        Command::Status(_) => finish(format, status::status(state_dir)),
-        Command::Stop(stop) => {
+        SubagentdCommand::Run(run) => run::run(&run, state_dir, &context.env),
+        SubagentdCommand::Restore(args) => finish(format, restore::restore(args, state_dir, &context)),
+        SubagentdCommand::Status(_) => finish(format, status::status(state_dir)),
+        SubagentdCommand::Stop(stop) => {
             let handle = if stop.workers { context.handle() } else { None };
             finish(format, stop::stop(stop.workers, handle, state_dir))
         }
@@ -63,7 +63,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Returns the state dir: the one in the argument of the starting command, or the one of the workspace.
-fn locate(told: Option<&Path>, context: &Context) -> Result<PathBuf> {
+fn locate(told: Option<&Path>, context: &CliContext) -> Result<PathBuf> {
     match told {
         Some(state_dir) => Ok(state_dir.to_owned()),
         None => Ok(context.workspace(None)?.state_dir),

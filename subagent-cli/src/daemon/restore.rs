@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 use subagentd::life::{self, RestoreOptions, Restored};
 
 use super::args::Restore;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn restore(args: Restore, state_dir: PathBuf, context: &Context) -> Result<Outcome> {
-    let handle: Option<Handle> = context.handle();
+pub(super) fn restore(args: Restore, state_dir: PathBuf, context: &CliContext) -> Result<CliOutcome> {
+    let handle: Option<ControllerHandle> = context.handle();
     let options = RestoreOptions {
         state_dir,
         environment: context.env.clone(),
@@ -21,7 +21,7 @@ pub(super) fn restore(args: Restore, state_dir: PathBuf, context: &Context) -> R
         handle,
     };
     let restored = life::restore(&options).map_err(Failure::from)?;
-    Ok(Outcome::report("state.restored", data(&restored), lines(&restored)))
+    Ok(CliOutcome::report("state.restored", data(&restored), lines(&restored)))
 }
 
 fn data(restored: &Restored) -> Value {

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use subagent_config::Environment;
-use subagentd::life::{self, Mode, RunOptions};
+use subagentd::life::{self, RunOptions, StartMode};
 
-use super::args::Run;
+use super::args::DaemonRunArgs;
 use crate::failure::Failure;
-use crate::output::{Format, finish, json as one_line, print};
+use crate::output::{OutputFormat, finish, json as one_line, print};
 
-pub(super) fn run(args: &Run, state_dir: PathBuf, env: &Environment) -> ExitCode {
-    let mode = if args.background { Mode::Background } else { Mode::Foreground };
+pub(super) fn run(args: &DaemonRunArgs, state_dir: PathBuf, env: &Environment) -> ExitCode {
+    let mode = if args.background { StartMode::Background } else { StartMode::Foreground };
     let idle_exit_seconds = match life::idle_exit_seconds(env) {
         Ok(seconds) => seconds,
-        Err(error) => return refuse(mode, Format::of(args.json), error.into()),
+        Err(error) => return refuse(mode, OutputFormat::of(args.json), error.into()),
     };
     let retention_days = match args.retention_days.map_or_else(|| life::retention_days(env), Ok) {
         Ok(days) => days,
-        Err(error) => return refuse(mode, Format::of(args.json), error.into()),
+        Err(error) => return refuse(mode, OutputFormat::of(args.json), error.into()),
     };
     life::run(RunOptions {
         state_dir,
@@ -37,8 +37,8 @@ pub(super) fn run(args: &Run, state_dir: PathBuf, env: &Environment) -> ExitCode
 }
 
 /// Reports why the daemon does not start: as a readiness line, or in the foreground as other commands do.
-fn refuse(mode: Mode, format: Format, failure: Failure) -> ExitCode {
-    if mode == Mode::Foreground {
+fn refuse(mode: StartMode, format: OutputFormat, failure: Failure) -> ExitCode {
+    if mode == StartMode::Foreground {
         return finish(format, Err(failure));
     }
     // The starting command may have exited.

@@ -11,9 +11,9 @@ use subagent_protocol::api::DaemonInfo;
 use crate::client::{block_on, running};
 use crate::context::path_value;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn status(state_dir: PathBuf) -> Result<Outcome> {
+pub(super) fn status(state_dir: PathBuf) -> Result<CliOutcome> {
     let file = state_dir.join("subagentd-status.json");
     let running = block_on(running(&state_dir))?.map(|shown| shown.info);
     Ok(document(running.as_ref(), written(&file), &state_dir, &file))
@@ -32,14 +32,14 @@ fn document(
     written: Option<Map<String, Value>>,
     state_dir: &Path,
     file: &Path,
-) -> Outcome {
+) -> CliOutcome {
     let mut status = match (running, written) {
         (None, None) => {
             let document = json!({
                 "schemaVersion": "v1", "running": false,
                 "stateDir": path_value(state_dir), "statusFile": path_value(file),
             });
-            return Outcome::Bare { document, text: "subagentd not initialized".to_owned(), code: 1 };
+            return CliOutcome::Bare { document, text: "subagentd not initialized".to_owned(), code: 1 };
         }
         (None, Some(written)) => written,
         (Some(info), written) => of_running(info, written),
@@ -52,7 +52,7 @@ fn document(
         shown("pid"),
         shown("startedAt"),
     );
-    Outcome::Bare { document: Value::Object(status), text, code: 0 }
+    CliOutcome::Bare { document: Value::Object(status), text, code: 0 }
 }
 
 /// Merges the running daemon's state over its own status file, which also has heartbeat and health.
@@ -101,9 +101,9 @@ mod tests {
         }
     }
 
-    fn bare(outcome: Outcome) -> (Value, String, u8) {
+    fn bare(outcome: CliOutcome) -> (Value, String, u8) {
         match outcome {
-            Outcome::Bare { document, text, code } => (document, text, code),
+            CliOutcome::Bare { document, text, code } => (document, text, code),
             other => panic!("{other:?}"),
         }
     }

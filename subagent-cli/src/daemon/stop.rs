@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use subagent_protocol::Code;
-use subagent_protocol::api::{Handle, StopDaemon};
+use subagent_protocol::api::{ControllerHandle, StopDaemon};
 use tokio::time::Instant;
 
-use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, ended, running_or_forgotten};
+use crate::client::{ApiRequest, DaemonClient, REQUEST_LIMIT, block_on, ended, running_or_forgotten};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
 /// Maximum time for stopping all workers.
 const WORKERS_LIMIT: Duration = Duration::from_secs(120);
@@ -20,16 +20,20 @@ const WORKERS_LIMIT: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`.
-pub(crate) fn stop(workers: bool, handle: Option<Handle>, state_dir: PathBuf) -> Result<Outcome> {
+pub(crate) fn stop(
+    workers: bool,
+    handle: Option<ControllerHandle>,
+    state_dir: PathBuf,
+) -> Result<CliOutcome> {
     block_on(async move {
         let deadline = Instant::now() + REQUEST_LIMIT;
         let Some(shown) = running_or_forgotten(&state_dir, deadline).await? else {
             let data = json!({"stopped": false, "pid": null, "workers": workers, "reason": "NOT_RUNNING"});
-            return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
+            return Ok(CliOutcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
         };
-        let mut client = Client::of_running(state_dir.clone()).in_the_name_of(handle);
+        let mut client = DaemonClient::of_running(state_dir.clone()).in_the_name_of(handle);
         let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
-        let ask = Ask::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
+        let ask = ApiRequest::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
         let told = match client.ask(&ask).await {
             // Another daemon may have replaced it and answered.
             Ok(_) => client.daemon().cloned().unwrap_or(shown.info),
@@ -50,6 +54,6 @@ pub(crate) fn stop(workers: bool, handle: Option<Handle>, state_dir: PathBuf) ->
             )));
         }
         let data = json!({"stopped": true, "pid": pid, "workers": workers});
-        Ok(Outcome::report("daemon.stopped", data, format!("subagentd stopped (pid={pid})")))
+        Ok(CliOutcome::report("daemon.stopped", data, format!("subagentd stopped (pid={pid})")))
     })
 }

@@ -10,15 +10,15 @@ use nix::sys::signal::{SigHandler, Signal, kill, raise, signal};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal as listen};
 
-use super::shell::Shell;
+use super::shell::DemoShell;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 
 /// The running commands of the demo. A held lock prevents further ones.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Children(Arc<Mutex<Vec<Pid>>>);
+pub(super) struct DemoProcesses(Arc<Mutex<Vec<Pid>>>);
 
-impl Children {
+impl DemoProcesses {
     /// Starts a command. During the cleanup it never returns.
     pub(super) fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl Listener {
     }
 
     /// Waits on a separate thread for the first signal and then cleans up.
-    pub(super) fn clean_up(self, shell: &Shell, folder: PathBuf) {
+    pub(super) fn clean_up(self, shell: &DemoShell, folder: PathBuf) {
         let (shell, Self { queue, signals: [mut int, mut term, mut hup] }) = (shell.clone(), self);
         std::thread::spawn(move || {
             let came = queue.block_on(async {

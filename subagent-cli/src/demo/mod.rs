@@ -16,8 +16,8 @@ use subagent_config::Environment;
 use subagent_protocol::Code;
 
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
-use shell::{Shell, said};
+use crate::output::CliOutcome;
+use shell::{DemoShell, said};
 
 /// Time in milliseconds for which the agent continues to work after the daemon is killed.
 const WORK: &str = "1200";
@@ -28,14 +28,14 @@ const GONE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The first step with an unexpected result, with its output.
-pub fn run() -> Result<Outcome> {
+pub fn run() -> Result<CliOutcome> {
     let begun = Instant::now();
     let signals = interrupt::Listener::new()?;
     let folder = tempfile::Builder::new()
         .prefix("subagent-demo-")
         .tempdir()
         .map_err(|error| Failure::internal(format!("no temporary folder can be made: {error}")))?;
-    let shell = Shell::new(folder.path())?;
+    let shell = DemoShell::new(folder.path())?;
     signals.clean_up(&shell, folder.path().to_owned());
     said(&format!("A temporary workspace: {}", folder.path().display()));
     let result = show(&shell, folder.path());
@@ -48,10 +48,10 @@ pub fn run() -> Result<Outcome> {
     if let Ok(cwd) = std::env::current_dir() {
         next::lines(&Environment::new(std::env::vars_os(), cwd)).iter().for_each(|line| said(line));
     }
-    Ok(Outcome::Printed(std::process::ExitCode::SUCCESS))
+    Ok(CliOutcome::Printed(std::process::ExitCode::SUCCESS))
 }
 
-fn show(shell: &Shell, folder: &Path) -> Result<()> {
+fn show(shell: &DemoShell, folder: &Path) -> Result<()> {
     said("\n# 1. A config file with one launcher: the scripted agent that is built into subagent");
     shell.write(
         ".subagent/config.yaml",

@@ -14,24 +14,24 @@ use serde_json::Value;
 use subagent_config::proc;
 
 use super::flush;
-use super::interrupt::Children;
+use super::interrupt::DemoProcesses;
 use crate::failure::{Failure, Result};
 
 const STEP: Duration = Duration::from_secs(60);
 
 /// A folder, and the commands that run in it.
 #[derive(Debug, Clone)]
-pub(super) struct Shell {
+pub(super) struct DemoShell {
     folder: PathBuf,
     programs: PathBuf,
-    children: Children,
+    children: DemoProcesses,
 }
 
 /// A running `watch --follow` whose lines are printed as they arrive.
-pub(super) struct Watch {
+pub(super) struct RunningWatch {
     child: Child,
     lines: mpsc::Receiver<String>,
-    children: Children,
+    children: DemoProcesses,
 }
 
 /// Prints a line for the user.
@@ -41,12 +41,12 @@ pub(super) fn said(line: &str) {
     flush();
 }
 
-impl Shell {
+impl DemoShell {
     pub(super) fn new(folder: &Path) -> Result<Self> {
         let own = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("cannot find out where this program is: {error}")))?;
         let programs = own.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Self { folder: folder.to_owned(), programs, children: Children::default() })
+        Ok(Self { folder: folder.to_owned(), programs, children: DemoProcesses::default() })
     }
 
     pub(super) fn program(&self, name: &str) -> PathBuf {
@@ -79,7 +79,7 @@ impl Shell {
         command
     }
 
-    pub(super) fn children(&self) -> Children {
+    pub(super) fn children(&self) -> DemoProcesses {
         self.children.clone()
     }
 
@@ -135,7 +135,7 @@ impl Shell {
             .map_err(|error| Failure::internal(format!("subagent printed no JSON: {error}")))
     }
 
-    pub(super) fn follow(&self, worker: &str) -> Result<Watch> {
+    pub(super) fn follow(&self, worker: &str) -> Result<RunningWatch> {
         let args = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "60"];
         said(&format!("$ subagent {} &", args.join(" ")));
         let mut child = self
@@ -158,7 +158,7 @@ impl Shell {
                 }
             }
         });
-        Ok(Watch { child, lines, children: self.children() })
+        Ok(RunningWatch { child, lines, children: self.children() })
     }
 
     /// Kills the daemon to simulate a crash.
@@ -224,7 +224,7 @@ impl Shell {
     }
 }
 
-impl Watch {
+impl RunningWatch {
     /// Waits until the whole text was seen, then ends the watch.
     pub(super) fn end(mut self, text: &str) -> Result<()> {
         let deadline = Instant::now() + STEP;
@@ -243,7 +243,7 @@ impl Watch {
     }
 }
 
-fn end(child: &mut Child, children: &Children) {
+fn end(child: &mut Child, children: &DemoProcesses) {
     // The command may have ended already.
     let _ = child.kill();
     let _ = child.wait();

@@ -12,11 +12,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::choices::AllChoices;
-use super::inbox::{Event, Inbox};
-use super::options::{Dialect, Options};
+use super::inbox::{Inbox, InboxEvent};
+use super::options::{DemoAgentOptions, Dialect};
 use super::sessions::Sessions;
 use super::turn;
-use super::wire::{Incoming, Output, RequestId, RpcError};
+use super::wire::{AgentStdout, Incoming, RequestId, RpcError};
 
 /// The authentication method that `--needs-auth` offers.
 const AUTH_METHOD: &str = "demo-login";
@@ -25,16 +25,16 @@ const LIMITED_MS: u64 = 300;
 /// Maximum duration of a single wait of the idle agent.
 const IDLE: Duration = Duration::from_secs(3600);
 
-pub(super) struct Prompt {
+pub(super) struct ReceivedPrompt {
     pub(super) id: RequestId,
     pub(super) session: String,
     pub(super) text: String,
 }
 
 /// The next action of the main loop after a message.
-pub(super) enum Next {
+pub(super) enum DemoAction {
     Nothing,
-    Run(Prompt),
+    Run(ReceivedPrompt),
     /// Cancel the turn of this session.
     Cancel(String),
     /// Cancel the running turn, then handle the message again.
@@ -59,9 +59,9 @@ pub(super) enum Busy<'a> {
     In(&'a str),
 }
 
-pub(super) struct Agent {
-    pub(super) options: Options,
-    pub(super) out: Output,
+pub(super) struct DemoAgent {
+    pub(super) options: DemoAgentOptions,
+    pub(super) out: AgentStdout,
     pub(super) inbox: Inbox,
     pub(super) sessions: Sessions,
     pub(super) choices: AllChoices,
@@ -76,10 +76,10 @@ pub(super) struct Agent {
     authenticated: bool,
 }
 
-impl Agent {
-    pub(super) fn new(options: Options, self_args: Vec<OsString>) -> io::Result<Self> {
+impl DemoAgent {
+    pub(super) fn new(options: DemoAgentOptions, self_args: Vec<OsString>) -> io::Result<Self> {
         Ok(Self {
-            out: Output::stdout(options.dialect)?,
+            out: AgentStdout::stdout(options.dialect)?,
             inbox: Inbox::start()?,
             sessions: Sessions::new(options.state.clone(), options.dialect),
             choices: AllChoices::default(),
@@ -102,16 +102,16 @@ impl Agent {
                 None => {
                     self.out.flush()?;
                     match self.inbox.wait(IDLE) {
-                        Some(Event::Message(message)) => message,
-                        Some(Event::InputEnded) if !self.options.ignore_stdin_eof => {
+                        Some(InboxEvent::Message(message)) => message,
+                        Some(InboxEvent::InputEnded) if !self.options.ignore_stdin_eof => {
                             return Ok(ExitCode::SUCCESS);
                         }
-                        Some(Event::InputEnded | Event::ShellEnded { .. }) | None => continue,
+                        Some(InboxEvent::InputEnded | InboxEvent::ShellEnded { .. }) | None => continue,
                     }
                 }
             };
             // Outside of a turn, cancels and responses have no effect.
-            if let Next::Run(prompt) = self.handle(message, Busy::Idle)?
+            if let DemoAction::Run(prompt) = self.handle(message, Busy::Idle)?
                 && let Flow::Exit(code) = turn::run(self, prompt)?
             {
                 return Ok(code);
@@ -120,22 +120,22 @@ impl Agent {
     }
 
     /// Handles one message: responds, or returns what the loop must do.
-    pub(super) fn handle(&mut self, message: Incoming, busy: Busy<'_>) -> io::Result<Next> {
+    pub(super) fn handle(&mut self, message: Incoming, busy: Busy<'_>) -> io::Result<DemoAction> {
         match message {
-            Incoming::Invalid(error) => self.out.error(None, &error).map(|()| Next::Nothing),
+            Incoming::Invalid(error) => self.out.error(None, &error).map(|()| DemoAction::Nothing),
             Incoming::Response { id, result } => {
-                Ok(id.map_or(Next::Nothing, |id| Next::Answer { id, result }))
+                Ok(id.map_or(DemoAction::Nothing, |id| DemoAction::Answer { id, result }))
             }
             Incoming::Notification { method, params } => self.notified(&method, &params),
             Incoming::Request { id, method, params } => {
                 let session = text(&params, "sessionId").unwrap_or_default();
                 if method == "session/close" && matches!(busy, Busy::In(running) if running == session) {
-                    return Ok(Next::CancelThen(Incoming::Request { id, method, params }));
+                    return Ok(DemoAction::CancelThen(Incoming::Request { id, method, params }));
                 }
                 if method == "session/prompt" {
                     return match self.accept_prompt(&params, busy) {
-                        Ok((session, text)) => Ok(Next::Run(Prompt { id, session, text })),
-                        Err(error) => self.out.error(Some(&id), &error).map(|()| Next::Nothing),
+                        Ok((session, text)) => Ok(DemoAction::Run(ReceivedPrompt { id, session, text })),
+                        Err(error) => self.out.error(Some(&id), &error).map(|()| DemoAction::Nothing),
                     };
                 }
                 match self.request(&method, &params)? {
@@ -143,7 +143,7 @@ impl Agent {
                     Some(Err(error)) => self.out.error(Some(&id), &error)?,
                     None => {}
                 }
-                Ok(Next::Nothing)
+                Ok(DemoAction::Nothing)
             }
         }
     }
@@ -160,15 +160,15 @@ impl Agent {
         format!("tool-{}-{}", std::process::id(), self.next_tool)
     }
 
-    fn notified(&mut self, method: &str, params: &Value) -> io::Result<Next> {
+    fn notified(&mut self, method: &str, params: &Value) -> io::Result<DemoAction> {
         if method != "session/cancel" {
-            return Ok(Next::Nothing);
+            return Ok(DemoAction::Nothing);
         }
         if self.options.dialect == Dialect::Bare {
             self.out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}\n")?;
             self.out.flush()?;
         }
-        Ok(text(params, "sessionId").map_or(Next::Nothing, Next::Cancel))
+        Ok(text(params, "sessionId").map_or(DemoAction::Nothing, DemoAction::Cancel))
     }
 
     /// Returns the response to a request; `None` leaves it without a response.
@@ -375,7 +375,7 @@ fn login_required() -> RpcError {
 }
 
 /// Path of the file that records a login.
-fn login_file(options: &Options) -> Option<PathBuf> {
+fn login_file(options: &DemoAgentOptions) -> Option<PathBuf> {
     options.state.as_ref().map(|folder| folder.join("logged-in"))
 }
 

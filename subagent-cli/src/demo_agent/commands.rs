@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::inbox::Event;
-use super::shapes::Shape;
-use super::turn::{Stop, Turn, WakeReason};
+use super::inbox::InboxEvent;
+use super::shapes::SpawnShape;
+use super::turn::{DemoTurn, Stop, WakeReason};
 
 /// Polling interval for a file. A poll costs microseconds and needs no watch descriptor.
 const LOOK: Duration = Duration::from_millis(5);
@@ -43,7 +43,7 @@ pub(super) fn stderr(text: &str) -> Option<String> {
     writeln!(io::stderr(), "{text}").err().map(|error| format!("!stderr: {error}"))
 }
 
-impl Turn<'_> {
+impl DemoTurn<'_> {
     pub(super) fn wait_file(&mut self, path: &Path) -> Result<Option<String>, Stop> {
         let there = self.wait_until(PATIENCE, || path.exists())?;
         Ok((!there)
@@ -51,7 +51,7 @@ impl Turn<'_> {
     }
 
     /// Starts the shapes in order and waits for each pid in the file.
-    pub(super) fn spawn(&mut self, shapes: &[Shape]) -> Result<Option<String>, Stop> {
+    pub(super) fn spawn(&mut self, shapes: &[SpawnShape]) -> Result<Option<String>, Stop> {
         let pids =
             self.agent.options.pids.clone().or_else(|| {
                 std::env::var_os("DEMO_AGENT_PIDS").filter(|path| !path.is_empty()).map(Into::into)
@@ -77,15 +77,15 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    fn start_shape(&self, shape: Shape, pids: &Path) -> io::Result<Child> {
+    fn start_shape(&self, shape: SpawnShape, pids: &Path) -> io::Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&self.agent.self_args).args(["--spawned", shape.name(), "--pids"]).arg(pids);
         match shape {
-            Shape::HoldPipes => {}
-            Shape::WipeEnv => {
+            SpawnShape::HoldPipes => {}
+            SpawnShape::WipeEnv => {
                 command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             }
-            Shape::Daemon | Shape::IgnoreTerm | Shape::Forker => {
+            SpawnShape::Daemon | SpawnShape::IgnoreTerm | SpawnShape::Forker => {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             }
         }
@@ -104,7 +104,7 @@ impl Turn<'_> {
         let waiter = thread::spawn(move || {
             let report = shell_report(&mut child, reader);
             // The receiver is gone only if the process is ending.
-            let _ = sender.send(Event::ShellEnded { number, report });
+            let _ = sender.send(InboxEvent::ShellEnded { number, report });
         });
         let end = Instant::now() + PATIENCE;
         let result = loop {

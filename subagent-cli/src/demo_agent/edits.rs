@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::turn::{Stop, Turn};
+use super::turn::{DemoTurn, Stop};
 use super::updates;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Edit {
     }
 }
 
-impl Turn<'_> {
+impl DemoTurn<'_> {
     pub(super) fn edit(&mut self, edit: &Edit) -> Result<Option<String>, Stop> {
         let named = edit.path().display().to_string();
         let failed = |problem: String| Ok(Some(format!("!edit: {named}: {problem}")));

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::turn::{Stop, Turn, WakeReason};
+use super::turn::{DemoTurn, Stop, WakeReason};
 
 /// Maximum duration of a single wait; an answer has no timeout.
 const LONG: Duration = Duration::from_secs(3600);
 
-impl Turn<'_> {
+impl DemoTurn<'_> {
     /// Asks with these parameters, by default for this session, and reports the answer. With a `file`, the
     /// file gets the whole answer, and the report only its action.
     pub(super) fn elicit(&mut self, params: &str, file: Option<&Path>) -> Result<Option<String>, Stop> {

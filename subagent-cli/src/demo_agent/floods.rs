@@ -4,12 +4,12 @@ use std::io::Write;
 use std::time::Instant;
 
 use super::script::Amount;
-use super::turn::{Stop, Turn};
+use super::turn::{DemoTurn, Stop};
 
 /// Number of updates between two polls of the input.
 const BURST: u64 = 256;
 
-impl Turn<'_> {
+impl DemoTurn<'_> {
     /// Sends `count` chunks, each with its own write.
     pub(super) fn chunks(&mut self, count: u64, text: Option<&str>) -> Result<(), Stop> {
         for index in 0..count {

@@ -9,7 +9,7 @@ use super::wire::{self, Incoming};
 
 /// An event from outside of the agent.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum InboxEvent {
     Message(Incoming),
     /// The client closed stdin, or it is unreadable.
     InputEnded,
@@ -22,8 +22,8 @@ pub(super) enum Event {
 
 /// The receiving end; it provides senders for helper threads.
 pub(super) struct Inbox {
-    events: Receiver<Event>,
-    sender: Sender<Event>,
+    events: Receiver<InboxEvent>,
+    sender: Sender<InboxEvent>,
 }
 
 impl Inbox {
@@ -35,23 +35,23 @@ impl Inbox {
         Ok(Self { events, sender })
     }
 
-    pub(super) fn sender(&self) -> Sender<Event> {
+    pub(super) fn sender(&self) -> Sender<InboxEvent> {
         self.sender.clone()
     }
 
     /// Returns an event that has already arrived.
-    pub(super) fn poll(&self) -> Option<Event> {
+    pub(super) fn poll(&self) -> Option<InboxEvent> {
         self.events.try_recv().ok()
     }
 
     /// Returns the next event, or `None` after the timeout.
-    pub(super) fn wait(&self, time: Duration) -> Option<Event> {
+    pub(super) fn wait(&self, time: Duration) -> Option<InboxEvent> {
         // An error is a timeout: `self` holds a sender, so the channel stays connected.
         self.events.recv_timeout(time).ok()
     }
 }
 
-fn read_lines(to: &Sender<Event>) {
+fn read_lines(to: &Sender<InboxEvent>) {
     let mut input = BufReader::with_capacity(64 * 1024, io::stdin());
     let mut line = Vec::new();
     loop {
@@ -60,12 +60,12 @@ fn read_lines(to: &Sender<Event>) {
             Ok(0) | Err(_) => break,
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => {
-                if to.send(Event::Message(wire::parse(&line))).is_err() {
+                if to.send(InboxEvent::Message(wire::parse(&line))).is_err() {
                     return;
                 }
             }
         }
     }
     // The receiver is gone only if the process is ending.
-    let _ = to.send(Event::InputEnded);
+    let _ = to.send(InboxEvent::InputEnded);
 }

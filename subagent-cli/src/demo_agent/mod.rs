@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use agent::Agent;
-use options::{Mode, Options};
+use agent::DemoAgent;
+use options::{DemoAgentMode, DemoAgentOptions};
 
 /// Runs the agent on stdin and stdout until stdin ends, or until a flag or script ends it.
 ///
@@ -39,7 +39,7 @@ use options::{Mode, Options};
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let self_args = args_before(&args);
-    let options = match Options::parse(args.into_iter()) {
+    let options = match DemoAgentOptions::parse(args.into_iter()) {
         Ok(options) => options,
         Err(error) => {
             complain(&error);
@@ -55,20 +55,20 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn start(options: Options, self_args: Vec<OsString>) -> io::Result<ExitCode> {
+fn start(options: DemoAgentOptions, self_args: Vec<OsString>) -> io::Result<ExitCode> {
     if options.ignore_term {
         // Blocked before the first thread starts, so that every thread inherits it.
         SigSet::from(Signal::SIGTERM).thread_block()?;
     }
     match (options.mode, &options.pids) {
-        (Mode::Exit(code), _) => {
+        (DemoAgentMode::Exit(code), _) => {
             complain(&format!("exiting with code {code}, as told by --exit"));
             Ok(ExitCode::from(code))
         }
-        (Mode::NoAcp, _) => no_acp(options.ignore_stdin_eof),
-        (Mode::Spawned(shape), Some(pids)) => Ok(shapes::live(shape, pids)),
-        (Mode::Spawned(_), None) => Err(io::Error::other("--spawned needs --pids")),
-        (Mode::Serve, _) => Agent::new(options, self_args)?.serve(),
+        (DemoAgentMode::NoAcp, _) => no_acp(options.ignore_stdin_eof),
+        (DemoAgentMode::Spawned(shape), Some(pids)) => Ok(shapes::live(shape, pids)),
+        (DemoAgentMode::Spawned(_), None) => Err(io::Error::other("--spawned needs --pids")),
+        (DemoAgentMode::Serve, _) => DemoAgent::new(options, self_args)?.serve(),
     }
 }
 

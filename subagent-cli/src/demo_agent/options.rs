@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::shapes::Shape;
+use super::shapes::SpawnShape;
 
 /// The task of the process.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum DemoAgentMode {
     /// Speak ACP on stdin and stdout.
     #[default]
     Serve,
@@ -17,7 +17,7 @@ pub(super) enum Mode {
     /// Print plain text without JSON, and stay until stdin ends.
     NoAcp,
     /// Act as a process that `!spawn` leaves behind (internal).
-    Spawned(Shape),
+    Spawned(SpawnShape),
 }
 
 /// The variant of ACP that the agent speaks.
@@ -32,8 +32,8 @@ pub(super) enum Dialect {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) mode: Mode,
+pub(super) struct DemoAgentOptions {
+    pub(super) mode: DemoAgentMode,
     pub(super) dialect: Dialect,
     /// Folder of stored sessions; `None` keeps them in memory.
     pub(super) state: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(super) struct Options {
     pub(super) system_prompt: bool,
 }
 
-impl Options {
+impl DemoAgentOptions {
     /// Whether it requires a login at any time.
     pub(super) fn offers_login(&self) -> bool {
         self.needs_auth || self.late_auth
@@ -76,15 +76,15 @@ impl Options {
                 }
                 "--exit" => {
                     let code = number(&name, &value()?)?;
-                    options.mode = Mode::Exit(
+                    options.mode = DemoAgentMode::Exit(
                         u8::try_from(code).map_err(|_| format!("--exit takes 0 to 255, not {code}"))?,
                     );
                 }
                 "--spawned" => {
                     let shape = value()?;
-                    options.mode = Mode::Spawned(shape.to_string_lossy().parse()?);
+                    options.mode = DemoAgentMode::Spawned(shape.to_string_lossy().parse()?);
                 }
-                "--no-acp" => options.mode = Mode::NoAcp,
+                "--no-acp" => options.mode = DemoAgentMode::NoAcp,
                 "--no-capabilities" => options.dialect = Dialect::Bare,
                 "--hang-initialize" => options.hang_initialize = true,
                 "--hang-session-new" => options.hang_session_new = true,
@@ -111,13 +111,13 @@ fn number(name: &str, value: &OsStr) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Options, String> {
-        Options::parse(args.iter().map(OsString::from))
+    fn parse(args: &[&str]) -> Result<DemoAgentOptions, String> {
+        DemoAgentOptions::parse(args.iter().map(OsString::from))
     }
 
     #[test]
     fn no_flags_is_a_plain_agent() {
-        assert_eq!(parse(&[]).unwrap(), Options::default());
+        assert_eq!(parse(&[]).unwrap(), DemoAgentOptions::default());
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let options = parse(&["--state", "/s", "--slow-start", "20", "--exit", "7"]).unwrap();
         assert_eq!(options.state, Some(PathBuf::from("/s")));
         assert_eq!(options.slow_start, Duration::from_millis(20));
-        assert_eq!(options.mode, Mode::Exit(7));
+        assert_eq!(options.mode, DemoAgentMode::Exit(7));
         assert_eq!(parse(&["--state"]).unwrap_err(), "--state needs a value");
         assert_eq!(parse(&["--exit", "300"]).unwrap_err(), "--exit takes 0 to 255, not 300");
         assert_eq!(parse(&["--slow-start", "x"]).unwrap_err(), "--slow-start takes a number, not x");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::turn::{Stop, Turn, WakeReason};
+use super::turn::{DemoTurn, Stop, WakeReason};
 use super::updates;
 use super::wire::RpcError;
 
@@ -12,7 +12,7 @@ use super::wire::RpcError;
 const LONG: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum PermissionOutcome {
     Allowed(String),
     Rejected(String),
     Cancelled,
@@ -20,7 +20,7 @@ enum Verdict {
     Broken(String),
 }
 
-impl Turn<'_> {
+impl DemoTurn<'_> {
     /// Sends all permission requests at once and handles the responses in order of arrival.
     pub(super) fn ask(&mut self, kind: &str, title: &str, requests: u8) -> Result<(), Stop> {
         let mut waiting = Vec::new();
@@ -41,10 +41,10 @@ impl Turn<'_> {
             let (_, tool, label) = waiting.remove(index);
             self.open_tools.retain(|open| *open != tool);
             let (status, text) = match verdict(result) {
-                Verdict::Allowed(option) => ("completed", option),
-                Verdict::Rejected(option) => ("failed", option),
-                Verdict::Cancelled => ("failed", "cancelled".to_owned()),
-                Verdict::Broken(what) => ("failed", what),
+                PermissionOutcome::Allowed(option) => ("completed", option),
+                PermissionOutcome::Rejected(option) => ("failed", option),
+                PermissionOutcome::Cancelled => ("failed", "cancelled".to_owned()),
+                PermissionOutcome::Broken(what) => ("failed", what),
             };
             self.record(updates::tool_call_end(&tool, status, &text))?;
             self.say(&format!("{label}: {text}"))?;
@@ -53,20 +53,20 @@ impl Turn<'_> {
     }
 }
 
-fn verdict(result: Result<Value, RpcError>) -> Verdict {
+fn verdict(result: Result<Value, RpcError>) -> PermissionOutcome {
     let outcome = match result {
         Ok(mut result) => result.get_mut("outcome").map(Value::take).unwrap_or_default(),
-        Err(error) => return Verdict::Broken(format!("error {}", error.code)),
+        Err(error) => return PermissionOutcome::Broken(format!("error {}", error.code)),
     };
     let word = |key: &str| outcome.get(key).and_then(Value::as_str);
     match (word("outcome"), word("optionId")) {
-        (Some("cancelled"), _) => Verdict::Cancelled,
+        (Some("cancelled"), _) => PermissionOutcome::Cancelled,
         (Some("selected"), Some(option @ ("allow-once" | "allow-always"))) => {
-            Verdict::Allowed(option.to_owned())
+            PermissionOutcome::Allowed(option.to_owned())
         }
-        (Some("selected"), Some("reject-once")) => Verdict::Rejected("reject-once".to_owned()),
-        (Some("selected"), Some(option)) => Verdict::Broken(format!("unknown option {option}")),
-        _ => Verdict::Broken(format!("not an outcome: {outcome}")),
+        (Some("selected"), Some("reject-once")) => PermissionOutcome::Rejected("reject-once".to_owned()),
+        (Some("selected"), Some(option)) => PermissionOutcome::Broken(format!("unknown option {option}")),
+        _ => PermissionOutcome::Broken(format!("not an outcome: {outcome}")),
     }
 }
 
@@ -78,11 +78,11 @@ mod tests {
     #[test]
     fn answers_are_judged_strictly() {
         let selected = |id: &str| verdict(Ok(json!({"outcome": {"outcome": "selected", "optionId": id}})));
-        assert_eq!(selected("allow-always"), Verdict::Allowed("allow-always".into()));
-        assert_eq!(selected("reject-once"), Verdict::Rejected("reject-once".into()));
-        assert_eq!(selected("allow"), Verdict::Broken("unknown option allow".into()));
-        assert_eq!(verdict(Ok(json!({"outcome": {"outcome": "cancelled"}}))), Verdict::Cancelled);
-        assert_eq!(verdict(Ok(json!({}))), Verdict::Broken("not an outcome: null".into()));
-        assert_eq!(verdict(Err(RpcError::new(-32601, ""))), Verdict::Broken("error -32601".into()));
+        assert_eq!(selected("allow-always"), PermissionOutcome::Allowed("allow-always".into()));
+        assert_eq!(selected("reject-once"), PermissionOutcome::Rejected("reject-once".into()));
+        assert_eq!(selected("allow"), PermissionOutcome::Broken("unknown option allow".into()));
+        assert_eq!(verdict(Ok(json!({"outcome": {"outcome": "cancelled"}}))), PermissionOutcome::Cancelled);
+        assert_eq!(verdict(Ok(json!({}))), PermissionOutcome::Broken("not an outcome: null".into()));
+        assert_eq!(verdict(Err(RpcError::new(-32601, ""))), PermissionOutcome::Broken("error -32601".into()));
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::edits::Edit;
-use super::shapes::Shape;
+use super::shapes::SpawnShape;
 
 /// The amount of `!flood`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) enum Directive {
     Stop(String),
     Unknown,
     Late(Option<String>),
-    Spawn(Vec<Shape>),
+    Spawn(Vec<SpawnShape>),
     Shell(String),
     Env(String),
     Cwd,
@@ -57,17 +57,17 @@ pub(super) enum Directive {
 
 /// One line of a script with its number (from 1), or its error.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     pub(super) line: usize,
     pub(super) directive: Result<Directive, String>,
 }
 
 /// Parses a prompt into steps. Blank lines are skipped; a line without `!` is text to send.
-pub(super) fn parse(text: &str) -> Vec<Step> {
+pub(super) fn parse(text: &str) -> Vec<ScriptStep> {
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| Step { line: index + 1, directive: parse_line(line) })
+        .map(|(index, line)| ScriptStep { line: index + 1, directive: parse_line(line) })
         .collect()
 }
 
@@ -136,7 +136,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
         "stop" => Directive::Stop(words.word("REASON")?),
         "unknown" => Directive::Unknown,
         "late" => Directive::Late((!rest.is_empty()).then(text)),
-        "spawn" if rest == "all" => Directive::Spawn(Shape::ALL.to_vec()),
+        "spawn" if rest == "all" => Directive::Spawn(SpawnShape::ALL.to_vec()),
         "spawn" => Directive::Spawn(vec![rest.parse().map_err(|error| format!("!spawn: {error}"))?]),
         "shell" => Directive::Shell(words.word("COMMAND")?),
         "env" => Directive::Env(words.word("NAME")?),
@@ -196,8 +196,8 @@ mod tests {
     fn plain_lines_are_said_and_blank_ones_skipped_but_counted() {
         let steps = parse("hello\n\n  \n!late\n");
         assert_eq!(steps.len(), 2);
-        assert_eq!(steps[0], Step { line: 1, directive: Ok(Directive::Say("hello".into())) });
-        assert_eq!(steps[1], Step { line: 4, directive: Ok(Directive::Late(None)) });
+        assert_eq!(steps[0], ScriptStep { line: 1, directive: Ok(Directive::Say("hello".into())) });
+        assert_eq!(steps[1], ScriptStep { line: 4, directive: Ok(Directive::Late(None)) });
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(one("!rate-limit").unwrap(), Directive::RateLimit(None));
         assert_eq!(one("!rate-limit 50").unwrap(), Directive::RateLimit(Some(50)));
         assert_eq!(one("!plan a | b").unwrap(), Directive::Plan(vec!["a".into(), "b".into()]));
-        assert_eq!(one("!spawn all").unwrap(), Directive::Spawn(Shape::ALL.to_vec()));
+        assert_eq!(one("!spawn all").unwrap(), Directive::Spawn(SpawnShape::ALL.to_vec()));
     }
 
     #[test]

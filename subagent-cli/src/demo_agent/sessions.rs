@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::options::Dialect;
 
 #[derive(Debug)]
-struct Session {
+struct DemoSession {
     cwd: String,
     history: Vec<Value>,
 }
@@ -22,7 +22,7 @@ struct Session {
 pub(super) struct Sessions {
     folder: Option<PathBuf>,
     dialect: Dialect,
-    open: BTreeMap<String, Session>,
+    open: BTreeMap<String, DemoSession>,
     created: u64,
 }
 
@@ -49,7 +49,7 @@ impl Sessions {
             open.write(true).create(true).truncate(true).mode(0o600);
             open.open(path)?.write_all(header.as_bytes())?;
         }
-        self.open.insert(id.clone(), Session { cwd: cwd.to_owned(), history: Vec::new() });
+        self.open.insert(id.clone(), DemoSession { cwd: cwd.to_owned(), history: Vec::new() });
         Ok(id)
     }
 
@@ -65,7 +65,7 @@ impl Sessions {
             let stored = self.folder.as_ref().and_then(|folder| read(folder, id));
             let session = match (stored, self.dialect) {
                 (Some(session), _) => session,
-                (None, Dialect::Bare) => Session { cwd: cwd.to_owned(), history: Vec::new() },
+                (None, Dialect::Bare) => DemoSession { cwd: cwd.to_owned(), history: Vec::new() },
                 (None, Dialect::Standard) => return None,
             };
             self.open.insert(id.to_owned(), session);
@@ -118,7 +118,7 @@ fn is_file_name(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
-fn read(folder: &Path, id: &str) -> Option<Session> {
+fn read(folder: &Path, id: &str) -> Option<DemoSession> {
     if !is_file_name(id) {
         return None;
     }
@@ -127,7 +127,7 @@ fn read(folder: &Path, id: &str) -> Option<Session> {
     let mut lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     let header: Value = lines.next()?;
     let cwd = header.get("cwd")?.as_str()?.to_owned();
-    Some(Session { cwd, history: lines.collect() })
+    Some(DemoSession { cwd, history: lines.collect() })
 }
 
 #[cfg(test)]

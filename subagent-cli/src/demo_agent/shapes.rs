@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(120);
 
 /// A kind of process that tries to outlive its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum SpawnShape {
     /// Forks twice, in its own session.
     Daemon,
     /// Ignores SIGTERM, SIGHUP and SIGINT.
@@ -37,7 +37,7 @@ pub(super) enum Shape {
     HoldPipes,
 }
 
-impl Shape {
+impl SpawnShape {
     /// All shapes, in the order of `!spawn all`.
     pub(super) const ALL: [Self; 5] =
         [Self::Daemon, Self::IgnoreTerm, Self::Forker, Self::WipeEnv, Self::HoldPipes];
@@ -54,7 +54,7 @@ impl Shape {
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for SpawnShape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -65,7 +65,7 @@ impl FromStr for Shape {
 }
 
 /// Runs such a process until it is killed or its pid file is gone, at most [`LIFETIME`].
-pub(super) fn live(shape: Shape, pids: &Path) -> ExitCode {
+pub(super) fn live(shape: SpawnShape, pids: &Path) -> ExitCode {
     match live_inner(shape, pids) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -76,10 +76,10 @@ pub(super) fn live(shape: Shape, pids: &Path) -> ExitCode {
     }
 }
 
-fn live_inner(shape: Shape, pids: &Path) -> io::Result<()> {
+fn live_inner(shape: SpawnShape, pids: &Path) -> io::Result<()> {
     let end = Instant::now() + LIFETIME;
     match shape {
-        Shape::Daemon => {
+        SpawnShape::Daemon => {
             if split()? == Side::Parent {
                 return Ok(());
             }
@@ -88,13 +88,13 @@ fn live_inner(shape: Shape, pids: &Path) -> io::Result<()> {
                 return Ok(());
             }
         }
-        Shape::IgnoreTerm => {
+        SpawnShape::IgnoreTerm => {
             let deaf: SigSet = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT].into_iter().collect();
             deaf.thread_block()?;
         }
-        Shape::Forker => return chain(pids, end),
-        Shape::WipeEnv => prctl::set_dumpable(false)?,
-        Shape::HoldPipes => {}
+        SpawnShape::Forker => return chain(pids, end),
+        SpawnShape::WipeEnv => prctl::set_dumpable(false)?,
+        SpawnShape::HoldPipes => {}
     }
     write_pid(pids)?;
     while pids.exists() && Instant::now() < end {

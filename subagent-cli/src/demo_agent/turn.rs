@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Busy, Flow, Next, Prompt};
-use super::inbox::Event;
-use super::script::{self, Directive, Step};
+use super::agent::{Busy, DemoAction, DemoAgent, Flow, ReceivedPrompt};
+use super::inbox::InboxEvent;
+use super::script::{self, Directive, ScriptStep};
 use super::updates;
 use super::wire::RpcError;
 
@@ -67,8 +67,8 @@ enum Late {
     Line(String),
 }
 
-pub(super) struct Turn<'a> {
-    pub(super) agent: &'a mut Agent,
+pub(super) struct DemoTurn<'a> {
+    pub(super) agent: &'a mut DemoAgent,
     pub(super) session: String,
     /// Tool calls without a reported end.
     pub(super) open_tools: Vec<String>,
@@ -83,13 +83,13 @@ pub(super) struct Turn<'a> {
 }
 
 /// Runs the prompt to its end and responds.
-pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
-    let Prompt { id, session, text } = prompt;
+pub(super) fn run(agent: &mut DemoAgent, prompt: ReceivedPrompt) -> io::Result<Flow> {
+    let ReceivedPrompt { id, session, text } = prompt;
     if let Err(error) = agent.sessions.append(&session, vec![updates::user_message(&text)]) {
         let error = RpcError::internal(format!("the prompt cannot be stored: {error}"));
         return agent.out.error(Some(&id), &error).map(|()| Flow::Continue);
     }
-    let mut turn = Turn {
+    let mut turn = DemoTurn {
         agent,
         session,
         open_tools: Vec::new(),
@@ -103,7 +103,7 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
     };
     let end = turn.steps(script::parse(&text));
     turn.finish_message();
-    let Turn { agent, session, mut history, open_tools, late, exit_after, usage, .. } = turn;
+    let DemoTurn { agent, session, mut history, open_tools, late, exit_after, usage, .. } = turn;
     for tool in open_tools {
         let update = updates::tool_call_end(&tool, "failed", "the turn ended");
         history.push(update.clone());
@@ -145,9 +145,9 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
     Ok(if exit_after { Flow::Exit(ExitCode::SUCCESS) } else { Flow::Continue })
 }
 
-impl Turn<'_> {
-    fn steps(&mut self, steps: Vec<Step>) -> Result<(), Stop> {
-        for Step { line, directive } in steps {
+impl DemoTurn<'_> {
+    fn steps(&mut self, steps: Vec<ScriptStep>) -> Result<(), Stop> {
+        for ScriptStep { line, directive } in steps {
             // No poll before a step that ignores cancels: a cancel that reacts to the previous step must
             // not take effect.
             if !matches!(directive, Ok(Directive::Hang | Directive::IgnoreCancel(_))) {
@@ -336,27 +336,29 @@ impl Turn<'_> {
         }
     }
 
-    fn take(&mut self, event: Event) -> Result<Option<WakeReason>, Stop> {
+    fn take(&mut self, event: InboxEvent) -> Result<Option<WakeReason>, Stop> {
         let message = match event {
-            Event::InputEnded if self.agent.options.ignore_stdin_eof => return Ok(None),
-            Event::InputEnded => return Err(Stop::Exit(ExitCode::SUCCESS)),
-            Event::ShellEnded { number, report } => return Ok(Some(WakeReason::Shell { number, report })),
-            Event::Message(message) => message,
+            InboxEvent::InputEnded if self.agent.options.ignore_stdin_eof => return Ok(None),
+            InboxEvent::InputEnded => return Err(Stop::Exit(ExitCode::SUCCESS)),
+            InboxEvent::ShellEnded { number, report } => {
+                return Ok(Some(WakeReason::Shell { number, report }));
+            }
+            InboxEvent::Message(message) => message,
         };
         match self.agent.handle(message, Busy::In(&self.session))? {
             // `Run` cannot occur: a prompt during a turn gets an error response.
-            Next::Nothing | Next::Run(_) => {}
-            Next::Cancel(session) if session == self.session => self.cancel_seen = true,
+            DemoAction::Nothing | DemoAction::Run(_) => {}
+            DemoAction::Cancel(session) if session == self.session => self.cancel_seen = true,
             // A session that it reported as its own subagent.
-            Next::Cancel(session) => self.update(json!({
+            DemoAction::Cancel(session) => self.update(json!({
                 "sessionUpdate": "subagent_update", "sessionId": session,
                 "state": {"state": "idle", "stopReason": "cancelled"},
             }))?,
-            Next::CancelThen(message) => {
+            DemoAction::CancelThen(message) => {
                 self.agent.deferred.push_back(message);
                 self.cancel_seen = true;
             }
-            Next::Answer { id, result } => return Ok(Some(WakeReason::Answer { id, result })),
+            DemoAction::Answer { id, result } => return Ok(Some(WakeReason::Answer { id, result })),
         }
         Ok(None)
     }

@@ -75,7 +75,7 @@ pub(super) enum Incoming {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
+struct IncomingEnvelope {
     id: Option<Box<RawValue>>,
     method: Option<String>,
     params: Option<Value>,
@@ -85,7 +85,7 @@ struct Envelope {
 
 /// Parses one line. A bad line becomes [`Incoming::Invalid`].
 pub(super) fn parse(line: &[u8]) -> Incoming {
-    let envelope: Envelope = match serde_json::from_slice(line) {
+    let envelope: IncomingEnvelope = match serde_json::from_slice(line) {
         Ok(envelope) if line.trim_ascii_start().starts_with(b"{") => envelope,
         Ok(_) => return Incoming::Invalid(RpcError::invalid_request("a message must be an object")),
         Err(error) if error.is_data() => {
@@ -108,12 +108,12 @@ pub(super) fn parse(line: &[u8]) -> Incoming {
 }
 
 /// The agent's stdout: buffered; callers flush it before they wait.
-pub(super) struct Output {
+pub(super) struct AgentStdout {
     to: BufWriter<File>,
     dialect: Dialect,
 }
 
-impl Output {
+impl AgentStdout {
     /// Opens this process's stdout. No other code may write there.
     pub(super) fn stdout(dialect: Dialect) -> io::Result<Self> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_frame_around_a_text_is_the_line_of_that_text() {
         for dialect in [Dialect::Standard, Dialect::Bare] {
-            let output = Output::stdout(dialect).unwrap();
+            let output = AgentStdout::stdout(dialect).unwrap();
             let (head, tail) = output.chunk_frame("a@b");
             let line = [head, b"chunk 1 ".to_vec(), tail].concat();
             let value: Value = serde_json::from_slice(&line).unwrap();

@@ -10,7 +10,7 @@ const MAX_FIELDS: usize = 50;
 pub(super) const KEYS: &str = "[y] fill in and accept  [n] decline  [s] skip ";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct DialogField {
     name: String,
     label: String,
     is_list: bool,
@@ -18,7 +18,7 @@ pub(super) struct Field {
 }
 
 /// Returns the fields of a form; a link has none.
-pub(super) fn fields(request: &Value) -> Vec<Field> {
+pub(super) fn fields(request: &Value) -> Vec<DialogField> {
     let schema = &request["schema"];
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let properties = schema["properties"].as_object().into_iter().flatten();
@@ -26,7 +26,7 @@ pub(super) fn fields(request: &Value) -> Vec<Field> {
         .take(MAX_FIELDS)
         .map(|(name, field)| {
             let title = field["title"].as_str().unwrap_or(name);
-            Field {
+            DialogField {
                 name: name.clone(),
                 label: one_line(title),
                 is_list: field["type"] == "array",
@@ -36,7 +36,7 @@ pub(super) fn fields(request: &Value) -> Vec<Field> {
         .collect()
 }
 
-impl Field {
+impl DialogField {
     /// Returns the text before the cursor.
     pub(super) fn prompt(&self) -> String {
         let list = if self.is_list { ", separated by commas" } else { "" };
@@ -70,7 +70,7 @@ mod tests {
             "required": ["port"],
         }});
         let fields = fields(&request);
-        let prompts: Vec<String> = fields.iter().map(Field::prompt).collect();
+        let prompts: Vec<String> = fields.iter().map(DialogField::prompt).collect();
         assert_eq!(prompts, ["  Port: ", "  hosts, separated by commas (may stay empty): "]);
         assert_eq!(fields[0].values(" 8080 "), [("port".to_owned(), "8080".to_owned())]);
         assert_eq!(fields[1].values("a, b").len(), 2);

@@ -18,7 +18,7 @@ use crate::output::terminal::is_in_front;
 const MAX_LINE_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum DialogKey {
     Char(char),
     Enter,
     Interrupt,
@@ -27,7 +27,7 @@ pub(crate) enum Key {
     Other,
 }
 
-impl Key {
+impl DialogKey {
     const fn of(char: char) -> Self {
         match char {
             '\u{3}' => Self::Interrupt,
@@ -74,12 +74,12 @@ impl Drop for KeyByKey<'_> {
 
 /// Raw mode: no echo, lines or signals. Dropping it restores the normal mode.
 #[derive(Debug)]
-pub(crate) struct Raw {
+pub(crate) struct RawMode {
     terminal: File,
     usual: Termios,
 }
 
-impl Raw {
+impl RawMode {
     /// Restores the normal mode.
     pub(crate) fn restore(&self) {
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.usual);
@@ -94,7 +94,7 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         self.restore();
     }
@@ -126,7 +126,7 @@ impl Keyboard {
     }
 
     /// Returns the next key. `prompt` shows the keys; from then on each key counts.
-    pub(super) async fn key(&mut self, prompt: impl FnOnce()) -> io::Result<Key> {
+    pub(super) async fn key(&mut self, prompt: impl FnOnce()) -> io::Result<DialogKey> {
         if !self.typed.is_empty() {
             prompt();
         } else {
@@ -140,14 +140,14 @@ impl Keyboard {
     }
 
     /// Takes the next key of the input. An arrow key is an escape sequence of several characters.
-    fn next_key(&mut self) -> Key {
-        let Some(first) = self.typed.chars().next() else { return Key::End };
+    fn next_key(&mut self) -> DialogKey {
+        let Some(first) = self.typed.chars().next() else { return DialogKey::End };
         if first == '\u{1b}' {
             self.typed.clear();
         } else {
             self.typed.remove(0);
         }
-        Key::of(first)
+        DialogKey::of(first)
     }
 
     /// Returns the next line without its end; `None` at the end of input.
@@ -173,13 +173,13 @@ impl Keyboard {
     ///
     /// # Errors
     /// The terminal refuses the mode.
-    pub(crate) fn raw(&self) -> io::Result<Raw> {
+    pub(crate) fn raw(&self) -> io::Result<RawMode> {
         let terminal = self.terminal.get_ref().try_clone()?;
         let usual = tcgetattr(&terminal)?;
         let mut modes = usual.clone();
         modes.make_raw();
         tcsetattr(&terminal, OptionalActions::Now, &modes)?;
-        Ok(Raw { terminal, usual })
+        Ok(RawMode { terminal, usual })
     }
 
     /// Reads typed bytes; 0 if the terminal is gone.
@@ -203,15 +203,15 @@ mod tests {
     #[test]
     fn keys_are_what_a_terminal_sends() {
         for (char, key) in [
-            ('y', Key::Char('y')),
-            ('\u{e4}', Key::Char('\u{e4}')),
-            ('\r', Key::Enter),
-            ('\u{3}', Key::Interrupt),
-            ('\u{4}', Key::End),
-            ('\u{1b}', Key::Other),
-            ('\u{9b}', Key::Other),
+            ('y', DialogKey::Char('y')),
+            ('\u{e4}', DialogKey::Char('\u{e4}')),
+            ('\r', DialogKey::Enter),
+            ('\u{3}', DialogKey::Interrupt),
+            ('\u{4}', DialogKey::End),
+            ('\u{1b}', DialogKey::Other),
+            ('\u{9b}', DialogKey::Other),
         ] {
-            assert_eq!(Key::of(char), key, "{char:?}");
+            assert_eq!(DialogKey::of(char), key, "{char:?}");
         }
     }
 }

@@ -16,17 +16,17 @@ use subagent_protocol::api::{Answer, Decide, RuleScope};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
-use crate::client::{Ask, Batch, Client, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human::{self, Detail};
 use crate::output::terminal::Terminal;
-use crate::output::{Format, tell};
-use keyboard::{Key, Keyboard};
-use permission::{Stage, Step, Wish};
+use crate::output::{OutputFormat, tell};
+use keyboard::{DialogKey, Keyboard};
+use permission::{PermissionChoice, PermissionStep, Stage};
 
 /// The result of asking a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum DialogOutcome {
     Answered,
     /// The user left it in the inbox.
     Skipped,
@@ -37,13 +37,13 @@ pub(crate) enum Asked {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct QuestionRef {
     pub(crate) worker_id: String,
     pub(crate) request_id: String,
     pub(crate) kind: QuestionKind,
 }
 
-impl Question {
+impl QuestionRef {
     /// Returns the question of an event; `None` for other events.
     pub(crate) fn of_event(event: &Value) -> Option<Self> {
         let kind = match event["type"].as_str() {
@@ -69,8 +69,8 @@ pub(crate) struct Dialog {
 
 impl Dialog {
     /// Opens the dialog, if the user reads stdout and types on stdin. Must be called inside of a runtime.
-    pub(crate) fn open(format: Format, wanted: bool) -> Option<Self> {
-        if format == Format::Json || !wanted {
+    pub(crate) fn open(format: OutputFormat, wanted: bool) -> Option<Self> {
+        if format == OutputFormat::Json || !wanted {
             return None;
         }
         // The question goes to stderr, since stdout is for the result.
@@ -82,13 +82,13 @@ impl Dialog {
     /// question.
     ///
     /// # Errors
-    /// Those of [`Client::ask`], and `INTERNAL_ERROR` if the terminal is unreadable.
+    /// Those of [`DaemonClient::ask`], and `INTERNAL_ERROR` if the terminal is unreadable.
     pub(crate) async fn ask(
         &mut self,
-        client: &mut Client,
-        question: &Question,
+        client: &mut DaemonClient,
+        question: &QuestionRef,
         over: impl Future<Output = ()>,
-    ) -> Result<Asked> {
+    ) -> Result<DialogOutcome> {
         let decided = Cell::new(false);
         let asked = {
             let mut answering = pin!(self.answer(client, question, &decided));
@@ -96,11 +96,11 @@ impl Dialog {
                 biased;
                 answered = &mut answering => answered?,
                 // The user's own answer is being sent, or has closed the question.
-                () = over => if decided.get() { answering.await? } else { Asked::Elsewhere },
+                () = over => if decided.get() { answering.await? } else { DialogOutcome::Elsewhere },
             }
         };
-        if asked == Asked::Elsewhere {
-            let shown = client.ask(&Ask::get(approval_path(question))).await?;
+        if asked == DialogOutcome::Elsewhere {
+            let shown = client.ask(&ApiRequest::get(approval_path(question))).await?;
             tell(&format!("\n{}", human::decided_by(&shown, self.terminal)));
         }
         Ok(asked)
@@ -113,15 +113,15 @@ impl Dialog {
     /// Those of [`Dialog::ask`].
     pub(crate) async fn ask_waited(
         &mut self,
-        client: &mut Client,
-        follower: &mut Client,
-        question: &Question,
+        client: &mut DaemonClient,
+        follower: &mut DaemonClient,
+        question: &QuestionRef,
         event: &Value,
-    ) -> Result<Asked> {
+    ) -> Result<DialogOutcome> {
         let from = event["eventId"].as_str().map(str::to_owned);
         let mut events = follower.events(&question.worker_id, from, true, false);
         let over = async {
-            while let Ok(Batch::Events(found)) = events.next().await {
+            while let Ok(EventBatch::Events(found)) = events.next().await {
                 if found.iter().any(|event| ends(event, question)) {
                     return;
                 }
@@ -135,9 +135,9 @@ impl Dialog {
     /// Whether a question is open.
     ///
     /// # Errors
-    /// Those of [`Client::ask`].
-    pub(crate) async fn is_open(&self, client: &mut Client, question: &Question) -> Result<bool> {
-        match client.ask(&Ask::get(approval_path(question))).await {
+    /// Those of [`DaemonClient::ask`].
+    pub(crate) async fn is_open(&self, client: &mut DaemonClient, question: &QuestionRef) -> Result<bool> {
+        match client.ask(&ApiRequest::get(approval_path(question))).await {
             Ok(shown) => Ok(is_pending(&shown)),
             Err(failure) if is_over(&failure) => Ok(false),
             Err(failure) => Err(failure),
@@ -147,13 +147,13 @@ impl Dialog {
     /// Sets `decided` when the user has decided.
     async fn answer(
         &mut self,
-        client: &mut Client,
-        question: &Question,
+        client: &mut DaemonClient,
+        question: &QuestionRef,
         decided: &Cell<bool>,
-    ) -> Result<Asked> {
-        let shown = client.ask(&Ask::get(approval_path(question))).await?;
+    ) -> Result<DialogOutcome> {
+        let shown = client.ask(&ApiRequest::get(approval_path(question))).await?;
         if !is_pending(&shown) {
-            return Ok(Asked::Elsewhere);
+            return Ok(DialogOutcome::Elsewhere);
         }
         let answered = match question.kind {
             QuestionKind::Permission => self.permission(client, question, &shown, decided).await,
@@ -161,18 +161,18 @@ impl Dialog {
         };
         match answered {
             // Another command was faster, or the turn has ended.
-            Err(failure) if is_over(&failure) => Ok(Asked::Elsewhere),
+            Err(failure) if is_over(&failure) => Ok(DialogOutcome::Elsewhere),
             answered => answered,
         }
     }
 
     async fn permission(
         &mut self,
-        client: &mut Client,
-        question: &Question,
+        client: &mut DaemonClient,
+        question: &QuestionRef,
         shown: &Value,
         decided: &Cell<bool>,
-    ) -> Result<Asked> {
+    ) -> Result<DialogOutcome> {
         let rule = shown["alwaysRule"].as_str();
         self.keyboard.forget();
         tell(&human::question(shown, Detail::Short, self.terminal));
@@ -183,37 +183,37 @@ impl Dialog {
                 .await?;
             tell("\n");
             let wish = match permission::press(stage, key, rule.is_some()) {
-                Step::Done(wish) => wish,
-                Step::Ask(next) => {
+                PermissionStep::Done(wish) => wish,
+                PermissionStep::Ask(next) => {
                     stage = next;
                     if let (Stage::Always, Some(rule)) = (stage, rule) {
                         tell(&human::rule_to_make(rule, self.terminal));
                     }
                     continue;
                 }
-                Step::ShowAll => {
+                PermissionStep::ShowAll => {
                     tell(&human::question(shown, Detail::All, self.terminal));
                     continue;
                 }
-                Step::Interrupt => return Ok(Asked::Interrupted),
-                Step::Stay => continue,
+                PermissionStep::Interrupt => return Ok(DialogOutcome::Interrupted),
+                PermissionStep::Stay => continue,
             };
             let mut decision = Decide { decision: Some("allow".to_owned()), ..Decide::default() };
             match wish {
-                Wish::Allow => {}
-                Wish::AllowAlways => decision.always = Some(RuleScope::Worker),
-                Wish::Reject => decision.decision = Some("reject".to_owned()),
-                Wish::RejectWithNote => {
+                PermissionChoice::Allow => {}
+                PermissionChoice::AllowAlways => decision.always = Some(RuleScope::Worker),
+                PermissionChoice::Reject => decision.decision = Some("reject".to_owned()),
+                PermissionChoice::RejectWithNote => {
                     tell("note: ");
                     let Some(note) = self.line().await? else { return Ok(self.skip(question)) };
                     decision.decision = Some("reject".to_owned());
                     decision.note = Some(note).filter(|note| !note.trim().is_empty());
                 }
-                Wish::Skip => return Ok(self.skip(question)),
+                PermissionChoice::Skip => return Ok(self.skip(question)),
             }
             decided.set(true);
-            match client.ask(&Ask::change(answer_path(question), &decision)?).await {
-                Ok(_) => return Ok(Asked::Answered),
+            match client.ask(&ApiRequest::change(answer_path(question), &decision)?).await {
+                Ok(_) => return Ok(DialogOutcome::Answered),
                 Err(failure)
                     if failure.is(Code::RuleNotDerivable) || failure.is(Code::InvalidApprovalDecision) =>
                 {
@@ -228,11 +228,11 @@ impl Dialog {
 
     async fn form(
         &mut self,
-        client: &mut Client,
-        question: &Question,
+        client: &mut DaemonClient,
+        question: &QuestionRef,
         shown: &Value,
         decided: &Cell<bool>,
-    ) -> Result<Asked> {
+    ) -> Result<DialogOutcome> {
         self.keyboard.forget();
         tell(&human::question(shown, Detail::Short, self.terminal));
         let fields = form::fields(&shown["request"]);
@@ -240,21 +240,21 @@ impl Dialog {
             let key = self.key(form::KEYS).await?;
             tell("\n");
             let answer = match key {
-                Key::Char('y' | 'Y') | Key::Enter => {
+                DialogKey::Char('y' | 'Y') | DialogKey::Enter => {
                     let Some(set) = self.fill_in(&fields).await? else { return Ok(self.skip(question)) };
                     let set = (!set.is_empty()).then_some(Secret(set));
                     Answer { action: ElicitationAction::Accept, content: None, set }
                 }
-                Key::Char('n' | 'N') => {
+                DialogKey::Char('n' | 'N') => {
                     Answer { action: ElicitationAction::Decline, content: None, set: None }
                 }
-                Key::Char('s' | 'S') | Key::End => return Ok(self.skip(question)),
-                Key::Interrupt => return Ok(Asked::Interrupted),
+                DialogKey::Char('s' | 'S') | DialogKey::End => return Ok(self.skip(question)),
+                DialogKey::Interrupt => return Ok(DialogOutcome::Interrupted),
                 _ => continue,
             };
             decided.set(true);
-            match client.ask(&Ask::change(answer_path(question), &answer)?).await {
-                Ok(_) => return Ok(Asked::Answered),
+            match client.ask(&ApiRequest::change(answer_path(question), &answer)?).await {
+                Ok(_) => return Ok(DialogOutcome::Answered),
                 // The input is invalid; the user tries again.
                 Err(failure) if failure.is(Code::InvalidElicitationContent) => {
                     decided.set(false);
@@ -266,7 +266,7 @@ impl Dialog {
     }
 
     /// Reads the values of a form; empty fields are omitted. Returns `None` at the end of input.
-    async fn fill_in(&mut self, fields: &[form::Field]) -> Result<Option<Vec<(String, String)>>> {
+    async fn fill_in(&mut self, fields: &[form::DialogField]) -> Result<Option<Vec<(String, String)>>> {
         let mut set = Vec::new();
         for field in fields {
             tell(&field.prompt());
@@ -276,16 +276,16 @@ impl Dialog {
         Ok(Some(set))
     }
 
-    fn skip(&self, question: &Question) -> Asked {
+    fn skip(&self, question: &QuestionRef) -> DialogOutcome {
         let command = match question.kind {
             QuestionKind::Permission => "approve",
             QuestionKind::Elicitation => "answer",
         };
         tell(&format!("Left open. Answer later:  subagent {command} {}\n", question.request_id));
-        Asked::Skipped
+        DialogOutcome::Skipped
     }
 
-    async fn key(&mut self, prompt: &str) -> Result<Key> {
+    async fn key(&mut self, prompt: &str) -> Result<DialogKey> {
         self.keyboard.key(|| tell(prompt)).await.map_err(|error| unreadable(&error))
     }
 
@@ -302,12 +302,12 @@ fn is_pending(shown: &Value) -> bool {
     shown["status"] == "pending"
 }
 
-fn approval_path(question: &Question) -> String {
+fn approval_path(question: &QuestionRef) -> String {
     format!("/v1/approvals/{}", segment(&question.request_id))
 }
 
 /// Returns the path for answering a question.
-fn answer_path(question: &Question) -> String {
+fn answer_path(question: &QuestionRef) -> String {
     let kind = match question.kind {
         QuestionKind::Permission => "approvals",
         QuestionKind::Elicitation => "elicitations",
@@ -323,7 +323,7 @@ pub(crate) fn is_over(failure: &Failure) -> bool {
 }
 
 /// Whether an event closes a question.
-pub(crate) fn ends(event: &Value, question: &Question) -> bool {
+pub(crate) fn ends(event: &Value, question: &QuestionRef) -> bool {
     let of_question = event["data"]["requestId"] == json!(question.request_id);
     let of_worker = event["workerId"] == json!(question.worker_id);
     match event["type"].as_str().unwrap_or_default() {

@@ -1,6 +1,6 @@
 //! Maps keys to answers of a permission request. Pure.
 
-use super::keyboard::Key;
+use super::keyboard::DialogKey;
 
 /// The prompt that the user sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum PermissionChoice {
     /// Allow the call once.
     Allow,
     /// Allow the call and everything that the rule matches.
@@ -27,8 +27,8 @@ pub(crate) enum Wish {
 
 /// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    Done(Wish),
+pub(crate) enum PermissionStep {
+    Done(PermissionChoice),
     Ask(Stage),
     ShowAll,
     Interrupt,
@@ -59,22 +59,22 @@ pub(crate) fn keys(stage: Stage, has_rule: bool, width: usize) -> String {
     }
 }
 
-pub(crate) const fn press(stage: Stage, key: Key, has_rule: bool) -> Step {
+pub(crate) const fn press(stage: Stage, key: DialogKey, has_rule: bool) -> PermissionStep {
     match (stage, key) {
-        (_, Key::Interrupt) => Step::Interrupt,
-        (_, Key::End) => Step::Done(Wish::Skip),
-        (Stage::Always, Key::Enter) => Step::Done(Wish::AllowAlways),
-        (Stage::Always, _) => Step::Ask(Stage::Choice),
-        (Stage::Choice, Key::Char(key)) => match key {
-            'y' | 'Y' => Step::Done(Wish::Allow),
-            'a' | 'A' if has_rule => Step::Ask(Stage::Always),
-            'n' => Step::Done(Wish::Reject),
-            'N' => Step::Done(Wish::RejectWithNote),
-            'd' | 'D' => Step::ShowAll,
-            's' | 'S' => Step::Done(Wish::Skip),
-            _ => Step::Stay,
+        (_, DialogKey::Interrupt) => PermissionStep::Interrupt,
+        (_, DialogKey::End) => PermissionStep::Done(PermissionChoice::Skip),
+        (Stage::Always, DialogKey::Enter) => PermissionStep::Done(PermissionChoice::AllowAlways),
+        (Stage::Always, _) => PermissionStep::Ask(Stage::Choice),
+        (Stage::Choice, DialogKey::Char(key)) => match key {
+            'y' | 'Y' => PermissionStep::Done(PermissionChoice::Allow),
+            'a' | 'A' if has_rule => PermissionStep::Ask(Stage::Always),
+            'n' => PermissionStep::Done(PermissionChoice::Reject),
+            'N' => PermissionStep::Done(PermissionChoice::RejectWithNote),
+            'd' | 'D' => PermissionStep::ShowAll,
+            's' | 'S' => PermissionStep::Done(PermissionChoice::Skip),
+            _ => PermissionStep::Stay,
         },
-        (Stage::Choice, Key::Enter | Key::Other) => Step::Stay,
+        (Stage::Choice, DialogKey::Enter | DialogKey::Other) => PermissionStep::Stay,
     }
 }
 
@@ -84,11 +84,18 @@ mod tests {
 
     #[test]
     fn enter_never_allows_what_was_not_chosen_before() {
-        assert_eq!(press(Stage::Choice, Key::Enter, true), Step::Stay);
-        assert_eq!(press(Stage::Choice, Key::Char('a'), false), Step::Stay, "there is no rule");
-        assert_eq!(press(Stage::Choice, Key::Char('a'), true), Step::Ask(Stage::Always));
-        assert_eq!(press(Stage::Always, Key::Enter, true), Step::Done(Wish::AllowAlways));
-        assert_eq!(press(Stage::Always, Key::Char('y'), true), Step::Ask(Stage::Choice));
+        assert_eq!(press(Stage::Choice, DialogKey::Enter, true), PermissionStep::Stay);
+        assert_eq!(
+            press(Stage::Choice, DialogKey::Char('a'), false),
+            PermissionStep::Stay,
+            "there is no rule"
+        );
+        assert_eq!(press(Stage::Choice, DialogKey::Char('a'), true), PermissionStep::Ask(Stage::Always));
+        assert_eq!(
+            press(Stage::Always, DialogKey::Enter, true),
+            PermissionStep::Done(PermissionChoice::AllowAlways)
+        );
+        assert_eq!(press(Stage::Always, DialogKey::Char('y'), true), PermissionStep::Ask(Stage::Choice));
     }
 
     #[test]
@@ -107,9 +114,9 @@ mod tests {
     #[test]
     fn every_key_that_is_shown_does_something() {
         for key in keys(Stage::Choice, true, 200).split('[').filter_map(|part| part.chars().next()) {
-            assert_ne!(press(Stage::Choice, Key::Char(key), true), Step::Stay, "{key}");
+            assert_ne!(press(Stage::Choice, DialogKey::Char(key), true), PermissionStep::Stay, "{key}");
         }
-        assert_eq!(press(Stage::Choice, Key::End, true), Step::Done(Wish::Skip));
-        assert_eq!(press(Stage::Always, Key::Interrupt, true), Step::Interrupt);
+        assert_eq!(press(Stage::Choice, DialogKey::End, true), PermissionStep::Done(PermissionChoice::Skip));
+        assert_eq!(press(Stage::Always, DialogKey::Interrupt, true), PermissionStep::Interrupt);
     }
 }

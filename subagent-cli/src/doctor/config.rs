@@ -3,7 +3,7 @@
 use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
 use subagentd::life::{idle_exit_seconds, retention_days};
 
-use super::facts::{Facts, State};
+use super::facts::{DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Config;
@@ -13,7 +13,7 @@ const WORKSPACE: &str = "config.workspace";
 const UNKNOWN: &str = "config.unknownKey";
 const LAUNCHERS: &str = "config.launchers";
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let mut found = variables(facts);
     found.extend(file(facts));
     found.extend(workspace(facts));
@@ -21,8 +21,8 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports the location of a new workspace if there is none.
-fn workspace(facts: &Facts) -> Option<Finding> {
-    if facts.state != State::Outside {
+fn workspace(facts: &DoctorFacts) -> Option<Finding> {
+    if facts.state != StateDirStatus::Outside {
         return None;
     }
     let here = facts.cwd.as_ref().unwrap_or(&facts.env.cwd);
@@ -38,7 +38,7 @@ fn workspace(facts: &Facts) -> Option<Finding> {
 }
 
 /// Checks the variables that prevent a daemon's start if they are invalid.
-fn variables(facts: &Facts) -> Vec<Finding> {
+fn variables(facts: &DoctorFacts) -> Vec<Finding> {
     let wrong = [idle_exit_seconds(&facts.env).err(), retention_days(&facts.env).err()];
     let told = wrong.into_iter().flatten().map(|error| {
         Finding::problem(GROUP, VARIABLES, error.message).advise("correct it, or unset it: no daemon starts")
@@ -50,7 +50,7 @@ fn variables(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn file(facts: &Facts) -> Vec<Finding> {
+fn file(facts: &DoctorFacts) -> Vec<Finding> {
     let loaded = match discovery::load(None, facts.cwd.as_deref(), &facts.env) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -75,7 +75,7 @@ fn file(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports configured launchers that cannot be started, or else the installed agents.
-fn launchers(facts: &Facts, loaded: &LoadedConfig) -> Vec<Finding> {
+fn launchers(facts: &DoctorFacts, loaded: &LoadedConfig) -> Vec<Finding> {
     let cwd = facts.cwd.as_ref().unwrap_or(&facts.env.cwd);
     let all = installed::all(&loaded.config, cwd, &facts.env);
     let of_files = loaded.config.launchers.iter().filter(|(name, _)| loaded.file_of_launcher(name).is_some());

@@ -2,13 +2,13 @@
 
 use subagent_config::StateIdentity;
 
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::finding::{Finding, Group};
 use crate::client::foreign_info;
 
 const COPY: &str = "processes.copy";
 
-pub(super) fn look(facts: &Facts) -> Option<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Option<Finding> {
     if let Some(info) = foreign_info(&facts.state_dir) {
         let seen = format!(
             "this state dir was copied from {}, whose daemon (pid {}) its `daemon.json` names; commands here leave that daemon alone",

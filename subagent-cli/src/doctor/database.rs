@@ -12,7 +12,7 @@ use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
 use subagentd::store::{APPLICATION_ID, SCHEMA};
 
 use super::disk::size;
-use super::facts::{Daemon, Facts, State};
+use super::facts::{Daemon, DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 use super::holders::Role;
 use super::unseen::Unseen;
@@ -27,8 +27,8 @@ const GAPS: &str = "database.gaps";
 /// A WAL of this size is not checkpointed, because readers keep it busy.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if facts.state == State::Outside {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
+    if facts.state == StateDirStatus::Outside {
         return Vec::new();
     }
     if let Some(hidden) = facts.hidden(GROUP, LOOK) {
@@ -60,7 +60,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 
 /// Checks that the file with the database's name is the one that the daemon has open. A deleted file
 /// disappears with the daemon's end.
-fn lost(facts: &Facts, file: &Path) -> Option<Finding> {
+fn lost(facts: &DoctorFacts, file: &Path) -> Option<Finding> {
     let daemon = facts.holders.iter().find(|holder| holder.role == Role::Daemon)?;
     let identity = |meta: Metadata| (meta.dev(), meta.ino());
     let named = file.metadata().map(identity).ok();
@@ -84,7 +84,7 @@ fn lost(facts: &Facts, file: &Path) -> Option<Finding> {
 }
 
 /// Reports a missing or empty database. This is normal if no worker ever existed.
-fn missing(facts: &Facts, what: &str) -> Finding {
+fn missing(facts: &DoctorFacts, what: &str) -> Finding {
     let mut unseen = Unseen::default();
     let workers = unseen.entries(&facts.state_dir.join("runtimes")).into_iter();
     match workers.filter(|path| path.is_dir()).count() {
@@ -99,7 +99,7 @@ fn missing(facts: &Facts, what: &str) -> Finding {
 }
 
 /// Examines the first bytes of the file without opening it as a database.
-fn unopened(facts: &Facts, file: &Path) -> Finding {
+fn unopened(facts: &DoctorFacts, file: &Path) -> Finding {
     match header(file) {
         Ok(0) if has_no_wal(file) => missing(facts, "there is nothing in it"),
         Err(Unusable::Unseen(why)) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
@@ -180,7 +180,7 @@ fn header(file: &Path) -> Result<u32, Unusable> {
     Ok(number(60))
 }
 
-fn unexamined(facts: &Facts) -> Finding {
+fn unexamined(facts: &DoctorFacts) -> Finding {
     match &facts.unexamined {
         Some(failure) if failure.is(Code::InvalidArgument) => {
             Finding::warning(GROUP, SOUND, "not examined: the daemon is of a version that cannot do that")
@@ -291,7 +291,7 @@ fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
     found
 }
 
-fn sizes(facts: &Facts) -> Vec<Finding> {
+fn sizes(facts: &DoctorFacts) -> Vec<Finding> {
     let mut unseen = Unseen::default();
     let mut length = |name| unseen.meta(&facts.state_dir.join(name)).map_or(0, |found| found.len());
     let (bytes, wal) = (length("state.db"), length("state.db-wal"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 use subagent_config::state_dir;
 
-use super::facts::{Facts, State};
+use super::facts::{DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 use super::permissions;
 use super::unseen::Unseen;
@@ -17,9 +17,9 @@ const LOOK: &str = "disk.look";
 const FEW_BYTES: [u64; 2] = [100 << 20, 1 << 30];
 const FEW_FILES: [u64; 2] = [1_000, 10_000];
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let sockets = facts.runtime_dirs.iter().map(|folder| room("disk.socketDir", folder.path()));
-    if facts.state == State::Outside {
+    if facts.state == StateDirStatus::Outside {
         return sockets.collect();
     }
     let mut unseen = Unseen::default();
@@ -34,7 +34,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports data that restores put aside. Only the user can decide whether it is needed.
-fn replaced(facts: &Facts, unseen: &mut Unseen) -> Finding {
+fn replaced(facts: &DoctorFacts, unseen: &mut Unseen) -> Finding {
     const ID: &str = "disk.replaced";
     let all = permissions::replaced(&facts.state_dir, unseen);
     if all.is_empty() {
@@ -55,7 +55,7 @@ fn bytes_of(path: &Path, depth: usize, unseen: &mut Unseen) -> u64 {
     unseen.entries(path).iter().map(|entry| bytes_of(entry, depth - 1, unseen)).sum()
 }
 
-fn kind(facts: &Facts) -> Finding {
+fn kind(facts: &DoctorFacts) -> Finding {
     const ID: &str = "disk.fileSystem";
     let name = file_system(&facts.state_dir).unwrap_or_else(|| "unknown".to_owned());
     match state_dir::check_file_system(&facts.state_dir) {

@@ -11,7 +11,7 @@ use subagent_protocol::notification::Sinks;
 
 use super::finding::{Finding, Group};
 use super::holders::{self, LockHolder, Role};
-use crate::client::{Ask, Client, block_on, read_info, running_soon};
+use crate::client::{ApiRequest, DaemonClient, block_on, read_info, running_soon};
 use crate::failure::Failure;
 
 /// Maximum time for the daemon's answer.
@@ -23,7 +23,7 @@ const EXAMINE: Duration = Duration::from_secs(20);
 
 /// The state dir to examine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ExaminedStateDir {
     /// The state dir; outside of a workspace the one that would be created here.
     pub state_dir: PathBuf,
     /// Whether the folder is outside of a workspace.
@@ -42,9 +42,9 @@ pub(super) enum Daemon {
 
 /// Sends a request to a running daemon.
 fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static str) -> Result<T, Failure> {
-    let ask = Ask::get(path).within(Some(EXAMINE));
+    let ask = ApiRequest::get(path).within(Some(EXAMINE));
     block_on(async {
-        let mut client = Client::of_running(state_dir);
+        let mut client = DaemonClient::of_running(state_dir);
         let late = || Failure::new(Code::DaemonUnresponsive, "it did not answer in time");
         let found = tokio::time::timeout(EXAMINE, client.ask(&ask)).await;
         let found = found.unwrap_or_else(|_| Err(late()))?;
@@ -54,7 +54,7 @@ fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static s
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum StateDirStatus {
     /// There is no workspace. The path is that of a new one in this folder.
     Outside,
     /// The state dir is missing, or its path is not a folder.
@@ -65,7 +65,7 @@ pub(super) enum State {
     Hidden(String),
 }
 
-impl State {
+impl StateDirStatus {
     fn of(state_dir: &Path) -> Self {
         let looked = state_dir.metadata().and_then(|meta| {
             // A folder can be listable but not searchable.
@@ -83,11 +83,11 @@ impl State {
 
 /// The facts that all checks share.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct DoctorFacts {
     pub(super) env: Environment,
     pub(super) cwd: Option<PathBuf>,
     pub(super) state_dir: PathBuf,
-    pub(super) state: State,
+    pub(super) state: StateDirStatus,
     /// Whether to repair problems.
     pub(super) fix: bool,
     /// Processes with a runtime's marker.
@@ -111,10 +111,15 @@ pub(super) struct Facts {
     pub(super) runtime_dirs: Vec<RuntimeDir>,
 }
 
-impl Facts {
-    pub(super) fn gather(env: &Environment, cwd: Option<PathBuf>, place: Place, fix: bool) -> Self {
-        let Place { state_dir, outside } = place;
-        let state = if outside { State::Outside } else { State::of(&state_dir) };
+impl DoctorFacts {
+    pub(super) fn gather(
+        env: &Environment,
+        cwd: Option<PathBuf>,
+        place: ExaminedStateDir,
+        fix: bool,
+    ) -> Self {
+        let ExaminedStateDir { state_dir, outside } = place;
+        let state = if outside { StateDirStatus::Outside } else { StateDirStatus::of(&state_dir) };
         let announced = read_info(&state_dir).and_then(|info| info.socket.parent().map(PathBuf::from));
         let mut facts = Self {
             env: env.clone(),
@@ -133,23 +138,23 @@ impl Facts {
             schedules: None,
             triggers: None,
         };
-        if facts.state == State::Absent {
+        if facts.state == StateDirStatus::Absent {
             return facts;
         }
         // Markers are read before the holders, because a guard exists before the processes below it.
         facts.marked = subagentd::supervisor::strays::marked();
         let (all, unknown) = holders::find();
         match facts.state {
-            State::Outside => facts.holders = all,
+            StateDirStatus::Outside => facts.holders = all,
             _ => {
                 let own = |holder: &LockHolder| holder.state_dir == facts.state_dir;
                 facts.holders = all.into_iter().filter(own).collect();
                 facts.unknown_processes = unknown;
             }
         }
-        if facts.state == State::There {
+        if facts.state == StateDirStatus::There {
             facts.ask();
-        } else if matches!(facts.state, State::Hidden(_)) {
+        } else if matches!(facts.state, StateDirStatus::Hidden(_)) {
             facts.daemon = Daemon::Hidden;
         }
         facts
@@ -157,12 +162,12 @@ impl Facts {
 
     /// Whether the state dir is readable.
     pub(super) fn has_state(&self) -> bool {
-        self.state == State::There
+        self.state == StateDirStatus::There
     }
 
     /// Returns the warning of a check that cannot look, so that it does not report success.
     pub(super) fn hidden(&self, group: Group, id: &'static str) -> Option<Finding> {
-        let State::Hidden(why) = &self.state else { return None };
+        let StateDirStatus::Hidden(why) = &self.state else { return None };
         let seen = format!("not looked at: {}: {why}", self.state_dir.display());
         Some(Finding::warning(group, id, seen).advise("look as the user whose it is"))
     }

@@ -9,7 +9,7 @@ use subagent_protocol::api::ExaminedWorker;
 use subagent_protocol::ids::WorkerId;
 
 use super::disk::size;
-use super::facts::{Daemon, Facts, State};
+use super::facts::{Daemon, DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 use super::holders::{Role, is_held};
 use super::unseen::Unseen;
@@ -27,8 +27,8 @@ const FULL: u64 = 1024 * 1024 * 1024;
 /// A younger file may belong to a worker that is starting.
 const SETTLED: Duration = Duration::from_secs(60);
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if facts.state == State::Outside {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
+    if facts.state == StateDirStatus::Outside {
         return Vec::new();
     }
     if let Some(hidden) = facts.hidden(GROUP, LOOK) {
@@ -45,7 +45,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn backlog(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+fn backlog(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let Some(examination) = &facts.examination else {
         return untaken(facts, unseen);
     };
@@ -69,7 +69,7 @@ fn backlog(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
 
 /// Reports journal sizes without a daemon. A segment is deleted when all of it is stored, so several
 /// segments mean a backlog.
-fn untaken(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+fn untaken(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let (mut found, mut all) = (Vec::new(), 0);
     for worker in folders(facts, unseen) {
         let bytes = segments(&facts.runtimes().join(&worker), unseen);
@@ -88,7 +88,7 @@ fn untaken(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
 }
 
 /// Returns the folders of workers in `runtimes`.
-fn folders(facts: &Facts, unseen: &mut Unseen) -> Vec<String> {
+fn folders(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<String> {
     let names = unseen.entries(&facts.runtimes()).into_iter().filter(|path| path.is_dir());
     names
         .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
@@ -104,7 +104,7 @@ fn segments(folder: &Path, unseen: &mut Unseen) -> u64 {
 
 /// Reports journals of workers that the database does not know. They may be the only copy, so only the user
 /// removes them.
-fn unknown(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+fn unknown(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let Some(examination) = facts.all_workers() else { return Vec::new() };
     let is_unknown = |worker: &&String| {
         let has_row = |known: &ExaminedWorker| known.worker_id == **worker;
@@ -131,7 +131,7 @@ fn unknown(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
 }
 
 /// Reports environment files and sockets of unknown workers, which a crash left.
-fn left_files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+fn left_files(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let live: BTreeSet<&str> = facts.holders.iter().map(|holder| holder.worker.as_str()).collect();
     // Some of our processes may be invisible; a held lock shows that the worker is alive.
     let lives = |worker: &str| {
@@ -174,7 +174,7 @@ fn left_files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     found
 }
 
-fn left(facts: &Facts, path: &Path, what: &str, of: &str) -> Finding {
+fn left(facts: &DoctorFacts, path: &Path, what: &str, of: &str) -> Finding {
     let seen = format!("{what} of {of} is left over: {}", path.display());
     if !facts.fix {
         return Finding::warning(GROUP, LEFT, seen).advise(format!("remove it with {}", facts.fix_command()));
@@ -191,7 +191,7 @@ fn is_settled(path: &Path) -> bool {
     changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > SETTLED))
 }
 
-impl Facts {
+impl DoctorFacts {
     fn runtimes(&self) -> PathBuf {
         self.state_dir.join("runtimes")
     }

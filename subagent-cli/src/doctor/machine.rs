@@ -10,10 +10,10 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{AccessFlags, access};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use subagent_config::proc;
-use subagent_sandbox::Machine;
+use subagent_sandbox::SandboxSupport;
 use subagentd::descriptors::max_runtimes;
 
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Machine;
@@ -24,7 +24,7 @@ const FEW_DESCRIPTORS: u64 = 4096;
 const FEW_WATCHES: u64 = 1024;
 const FEW_INSTANCES: u64 = 64;
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let mut found = vec![
         boot(),
         process_list(),
@@ -136,7 +136,7 @@ fn descriptors() -> Finding {
     }
 }
 
-fn user_manager(facts: &Facts) -> Finding {
+fn user_manager(facts: &DoctorFacts) -> Finding {
     const ID: &str = "machine.userManager";
     let folder = facts.env.var("XDG_RUNTIME_DIR").map(Path::new);
     let seen = if folder.is_some_and(|folder| folder.join("systemd/private").exists()) {
@@ -165,9 +165,9 @@ fn cgroup() -> Finding {
 }
 
 /// Checks what the sandbox of agents needs.
-fn sandbox(facts: &Facts) -> [Finding; 2] {
+fn sandbox(facts: &DoctorFacts) -> [Finding; 2] {
     let path = facts.env.var("PATH").unwrap_or_default();
-    let machine = Machine::look(subagent_sandbox::find(path, &[]).as_deref());
+    let machine = SandboxSupport::look(subagent_sandbox::find(path, &[]).as_deref());
     let landlock = match (&machine.landlock, landlock_version()) {
         (Ok(used), Some(kernel)) => {
             format!("Landlock, version {kernel} of its interface; sandboxes use version {used}")

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use subagent_config::Environment;
 
-use facts::Facts;
-pub use facts::Place;
+use facts::DoctorFacts;
+pub use facts::ExaminedStateDir;
 pub use finding::{Finding, Group, Status};
 
 /// Timeout of a check, so that a hanging file system does not block the others.
@@ -38,9 +38,9 @@ const LOOK_AND_MEND: Duration = Duration::from_secs(90);
 /// Timeout of collecting the facts.
 const GATHER: Duration = Duration::from_secs(40);
 
-type Look = fn(&Facts) -> Vec<Finding>;
+type DoctorCheck = fn(&DoctorFacts) -> Vec<Finding>;
 
-const LOOKS: [(Group, &str, Look); 10] = [
+const LOOKS: [(Group, &str, DoctorCheck); 10] = [
     (Group::Processes, "processes.look", processes::look),
     (Group::Database, "database.look", database::look),
     (Group::Journals, "journals.look", journals::look),
@@ -55,10 +55,10 @@ const LOOKS: [(Group, &str, Look); 10] = [
 
 /// Runs all checks; the worst finding comes first.
 #[must_use]
-pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: Place, fix: bool) -> Vec<Finding> {
+pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: ExaminedStateDir, fix: bool) -> Vec<Finding> {
     let env = env.clone();
     let shown = place.state_dir.display().to_string();
-    let Some(facts) = within(GATHER, move || Facts::gather(&env, cwd, place, fix)) else {
+    let Some(facts) = within(GATHER, move || DoctorFacts::gather(&env, cwd, place, fix)) else {
         let seen = format!("{shown} cannot be looked at within {} s", GATHER.as_secs());
         return vec![
             Finding::problem(Group::Processes, "processes.look", seen)
@@ -104,7 +104,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let env = Environment::new([("HOME".into(), base.clone().into())], &base);
-        let place = |outside| Place { state_dir: base.join(".subagent/state"), outside };
+        let place = |outside| ExaminedStateDir { state_dir: base.join(".subagent/state"), outside };
         // Executables beside this test and the shared socket folder do not belong to the test.
         let others = ["versions.executables", "permissions.socketDir"];
         let ours = |finding: &&Finding| {

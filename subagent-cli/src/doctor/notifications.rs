@@ -2,13 +2,13 @@
 
 use subagent_protocol::notification::SinkView;
 
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Config;
 const ID: &str = "config.notify";
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     // Without a daemon no notifications are sent.
     let Some(sinks) = &facts.sinks else { return Vec::new() };
     let mut found = Vec::new();

@@ -13,7 +13,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::work_tree;
 
 use super::disk::quoted;
-use super::facts::{Facts, State};
+use super::facts::{DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 use super::unseen::Unseen;
 
@@ -52,12 +52,12 @@ const DEPTH_OF_BASES: usize = 2;
 const MAX_FILES: usize = 20_000;
 const MAX_TOLD: usize = 20;
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let mut unseen = Unseen::default();
     let mut found = match facts.state {
-        State::Outside => Vec::new(),
-        State::Absent | State::Hidden(_) => vec![absent(facts)],
-        State::There => {
+        StateDirStatus::Outside => Vec::new(),
+        StateDirStatus::Absent | StateDirStatus::Hidden(_) => vec![absent(facts)],
+        StateDirStatus::There => {
             let mut found = vec![folder(facts), gitignore(facts)];
             found.extend(usable(facts));
             found.extend(parents(facts));
@@ -71,9 +71,9 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports what replaces or blocks the state dir.
-fn absent(facts: &Facts) -> Finding {
+fn absent(facts: &DoctorFacts) -> Finding {
     let shown = facts.state_dir.display();
-    if let State::Hidden(why) = &facts.state {
+    if let StateDirStatus::Hidden(why) = &facts.state {
         return Finding::problem(GROUP, STATE_DIR, format!("{shown} cannot be looked at: {why}"))
             .advise("look as the user whose it is, or set SUBAGENT_STATE_DIR to another folder");
     }
@@ -94,7 +94,7 @@ fn absent(facts: &Facts) -> Finding {
 }
 
 /// Checks that the state dir is writable, which also detects a read-only mount.
-fn usable(facts: &Facts) -> Option<Finding> {
+fn usable(facts: &DoctorFacts) -> Option<Finding> {
     let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
     let error = access(&facts.state_dir, all).err()?;
     let seen = format!("{} cannot be written: {error}", facts.state_dir.display());
@@ -113,7 +113,7 @@ fn not_writable(folder: &Path, error: Errno) -> String {
 
 /// Checks the state dir itself. A folder that the user made for another purpose keeps its mode, because our
 /// files in it are private.
-fn folder(facts: &Facts) -> Finding {
+fn folder(facts: &DoctorFacts) -> Finding {
     let own = facts.state_dir.ends_with(".subagent/state");
     match fs::symlink_metadata(&facts.state_dir) {
         Err(error) => Finding::problem(GROUP, STATE_DIR, format!("it cannot be looked at: {error}")),
@@ -126,7 +126,7 @@ fn folder(facts: &Facts) -> Finding {
     }
 }
 
-fn gitignore(facts: &Facts) -> Finding {
+fn gitignore(facts: &DoctorFacts) -> Finding {
     let own = facts.state_dir.ends_with(".subagent/state");
     if !own || facts.state_dir.join(".gitignore").symlink_metadata().is_ok() {
         return Finding::ok(GROUP, GITIGNORE, "git leaves the state dir alone");
@@ -143,7 +143,7 @@ fn gitignore(facts: &Facts) -> Finding {
 }
 
 /// Checks the parents: with write access to one, another user can replace the state dir.
-fn parents(facts: &Facts) -> Vec<Finding> {
+fn parents(facts: &DoctorFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut child = fs::symlink_metadata(&facts.state_dir).ok();
     for folder in facts.state_dir.ancestors().skip(1) {
@@ -172,7 +172,7 @@ fn can_be_replaced(folder_mode: u32, child_owner: u32) -> bool {
     folder_mode & OTHERS_MAY_WRITE != 0 && !protected
 }
 
-fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+fn files(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let mut seen = Vec::new();
     let mut ours: Vec<PathBuf> = OURS.iter().map(|name| facts.state_dir.join(name)).collect();
     let put_aside = [REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE];
@@ -214,7 +214,7 @@ fn misplaced(path: &Path, what: &str) -> Finding {
 }
 
 /// Reports a file of the wrong type among the files of workers.
-fn below(facts: &Facts, path: &Path, meta: &Metadata) -> Option<Finding> {
+fn below(facts: &DoctorFacts, path: &Path, meta: &Metadata) -> Option<Finding> {
     let parts: Vec<&str> =
         path.strip_prefix(&facts.state_dir).ok()?.iter().filter_map(|part| part.to_str()).collect();
     if let ["runtimes", name] = parts.as_slice() {
@@ -242,7 +242,7 @@ fn begin_with(names: &[&str], state_dir: &Path, unseen: &mut Unseen) -> Vec<Path
     unseen.entries(state_dir).into_iter().filter(ours).collect()
 }
 
-fn sockets(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+fn sockets(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let mut found = Vec::new();
     for folder in &facts.runtime_dirs {
         let files = folder.worker_files().unwrap_or_else(|error| {
@@ -300,7 +300,7 @@ fn needed(meta: &Metadata) -> u32 {
 }
 
 /// Repairs a wrong mode. The user must decide about a foreign owner or a link.
-fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str) -> Finding {
+fn mend(facts: &DoctorFacts, id: &'static str, path: &Path, meta: &Metadata, why: &str) -> Finding {
     let seen = format!("{}: {why}", path.display());
     if meta.uid() != own_uid() {
         let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();

@@ -11,7 +11,7 @@ use subagentd::supervisor::strays;
 
 use super::copies;
 use super::database::counted;
-use super::facts::{Daemon, Facts, State};
+use super::facts::{Daemon, DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 use super::holders::{LockHolder, Role};
 use super::repair;
@@ -22,8 +22,8 @@ const RUNTIMES: &str = "processes.runtimes";
 const STRAYS: &str = "processes.strays";
 const LOOK: &str = "processes.look";
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if facts.state == State::Outside {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
+    if facts.state == StateDirStatus::Outside {
         return elsewhere(facts);
     }
     let mut found = vec![daemon(facts)];
@@ -36,7 +36,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports this user's processes of other state dirs, outside of a workspace.
-fn elsewhere(facts: &Facts) -> Vec<Finding> {
+fn elsewhere(facts: &DoctorFacts) -> Vec<Finding> {
     let (daemons, runtimes): (Vec<&LockHolder>, Vec<&LockHolder>) = facts
         .holders
         .iter()
@@ -69,7 +69,7 @@ fn elsewhere(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Reports inaccessible processes that may belong to this state dir.
-fn unknown(facts: &Facts) -> Option<Finding> {
+fn unknown(facts: &DoctorFacts) -> Option<Finding> {
     let owner = |path: &Path| path.metadata().map(|meta| meta.uid()).ok();
     // Our own processes are inaccessible only while they exit.
     let of_state = owner(&facts.state_dir).filter(|owner| *owner != geteuid().as_raw())?;
@@ -84,7 +84,7 @@ fn unknown(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn daemon(facts: &Facts) -> Finding {
+fn daemon(facts: &DoctorFacts) -> Finding {
     let process = facts.holders.iter().find(|holder| holder.role == Role::Daemon);
     match (&facts.daemon, process) {
         (_, Some(LockHolder { pid, stopped: true, .. })) => {
@@ -129,7 +129,7 @@ fn daemon(facts: &Facts) -> Finding {
     }
 }
 
-fn runtimes(facts: &Facts) -> Vec<Finding> {
+fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
     let mut by_worker: BTreeMap<&str, Vec<&LockHolder>> = BTreeMap::new();
     for holder in facts.holders.iter().filter(|holder| holder.role != Role::Daemon) {
         by_worker.entry(&holder.worker).or_default().push(holder);
@@ -187,7 +187,7 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&LockHolder]) -> Finding {
+fn orphaned(facts: &DoctorFacts, worker: &str, why: &str, holders: &[&LockHolder]) -> Finding {
     let pids: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
     let seen = format!("a runtime of {worker} lives (pid {}), and that worker {why}", pids.join(", "));
     if !facts.fix {
@@ -204,7 +204,7 @@ fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&LockHolder]) -> 
 }
 
 /// Returns processes with the marker of a runtime of this state dir that is gone, by marker.
-fn stray_markers(facts: &Facts) -> BTreeMap<&str, Vec<i32>> {
+fn stray_markers(facts: &DoctorFacts) -> BTreeMap<&str, Vec<i32>> {
     // A runtime without a guard ends its children itself.
     let unguarded = |worker: &str| {
         let of = |role| facts.holders.iter().any(|holder| holder.role == role && holder.worker == worker);
@@ -224,7 +224,7 @@ fn stray_markers(facts: &Facts) -> BTreeMap<&str, Vec<i32>> {
     found
 }
 
-fn strays(facts: &Facts) -> Vec<Finding> {
+fn strays(facts: &DoctorFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (marker, pids) in stray_markers(facts) {
         let list: Vec<String> = pids.iter().map(i32::to_string).collect();

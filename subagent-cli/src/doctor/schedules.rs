@@ -4,13 +4,13 @@ use subagent_protocol::Error;
 use subagent_protocol::api::{Attendant, ScheduleView, TriggerView};
 use subagent_protocol::schedule::SchedulePause;
 
-use super::facts::Facts;
+use super::facts::DoctorFacts;
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Config;
 const ID: &str = "config.schedules";
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     // Without a daemon nothing is known of them.
     let schedules = facts.schedules.iter().flat_map(|all| &all.items);
     let triggers = facts.triggers.iter().flat_map(|all| &all.items);

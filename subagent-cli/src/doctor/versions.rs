@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::unistd::{AccessFlags, access};
 use subagent_protocol::Code;
 
-use super::facts::{Daemon, Facts, State};
+use super::facts::{Daemon, DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
 use super::holders::Role;
 use crate::sibling_executable::sibling_executable;
@@ -17,7 +17,7 @@ const RUNTIMES: &str = "versions.runtimes";
 const REPLACED: &str = "versions.replaced";
 const OWN: &str = env!("CARGO_PKG_VERSION");
 
-pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let mut found = vec![executables(), daemon(facts)];
     found.extend(runtimes(facts));
     found.extend(replaced(facts));
@@ -48,7 +48,7 @@ fn executables() -> Finding {
 }
 
 /// Returns the advice to replace the daemon. A foreground daemon must be restarted by its user.
-fn restart(facts: &Facts) -> &'static str {
+fn restart(facts: &DoctorFacts) -> &'static str {
     match &facts.daemon {
         Daemon::Answers(shown) if shown.info.mode != "background" => {
             "end it with `subagent daemon stop` and start it where it was started; workers go on"
@@ -57,7 +57,7 @@ fn restart(facts: &Facts) -> &'static str {
     }
 }
 
-fn daemon(facts: &Facts) -> Finding {
+fn daemon(facts: &DoctorFacts) -> Finding {
     match &facts.daemon {
         Daemon::Answers(shown) if shown.info.version != OWN => {
             let seen = format!("the daemon is {}, this command is {OWN}", shown.info.version);
@@ -75,14 +75,14 @@ fn daemon(facts: &Facts) -> Finding {
         Daemon::Hidden => {
             Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; the daemon is not seen"))
         }
-        Daemon::None if facts.state == State::Outside => {
+        Daemon::None if facts.state == StateDirStatus::Outside => {
             Finding::ok(GROUP, DAEMON, format!("this command is {OWN}"))
         }
         Daemon::None => Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; no daemon runs")),
     }
 }
 
-fn runtimes(facts: &Facts) -> Vec<Finding> {
+fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
     let workers = facts.examination.iter().flat_map(|examination| &examination.workers);
     let versions = workers.filter_map(|worker| Some((&worker.worker_id, worker.runtime_version.as_ref()?)));
     let mut found: Vec<Finding> = versions
@@ -100,7 +100,7 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn replaced(facts: &Facts) -> Vec<Finding> {
+fn replaced(facts: &DoctorFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     for holder in facts.holders.iter().filter(|holder| holder.replaced) {
         let (pid, worker) = (holder.pid, &holder.worker);

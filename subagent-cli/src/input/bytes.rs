@@ -5,8 +5,8 @@ use std::fs;
 use subagent_protocol::Code;
 use subagent_testkit::{bytes, in_own_process};
 
-use super::{Input, SEND};
-use crate::args::Typed;
+use super::{InputObject, SEND};
+use crate::args::TypedFlags;
 
 #[test]
 fn whatever_is_in_input_there_is_an_object_or_a_refusal() {
@@ -14,10 +14,10 @@ fn whatever_is_in_input_there_is_an_object_or_a_refusal() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("input.json");
         let corpus: Vec<Vec<u8>> = vec![bytes::INPUT.to_vec(), b"{\"text\":\"a\",\"blocks\":[]}".to_vec()];
-        let none = Typed::default();
+        let none = TypedFlags::default();
         bytes::attack(&corpus, |bad| {
             fs::write(&file, bad).unwrap();
-            if let Err(failure) = Input::load(Some(&file), SEND, &none) {
+            if let Err(failure) = InputObject::load(Some(&file), SEND, &none) {
                 assert!(failure.is(Code::InvalidInput), "{failure}");
             }
         });

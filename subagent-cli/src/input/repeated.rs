@@ -10,13 +10,13 @@ pub(super) struct DuplicateKey(pub(super) Option<String>);
 
 impl<'de> Deserialize<'de> for DuplicateKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Keys).map(DuplicateKey)
+        deserializer.deserialize_map(DuplicateKeyVisitor).map(DuplicateKey)
     }
 }
 
-struct Keys;
+struct DuplicateKeyVisitor;
 
-impl<'de> Visitor<'de> for Keys {
+impl<'de> Visitor<'de> for DuplicateKeyVisitor {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

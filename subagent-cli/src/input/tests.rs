@@ -5,12 +5,12 @@ use subagent_protocol::Code;
 
 use super::*;
 
-fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Input> {
-    Input::parse(text, fields, typed)
+fn parse(text: &str, fields: &[InputField], typed: &TypedFlags) -> Result<InputObject> {
+    InputObject::parse(text, fields, typed)
 }
 
 #[track_caller]
-fn refused(text: &str, fields: &[Field], typed: &Typed, message: &str, details: Value) {
+fn refused(text: &str, fields: &[InputField], typed: &TypedFlags, message: &str, details: Value) {
     let failure = parse(text, fields, typed).unwrap_err();
     assert!(failure.is(Code::InvalidInput), "{failure}");
     assert!(failure.message.contains(message), "{failure}");
@@ -19,7 +19,7 @@ fn refused(text: &str, fields: &[Field], typed: &Typed, message: &str, details: 
 
 #[test]
 fn what_is_no_object_is_refused() {
-    let none = Typed::default();
+    let none = TypedFlags::default();
     let failure = parse("{", SEND, &none).unwrap_err();
     assert!(failure.details.contains_key("error"), "{failure}");
     for text in ["[]", "1", "null", "\"x\""] {
@@ -53,31 +53,32 @@ fn a_key_whose_flag_was_typed_is_a_duplicate_even_if_null() {
         (WORKER_START, "controllerId", "controller_id"),
     ] {
         let text = format!("{{\"{key}\": null}}");
-        refused(&text, fields, &Typed::from([flag]), key, json!({"field": key, "flag": flag}));
+        refused(&text, fields, &TypedFlags::from([flag]), key, json!({"field": key, "flag": flag}));
     }
 }
 
 #[test]
 fn the_other_flag_of_a_pair_is_the_same_flag() {
     let expected = json!({"field": "wait", "flag": "wait_for_match"});
-    refused(r#"{"wait": true}"#, SEND, &Typed::from(["no_wait"]), "once", expected);
+    refused(r#"{"wait": true}"#, SEND, &TypedFlags::from(["no_wait"]), "once", expected);
     for fields in [SEND, WORKER_START] {
         let expected = json!({"field": "debugMode", "flag": "debug_mode"});
-        refused(r#"{"debugMode": false}"#, fields, &Typed::from(["no_debug_mode"]), "once", expected);
+        refused(r#"{"debugMode": false}"#, fields, &TypedFlags::from(["no_debug_mode"]), "once", expected);
     }
     let expected = json!({"field": "afterLatest", "flag": "after_latest"});
-    refused(r#"{"afterLatest": true}"#, WAIT, &Typed::from(["include_history"]), "once", expected);
+    refused(r#"{"afterLatest": true}"#, WAIT, &TypedFlags::from(["include_history"]), "once", expected);
 }
 
 #[test]
 fn flags_for_other_keys_do_not_conflict() {
-    let input = parse(r#"{"workerId": "w"}"#, SEND, &Typed::from(["text", "json"])).unwrap();
+    let input = parse(r#"{"workerId": "w"}"#, SEND, &TypedFlags::from(["text", "json"])).unwrap();
     assert_eq!(input.text("workerId").as_deref(), Some("w"));
 }
 
 #[test]
 fn null_and_empty_strings_are_absent_but_for_the_text() {
-    let input = parse(r#"{"workerId": "", "waitUntil": null, "text": ""}"#, SEND, &Typed::default()).unwrap();
+    let input =
+        parse(r#"{"workerId": "", "waitUntil": null, "text": ""}"#, SEND, &TypedFlags::default()).unwrap();
     assert_eq!((input.text("workerId"), input.text("waitUntil")), (None, None));
     assert_eq!(input.text("text").as_deref(), Some(""));
 }
@@ -85,7 +86,7 @@ fn null_and_empty_strings_are_absent_but_for_the_text() {
 #[test]
 fn values_are_read() {
     let text = r#"{"wait": false, "waitTimeoutSeconds": 2, "waitNoProgressTimeoutSeconds": 0.5, "blocks": [{"type": "text"}]}"#;
-    let input = parse(text, SEND, &Typed::default()).unwrap();
+    let input = parse(text, SEND, &TypedFlags::default()).unwrap();
     assert_eq!(input.flag("wait"), Some(false));
     assert_eq!(input.seconds("waitTimeoutSeconds"), Some(2.0));
     assert_eq!(input.seconds("waitNoProgressTimeoutSeconds"), Some(0.5));
@@ -95,7 +96,7 @@ fn values_are_read() {
 
 #[test]
 fn wrong_shapes_have_no_details() {
-    let none = Typed::default();
+    let none = TypedFlags::default();
     for (text, message) in [
         (r#"{"workerId": 1}"#, "a string"),
         (r#"{"text": ["x"]}"#, "a string"),
@@ -125,7 +126,13 @@ fn wrong_shapes_have_no_details() {
 #[test]
 fn the_key_worker_is_refused_even_beside_the_right_one() {
     for fields in [SEND, WAIT, APPROVE] {
-        refused(r#"{"worker": "w", "workerId": "w"}"#, fields, &Typed::default(), "not supported", json!({}));
+        refused(
+            r#"{"worker": "w", "workerId": "w"}"#,
+            fields,
+            &TypedFlags::default(),
+            "not supported",
+            json!({}),
+        );
     }
 }
 
@@ -136,18 +143,19 @@ fn a_key_that_is_there_twice_is_refused_and_named() {
         r#"{"label": "a", "l\u0061bel": null}"#,
         r#"{"x": {"y": 1, "y": 1}, "label": 1, "label": 2}"#,
     ] {
-        let failure = Input::parse(twice, WORKER_START, &Typed::default()).unwrap_err();
+        let failure = InputObject::parse(twice, WORKER_START, &TypedFlags::default()).unwrap_err();
         assert!(failure.is(Code::InvalidInput));
         assert_eq!(Value::Object(failure.details), json!({"field": "label"}), "{twice}");
     }
     // Only the agent interprets blocks.
     let nested = r#"{"blocks": [{"type": "text", "x": 1, "x": 2}]}"#;
-    Input::parse(nested, SEND, &Typed::default()).unwrap();
+    InputObject::parse(nested, SEND, &TypedFlags::default()).unwrap();
 }
 
 #[test]
 fn unknown_keys_are_refused_and_named() {
-    let failure = parse(r#"{"lable": "y", "launcher": "x"}"#, WORKER_START, &Typed::default()).unwrap_err();
+    let failure =
+        parse(r#"{"lable": "y", "launcher": "x"}"#, WORKER_START, &TypedFlags::default()).unwrap_err();
     assert!(failure.is(Code::InvalidInput) && failure.message.contains("lable"), "{failure}");
     assert_eq!(failure.details["unknown"], json!(["lable"]));
     assert!(failure.details["known"].as_array().unwrap().contains(&json!("label")));
@@ -155,7 +163,7 @@ fn unknown_keys_are_refused_and_named() {
 
 #[test]
 fn a_byte_order_mark_means_nothing() {
-    assert!(parse("\u{feff}{}", SEND, &Typed::default()).is_ok());
+    assert!(parse("\u{feff}{}", SEND, &TypedFlags::default()).is_ok());
 }
 
 #[test]
@@ -168,7 +176,7 @@ fn numbers_and_depths_beyond_all_measure_are_no_json() {
         r#"{"text": "\ud800"}"#,
         "",
     ] {
-        let failure = parse(text, SEND, &Typed::default()).unwrap_err();
+        let failure = parse(text, SEND, &TypedFlags::default()).unwrap_err();
         assert!(failure.is(Code::InvalidInput) && failure.details.contains_key("error"), "{failure}");
     }
 }
@@ -180,7 +188,7 @@ fn files_that_cannot_be_read_are_named() {
     let odd = dir.path().join("odd.json");
     std::fs::write(&odd, b"\xff").unwrap();
     for path in [missing.as_path(), odd.as_path(), dir.path()] {
-        let failure = Input::load(Some(path), SEND, &Typed::default()).unwrap_err();
+        let failure = InputObject::load(Some(path), SEND, &TypedFlags::default()).unwrap_err();
         assert!(failure.is(Code::InvalidInput), "{failure}");
         assert_eq!(failure.details["path"], path.to_str().unwrap());
         assert!(failure.details.contains_key("error"));

@@ -4,7 +4,7 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{TaskMerge, TaskMessage, TaskMessaged, TaskShown, TaskView};
-use subagent_protocol::task_result::{self, About, Answer};
+use subagent_protocol::task_result::{self, About, TaskToolResult};
 
 use super::arguments::Style;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ fn data(data: &Value) -> CallToolResult {
     said(data.to_string())
 }
 
-fn answered(answer: Answer) -> CallToolResult {
+fn answered(answer: TaskToolResult) -> CallToolResult {
     let content = vec![ContentBlock::text(answer.text)];
     if answer.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }

@@ -11,12 +11,12 @@ use super::tools::{FILESYSTEM_MODES, FILTERS, KINDS, LONGEST_WAIT};
 
 /// A call with valid arguments.
 #[derive(Debug)]
-pub(super) enum Call {
+pub(super) enum TaskToolCall {
     Spawn(Box<RunTask>, Style),
     /// Continue a task: its name or id, the agent that it must have, and the message.
     Resume(String, Option<String>, MessageTask),
     /// Query one or several tasks.
-    Get(Look),
+    Get(SubagentQuery),
     Message(String, MessageTask),
 }
 
@@ -31,22 +31,22 @@ pub(super) enum Style {
 
 /// The query of a `get_subagents` call.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct SubagentQuery {
     pub(super) one: Option<String>,
-    pub(super) filter: Filter,
+    pub(super) filter: TaskStatusFilter,
     /// Maximum wait in milliseconds.
     pub(super) wait: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filter {
+pub(super) enum TaskStatusFilter {
     All,
     Running,
     Completed,
     Failed,
 }
 
-impl Filter {
+impl TaskStatusFilter {
     /// Whether the filter selects a task with this status.
     pub(super) fn takes(self, status: TaskStatus) -> bool {
         match self {
@@ -63,7 +63,7 @@ pub(super) type ArgumentError = String;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Task {
+struct TaskArguments {
     #[serde(default, alias = "subagent_type", alias = "agentType")]
     agent: Option<String>,
     prompt: String,
@@ -88,7 +88,7 @@ struct Spawn {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct TaskConfigArguments {
     system_prompt: Option<String>,
     allowed_tools: Option<Vec<String>>,
     disallowed_tools: Option<Vec<String>>,
@@ -110,13 +110,13 @@ struct Get {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Message {
+struct MessageArguments {
     name_or_id: String,
     message: String,
     cancel: Option<bool>,
 }
 
-impl Call {
+impl TaskToolCall {
     /// Parses a call of this tool; `None` if the tool is unknown.
     pub(super) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, ArgumentError>> {
         Some(match tool {
@@ -133,7 +133,7 @@ fn read<T: DeserializeOwned>(place: &str, value: impl Into<Value>) -> Result<T, 
     serde_json::from_value(value.into()).map_err(|error| format!("{place}: {error}"))
 }
 
-fn task(task: Task) -> Result<Call, ArgumentError> {
+fn task(task: TaskArguments) -> Result<TaskToolCall, ArgumentError> {
     let (overrides, chosen) = overrides("task", task.config)?;
     if chosen.is_some() {
         return Err(
@@ -152,7 +152,7 @@ fn task(task: Task) -> Result<Call, ArgumentError> {
         // The default is to wait, as for a new task.
         let mode = Some(mode.unwrap_or(TaskMode::Foreground));
         let message = MessageTask { message: task.prompt, cancel: false, allow_fresh: false, mode };
-        return Ok(Call::Resume(resumed, filled(task.agent), message));
+        return Ok(TaskToolCall::Resume(resumed, filled(task.agent), message));
     }
     let Some(agent) = filled(task.agent) else {
         return Err("task: missing field `agent`".to_owned());
@@ -172,10 +172,10 @@ fn task(task: Task) -> Result<Call, ArgumentError> {
         worktree: None,
         manager: None,
     };
-    Ok(Call::Spawn(Box::new(run), Style::Task))
+    Ok(TaskToolCall::Spawn(Box::new(run), Style::Task))
 }
 
-fn spawn(spawn: Spawn) -> Result<Call, ArgumentError> {
+fn spawn(spawn: Spawn) -> Result<TaskToolCall, ArgumentError> {
     let (overrides, agent) = overrides("spawn_subagent", spawn.config)?;
     let run = RunTask {
         agent,
@@ -188,15 +188,15 @@ fn spawn(spawn: Spawn) -> Result<Call, ArgumentError> {
         worktree: None,
         manager: None,
     };
-    Ok(Call::Spawn(Box::new(run), Style::Spawn))
+    Ok(TaskToolCall::Spawn(Box::new(run), Style::Spawn))
 }
 
-fn get(get: Get) -> Result<Call, ArgumentError> {
+fn get(get: Get) -> Result<TaskToolCall, ArgumentError> {
     let filter = match get.status_filter.as_deref().unwrap_or("all") {
-        "all" => Filter::All,
-        "running" => Filter::Running,
-        "completed" => Filter::Completed,
-        "failed" => Filter::Failed,
+        "all" => TaskStatusFilter::All,
+        "running" => TaskStatusFilter::Running,
+        "completed" => TaskStatusFilter::Completed,
+        "failed" => TaskStatusFilter::Failed,
         other => return Err(none_of("get_subagents: status_filter", other, &FILTERS)),
     };
     let wait = match get.wait_seconds {
@@ -209,22 +209,22 @@ fn get(get: Get) -> Result<Call, ArgumentError> {
         }
     };
     let wait = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)).filter(|wait| *wait > 0);
-    Ok(Call::Get(Look { one: filled(get.name_or_id), filter, wait }))
+    Ok(TaskToolCall::Get(SubagentQuery { one: filled(get.name_or_id), filter, wait }))
 }
 
-fn message(message: Message) -> Result<Call, ArgumentError> {
+fn message(message: MessageArguments) -> Result<TaskToolCall, ArgumentError> {
     let Some(task) = filled(Some(message.name_or_id)) else {
         return Err("message_subagent: name_or_id is empty".to_owned());
     };
     let cancel = message.cancel.unwrap_or_default();
     let told = MessageTask { message: message.message, cancel, allow_fresh: false, mode: None };
-    Ok(Call::Message(task, told))
+    Ok(TaskToolCall::Message(task, told))
 }
 
 /// Reads `config`: returns the overrides and the definition that it names.
 fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option<String>), ArgumentError> {
     let place = format!("{tool}: config");
-    let Config {
+    let TaskConfigArguments {
         system_prompt,
         allowed_tools,
         disallowed_tools,
@@ -235,7 +235,7 @@ fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option
         agent_id,
         template,
     } = match config {
-        None | Some(Value::Null) => Config::default(),
+        None | Some(Value::Null) => TaskConfigArguments::default(),
         Some(value) => read(&place, value)?,
     };
     let allowed_tools = match (allowed_tools, allowed_capabilities) {
@@ -299,14 +299,14 @@ mod tests {
 
     use super::*;
 
-    fn parse(tool: &str, arguments: Value) -> Result<Call, ArgumentError> {
+    fn parse(tool: &str, arguments: Value) -> Result<TaskToolCall, ArgumentError> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        Call::parse(tool, arguments).expect("a tool")
+        TaskToolCall::parse(tool, arguments).expect("a tool")
     }
 
     fn spawned(tool: &str, arguments: Value) -> RunTask {
         match parse(tool, arguments).unwrap() {
-            Call::Spawn(run, _) => *run,
+            TaskToolCall::Spawn(run, _) => *run,
             other => panic!("{other:?}"),
         }
     }
@@ -335,7 +335,7 @@ mod tests {
             "the caller's own stays"
         );
         let again = json!({"task_id": "N", "prompt": "p", "command": "/x"});
-        assert!(matches!(parse("task", again), Ok(Call::Resume(..))));
+        assert!(matches!(parse("task", again), Ok(TaskToolCall::Resume(..))));
     }
 
     #[test]
@@ -376,7 +376,9 @@ mod tests {
     #[test]
     fn a_task_that_goes_on_needs_no_agent_and_takes_nothing_that_is_new() {
         let again = json!({"task_id": "N", "prompt": "p", "description": "d"});
-        let Ok(Call::Resume(task, None, message)) = parse("task", again) else { panic!("it goes on") };
+        let Ok(TaskToolCall::Resume(task, None, message)) = parse("task", again) else {
+            panic!("it goes on")
+        };
         assert_eq!((task.as_str(), message.mode), ("N", Some(TaskMode::Foreground)));
         let named = json!({"task_id": "N", "prompt": "p", "description": "d", "config": {"model": "m"}});
         assert!(parse("task", named).unwrap_err().contains("leave them out"));
@@ -422,6 +424,6 @@ mod tests {
             let error = parse(tool, arguments).unwrap_err();
             assert!(error.starts_with(told), "{error}");
         }
-        assert!(Call::parse("other", Map::new()).is_none());
+        assert!(TaskToolCall::parse("other", Map::new()).is_none());
     }
 }

@@ -19,33 +19,33 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::arguments::{Call, Filter, Look, Style};
+use super::arguments::{Style, SubagentQuery, TaskStatusFilter, TaskToolCall};
 use super::manager::{self, Commands};
-use super::server::Shared;
+use super::server::ToolServerState;
 use super::{answers, elicit};
-use crate::client::{Ask, Client, TaskWait, read, segment};
+use crate::client::{ApiRequest, DaemonClient, TaskWait, read, segment};
 use crate::failure::{Failure, Result};
 
 /// Maximum time for a canceled call to finish its request.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(3);
 
-pub(super) struct Caller {
-    shared: Arc<Shared>,
+pub(super) struct ToolCallHandler {
+    shared: Arc<ToolServerState>,
     context: RequestContext<RoleServer>,
     /// The server stays alive until this is dropped.
     _busy: watch::Receiver<()>,
 }
 
-impl Caller {
-    pub(super) fn new(shared: Arc<Shared>, context: RequestContext<RoleServer>) -> Self {
+impl ToolCallHandler {
+    pub(super) fn new(shared: Arc<ToolServerState>, context: RequestContext<RoleServer>) -> Self {
         let _busy = shared.busy.subscribe();
         Self { shared, context, _busy }
     }
 
     /// Executes the call. Errors are tool results, too.
-    pub(super) async fn carry_out(self, call: Call) -> CallToolResult {
+    pub(super) async fn carry_out(self, call: TaskToolCall) -> CallToolResult {
         match call {
-            Call::Spawn(run, style) => {
+            TaskToolCall::Spawn(run, style) => {
                 let (agent, name) = (run.agent.clone(), run.name.clone());
                 let about = About { agent: agent.as_deref(), name: name.as_deref(), ..About::default() };
                 match self.spawn(*run).await {
@@ -53,18 +53,18 @@ impl Caller {
                     Err(failure) => answers::failed(about, &failure),
                 }
             }
-            Call::Resume(task, agent, message) => {
+            TaskToolCall::Resume(task, agent, message) => {
                 let about = About { agent: agent.as_deref(), name: Some(&task), ..About::default() };
                 match self.resume(&task, agent.as_deref(), message).await {
                     Ok((mut client, task)) => self.follow(&mut client, task, Style::Task).await,
                     Err(failure) => answers::failed(about, &failure),
                 }
             }
-            Call::Get(look) => {
+            TaskToolCall::Get(look) => {
                 let about = About { name: look.one.as_deref(), ..About::default() };
                 self.get(&look).await.unwrap_or_else(|failure| answers::failed(about, &failure))
             }
-            Call::Message(task, message) => {
+            TaskToolCall::Message(task, message) => {
                 let about = About { name: Some(&task), ..About::default() };
                 let sent = async { self.message(&mut self.shared.giver.client()?, &task, &message).await };
                 match self.whole(sent).await {
@@ -79,8 +79,12 @@ impl Caller {
     }
 
     /// Executes a manager's call. Waiting has no effect on state, so a canceled wait ends at once.
-    pub(super) async fn manage(self, commands: &dyn Commands, call: manager::Call) -> CallToolResult {
-        let waits = matches!(call, manager::Call::Wait { .. });
+    pub(super) async fn manage(
+        self,
+        commands: &dyn Commands,
+        call: manager::ManagerToolCall,
+    ) -> CallToolResult {
+        let waits = matches!(call, manager::ManagerToolCall::Wait { .. });
         let answer = async { manager::carry_out(&mut self.shared.giver.client()?, commands, call).await };
         manager::result(match waits {
             false => self.whole(answer).await,
@@ -91,7 +95,7 @@ impl Caller {
         })
     }
 
-    async fn spawn(&self, run: RunTask) -> Result<(Client, TaskView)> {
+    async fn spawn(&self, run: RunTask) -> Result<(DaemonClient, TaskView)> {
         let mut client = self.shared.giver.client()?;
         let task = self.whole(self.shared.giver.run(&mut client, run)).await?;
         Ok((client, task))
@@ -103,7 +107,7 @@ impl Caller {
         task: &str,
         agent: Option<&str>,
         message: MessageTask,
-    ) -> Result<(Client, TaskView)> {
+    ) -> Result<(DaemonClient, TaskView)> {
         let mut client = self.shared.giver.client()?;
         let resumed = async {
             let shown = self.show(&mut client, task).await?.task;
@@ -121,7 +125,7 @@ impl Caller {
     }
 
     /// Waits for the end of a foreground task.
-    async fn follow(&self, client: &mut Client, task: TaskView, style: Style) -> CallToolResult {
+    async fn follow(&self, client: &mut DaemonClient, task: TaskView, style: Style) -> CallToolResult {
         if task.mode == TaskMode::Background {
             self.shared.ends.watch(&self.context.peer, &task);
             return answers::begun(&task, style);
@@ -148,7 +152,7 @@ impl Caller {
     }
 
     /// Waits for the end of a task, and sends progress notifications.
-    async fn end(&self, client: &mut Client, task: &TaskView) -> Result<TaskShown> {
+    async fn end(&self, client: &mut DaemonClient, task: &TaskView) -> Result<TaskShown> {
         let giver = &self.shared.giver;
         if task.status.is_end() {
             return self.show(client, task.task_id.as_str()).await;
@@ -169,7 +173,7 @@ impl Caller {
         }
     }
 
-    async fn get(&self, look: &Look) -> Result<CallToolResult> {
+    async fn get(&self, look: &SubagentQuery) -> Result<CallToolResult> {
         let mut client = self.shared.giver.client()?;
         let deadline = look.wait.map(|wait| Instant::now() + Duration::from_millis(wait));
         let Some(one) = &look.one else {
@@ -192,7 +196,7 @@ impl Caller {
     /// Waits until one of the running tasks ends, the deadline passes, or the call is canceled.
     async fn first_end(&self, tasks: &[TaskView], deadline: Instant) {
         let mut ends = JoinSet::new();
-        for task in tasks.iter().filter(|task| Filter::Running.takes(task.status)) {
+        for task in tasks.iter().filter(|task| TaskStatusFilter::Running.takes(task.status)) {
             let (shared, task) = (self.shared.clone(), task.clone());
             ends.spawn(async move {
                 let wait = TaskWait::new(task.task_id.as_str(), shared.giver.token(), Some(deadline));
@@ -215,16 +219,21 @@ impl Caller {
         }
     }
 
-    async fn show(&self, client: &mut Client, task: &str) -> Result<TaskShown> {
-        let ask = self.shared.giver.named(Ask::get(format!("/v1/tasks/{}", segment(task))));
+    async fn show(&self, client: &mut DaemonClient, task: &str) -> Result<TaskShown> {
+        let ask = self.shared.giver.named(ApiRequest::get(format!("/v1/tasks/{}", segment(task))));
         read(client.ask(&ask).await?)
     }
 
-    async fn list(&self, client: &mut Client) -> Result<Vec<TaskView>> {
+    async fn list(&self, client: &mut DaemonClient) -> Result<Vec<TaskView>> {
         own_tasks(&self.shared, client).await
     }
 
-    async fn message(&self, client: &mut Client, task: &str, message: &MessageTask) -> Result<TaskMessaged> {
+    async fn message(
+        &self,
+        client: &mut DaemonClient,
+        task: &str,
+        message: &MessageTask,
+    ) -> Result<TaskMessaged> {
         let ask = self.shared.giver.change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
         read(client.ask(&ask).await?)
     }
@@ -234,7 +243,7 @@ impl Caller {
     async fn cancel(&self, task: &str) {
         let canceled = async {
             let request = CancelTask { reason: Some("nobody waits for it any more".to_owned()) };
-            let ask = Ask::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?;
+            let ask = ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?;
             self.shared.giver.client()?.ask(&self.shared.giver.named(ask)).await
         };
         let _: std::result::Result<Result<_>, _> = timeout(END_LIMIT, canceled).await;
@@ -263,8 +272,8 @@ impl Caller {
 }
 
 /// Returns the caller's own tasks.
-pub(super) async fn own_tasks(shared: &Shared, client: &mut Client) -> Result<Vec<TaskView>> {
-    let list: TaskList = read(client.ask(&shared.giver.named(Ask::get("/v1/tasks"))).await?)?;
+pub(super) async fn own_tasks(shared: &ToolServerState, client: &mut DaemonClient) -> Result<Vec<TaskView>> {
+    let list: TaskList = read(client.ask(&shared.giver.named(ApiRequest::get("/v1/tasks"))).await?)?;
     let mut tasks = list.items;
     if shared.giver.token().is_none() {
         tasks.retain(|task| task.parent.is_none());

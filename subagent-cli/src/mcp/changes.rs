@@ -8,8 +8,8 @@ use subagent_protocol::api::{CallableAgent, WaitRequest};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::server::Shared;
-use crate::client::{Ask, segment};
+use super::server::ToolServerState;
+use crate::client::{ApiRequest, segment};
 use crate::failure::Result;
 use crate::tasks::Callable;
 
@@ -28,7 +28,7 @@ impl AgentListNotifier {
     /// Returns the callable agents and records them as known to the client.
     pub(super) async fn list(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ToolServerState>,
         peer: &Peer<RoleServer>,
     ) -> Result<Vec<CallableAgent>> {
         let Callable { agents, worker } = shared.giver.agents().await?;
@@ -40,7 +40,7 @@ impl AgentListNotifier {
     }
 
     /// Records that the agents could not be determined. The client gets a notification as soon as they can.
-    pub(super) fn missed(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>) {
+    pub(super) fn missed(&self, shared: &Arc<ToolServerState>, peer: &Peer<RoleServer>) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
         if shared.giver.token().is_some() {
             self.follow(shared, peer, None);
@@ -48,14 +48,14 @@ impl AgentListNotifier {
     }
 
     /// Checks a manager's agents again, which reads a few files.
-    pub(super) async fn called(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>) {
+    pub(super) async fn called(&self, shared: &Arc<ToolServerState>, peer: &Peer<RoleServer>) {
         if shared.giver.token().is_none() {
             self.look(shared, peer).await;
         }
     }
 
     /// Checks the agents again and notifies the client of a change.
-    async fn look(&self, shared: &Shared, peer: &Peer<RoleServer>) {
+    async fn look(&self, shared: &ToolServerState, peer: &Peer<RoleServer>) {
         if let Ok(Callable { agents, .. }) = shared.giver.agents().await {
             self.are(agents, peer).await;
         }
@@ -87,7 +87,7 @@ impl AgentListNotifier {
 
     /// Checks the agents whenever a turn of this worker begins; an unknown worker is determined first. The
     /// next list restarts a failed follower.
-    fn follow(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>, worker: Option<String>) {
+    fn follow(&self, shared: &Arc<ToolServerState>, peer: &Peer<RoleServer>, worker: Option<String>) {
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         if follower.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, peer) = (shared.clone(), peer.clone());
@@ -103,7 +103,7 @@ impl AgentListNotifier {
     }
 }
 
-async fn turns(shared: &Shared, peer: &Peer<RoleServer>, worker: Option<String>) -> Result<()> {
+async fn turns(shared: &ToolServerState, peer: &Peer<RoleServer>, worker: Option<String>) -> Result<()> {
     let worker = match worker {
         Some(worker) => worker,
         None => {
@@ -115,7 +115,7 @@ async fn turns(shared: &Shared, peer: &Peer<RoleServer>, worker: Option<String>)
     };
     let mut client = shared.giver.client()?;
     let path = format!("/v1/workers/{}", segment(&worker));
-    let latest = client.ask(&Ask::get(format!("{path}/events/latest"))).await?;
+    let latest = client.ask(&ApiRequest::get(format!("{path}/events/latest"))).await?;
     let mut cursor = latest["event"]["eventId"].as_str().map(str::to_owned);
     loop {
         let request = WaitRequest {
@@ -127,7 +127,7 @@ async fn turns(shared: &Shared, peer: &Peer<RoleServer>, worker: Option<String>)
             collect_turn: None,
             only_turn: None,
         };
-        let ask = Ask::post(format!("{path}/wait"), &request)?.within(None);
+        let ask = ApiRequest::post(format!("{path}/wait"), &request)?.within(None);
         let waited = client.ask(&ask).await?;
         let Some(event) = waited["matchedEvent"]["eventId"].as_str() else { return Ok(()) };
         cursor = Some(event.to_owned());

@@ -9,13 +9,13 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer};
 use serde_json::{Map, Value, json};
 use subagent_protocol::clean::one_line;
 
-use super::server::Shared;
-use crate::client::{Ask, Questions, segment};
+use super::server::ToolServerState;
+use crate::client::{ApiRequest, QuestionReader, segment};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 
 /// Shows each question of a task and of the tasks below it, one at a time. Never ends.
-pub(super) async fn ask_user(shared: &Shared, peer: &Peer<RoleServer>, task: &str) {
+pub(super) async fn ask_user(shared: &ToolServerState, peer: &Peer<RoleServer>, task: &str) {
     if shared.giver.token().is_none() && has_forms(peer) {
         // Without a daemon there are no questions; the call reports the error.
         let _ = ask_all(shared, peer, task).await;
@@ -31,16 +31,16 @@ fn has_forms(peer: &Peer<RoleServer>) -> bool {
     elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
 
-async fn ask_all(shared: &Shared, peer: &Peer<RoleServer>, task: &str) -> Result<()> {
+async fn ask_all(shared: &ToolServerState, peer: &Peer<RoleServer>, task: &str) -> Result<()> {
     let (mut client, mut watch) = (shared.giver.client()?, shared.giver.client()?);
-    let mut questions = Questions::of(task);
+    let mut questions = QuestionReader::of(task);
     loop {
         for question in questions.next(&mut client).await? {
             let path =
                 format!("/v1/approvals/{}", segment(question["requestId"].as_str().unwrap_or_default()));
-            let asked = client.ask(&Ask::get(path)).await?;
+            let asked = client.ask(&ApiRequest::get(path)).await?;
             let Some(params) = params(&asked) else { continue };
-            if let Some(answer) = ask(peer, params, Questions::over(&mut watch, &asked)).await
+            if let Some(answer) = ask(peer, params, QuestionReader::over(&mut watch, &asked)).await
                 && let Some(change) = change(&asked, answer)?
             {
                 // The daemon refuses it if the question was answered elsewhere.
@@ -114,7 +114,7 @@ fn params(asked: &Value) -> Option<ElicitRequestParams> {
 
 /// Returns the request with the answer for the daemon. A declined or closed form of a permission request
 /// leaves it open.
-fn change(asked: &Value, answer: ElicitResult) -> Result<Option<Ask>> {
+fn change(asked: &Value, answer: ElicitResult) -> Result<Option<ApiRequest>> {
     let [worker, request] =
         ["workerId", "requestId"].map(|key| segment(asked[key].as_str().unwrap_or_default()).to_string());
     let content = answer.content.as_ref().and_then(Value::as_object);
@@ -127,13 +127,16 @@ fn change(asked: &Value, answer: ElicitResult) -> Result<Option<Ask>> {
         let empty = Map::new();
         let content = (action == "accept").then(|| content.unwrap_or(&empty));
         let answer = json!({"action": action, "content": content});
-        return Ok(Some(Ask::change(format!("/v1/workers/{worker}/elicitations/{request}"), &answer)?));
+        return Ok(Some(ApiRequest::change(
+            format!("/v1/workers/{worker}/elicitations/{request}"),
+            &answer,
+        )?));
     }
     let Some(option) = content.filter(|_| answer.action == ElicitationAction::Accept) else {
         return Ok(None);
     };
     let decide = json!({"optionId": option.get("decision"), "note": "the client's user decided"});
-    Ok(Some(Ask::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?))
+    Ok(Some(ApiRequest::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answers;
-use crate::client::{Ask, Client, TaskWait, read_info, running_soon};
+use crate::client::{ApiRequest, DaemonClient, TaskWait, read_info, running_soon};
 use crate::failure::Result;
 use crate::tasks::Giver;
 
@@ -32,10 +32,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// Notifications of ends for one client. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct EndNotifier(Arc<Inner>);
+pub(super) struct EndNotifier(Arc<EndNotifierInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct EndNotifierInner {
     giver: Arc<Giver>,
     /// Whether this process is outside of any worker.
     outside: bool,
@@ -52,7 +52,7 @@ struct Inner {
 
 impl EndNotifier {
     pub(super) fn new(giver: Arc<Giver>, closed: watch::Receiver<bool>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(EndNotifierInner {
             giver,
             outside: !proc::is_below_guard(),
             closed,
@@ -146,14 +146,14 @@ async fn end(giver: &Giver, task: &TaskView) -> Result<TaskShown> {
     let mut next_start = Instant::now();
     loop {
         let wait = TaskWait::new(task.task_id.as_str(), None, None).knowing(task);
-        let ended = wait.end(&mut Client::of_running(state_dir.clone())).await;
+        let ended = wait.end(&mut DaemonClient::of_running(state_dir.clone())).await;
         if !ended.as_ref().is_err_and(|failure| failure.is(Code::DaemonNotRunning)) {
             return ended;
         }
         let until = Instant::now() + PAUSE;
         if read_info(&state_dir).is_some_and(|info| !info.ending) && Instant::now() >= next_start {
             next_start = until;
-            if giver.client()?.ask(&Ask::get("/v1/daemon")).await.is_ok() {
+            if giver.client()?.ask(&ApiRequest::get("/v1/daemon")).await.is_ok() {
                 continue;
             }
         }

@@ -31,16 +31,16 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::client::block_on;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
-use crate::tasks::{Giver, Wish};
-pub(crate) use manager::{Commands, NewLanding, NewMessage, NewWorker, Pending};
-use server::Server;
+use crate::output::CliOutcome;
+use crate::tasks::{Giver, TaskPlacement};
+pub(crate) use manager::{CommandFuture, Commands, NewLanding, NewMessage, NewWorker};
+use server::ToolServer;
 
 /// The tools that a server offers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Offer {
+pub(crate) struct ToolOffer {
     pub(crate) prefix: bool,
     /// Names of the offered tools without prefix; empty offers all.
     pub(crate) tools: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) struct Offer {
     pub(crate) commands: Option<Arc<dyn Commands>>,
 }
 
-impl Offer {
+impl ToolOffer {
     /// Rejects unknown names of tools.
     fn check(&self) -> Result<()> {
         let known = || tools::NAMES.iter().chain(&manager::NAMES).copied();
@@ -70,7 +70,7 @@ const CALLS_LIMIT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// `INVALID_INPUT` if the first message does not initialize MCP.
-pub(crate) fn run(wish: Wish, offer: Offer, context: &Context) -> Result<Outcome> {
+pub(crate) fn run(wish: TaskPlacement, offer: ToolOffer, context: &CliContext) -> Result<CliOutcome> {
     let giver = Giver::new(context, wish);
     offer.check()?;
     block_on(async move {
@@ -86,13 +86,13 @@ pub(crate) fn run(wish: Wish, offer: Offer, context: &Context) -> Result<Outcome
         });
         let (read, write) = stdio_pipes();
         Box::pin(serve((giver, offer), read, write, asked)).await?;
-        Ok(Outcome::Printed(ExitCode::SUCCESS))
+        Ok(CliOutcome::Printed(ExitCode::SUCCESS))
     })
 }
 
 /// Serves on these streams until the first one ends or a stop is requested.
 async fn serve<R, W>(
-    (giver, offer): (Giver, Offer),
+    (giver, offer): (Giver, ToolOffer),
     read: R,
     write: W,
     asked: impl Future<Output = ()>,
@@ -103,7 +103,7 @@ where
 {
     let (closing, closed) = watch::channel(false);
     let busy = Arc::new(watch::Sender::new(()));
-    let server = Server::new(giver, offer, closed, busy.clone());
+    let server = ToolServer::new(giver, offer, closed, busy.clone());
     let read = EofSignal { inner: read, closing: closing.clone() };
     let mut asked = pin!(asked);
     let begun = tokio::select! {

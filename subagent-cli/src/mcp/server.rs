@@ -19,14 +19,14 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::answers;
-use super::arguments::Call;
-use super::calls::{Caller, own_tasks};
+use super::arguments::TaskToolCall;
+use super::calls::{ToolCallHandler, own_tasks};
 use super::changes::AgentListNotifier;
 use super::ends::{EndNotifier, TASKS};
 use super::manager::{self, Commands};
 use super::tools::{INSTRUCTIONS, tools};
-use super::{Offer, prefix};
-use crate::client::{Ask, Client, Query};
+use super::{ToolOffer, prefix};
+use crate::client::{ApiRequest, DaemonClient, RequestPath};
 use crate::failure::Failure;
 use crate::tasks::Giver;
 
@@ -39,11 +39,11 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server for one client.
 #[derive(Debug, Clone)]
-pub(super) struct Server(Arc<Shared>);
+pub(super) struct ToolServer(Arc<ToolServerState>);
 
 /// The state that all calls share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ToolServerState {
     pub(super) giver: Arc<Giver>,
     pub(super) changes: AgentListNotifier,
     pub(super) ends: EndNotifier,
@@ -53,10 +53,10 @@ pub(super) struct Shared {
     pub(super) busy: Arc<watch::Sender<()>>,
     /// The tools in the last list.
     listed: Mutex<Vec<Tool>>,
-    offer: Offer,
+    offer: ToolOffer,
 }
 
-impl Shared {
+impl ToolServerState {
     /// Returns the name of a tool as the client sees it.
     pub(super) fn name(&self, tool: &str) -> String {
         if self.offer.prefix { prefix::with_prefix(tool) } else { tool.to_owned() }
@@ -72,16 +72,24 @@ impl Shared {
     }
 }
 
-impl Server {
+impl ToolServer {
     pub(super) fn new(
         giver: Giver,
-        offer: Offer,
+        offer: ToolOffer,
         closed: watch::Receiver<bool>,
         busy: Arc<watch::Sender<()>>,
     ) -> Self {
         let giver = Arc::new(giver);
         let (changes, ends) = (AgentListNotifier::default(), EndNotifier::new(giver.clone(), closed.clone()));
-        Self(Arc::new(Shared { giver, changes, ends, closed, busy, listed: Mutex::default(), offer }))
+        Self(Arc::new(ToolServerState {
+            giver,
+            changes,
+            ends,
+            closed,
+            busy,
+            listed: Mutex::default(),
+            offer,
+        }))
     }
 
     /// Returns the current tools, or those of the last list if they cannot be determined.
@@ -118,8 +126,8 @@ impl Server {
             return false;
         };
         // The list is empty for an owner. An unresponsive daemon refuses nothing.
-        let ask = Ask::get(Query::new("/v1/tasks").with("parent", Some("w_0000000000")));
-        let mut client = Client::of_running(workspace.state_dir);
+        let ask = ApiRequest::get(RequestPath::new("/v1/tasks").with("parent", Some("w_0000000000")));
+        let mut client = DaemonClient::of_running(workspace.state_dir);
         let asked = timeout(PROBE_LIMIT, client.ask(&ask)).await;
         !matches!(asked, Ok(Err(failure)) if failure.is(Code::ForbiddenFromWorker))
     }
@@ -140,7 +148,7 @@ impl Server {
         context: &RequestContext<RoleServer>,
         watch: bool,
     ) -> std::result::Result<String, Failure> {
-        let mut client = Client::of_running(self.0.giver.workspace()?.state_dir);
+        let mut client = DaemonClient::of_running(self.0.giver.workspace()?.state_dir);
         let tasks = match own_tasks(&self.0, &mut client).await {
             Err(failure) if failure.is(Code::DaemonNotRunning) => Vec::new(),
             tasks => tasks?,
@@ -159,14 +167,14 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Option<CallToolResult> {
         let commands = self.0.commands()?;
-        Some(match manager::Call::parse(tool, arguments.clone())? {
+        Some(match manager::ManagerToolCall::parse(tool, arguments.clone())? {
             Err(malformed) => CallToolResult::error(vec![ContentBlock::text(malformed)]),
-            Ok(call) => Caller::new(self.0.clone(), context.clone()).manage(commands, call).await,
+            Ok(call) => ToolCallHandler::new(self.0.clone(), context.clone()).manage(commands, call).await,
         })
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
         let capabilities = if self.0.ends.is_told() {
@@ -205,7 +213,7 @@ impl ServerHandler for Server {
         {
             return Ok(answer.into());
         }
-        match own.and_then(|name| Call::parse(name, arguments)) {
+        match own.and_then(|name| TaskToolCall::parse(name, arguments)) {
             None => {
                 let message =
                     format!("there is no tool {:?}; tools/list has those that there are", request.name);
@@ -213,7 +221,9 @@ impl ServerHandler for Server {
             }
             // A model reads tool results, but not protocol errors.
             Some(Err(malformed)) => Ok(answers::malformed(&malformed).into()),
-            Some(Ok(call)) => Ok(Box::pin(Caller::new(self.0.clone(), context).carry_out(call)).await.into()),
+            Some(Ok(call)) => {
+                Ok(Box::pin(ToolCallHandler::new(self.0.clone(), context).carry_out(call)).await.into())
+            }
         }
     }
 

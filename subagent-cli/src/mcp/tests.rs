@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::args::Typed;
-use crate::client::fake::{Act, Fake, Seen};
-use crate::output::Format;
+use crate::args::TypedFlags;
+use crate::client::fake::{Act, Fake, FakeDaemonRequest};
+use crate::output::OutputFormat;
 
 mod away;
 mod ends;
@@ -54,7 +54,7 @@ fn agents(names: &[&str]) -> Value {
 }
 
 /// The default reactions of the fake daemon.
-fn ordinary(seen: &Seen) -> Act {
+fn ordinary(seen: &FakeDaemonRequest) -> Act {
     match seen.line.as_str() {
         "GET /v1/tasks/agents" => ok(agents(&["explore", "plan"])),
         "GET /v1/workers/w_9876543210/events/latest" => ok(json!({"event": {"eventId": "ev_1"}})),
@@ -68,7 +68,10 @@ fn giver(fake: &Fake, vars: &[(&str, &str)]) -> Giver {
     let own = [("SUBAGENT_STATE_DIR", dir), ("SUBAGENT_NO_AUTOSTART", "1"), ("HOME", dir)];
     let vars = own.iter().chain(vars).map(|(name, value)| ((*name).into(), (*value).into()));
     let env = Environment::new(vars, fake.dir.path());
-    Giver::new(&Context { env, format: Format::Text, typed: Typed::default() }, Wish::default())
+    Giver::new(
+        &CliContext { env, format: OutputFormat::Text, typed: TypedFlags::default() },
+        TaskPlacement::default(),
+    )
 }
 
 /// A connection to the server.
@@ -92,7 +95,7 @@ impl Session {
                 std::future::pending::<()>().await;
             }
         };
-        let served = tokio::spawn(serve((giver, Offer::default()), read, out, asked));
+        let served = tokio::spawn(serve((giver, ToolOffer::default()), read, out, asked));
         let lines = BufReader::new(lines).lines();
         let mut session =
             Self { write: Some(write), lines, served, ask: Some(ask), heard: Vec::new(), last: 0 };
@@ -365,7 +368,7 @@ async fn a_client_that_says_nothing_is_no_error_and_one_that_says_something_else
         write.write_all(said.as_bytes()).await.unwrap();
         drop(write);
         let served =
-            Box::pin(serve((giver(&fake, &[]), Offer::default()), read, out, std::future::pending()));
+            Box::pin(serve((giver(&fake, &[]), ToolOffer::default()), read, out, std::future::pending()));
         let served = timeout(FAR, served).await.unwrap();
         assert_eq!(served.is_err(), fails, "{served:?}");
     }

@@ -131,11 +131,11 @@ impl Activity {
 
 /// The line on the terminal. It is erased when this is dropped.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct StatusLine {
     drawn: String,
 }
 
-impl Line {
+impl StatusLine {
     /// A line, if stderr is a terminal that can have one.
     #[must_use]
     pub fn on_stderr() -> Option<Self> {
@@ -175,7 +175,7 @@ pub fn width() -> usize {
     terminal::stderr_width().saturating_sub(1)
 }
 
-impl Drop for Line {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         self.erase();
     }

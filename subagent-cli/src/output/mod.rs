@@ -1,7 +1,7 @@
 //! What a command prints: one document on stdout, or an error where the contract wants it.
 //!
 //! Commands never print by themselves (but for the followed `watch`, the line of a wait and warnings); they return an
-//! [`Outcome`]. What a terminal gets instead of the contract's lines is made here, from the same data.
+//! [`CliOutcome`]. What a terminal gets instead of the contract's lines is made here, from the same data.
 
 pub mod advice;
 pub mod ago;
@@ -34,14 +34,14 @@ const WRITE_BYTES: usize = 16 * 1024;
 
 /// The form that the caller asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// Lines for people and simple scripts.
     Text,
     /// One JSON document.
     Json,
 }
 
-impl Format {
+impl OutputFormat {
     /// The form that belongs to `--json`.
     #[must_use]
     pub fn of(json: bool) -> Self {
@@ -51,7 +51,7 @@ impl Format {
 
 /// What a command has to say after it succeeded.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CliOutcome {
     /// A result, as data and as text (lines, without the last newline).
     Report {
         /// The envelope's `type`.
@@ -111,7 +111,7 @@ pub enum Outcome {
     Printed(ExitCode),
 }
 
-impl Outcome {
+impl CliOutcome {
     /// A result.
     #[must_use]
     pub fn report(kind: &'static str, data: Value, text: String) -> Self {
@@ -158,29 +158,29 @@ impl Outcome {
 
 /// Prints a result or an error and says how the process should exit.
 #[must_use]
-pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
+pub fn finish(format: OutputFormat, result: Result<CliOutcome, Failure>) -> ExitCode {
     let (printed, code) = match result {
-        Ok(Outcome::Report { kind, mut data, text, note, addresses }) => {
-            if format == Format::Text {
+        Ok(CliOutcome::Report { kind, mut data, text, note, addresses }) => {
+            if format == OutputFormat::Text {
                 name_workers(&mut data, &addresses);
             }
             (report(format, kind, data, text, note), 0)
         }
-        Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text, None), code),
-        Ok(Outcome::CutShort { kind, data, text, failure, code }) => {
+        Ok(CliOutcome::Judged { kind, data, text, code }) => (report(format, kind, data, text, None), code),
+        Ok(CliOutcome::CutShort { kind, data, text, failure, code }) => {
             let printed = report(format, kind, data, text, None);
-            if format == Format::Text {
+            if format == OutputFormat::Text {
                 tell(&explained(&failure));
             }
             (printed, code)
         }
-        Ok(Outcome::Lines(text)) => (print(&harmless(text)), 0),
-        Ok(Outcome::Bare { document, text, code }) => match format {
-            Format::Json => (print_document(document), code),
-            Format::Text => (print(&harmless(text)), code),
+        Ok(CliOutcome::Lines(text)) => (print(&harmless(text)), 0),
+        Ok(CliOutcome::Bare { document, text, code }) => match format {
+            OutputFormat::Json => (print_document(document), code),
+            OutputFormat::Text => (print(&harmless(text)), code),
         },
-        Ok(Outcome::Printed(code)) => return code,
-        Ok(Outcome::Failed { failure, code }) => return failed(format, &failure, code),
+        Ok(CliOutcome::Printed(code)) => return code,
+        Ok(CliOutcome::Failed { failure, code }) => return failed(format, &failure, code),
         Err(failure) => return failed(format, &failure, failure.exit_code()),
     };
     match printed {
@@ -205,8 +205,8 @@ fn name_workers(data: &mut Value, addresses: &[String]) {
     }
 }
 
-fn failed(format: Format, failure: &Failure, code: u8) -> ExitCode {
-    if format == Format::Json {
+fn failed(format: OutputFormat, failure: &Failure, code: u8) -> ExitCode {
+    if format == OutputFormat::Json {
         return match print_document(errors::envelope(failure)) {
             Ok(()) => ExitCode::from(code),
             Err(error) => unprintable(&error, code),
@@ -224,10 +224,16 @@ fn explained(failure: &Failure) -> String {
     }
 }
 
-fn report(format: Format, kind: &str, data: Value, text: String, note: Option<String>) -> io::Result<()> {
+fn report(
+    format: OutputFormat,
+    kind: &str,
+    data: Value,
+    text: String,
+    note: Option<String>,
+) -> io::Result<()> {
     match (format, Terminal::of_stdout()) {
-        (Format::Json, _) => print_document(success(kind, data)),
-        (Format::Text, Some(terminal)) => {
+        (OutputFormat::Json, _) => print_document(success(kind, data)),
+        (OutputFormat::Text, Some(terminal)) => {
             // Without lines the note says that there are none: a view has words of its own for that.
             let note = note.map(|note| human::prose(&note, terminal));
             let (text, below) = if text.is_empty() { (note.unwrap_or_default(), None) } else { (text, note) };
@@ -237,7 +243,7 @@ fn report(format: Format, kind: &str, data: Value, text: String, note: Option<St
                 None => shown,
             })
         }
-        (Format::Text, None) => {
+        (OutputFormat::Text, None) => {
             if let Some(note) = note {
                 complain(&note);
             }

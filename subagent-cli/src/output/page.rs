@@ -10,7 +10,7 @@ use subagent_protocol::clean::{clean, one_line};
 
 /// The text so far.
 #[derive(Debug)]
-pub struct Page {
+pub struct TextPage {
     text: String,
     colour: bool,
     line_is_open: bool,
@@ -20,7 +20,7 @@ pub struct Page {
     column: usize,
 }
 
-impl Page {
+impl TextPage {
     /// An empty page, with colours or without.
     #[must_use]
     pub fn new(colour: bool) -> Self {
@@ -216,17 +216,17 @@ mod tests {
 
     #[test]
     fn only_our_own_codes_get_on_a_page() {
-        let mut page = Page::new(true);
+        let mut page = TextPage::new(true);
         page.text(Style::Good, "a\u{1b}[31mb\n").word(Style::Plain, "\u{1b}]0;t\u{7}c\nd").end();
         assert_eq!(page.take(), "\u{1b}[32mab\u{1b}[0m\nc d\n");
-        let mut page = Page::new(false);
+        let mut page = TextPage::new(false);
         page.text(Style::Bad, "\u{9b}1mx").fresh_line().fresh_line();
         assert_eq!(page.take(), "x\n");
     }
 
     #[test]
     fn long_text_says_how_much_is_left_out() {
-        let mut page = Page::new(false);
+        let mut page = TextPage::new(false);
         page.lines(Style::Plain, "  ", "1\n2\n3\n", 2).lines(Style::Plain, "> ", "1\n2", 2);
         assert_eq!(page.take(), "  1\n  2\n  ... 1 more lines\n> 1\n> 2\n");
     }
@@ -238,14 +238,14 @@ mod tests {
         assert_eq!(wrap("/a/long/path ij", 3), ["/a/long/path", "ij"]);
         assert_eq!(wrap("漢字 漢字", 5), ["漢字", "漢字"]);
         assert_eq!((wrap("a  b", 4), wrap("", 4)), (vec!["a  b".to_owned()], vec![String::new()]));
-        let mut page = Page::new(false).within(8);
+        let mut page = TextPage::new(false).within(8);
         page.prose(Style::Plain, "- ", "  ", "one two three", 9);
         assert_eq!(page.take(), "- one\n  two\n  three\n");
     }
 
     #[test]
     fn what_stands_last_on_a_line_is_cut_or_goes_to_the_next_one() {
-        let mut page = Page::new(true).within(12);
+        let mut page = TextPage::new(true).within(12);
         page.word(Style::Good, "idle").plain("  ").rest(Style::Plain, "a long label").end();
         page.word(Style::Good, "idle").tail(Style::Plain, "    ", "w_1").end();
         page.word(Style::Good, "idle").tail(Style::Plain, "    ", "w_0123456789").end();

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::page::{Page, shorten};
+use super::page::{TextPage, shorten};
 use super::style::Style;
 use subagent_protocol::clean::one_line;
 
@@ -37,7 +37,7 @@ impl Table {
     }
 
     /// Puts the table on a page of this width.
-    pub fn put(&self, page: &mut Page, width: usize) {
+    pub fn put(&self, page: &mut TextPage, width: usize) {
         let widths = self.widths(width);
         let titles: Vec<_> = self.head.iter().map(|title| (Style::Dim, (*title).to_owned())).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     fn shown(width: usize) -> Vec<String> {
-        let mut page = Page::new(false);
+        let mut page = TextPage::new(false);
         table().put(&mut page, width);
         page.take().lines().map(|line| line.trim_end().to_owned()).collect()
     }
@@ -122,7 +122,7 @@ mod tests {
             (Style::Plain, "3m ago"),
         ]);
         let shown = |width| {
-            let mut page = Page::new(false);
+            let mut page = TextPage::new(false);
             table.put(&mut page, width);
             page.take()
         };

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use subagent_protocol::{Result, worker_name};
 
 use super::body::Names;
-use super::reply::Failure;
+use super::reply::ApiError;
 use super::state::Api;
 use crate::supervisor::Supervisor;
 
@@ -52,9 +52,9 @@ struct WorkerOfPath {
 }
 
 impl FromRequestParts<Api> for Addressed {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let Names(WorkerOfPath { worker }) = Names::from_request_parts(parts, api).await?;
         Ok(Self(resolve(api, &worker).await?))
     }

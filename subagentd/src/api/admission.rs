@@ -37,7 +37,7 @@ pub(super) enum Party {
 
 /// Limits on the number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct ConnectionLimits {
     total: usize,
     /// Limit for all workers together, and for processes with unknown ancestors.
     below: usize,
@@ -46,7 +46,7 @@ pub(super) struct Limits {
     stalled: usize,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Derives the limits from the descriptor limit of this process.
     pub(super) fn of_process() -> Self {
         Self::within(getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft))
@@ -68,7 +68,7 @@ impl Limits {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct AdmittedConnection {
     party: Party,
     process: ProcessId,
     /// Whether a request is being answered.
@@ -82,7 +82,7 @@ struct Entry {
     end: Arc<Notify>,
 }
 
-impl Entry {
+impl AdmittedConnection {
     fn is_silent(&self) -> bool {
         !self.serving && !self.stalled && !self.ending
     }
@@ -94,9 +94,9 @@ impl Entry {
 
 #[derive(Debug)]
 struct Table {
-    limits: Limits,
+    limits: ConnectionLimits,
     clock: u64,
-    open: BTreeMap<u64, Entry>,
+    open: BTreeMap<u64, AdmittedConnection>,
 }
 
 /// The table of open connections. A clone is cheap.
@@ -112,7 +112,7 @@ pub(super) struct ConnectionSlot {
 }
 
 impl Admission {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: ConnectionLimits) -> Self {
         Self(Arc::new(Mutex::new(Table { limits, clock: 0, open: BTreeMap::new() })))
     }
 
@@ -126,7 +126,8 @@ impl Admission {
         let end = Arc::new(Notify::new());
         let (id, since) = (table.tick(), table.clock);
         let (serving, stalled, ending) = (false, false, false);
-        let entry = Entry { party, process, serving, stalled, ending, since, end: Arc::clone(&end) };
+        let entry =
+            AdmittedConnection { party, process, serving, stalled, ending, since, end: Arc::clone(&end) };
         table.open.insert(id, entry);
         drop(table);
         Some(ConnectionSlot { admission: self.clone(), id, end })
@@ -147,9 +148,9 @@ impl Table {
     fn make_room(&mut self, party: &Party, process: ProcessId) -> bool {
         let limits = self.limits;
         let is_owner = *party == Party::Owner;
-        let same = |entry: &Entry| entry.party == *party;
-        let below = |entry: &Entry| entry.party != Party::Owner;
-        let own = |entry: &Entry| entry.party == Party::Owner && entry.process == process;
+        let same = |entry: &AdmittedConnection| entry.party == *party;
+        let below = |entry: &AdmittedConnection| entry.party != Party::Owner;
+        let own = |entry: &AdmittedConnection| entry.party == Party::Owner && entry.process == process;
         if is_owner {
             self.fits(limits.silent, |entry| own(entry) && entry.is_silent(), own);
             // The owner is never refused. Beyond this, only descriptors are the limit.
@@ -166,10 +167,10 @@ impl Table {
     fn fits(
         &mut self,
         limit: usize,
-        counts: impl Fn(&Entry) -> bool,
-        may_go: impl Fn(&Entry) -> bool,
+        counts: impl Fn(&AdmittedConnection) -> bool,
+        may_go: impl Fn(&AdmittedConnection) -> bool,
     ) -> bool {
-        let lives = |entry: &&Entry| !entry.ending;
+        let lives = |entry: &&AdmittedConnection| !entry.ending;
         if self.open.values().filter(lives).filter(|entry| counts(entry)).count() < limit {
             return true;
         }
@@ -177,7 +178,7 @@ impl Table {
     }
 
     /// Orders the oldest matching connection to close. Returns whether there was one.
-    fn end_oldest(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
+    fn end_oldest(&mut self, which: impl Fn(&AdmittedConnection) -> bool) -> bool {
         let oldest = self.open.values_mut().filter(|entry| which(entry)).min_by_key(|entry| entry.since);
         if let Some(entry) = oldest {
             entry.ending = true;
@@ -187,7 +188,7 @@ impl Table {
         false
     }
 
-    fn change(&mut self, id: u64, change: impl Fn(&mut Entry)) {
+    fn change(&mut self, id: u64, change: impl Fn(&mut AdmittedConnection)) {
         let since = self.tick();
         if let Some(entry) = self.open.get_mut(&id) {
             change(entry);
@@ -199,7 +200,7 @@ impl Table {
     fn bound_stalled(&mut self) {
         if self.open.values().filter(|entry| entry.is_stalled()).count() > self.limits.stalled {
             let _ = self.end_oldest(|entry| entry.is_stalled() && entry.party != Party::Owner)
-                || self.end_oldest(Entry::is_stalled);
+                || self.end_oldest(AdmittedConnection::is_stalled);
         }
     }
 }
@@ -237,7 +238,8 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { total: 10, below: 5, below_worker: 3, silent: 6, stalled: 2 };
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { total: 10, below: 5, below_worker: 3, silent: 6, stalled: 2 };
 
     fn process(pid: i32) -> ProcessId {
         ProcessId { pid, start_time: 1 }
@@ -316,10 +318,10 @@ mod tests {
 
     #[test]
     fn limits_follow_the_descriptors() {
-        let few = Limits::within(1024);
+        let few = ConnectionLimits::within(1024);
         assert_eq!((few.total, few.below, few.below_worker), (384, 96, 48));
-        let many = Limits::within(20_000);
+        let many = ConnectionLimits::within(20_000);
         assert_eq!((many.total, many.below, many.below_worker), (4096, 1024, 64));
-        assert_eq!(Limits::within(40).total, 16);
+        assert_eq!(ConnectionLimits::within(40).total, 16);
     }
 }

@@ -9,8 +9,8 @@ use subagent_protocol::api::Envelope;
 
 use super::address::{Addressed, RequestOfPath};
 use super::body::{Body, Names};
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Data of the response `approval.listed`.
@@ -28,12 +28,12 @@ pub(super) struct ApprovalList {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/approvals", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`approval.listed`", body = Envelope<ApprovalList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-) -> Outcome<ApprovalList> {
+) -> HandlerResult<ApprovalList> {
     reader.may_see(&api, &worker).await?;
     let items = api.supervisor.approvals(&worker).await?;
-    Ok(Reply("approval.listed", ApprovalList { count: items.len(), items }))
+    Ok(TypedReply("approval.listed", ApprovalList { count: items.len(), items }))
 }
 
 /// Decides an approval request of a worker.
@@ -44,9 +44,9 @@ pub(super) async fn decide(
     Addressed(worker): Addressed,
     Names(RequestOfPath { request: request_id }): Names<RequestOfPath>,
     Body(request): Body<Decide>,
-) -> Outcome<ApprovalDecided> {
+) -> HandlerResult<ApprovalDecided> {
     let decided = api.supervisor.decide(caller, &worker, &request_id, request).await?;
-    Ok(Reply("approval.decided", decided))
+    Ok(TypedReply("approval.decided", decided))
 }
 
 /// Answers an elicitation of a worker.
@@ -57,7 +57,7 @@ pub(super) async fn answer(
     Addressed(worker): Addressed,
     Names(RequestOfPath { request: request_id }): Names<RequestOfPath>,
     Body(request): Body<Answer>,
-) -> Outcome<ElicitationAnswered> {
+) -> HandlerResult<ElicitationAnswered> {
     let answered = api.supervisor.answer(caller, &worker, &request_id, request).await?;
-    Ok(Reply("elicitation.answered", answered))
+    Ok(TypedReply("elicitation.answered", answered))
 }

@@ -8,7 +8,7 @@ use subagent_protocol::api::Envelope;
 
 use super::body::Body;
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Writes a backup of the database to a file.
@@ -17,6 +17,6 @@ pub(super) async fn create(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<BackUp>,
-) -> Outcome<BackedUp> {
-    Ok(Reply("state.backed_up", api.supervisor.back_up(caller, request).await?))
+) -> HandlerResult<BackedUp> {
+    Ok(TypedReply("state.backed_up", api.supervisor.back_up(caller, request).await?))
 }

@@ -9,16 +9,16 @@ use serde::{Deserialize, Deserializer};
 use subagent_protocol::{Code, Error};
 
 use super::incoming;
-use super::reply::Failure;
+use super::reply::ApiError;
 
 /// A JSON body; an empty body counts as `{}`. The content type is ignored, since only JSON is
 /// accepted.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
         let announced: Option<u64> =
             request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = incoming::read(request.into_body(), announced).await?;
@@ -26,7 +26,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     // serde would also accept an array of the fields.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let error = "expected an object, not an array";
@@ -41,12 +41,12 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
 }
 
 /// Extractor for the query parameters.
-pub(super) struct Params<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         Query::try_from_uri(&parts.uri).map(|Query(params)| Self(params)).map_err(|rejection| {
             let message =
                 format!("the parameters of {} are wrong: {}", parts.uri.path(), rejection.body_text());
@@ -59,9 +59,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 pub(super) struct Names<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T> {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Path::from_request_parts(parts, state).await {
             Ok(Path(names)) => Ok(Self(names)),
             Err(rejection) => {

@@ -8,9 +8,9 @@ use subagent_protocol::budget::{BudgetsShown, LimitsChange, WorkerBudget};
 use subagent_protocol::api::Envelope;
 
 use super::address::Addressed;
-use super::body::{Body, Params};
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::body::{Body, QueryParams};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Returns the budgets of a controller and of its workers.
@@ -18,9 +18,9 @@ use super::state::Api;
 pub(super) async fn show(
     State(api): State<Api>,
     Owner(_): Owner,
-    Params(choice): Params<ControllerChoice>,
-) -> Outcome<BudgetsShown> {
-    Ok(Reply("budget.shown", api.supervisor.budgets(choice).await?))
+    QueryParams(choice): QueryParams<ControllerChoice>,
+) -> HandlerResult<BudgetsShown> {
+    Ok(TypedReply("budget.shown", api.supervisor.budgets(choice).await?))
 }
 
 /// Changes the budget limits of a controller.
@@ -29,19 +29,19 @@ pub(super) async fn change(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<ChangeControllerBudget>,
-) -> Outcome<BudgetsShown> {
-    Ok(Reply("budget.set", api.supervisor.change_budget(caller, request).await?))
+) -> HandlerResult<BudgetsShown> {
+    Ok(TypedReply("budget.set", api.supervisor.change_budget(caller, request).await?))
 }
 
 /// Returns the budget of a worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/budget", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`budget.shown`", body = Envelope<WorkerBudget>))))]
 pub(super) async fn show_worker(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-) -> Outcome<WorkerBudget> {
+) -> HandlerResult<WorkerBudget> {
     reader.may_see(&api, &worker).await?;
-    Ok(Reply("budget.shown", api.supervisor.worker_budget(&worker).await?))
+    Ok(TypedReply("budget.shown", api.supervisor.worker_budget(&worker).await?))
 }
 
 /// Changes the budget limits of a worker.
@@ -51,6 +51,6 @@ pub(super) async fn change_worker(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(change): Body<LimitsChange>,
-) -> Outcome<WorkerBudget> {
-    Ok(Reply("budget.set", api.supervisor.change_worker_budget(caller, &worker, change).await?))
+) -> HandlerResult<WorkerBudget> {
+    Ok(TypedReply("budget.set", api.supervisor.change_worker_budget(caller, &worker, change).await?))
 }

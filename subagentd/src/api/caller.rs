@@ -1,20 +1,20 @@
 //! Identifies the caller: the handle claimed by its headers, and the origin proved by its
-//! connection. Handlers get a `Caller` only through [`Owner`], so they cannot act in an agent's
+//! connection. Handlers get an `ApiCaller` only through [`Owner`], so they cannot act in an agent's
 //! name.
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use subagent_protocol::api::{Handle, header};
+use subagent_protocol::api::{ControllerHandle, header};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::reply::Failure;
+use super::reply::ApiError;
 use super::state::Api;
 use crate::descriptors;
-use crate::peer::{self, Origin, Peer, PeerError};
-use crate::supervisor::{Caller, EventScope, TaskCaller};
+use crate::peer::{self, Peer, PeerError, RequestOrigin};
+use crate::supervisor::{ApiCaller, EventScope, TaskCaller};
 
 /// Maximum length of an idempotency key in bytes.
 const MAX_KEY_BYTES: usize = 256;
@@ -22,38 +22,40 @@ const MAX_KEY_BYTES: usize = 256;
 const MAX_BEHALF: usize = 16;
 
 /// A caller that is not below a worker, and may make changes if its handle allows.
-pub(super) struct Owner(pub(super) Caller);
+pub(super) struct Owner(pub(super) ApiCaller);
 
 impl FromRequestParts<Api> for Owner {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         match origin(parts, api)? {
-            Origin::Owner => Ok(Self(caller(&parts.headers)?)),
-            Origin::BelowWorker(worker) => Err(api.supervisor.forbidden(&worker, &what(parts)).await.into()),
+            RequestOrigin::Owner => Ok(Self(caller(&parts.headers)?)),
+            RequestOrigin::BelowWorker(worker) => {
+                Err(api.supervisor.forbidden(&worker, &what(parts)).await.into())
+            }
         }
     }
 }
 
 /// A caller that only reads. From below a worker it sees only that worker.
-pub(super) struct Reader {
+pub(super) struct ReadOnlyCaller {
     only: Option<WorkerId>,
     what: String,
 }
 
-impl FromRequestParts<Api> for Reader {
-    type Rejection = Failure;
+impl FromRequestParts<Api> for ReadOnlyCaller {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let only = match origin(parts, api)? {
-            Origin::Owner => None,
-            Origin::BelowWorker(worker) => Some(worker),
+            RequestOrigin::Owner => None,
+            RequestOrigin::BelowWorker(worker) => Some(worker),
         };
         Ok(Self { only, what: what(parts) })
     }
 }
 
-impl Reader {
+impl ReadOnlyCaller {
     /// The only worker that this caller sees; `None` means all.
     pub(super) fn only(&self) -> Option<&WorkerId> {
         self.only.as_ref()
@@ -68,7 +70,7 @@ impl Reader {
     }
 
     /// Refuses to show another worker.
-    pub(super) async fn may_see(&self, api: &Api, worker: &str) -> Result<(), Failure> {
+    pub(super) async fn may_see(&self, api: &Api, worker: &str) -> Result<(), ApiError> {
         match &self.only {
             Some(only) if only.as_str() != worker => Err(self.refuse(api, only).await),
             _ => Ok(()),
@@ -76,7 +78,7 @@ impl Reader {
     }
 
     /// Returns the error for a read from below this worker.
-    pub(super) async fn refuse(&self, api: &Api, only: &WorkerId) -> Failure {
+    pub(super) async fn refuse(&self, api: &Api, only: &WorkerId) -> ApiError {
         api.supervisor.forbidden(only, &self.what).await.into()
     }
 }
@@ -86,12 +88,12 @@ impl Reader {
 pub(super) struct Tasker(pub(super) TaskCaller);
 
 impl FromRequestParts<Api> for Tasker {
-    type Rejection = Failure;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let worker = match origin(parts, api)? {
-            Origin::Owner => return Ok(Self(TaskCaller::Manager(caller(&parts.headers)?))),
-            Origin::BelowWorker(worker) => worker,
+            RequestOrigin::Owner => return Ok(Self(TaskCaller::Manager(caller(&parts.headers)?))),
+            RequestOrigin::BelowWorker(worker) => worker,
         };
         let token = text(&parts.headers, header::TASK_TOKEN)?.unwrap_or_default();
         if !api.supervisor.is_task_token(&worker, token).await? {
@@ -106,25 +108,25 @@ fn what(parts: &Parts) -> String {
     format!("{} {}", parts.method, parts.uri.path())
 }
 
-fn origin(parts: &Parts, api: &Api) -> Result<Origin, Failure> {
+fn origin(parts: &Parts, api: &Api) -> Result<RequestOrigin, ApiError> {
     let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<Peer>>() else {
         return Err(Error::new(Code::Internal, "the connection's peer was not recorded").into());
     };
     let guards = api.supervisor.guards();
     let own = peer.origin(&guards).map_err(|error| unplaced(peer.process(), error))?;
-    if own != Origin::Owner {
+    if own != RequestOrigin::Owner {
         return Ok(own);
     }
     for process in behalf(&parts.headers)? {
         let origin = peer::origin_of(process, &guards).map_err(|error| unplaced(process, error))?;
-        if origin != Origin::Owner {
+        if origin != RequestOrigin::Owner {
             return Ok(origin);
         }
     }
-    Ok(Origin::Owner)
+    Ok(RequestOrigin::Owner)
 }
 
-fn unplaced(process: ProcessId, error: PeerError) -> Failure {
+fn unplaced(process: ProcessId, error: PeerError) -> ApiError {
     tracing::warn!(peer = ?process, %error, "a request was refused");
     if let PeerError::Unknown(cause) | PeerError::Ancestors(cause) = &error
         && descriptors::is_reached(cause)
@@ -163,18 +165,18 @@ fn behalf(headers: &HeaderMap) -> Result<Vec<ProcessId>> {
     named.collect::<Result<Vec<_>>>().map(|named| named.concat())
 }
 
-fn caller(headers: &HeaderMap) -> Result<Caller> {
-    Ok(Caller { handle: handle(headers)?, idempotency_key: idempotency_key(headers)? })
+fn caller(headers: &HeaderMap) -> Result<ApiCaller> {
+    Ok(ApiCaller { handle: handle(headers)?, idempotency_key: idempotency_key(headers)? })
 }
 
 /// Returns the handle if all three parts are present. An empty part counts as absent, as in the
 /// environment.
-fn handle(headers: &HeaderMap) -> Result<Option<Handle>> {
+fn handle(headers: &HeaderMap) -> Result<Option<ControllerHandle>> {
     let part = |name| text(headers, name).map(|text| text.filter(|text| !text.is_empty()));
     Ok(
         match (part(header::CONTROLLER_ID)?, part(header::CONTROLLER_EPOCH)?, part(header::CONTROLLER_TOKEN)?)
         {
-            (Some(controller_id), Some(epoch), Some(token)) => Some(Handle {
+            (Some(controller_id), Some(epoch), Some(token)) => Some(ControllerHandle {
                 controller_id: controller_id.to_owned(),
                 epoch: epoch.to_owned(),
                 token: token.to_owned(),
@@ -207,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    fn read(pairs: &[(&'static str, &[u8])]) -> Result<Caller> {
+    fn read(pairs: &[(&'static str, &[u8])]) -> Result<ApiCaller> {
         let pairs = pairs
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap()));

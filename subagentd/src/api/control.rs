@@ -10,7 +10,7 @@ const MAX_STOP_REQUESTS: usize = 16;
 
 /// The progress of the daemon's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum ShutdownPhase {
     /// The daemon serves all requests.
     Open,
     /// Waits and event streams end; other requests may finish.
@@ -32,20 +32,20 @@ pub struct StopRequest {
 #[derive(Debug, Clone)]
 pub struct Control {
     stop: mpsc::Sender<StopRequest>,
-    phase: watch::Receiver<Phase>,
+    phase: watch::Receiver<ShutdownPhase>,
 }
 
 /// Creates the API's end, the receiver of stop requests and the sender of phases.
 #[must_use]
-pub fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<Phase>) {
+pub fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<ShutdownPhase>) {
     let (stop, requests) = mpsc::channel(MAX_STOP_REQUESTS);
-    let (phases, phase) = watch::channel(Phase::Open);
+    let (phases, phase) = watch::channel(ShutdownPhase::Open);
     (Control { stop, phase }, requests, phases)
 }
 
 impl Control {
     /// Waits until the shutdown has reached this phase, or the sender is gone.
-    pub(super) async fn reached(&self, phase: Phase) {
+    pub(super) async fn reached(&self, phase: ShutdownPhase) {
         // An error means that the sender is gone, which counts as the last phase.
         let _ = self.phase.clone().wait_for(|now| *now >= phase).await;
     }
@@ -75,11 +75,11 @@ mod tests {
     async fn phases_are_reached_in_order() {
         let (control, _requests, phases) = control();
         let later = control.clone();
-        let waiting = tokio::spawn(async move { later.reached(Phase::EndAll).await });
-        phases.send_replace(Phase::EndWaits);
-        control.reached(Phase::EndWaits).await;
+        let waiting = tokio::spawn(async move { later.reached(ShutdownPhase::EndAll).await });
+        phases.send_replace(ShutdownPhase::EndWaits);
+        control.reached(ShutdownPhase::EndWaits).await;
         assert!(!waiting.is_finished());
-        phases.send_replace(Phase::EndAll);
+        phases.send_replace(ShutdownPhase::EndAll);
         waiting.await.unwrap();
     }
 
@@ -87,7 +87,7 @@ mod tests {
     async fn the_end_of_the_daemons_life_ends_everything() {
         let (control, requests, phases) = control();
         drop((requests, phases));
-        control.reached(Phase::EndAll).await;
+        control.reached(ShutdownPhase::EndAll).await;
         assert_eq!(control.stop(false).await.unwrap_err().code, Code::DaemonNotRunning);
     }
 

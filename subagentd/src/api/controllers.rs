@@ -11,9 +11,9 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Params};
+use super::body::{Body, QueryParams};
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Creates the controller of a workspace and makes the caller its owner.
@@ -22,8 +22,8 @@ pub(super) async fn init(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<InitController>,
-) -> Outcome<ControllerInitialized> {
-    Ok(Reply("controller.initialized", api.supervisor.init_controller(caller, request).await?))
+) -> HandlerResult<ControllerInitialized> {
+    Ok(TypedReply("controller.initialized", api.supervisor.init_controller(caller, request).await?))
 }
 
 /// Makes the caller the owner of an existing controller.
@@ -32,8 +32,8 @@ pub(super) async fn attach(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<AttachController>,
-) -> Outcome<ControllerInitialized> {
-    Ok(Reply("controller.attached", api.supervisor.attach_controller(caller, request).await?))
+) -> HandlerResult<ControllerInitialized> {
+    Ok(TypedReply("controller.attached", api.supervisor.attach_controller(caller, request).await?))
 }
 
 /// Releases the ownership of a controller.
@@ -42,14 +42,14 @@ pub(super) async fn release(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<ReleaseController>,
-) -> Outcome<ControllerReleased> {
-    Ok(Reply("controller.released", api.supervisor.release_controller(caller, request).await?))
+) -> HandlerResult<ControllerReleased> {
+    Ok(TypedReply("controller.released", api.supervisor.release_controller(caller, request).await?))
 }
 
 /// Query parameters of the list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Filter {
+pub(super) struct ControllerListQuery {
     /// Only the controller of this workspace.
     workspace_key: Option<String>,
 }
@@ -59,9 +59,9 @@ pub(super) struct Filter {
 pub(super) async fn recover(
     State(api): State<Api>,
     _: Owner,
-    Params(filter): Params<Filter>,
-) -> Outcome<ControllersRecovered> {
-    Ok(Reply("controller.recovered", api.supervisor.recover_controllers(filter.workspace_key).await?))
+    QueryParams(filter): QueryParams<ControllerListQuery>,
+) -> HandlerResult<ControllersRecovered> {
+    Ok(TypedReply("controller.recovered", api.supervisor.recover_controllers(filter.workspace_key).await?))
 }
 
 /// Returns the state of a controller.
@@ -69,9 +69,9 @@ pub(super) async fn recover(
 pub(super) async fn status(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Params(choice): Params<ControllerChoice>,
-) -> Outcome<ControllerStatus> {
-    Ok(Reply("controller.status", api.supervisor.controller_status(caller, choice).await?))
+    QueryParams(choice): QueryParams<ControllerChoice>,
+) -> HandlerResult<ControllerStatus> {
+    Ok(TypedReply("controller.status", api.supervisor.controller_status(caller, choice).await?))
 }
 
 /// Returns the id of the controller that a new worker would get.
@@ -79,8 +79,8 @@ pub(super) async fn status(
 pub(super) async fn resolve(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Params(choice): Params<ControllerChoice>,
-) -> Outcome<Value> {
+    QueryParams(choice): QueryParams<ControllerChoice>,
+) -> HandlerResult<Value> {
     let controller_id = api.supervisor.resolve_controller(caller, choice).await?;
-    Ok(Reply("controller.resolved", json!({ "controllerId": controller_id })))
+    Ok(TypedReply("controller.resolved", json!({ "controllerId": controller_id })))
 }

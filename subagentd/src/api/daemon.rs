@@ -12,24 +12,24 @@ use tokio::time::Instant;
 use subagent_protocol::api::Envelope;
 
 use super::body::Body;
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use crate::life::MAX_SECONDS;
-use crate::supervisor::Look;
+use crate::supervisor::HealthCheckOptions;
 
 /// Describes the daemon. All callers may use it, including agents: clients probe with it.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/daemon", responses((status = 200, description = "`daemon.shown`", body = Envelope<DaemonShown>))))]
-pub(super) async fn show(State(api): State<Api>) -> Reply<DaemonShown> {
+pub(super) async fn show(State(api): State<Api>) -> TypedReply<DaemonShown> {
     let live_workers = *api.supervisor.live_workers().borrow();
-    Reply("daemon.shown", DaemonShown { info: api.info.as_ref().clone(), live_workers })
+    TypedReply("daemon.shown", DaemonShown { info: api.info.as_ref().clone(), live_workers })
 }
 
 /// Examines state that only the daemon can read, for `subagent doctor`. A caller below a worker
 /// sees only that worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/daemon/examination", responses((status = 200, description = "`daemon.examined`", body = Envelope<Examination>))))]
-pub(super) async fn examine(State(api): State<Api>, reader: Reader) -> Outcome<Examination> {
-    Ok(Reply("daemon.examined", api.supervisor.examine(reader.only()).await?))
+pub(super) async fn examine(State(api): State<Api>, reader: ReadOnlyCaller) -> HandlerResult<Examination> {
+    Ok(TypedReply("daemon.examined", api.supervisor.examine(reader.only()).await?))
 }
 
 /// Checks the workers' health (`workerHealth` of the status file), and restarts dead runtimes if
@@ -39,7 +39,7 @@ pub(super) async fn health(
     State(api): State<Api>,
     _: Owner,
     Body(request): Body<CheckHealth>,
-) -> Outcome<Value> {
+) -> HandlerResult<Value> {
     if let Some(seconds) = request.restart_cooldown_seconds.filter(|seconds| *seconds > MAX_SECONDS) {
         let message = format!("restartCooldownSeconds is at most {MAX_SECONDS}");
         return Err(Error::new(Code::InvalidArgument, message)
@@ -47,7 +47,10 @@ pub(super) async fn health(
             .into());
     }
     let restart = request.restart_cooldown_seconds.map(Duration::from_secs);
-    Ok(Reply("daemon.health", api.supervisor.health(Look { since: Instant::now(), restart }).await))
+    Ok(TypedReply(
+        "daemon.health",
+        api.supervisor.health(HealthCheckOptions { since: Instant::now(), restart }).await,
+    ))
 }
 
 /// Stops the daemon. The response is sent when the supervisor has finished; the daemon exits right
@@ -58,10 +61,10 @@ pub(super) async fn stop(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<StopDaemon>,
-) -> Outcome<Value> {
+) -> HandlerResult<Value> {
     if request.workers {
         api.supervisor.may_stop_all(caller).await?;
     }
     api.control.stop(request.workers).await?;
-    Ok(Reply("daemon.stopped", json!({ "pid": api.info.process.pid, "workers": request.workers })))
+    Ok(TypedReply("daemon.stopped", json!({ "pid": api.info.process.pid, "workers": request.workers })))
 }

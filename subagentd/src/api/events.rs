@@ -19,17 +19,17 @@ use tokio::time::Instant;
 use subagent_protocol::{api::Envelope, event::Event};
 
 use super::address::Addressed;
-use super::body::{Params, flag};
-use super::caller::Reader;
-use super::control::{Control, Phase, ending};
-use super::reply::{Failure, Outcome, Reply, error_line};
+use super::body::{QueryParams, flag};
+use super::caller::ReadOnlyCaller;
+use super::control::{Control, ShutdownPhase, ending};
+use super::reply::{ApiError, HandlerResult, TypedReply, error_line};
 use super::sse;
 use super::state::Api;
-use crate::supervisor::{AllFollower, Chosen, EventScope, Follower};
+use crate::supervisor::{AllFollower, EventScope, EventStreamFilter, WorkerFollower};
 
 /// Query parameters of a worker's event stream.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Choice {
+pub(super) struct EventStreamQuery {
     /// The cursor: only later events are returned.
     from: Option<String>,
     /// Whether to continue at the end of the stream.
@@ -49,14 +49,14 @@ pub(super) struct Choice {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line. With `Accept: text/event-stream` server-sent events, which go on at their end", content((Event = "application/x-ndjson"), (String = "text/event-stream"))))))]
 pub(super) async fn follow(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-    Params(choice): Params<Choice>,
+    QueryParams(choice): QueryParams<EventStreamQuery>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     reader.may_see(&api, &worker).await?;
     let (form, from) = form(&headers, choice.from)?;
-    let follow = choice.follow || form == Form::ServerSent;
+    let follow = choice.follow || form == StreamFormat::ServerSent;
     let sight = match (reader.only(), choice.tree) {
         (None, false) => EventScope::Told,
         (None, true) => EventScope::Tree,
@@ -70,19 +70,19 @@ pub(super) async fn follow(
         .until_ms
         .filter(|_| follow)
         .and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    Ok(streamed(Source::One(Box::new(follower)), form, api.control, until))
+    Ok(streamed(StreamSource::One(Box::new(follower)), form, api.control, until))
 }
 
 /// The format of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum StreamFormat {
     /// NDJSON: one line per event.
     Lines,
     /// Server-sent events: one frame per event. Such a stream continues at its end.
     ServerSent,
 }
 
-impl Form {
+impl StreamFormat {
     fn write(self, lines: Vec<u8>) -> Bytes {
         match self {
             Self::Lines => lines.into(),
@@ -92,15 +92,15 @@ impl Form {
 }
 
 /// Returns the format and cursor that the client requests.
-fn form(headers: &HeaderMap, from: Option<String>) -> Result<(Form, Option<String>)> {
+fn form(headers: &HeaderMap, from: Option<String>) -> Result<(StreamFormat, Option<String>)> {
     let from = from.filter(|from| !from.is_empty());
     if !sse::is_wanted(headers) {
-        return Ok((Form::Lines, from));
+        return Ok((StreamFormat::Lines, from));
     }
-    Ok((Form::ServerSent, sse::last_event_id(headers)?.or(from)))
+    Ok((StreamFormat::ServerSent, sse::last_event_id(headers)?.or(from)))
 }
 
-fn streamed(source: Source, form: Form, control: Control, until: Option<Instant>) -> Response {
+fn streamed(source: StreamSource, form: StreamFormat, control: Control, until: Option<Instant>) -> Response {
     let pages = Pages { source, form, control, until };
     let pieces = stream::unfold(Some(pages), move |pages| async move {
         let mut pages = pages?;
@@ -117,10 +117,10 @@ fn streamed(source: Source, form: Form, control: Control, until: Option<Instant>
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     match form {
-        Form::Lines => {
+        StreamFormat::Lines => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         }
-        Form::ServerSent => {
+        StreamFormat::ServerSent => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(sse::EVENT_STREAM));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
@@ -153,46 +153,49 @@ pub(super) struct AllEventsParams {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`, but for what agents tell of sessions below theirs")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line. With `Accept: text/event-stream` server-sent events, which go on at their end", content((Event = "application/x-ndjson"), (String = "text/event-stream"))))))]
 pub(super) async fn follow_all(
     State(api): State<Api>,
-    reader: Reader,
-    Params(choice): Params<AllEventsParams>,
+    reader: ReadOnlyCaller,
+    QueryParams(choice): QueryParams<AllEventsParams>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let (form, from) = form(&headers, choice.from)?;
-    let follow = choice.follow || form == Form::ServerSent;
-    let chosen = Chosen {
+    let follow = choice.follow || form == StreamFormat::ServerSent;
+    let chosen = EventStreamFilter {
         controller_id: choice.controller_id,
         selector: choice.selector,
         only: reader.only().cloned(),
         milestones: choice.milestones,
     };
     let follower = api.supervisor.follow_all(chosen, from, follow, choice.raw).await?;
-    Ok(streamed(Source::All(Box::new(follower)), form, api.control, None))
+    Ok(streamed(StreamSource::All(Box::new(follower)), form, api.control, None))
 }
 
 /// Returns the newest event of a worker, the cursor for later events.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events/latest", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`event.latest`", body = Envelope<LatestEvent>))))]
 pub(super) async fn latest(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-) -> Outcome<LatestEvent> {
+) -> HandlerResult<LatestEvent> {
     reader.may_see(&api, &worker).await?;
-    Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))
+    Ok(TypedReply("event.latest", api.supervisor.latest_event(&worker).await?))
 }
 
 /// Returns the newest event of all workers, the cursor for later events.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/events/latest", responses((status = 200, description = "`event.latest`", body = Envelope<LatestOfAll>))))]
-pub(super) async fn latest_of_all(State(api): State<Api>, reader: Reader) -> Outcome<LatestOfAll> {
-    Ok(Reply("event.latest", api.supervisor.latest_of_all(reader.only().cloned()).await?))
+pub(super) async fn latest_of_all(
+    State(api): State<Api>,
+    reader: ReadOnlyCaller,
+) -> HandlerResult<LatestOfAll> {
+    Ok(TypedReply("event.latest", api.supervisor.latest_of_all(reader.only().cloned()).await?))
 }
 
 /// The followed events: of one worker, or of all.
-enum Source {
-    One(Box<Follower>),
+enum StreamSource {
+    One(Box<WorkerFollower>),
     All(Box<AllFollower>),
 }
 
-impl Source {
+impl StreamSource {
     async fn next(&mut self) -> Result<Vec<u8>> {
         match self {
             Self::One(follower) => follower.next().await,
@@ -203,8 +206,8 @@ impl Source {
 
 /// The pages of a follower, ended by the deadline or the shutdown.
 struct Pages {
-    source: Source,
-    form: Form,
+    source: StreamSource,
+    form: StreamFormat,
     control: Control,
     until: Option<Instant>,
 }
@@ -222,12 +225,12 @@ impl Pages {
         tokio::select! {
             // The end conditions come first: an agent that never pauses must not delay them.
             biased;
-            () = self.control.reached(Phase::EndWaits) => Err(ending()),
+            () = self.control.reached(ShutdownPhase::EndWaits) => Err(ending()),
             () = deadline => Ok(None),
             page = self.source.next() => {
                 page.map(|lines| (!lines.is_empty()).then(|| self.form.write(lines)))
             }
-            () = tokio::time::sleep(sse::KEEP_ALIVE), if self.form == Form::ServerSent => {
+            () = tokio::time::sleep(sse::KEEP_ALIVE), if self.form == StreamFormat::ServerSent => {
                 Ok(Some(Bytes::from_static(sse::COMMENT)))
             }
         }

@@ -8,9 +8,9 @@ use subagent_protocol::api::{CreateHandoff, HandoffReady, Inspected, RestartWork
 use subagent_protocol::api::Envelope;
 
 use super::address::Addressed;
-use super::body::{Body, Params};
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::body::{Body, QueryParams};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use crate::supervisor::InspectQuery;
 
@@ -20,7 +20,7 @@ const EVENTS: u32 = 20;
 /// Query parameters of an inspection.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Look {
+pub(super) struct InspectionParams {
     /// Maximum number of events, 1 to 1000.
     events_limit: Option<u32>,
     /// Only events at this time or later.
@@ -35,10 +35,10 @@ pub(super) struct Look {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("eventsLimit" = Option<u64>, Query, description = "The newest so many events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
 pub(super) async fn inspect(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-    Params(look): Params<Look>,
-) -> Outcome<Inspected> {
+    QueryParams(look): QueryParams<InspectionParams>,
+) -> HandlerResult<Inspected> {
     reader.may_see(&api, &worker).await?;
     let query = InspectQuery {
         limit: look.events_limit.unwrap_or(EVENTS),
@@ -48,7 +48,7 @@ pub(super) async fn inspect(
             .event_types
             .map(|list| list.split(',').map(|word| word.trim().to_owned()).collect()),
     };
-    Ok(Reply("worker.inspected", api.supervisor.inspect(&worker, query).await?))
+    Ok(TypedReply("worker.inspected", api.supervisor.inspect(&worker, query).await?))
 }
 
 /// Writes a handoff snapshot of a worker. The response is sent when both files are in place.
@@ -58,8 +58,8 @@ pub(super) async fn create(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<CreateHandoff>,
-) -> Outcome<HandoffReady> {
-    Ok(Reply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
+) -> HandlerResult<HandoffReady> {
+    Ok(TypedReply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
 }
 
 /// Restarts a worker. The response is sent when the new agent has a session.
@@ -69,6 +69,6 @@ pub(super) async fn restart(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<RestartWorker>,
-) -> Outcome<WorkerView> {
-    Ok(Reply("worker.restarted", api.supervisor.restart_worker(caller, &worker, request).await?))
+) -> HandlerResult<WorkerView> {
+    Ok(TypedReply("worker.restarted", api.supervisor.restart_worker(caller, &worker, request).await?))
 }

@@ -8,13 +8,13 @@ use subagent_protocol::api::Envelope;
 
 use super::body::Body;
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Lists the file contents whose hooks are trusted.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/hooks/trust", responses((status = 200, description = "`hook.trust`: the contents of files whose hooks run", body = Envelope<AllTrustedHooks>))))]
-pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<AllTrustedHooks> {
-    Ok(Reply("hook.trust", api.supervisor.trusted_hooks().await?))
+pub(super) async fn list(State(api): State<Api>, _: Owner) -> HandlerResult<AllTrustedHooks> {
+    Ok(TypedReply("hook.trust", api.supervisor.trusted_hooks().await?))
 }
 
 /// Trusts the hooks of a file with its current content.
@@ -23,8 +23,8 @@ pub(super) async fn trust(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<TrustHooks>,
-) -> Outcome<TrustedHooks> {
-    Ok(Reply("hook.trusted", api.supervisor.trust_hooks(caller, request).await?))
+) -> HandlerResult<TrustedHooks> {
+    Ok(TypedReply("hook.trusted", api.supervisor.trust_hooks(caller, request).await?))
 }
 
 /// Revokes the trust in a file's hooks.
@@ -33,6 +33,6 @@ pub(super) async fn distrust(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<DistrustHooks>,
-) -> Outcome<DistrustedHooks> {
-    Ok(Reply("hook.distrusted", api.supervisor.distrust_hooks(caller, request).await?))
+) -> HandlerResult<DistrustedHooks> {
+    Ok(TypedReply("hook.distrusted", api.supervisor.distrust_hooks(caller, request).await?))
 }

@@ -9,16 +9,16 @@ use subagent_protocol::api::{AllDecided, ApprovalShown, DecideAll, Inbox, OwnerR
 use subagent_protocol::api::Envelope;
 
 use super::address::{Addressed, resolve};
-use super::body::{Body, Names, Params};
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::body::{Body, Names, QueryParams};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use crate::supervisor::{InboxFilter, RuleFilter};
 
 /// Query parameters that filter questions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Asked {
+pub(super) struct InboxQuery {
     /// Only these workers: ids separated by commas.
     worker_id: Option<String>,
     /// Only workers of this controller.
@@ -31,9 +31,9 @@ pub(super) struct Asked {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/approvals", params(("workerId" = Option<String>, Query, description = "Only those of these workers, ids separated by commas"), ("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`inbox.listed`: what agents ask and nobody has answered", body = Envelope<Inbox>))))]
 pub(super) async fn list(
     State(api): State<Api>,
-    reader: Reader,
-    Params(asked): Params<Asked>,
-) -> Outcome<Inbox> {
+    reader: ReadOnlyCaller,
+    QueryParams(asked): QueryParams<InboxQuery>,
+) -> HandlerResult<Inbox> {
     let mut workers = Vec::new();
     for address in asked.worker_id.as_deref().unwrap_or_default().split(',').filter(|id| !id.is_empty()) {
         workers.push(resolve(&api, address).await?);
@@ -44,23 +44,23 @@ pub(super) async fn list(
         selector: asked.selector,
         only: reader.only().cloned(),
     };
-    Ok(Reply("inbox.listed", api.supervisor.inbox(filter).await?))
+    Ok(TypedReply("inbox.listed", api.supervisor.inbox(filter).await?))
 }
 
 /// Returns one question, decided or not.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/approvals/{request}", params(("request" = String, Path, description = "The id of the question")), responses((status = 200, description = "`approval.shown`: all of a question, open or not", body = Envelope<ApprovalShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Names(request_id): Names<String>,
-) -> Outcome<ApprovalShown> {
+) -> HandlerResult<ApprovalShown> {
     if let Some(worker) = api.supervisor.asking_worker(&request_id).await? {
         reader.may_see(&api, worker.as_str()).await?;
     }
     let shown = api.supervisor.show_approval(&request_id).await?;
     // The question may have been asked after the first check.
     reader.may_see(&api, shown.item.worker_id.as_str()).await?;
-    Ok(Reply("approval.shown", shown))
+    Ok(TypedReply("approval.shown", shown))
 }
 
 /// Decides all open approval requests of a worker.
@@ -70,8 +70,8 @@ pub(super) async fn decide_all(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<DecideAll>,
-) -> Outcome<AllDecided> {
-    Ok(Reply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
+) -> HandlerResult<AllDecided> {
+    Ok(TypedReply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
 }
 
 /// Query parameters that filter rules.
@@ -88,9 +88,9 @@ pub(super) struct RuleListParams {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/rules", params(("workerId" = Option<String>, Query, description = "Only those that hold for this worker"), ("controllerId" = Option<String>, Query, description = "Only those of this controller")), responses((status = 200, description = "`policy.rules`: what decisions became", body = Envelope<OwnerRules>))))]
 pub(super) async fn rules(
     State(api): State<Api>,
-    reader: Reader,
-    Params(ruled): Params<RuleListParams>,
-) -> Outcome<OwnerRules> {
+    reader: ReadOnlyCaller,
+    QueryParams(ruled): QueryParams<RuleListParams>,
+) -> HandlerResult<OwnerRules> {
     let worker = match ruled.worker_id {
         Some(address) => Some(resolve(&api, &address).await?),
         None => reader.only().map(|only| only.as_str().to_owned()),
@@ -99,7 +99,7 @@ pub(super) async fn rules(
         reader.may_see(&api, worker).await?;
     }
     let filter = RuleFilter { worker, controller_id: ruled.controller_id };
-    Ok(Reply("policy.rules", api.supervisor.owner_rules(filter).await?))
+    Ok(TypedReply("policy.rules", api.supervisor.owner_rules(filter).await?))
 }
 
 /// Removes a standing rule.
@@ -108,6 +108,6 @@ pub(super) async fn remove_rule(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(rule): Names<String>,
-) -> Outcome<OwnerRule> {
-    Ok(Reply("policy.rule.removed", api.supervisor.remove_owner_rule(caller, &rule).await?))
+) -> HandlerResult<OwnerRule> {
+    Ok(TypedReply("policy.rule.removed", api.supervisor.remove_owner_rule(caller, &rule).await?))
 }

@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
-use super::reply::Failure;
+use super::reply::ApiError;
 
 /// Maximum pause between two parts of a body.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ static ROOM: Semaphore = Semaphore::const_new(MAX_IN_ALL / PIECE);
 ///
 /// # Errors
 /// `PAYLOAD_TOO_LARGE`, `INVALID_INPUT` for a body that does not end in time, `DAEMON_BUSY`.
-pub(super) async fn read(body: Body, announced: Option<u64>) -> Result<Vec<u8>, Failure> {
+pub(super) async fn read(body: Body, announced: Option<u64>) -> Result<Vec<u8>, ApiError> {
     read_within(body, announced, &ROOM, [PAUSE, WHOLE, PATIENCE]).await
 }
 
@@ -38,7 +38,7 @@ async fn read_within(
     announced: Option<u64>,
     room: &Semaphore,
     [pause, whole, patience]: [Duration; 3],
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, ApiError> {
     let end = Instant::now() + whole;
     let announced = announced.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if announced.is_some_and(|length| length > MAX_LINE_BYTES) {
@@ -78,7 +78,7 @@ async fn read_within(
 }
 
 /// Acquires memory permits for a large body.
-async fn take(room: &Semaphore, bytes: usize, until: Instant) -> Result<SemaphorePermit<'_>, Failure> {
+async fn take(room: &Semaphore, bytes: usize, until: Instant) -> Result<SemaphorePermit<'_>, ApiError> {
     let pieces = u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX);
     match timeout_at(until, room.acquire_many(pieces)).await {
         Ok(Ok(permit)) => Ok(permit),
@@ -92,12 +92,12 @@ async fn take(room: &Semaphore, bytes: usize, until: Instant) -> Result<Semaphor
     }
 }
 
-fn unfinished(why: &str) -> Failure {
+fn unfinished(why: &str) -> ApiError {
     let message = format!("the body of the request could not be read to its end: {why}");
     Error::new(Code::InvalidInput, message).with("error", why).into()
 }
 
-fn too_large() -> Failure {
+fn too_large() -> ApiError {
     Error::new(Code::PayloadTooLarge, format!("the body is larger than {MAX_LINE_BYTES} bytes"))
         .with("limitBytes", MAX_LINE_BYTES)
         .recommend("Send less at once, or name a file instead of its content.")

@@ -14,8 +14,8 @@ use subagent_protocol::api::{DaemonInfo, header};
 use subagent_protocol::{Code, Error, PROTOCOL};
 
 use super::checks;
-use super::control::{Control, Phase, ending};
-use super::reply::Failure;
+use super::control::{Control, ShutdownPhase, ending};
+use super::reply::ApiError;
 
 /// The only path that is answered at the very end of a shutdown.
 pub(super) const STOP_PATH: &str = "/v1/daemon/stop";
@@ -40,7 +40,7 @@ async fn outermost(State(surroundings): State<Surroundings>, request: Request, n
     let Surroundings { control, info } = &surroundings;
     let mut response = match checks::check(request.uri(), request.headers(), info) {
         Ok(()) => run(control, request, next).await,
-        Err(error) => Failure(error).into_response(),
+        Err(error) => ApiError(error).into_response(),
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
     response.headers_mut().insert(HeaderName::from_static(header::PROTOCOL), HeaderValue::from(PROTOCOL));
@@ -50,7 +50,11 @@ async fn outermost(State(surroundings): State<Surroundings>, request: Request, n
 async fn run(control: &Control, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let until = async {
-        if path == STOP_PATH { std::future::pending().await } else { control.reached(Phase::EndAll).await }
+        if path == STOP_PATH {
+            std::future::pending().await
+        } else {
+            control.reached(ShutdownPhase::EndAll).await
+        }
     };
     tokio::select! {
         // A ready answer is sent even during a shutdown.
@@ -60,22 +64,22 @@ async fn run(control: &Control, request: Request, next: Next) -> Response {
             // in an answer.
             tracing::error!(path, "a request made its handler panic");
             let message = format!("a defect of the daemon ended this request ({path})");
-            Failure(Error::new(Code::Internal, message).recommend(
+            ApiError(Error::new(Code::Internal, message).recommend(
                 "Please report it with the log `logs/subagentd.log` of the state dir.",
             )).into_response()
         }),
-        () = until => Failure(ending()).into_response(),
+        () = until => ApiError(ending()).into_response(),
     }
 }
 
-async fn no_such_path(uri: Uri) -> Failure {
+async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}; the API is below /v1", uri.path());
-    Failure(Error::new(Code::InvalidArgument, message).with("path", uri.path()))
+    ApiError(Error::new(Code::InvalidArgument, message).with("path", uri.path()))
 }
 
-async fn no_such_method(method: Method, uri: Uri) -> Failure {
+async fn no_such_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{method} cannot be used on {}", uri.path());
-    Failure(
+    ApiError(
         Error::new(Code::InvalidArgument, message).with("path", uri.path()).with("method", method.as_str()),
     )
 }

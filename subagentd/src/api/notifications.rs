@@ -9,19 +9,19 @@ use subagent_protocol::api::Envelope;
 
 use super::body::Body;
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Lists the notification sinks of the user's config.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/notifications", responses((status = 200, description = "`notify.listed`: the sinks of the user's config file", body = Envelope<Sinks>))))]
-pub(super) async fn list(State(api): State<Api>, _owner: Owner) -> Outcome<Sinks> {
-    Ok(Reply("notify.listed", api.deliveries.sinks().await?))
+pub(super) async fn list(State(api): State<Api>, _owner: Owner) -> HandlerResult<Sinks> {
+    Ok(TypedReply("notify.listed", api.deliveries.sinks().await?))
 }
 
 /// Returns the log of the newest notifications.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/notifications/log", responses((status = 200, description = "`notify.log`: what became of the newest notifications", body = Envelope<DeliveryLog>))))]
-pub(super) async fn log(State(api): State<Api>, _owner: Owner) -> Outcome<DeliveryLog> {
-    Ok(Reply("notify.log", api.deliveries.log().await?))
+pub(super) async fn log(State(api): State<Api>, _owner: Owner) -> HandlerResult<DeliveryLog> {
+    Ok(TypedReply("notify.log", api.deliveries.log().await?))
 }
 
 /// Sends a test notification to one sink or to all.
@@ -30,6 +30,6 @@ pub(super) async fn test(
     State(api): State<Api>,
     _owner: Owner,
     Body(request): Body<TestSinks>,
-) -> Outcome<SinkTests> {
-    Ok(Reply("notify.tested", api.deliveries.test(request).await?))
+) -> HandlerResult<SinkTests> {
+    Ok(TypedReply("notify.tested", api.deliveries.test(request).await?))
 }

@@ -121,7 +121,7 @@ use super::{
         tasks::cancel,
     )
 )]
-struct Document;
+struct OpenApiDocument;
 
 /// The envelope of an error response.
 #[derive(ToSchema)]
@@ -163,7 +163,7 @@ fn file() -> PathBuf {
 
 #[test]
 fn the_document_is_what_the_code_says() {
-    let mut text = Document::openapi().to_pretty_json().unwrap();
+    let mut text = OpenApiDocument::openapi().to_pretty_json().unwrap();
     text.push('\n');
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(file(), &text).unwrap();
@@ -177,7 +177,7 @@ fn the_document_is_what_the_code_says() {
 
 #[test]
 fn every_route_is_in_the_document() {
-    let document = serde_json::to_value(Document::openapi()).unwrap();
+    let document = serde_json::to_value(OpenApiDocument::openapi()).unwrap();
     let described: BTreeSet<String> = document["paths"]
         .as_object()
         .unwrap()

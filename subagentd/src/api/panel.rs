@@ -6,10 +6,10 @@ use subagent_protocol::api::PanelPermitted;
 use subagent_protocol::api::Envelope;
 
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 
 /// Checks that a panel may open a browser session for the caller.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/panel/sessions", responses((status = 200, description = "`panel.permitted`: neither the client nor a process on whose behalf it asks is below a worker", body = Envelope<PanelPermitted>))))]
-pub(super) async fn permit(Owner(_): Owner) -> Outcome<PanelPermitted> {
-    Ok(Reply("panel.permitted", PanelPermitted {}))
+pub(super) async fn permit(Owner(_): Owner) -> HandlerResult<PanelPermitted> {
+    Ok(TypedReply("panel.permitted", PanelPermitted {}))
 }

@@ -10,9 +10,9 @@ use subagent_protocol::api::{
 use subagent_protocol::api::Envelope;
 
 use super::address::Addressed;
-use super::body::{Body, Names, Params};
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::body::{Body, Names, QueryParams};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use super::turns::sent;
 
@@ -21,7 +21,7 @@ const ENDED: u32 = 10;
 
 /// Query parameters of the list.
 #[derive(Deserialize)]
-pub(super) struct Listing {
+pub(super) struct TurnListQuery {
     /// Maximum number of ended turns, at most 1000.
     ended: Option<u32>,
 }
@@ -30,24 +30,24 @@ pub(super) struct Listing {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("ended" = Option<u64>, Query, description = "The last so many turns that have ended, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-    Params(listing): Params<Listing>,
-) -> Outcome<TurnList> {
+    QueryParams(listing): QueryParams<TurnListQuery>,
+) -> HandlerResult<TurnList> {
     reader.may_see(&api, &worker).await?;
     let ended = listing.ended.unwrap_or(ENDED);
-    Ok(Reply("turn.listed", api.supervisor.list_turns(&worker, ended).await?))
+    Ok(TypedReply("turn.listed", api.supervisor.list_turns(&worker, ended).await?))
 }
 
 /// Returns one turn by its id.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/turns/{turn}", params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.shown`", body = Envelope<TurnShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Names(turn): Names<String>,
-) -> Outcome<TurnShown> {
+) -> HandlerResult<TurnShown> {
     reader.may_see(&api, &api.supervisor.worker_of_turn(&turn).await?).await?;
-    Ok(Reply("turn.shown", api.supervisor.show_turn(&turn).await?))
+    Ok(TypedReply("turn.shown", api.supervisor.show_turn(&turn).await?))
 }
 
 /// Drops a queued turn.
@@ -56,8 +56,8 @@ pub(super) async fn drop_turn(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(turn): Names<String>,
-) -> Outcome<TurnDropped> {
-    Ok(Reply("turn.dropped", api.supervisor.drop_turn(caller, &turn).await?))
+) -> HandlerResult<TurnDropped> {
+    Ok(TypedReply("turn.dropped", api.supervisor.drop_turn(caller, &turn).await?))
 }
 
 /// Moves a queued turn to another position.
@@ -67,8 +67,8 @@ pub(super) async fn move_turn(
     Owner(caller): Owner,
     Names(turn): Names<String>,
     Body(request): Body<MoveTurn>,
-) -> Outcome<TurnMoved> {
-    Ok(Reply("turn.moved", api.supervisor.move_turn(caller, &turn, request).await?))
+) -> HandlerResult<TurnMoved> {
+    Ok(TypedReply("turn.moved", api.supervisor.move_turn(caller, &turn, request).await?))
 }
 
 /// Sends the message of a failed or canceled turn again.
@@ -78,7 +78,7 @@ pub(super) async fn retry(
     Owner(caller): Owner,
     Names(turn): Names<String>,
     Body(request): Body<GoOn>,
-) -> Outcome<TurnAccepted> {
+) -> HandlerResult<TurnAccepted> {
     Ok(sent(api.supervisor.retry_turn(caller, &turn, request).await?))
 }
 
@@ -89,6 +89,6 @@ pub(super) async fn resume(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<GoOn>,
-) -> Outcome<QueueResumed> {
-    Ok(Reply("queue.resumed", api.supervisor.resume_queue(caller, &worker, request).await?))
+) -> HandlerResult<QueueResumed> {
+    Ok(TypedReply("queue.resumed", api.supervisor.resume_queue(caller, &worker, request).await?))
 }

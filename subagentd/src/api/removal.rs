@@ -9,7 +9,7 @@ use subagent_protocol::api::Envelope;
 use super::address::Addressed;
 use super::body::Body;
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Removes a stopped worker. No request finds it from then on; its data is being deleted.
@@ -19,8 +19,8 @@ pub(super) async fn remove(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<RemoveWorker>,
-) -> Outcome<WorkerRemoved> {
-    Ok(Reply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))
+) -> HandlerResult<WorkerRemoved> {
+    Ok(TypedReply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))
 }
 
 /// Removes old stopped workers. The handle must be valid for each controller of a removed worker;
@@ -30,8 +30,8 @@ pub(super) async fn prune(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<Prune>,
-) -> Outcome<Pruned> {
-    Ok(Reply("state.pruned", api.supervisor.prune(caller, request).await?))
+) -> HandlerResult<Pruned> {
+    Ok(TypedReply("state.pruned", api.supervisor.prune(caller, request).await?))
 }
 
 /// Removes archived tasks that are over. The handle must be valid for each controller of a removed
@@ -41,6 +41,6 @@ pub(super) async fn prune_tasks(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<PruneTasks>,
-) -> Outcome<PrunedTasks> {
-    Ok(Reply("tasks.pruned", api.supervisor.prune_tasks(caller, request).await?))
+) -> HandlerResult<PrunedTasks> {
+    Ok(TypedReply("tasks.pruned", api.supervisor.prune_tasks(caller, request).await?))
 }

@@ -12,22 +12,22 @@ use subagent_protocol::{Code, Error};
 use super::status::status;
 
 /// A result and its type in the envelope.
-pub(super) struct Reply<T>(pub(super) &'static str, pub(super) T);
+pub(super) struct TypedReply<T>(pub(super) &'static str, pub(super) T);
 
 /// An error that becomes a response.
 #[derive(Debug)]
-pub(super) struct Failure(pub(super) Error);
+pub(super) struct ApiError(pub(super) Error);
 
 /// The result of a handler.
-pub(super) type Outcome<T> = Result<Reply<T>, Failure>;
+pub(super) type HandlerResult<T> = Result<TypedReply<T>, ApiError>;
 
-impl From<Error> for Failure {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         Self(error)
     }
 }
 
-impl<T: Serialize> IntoResponse for Reply<T> {
+impl<T: Serialize> IntoResponse for TypedReply<T> {
     fn into_response(self) -> axum::response::Response {
         let Self(kind, data) = self;
         match serde_json::to_vec(&Envelope::success(kind, data)) {
@@ -41,10 +41,10 @@ impl<T: Serialize> IntoResponse for Reply<T> {
 pub(super) fn unwritable(kind: &str, error: &serde_json::Error) -> axum::response::Response {
     tracing::error!(kind, %error, "a result cannot be written as JSON");
     let message = "the result cannot be written as JSON; the request was carried out";
-    Failure(Error::new(Code::Internal, message).with("type", kind)).into_response()
+    ApiError(Error::new(Code::Internal, message).with("type", kind)).into_response()
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> axum::response::Response {
         let code = self.0.code;
         json(status(code), error_line(self.0))

@@ -10,13 +10,13 @@ use subagent_protocol::api::Envelope;
 
 use super::body::{Body, Names};
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Lists all schedules by name.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/schedules", responses((status = 200, description = "`schedule.listed`: all schedules, by name", body = Envelope<Schedules>))))]
-pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<Schedules> {
-    Ok(Reply("schedule.listed", api.schedules.list().await?))
+pub(super) async fn list(State(api): State<Api>, _: Owner) -> HandlerResult<Schedules> {
+    Ok(TypedReply("schedule.listed", api.schedules.list().await?))
 }
 
 /// Adds a schedule that starts a task or sends a message.
@@ -25,8 +25,8 @@ pub(super) async fn add(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<AddSchedule>,
-) -> Outcome<ScheduleView> {
-    Ok(Reply("schedule.added", api.schedules.add(caller, request).await?))
+) -> HandlerResult<ScheduleView> {
+    Ok(TypedReply("schedule.added", api.schedules.add(caller, request).await?))
 }
 
 /// Returns one schedule by its name.
@@ -35,8 +35,8 @@ pub(super) async fn show(
     State(api): State<Api>,
     _: Owner,
     Names(schedule): Names<String>,
-) -> Outcome<ScheduleView> {
-    Ok(Reply("schedule.shown", api.schedules.show(&schedule).await?))
+) -> HandlerResult<ScheduleView> {
+    Ok(TypedReply("schedule.shown", api.schedules.show(&schedule).await?))
 }
 
 /// Returns the newest firings of a schedule.
@@ -45,8 +45,8 @@ pub(super) async fn log(
     State(api): State<Api>,
     _: Owner,
     Names(schedule): Names<String>,
-) -> Outcome<Firings> {
-    Ok(Reply("schedule.log", api.schedules.log(&schedule).await?))
+) -> HandlerResult<Firings> {
+    Ok(TypedReply("schedule.log", api.schedules.log(&schedule).await?))
 }
 
 /// Pauses a schedule until it is resumed.
@@ -56,8 +56,8 @@ pub(super) async fn pause(
     Owner(caller): Owner,
     Names(schedule): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<ScheduleView> {
-    Ok(Reply("schedule.paused", api.schedules.pause(caller, &schedule).await?))
+) -> HandlerResult<ScheduleView> {
+    Ok(TypedReply("schedule.paused", api.schedules.pause(caller, &schedule).await?))
 }
 
 /// Resumes a paused schedule.
@@ -67,8 +67,8 @@ pub(super) async fn resume(
     Owner(caller): Owner,
     Names(schedule): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<ScheduleView> {
-    Ok(Reply("schedule.resumed", api.schedules.resume(caller, &schedule).await?))
+) -> HandlerResult<ScheduleView> {
+    Ok(TypedReply("schedule.resumed", api.schedules.resume(caller, &schedule).await?))
 }
 
 /// Fires a schedule now.
@@ -78,8 +78,8 @@ pub(super) async fn run(
     Owner(caller): Owner,
     Names(schedule): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<FiringView> {
-    Ok(Reply("schedule.fired", api.schedules.run(caller, &schedule).await?))
+) -> HandlerResult<FiringView> {
+    Ok(TypedReply("schedule.fired", api.schedules.run(caller, &schedule).await?))
 }
 
 /// Removes a schedule and its firings.
@@ -89,6 +89,6 @@ pub(super) async fn remove(
     Owner(caller): Owner,
     Names(schedule): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<ScheduleRemoved> {
-    Ok(Reply("schedule.removed", api.schedules.remove(caller, &schedule).await?))
+) -> HandlerResult<ScheduleRemoved> {
+    Ok(TypedReply("schedule.removed", api.schedules.remove(caller, &schedule).await?))
 }

@@ -24,9 +24,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::admission::{Admission, Limits, Party};
+use super::admission::{Admission, ConnectionLimits, Party};
 use super::connection::{Counted, RequestInProgress};
-use crate::peer::{Origin, Peer};
+use crate::peer::{Peer, RequestOrigin};
 
 /// Maximum time for the head of a request, from the accepted connection or the previous answer.
 const HEAD_TIME: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ async fn serve_within(
     head_time: Duration,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let admission = Admission::new(Limits::of_process());
+    let admission = Admission::new(ConnectionLimits::of_process());
     let (ended, ending) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut end = pin!(end);
@@ -158,8 +158,8 @@ async fn answer(
 /// Returns the principal of a peer, as far as it is known now.
 fn party(peer: &Peer, guards: &Guards) -> Party {
     match peer.origin(&guards()) {
-        Ok(Origin::Owner) => Party::Owner,
-        Ok(Origin::BelowWorker(worker)) => Party::Below(worker),
+        Ok(RequestOrigin::Owner) => Party::Owner,
+        Ok(RequestOrigin::BelowWorker(worker)) => Party::Below(worker),
         Err(_) => Party::Unplaced,
     }
 }

@@ -10,10 +10,10 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names, Params};
+use super::body::{Body, Names, QueryParams};
 use super::caller::Tasker;
-use super::control::{Phase, ending};
-use super::reply::{Outcome, Reply};
+use super::control::{ShutdownPhase, ending};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use crate::supervisor::TaskFilter;
 
@@ -23,13 +23,13 @@ pub(super) async fn run(
     State(api): State<Api>,
     Tasker(caller): Tasker,
     Body(request): Body<RunTask>,
-) -> Outcome<TaskView> {
-    Ok(Reply("task.spawned", api.supervisor.run_task(caller, request).await?))
+) -> HandlerResult<TaskView> {
+    Ok(TypedReply("task.spawned", api.supervisor.run_task(caller, request).await?))
 }
 
 /// Query parameters of the list.
 #[derive(Deserialize)]
-pub(super) struct Filter {
+pub(super) struct TaskListQuery {
     /// Only tasks of this worker.
     parent: Option<String>,
     /// Only tasks below this worker.
@@ -47,18 +47,18 @@ pub(super) struct Filter {
 pub(super) async fn list(
     State(api): State<Api>,
     Tasker(caller): Tasker,
-    Params(filter): Params<Filter>,
-) -> Outcome<TaskList> {
-    let Filter { parent, root, status, archived, all } = filter;
+    QueryParams(filter): QueryParams<TaskListQuery>,
+) -> HandlerResult<TaskList> {
+    let TaskListQuery { parent, root, status, archived, all } = filter;
     let (archived, all) = (archived.unwrap_or(false), all.unwrap_or(false));
     let filter = TaskFilter { parent, root, status, archived, all };
-    Ok(Reply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
+    Ok(TypedReply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
 }
 
 /// Lists the agents that the calling worker may use in tasks.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/agents", responses((status = 200, description = "`task.agents`, from below a worker", body = Envelope<CallableAgents>))))]
-pub(super) async fn agents(State(api): State<Api>, Tasker(caller): Tasker) -> Outcome<CallableAgents> {
-    Ok(Reply("task.agents", api.supervisor.callable_agents(caller).await?))
+pub(super) async fn agents(State(api): State<Api>, Tasker(caller): Tasker) -> HandlerResult<CallableAgents> {
+    Ok(TypedReply("task.agents", api.supervisor.callable_agents(caller).await?))
 }
 
 /// Query parameters for additional data.
@@ -74,10 +74,10 @@ pub(super) async fn show(
     State(api): State<Api>,
     Tasker(caller): Tasker,
     Names(task): Names<String>,
-    Params(more): Params<More>,
-) -> Outcome<TaskShown> {
+    QueryParams(more): QueryParams<More>,
+) -> HandlerResult<TaskShown> {
     let transcripts = more.transcripts.unwrap_or(false);
-    Ok(Reply("task.shown", api.supervisor.show_task(caller, &task, transcripts).await?))
+    Ok(TypedReply("task.shown", api.supervisor.show_task(caller, &task, transcripts).await?))
 }
 
 /// Waits until a task has ended, its status differs from the caller's, or the time is over.
@@ -87,11 +87,11 @@ pub(super) async fn wait(
     Tasker(caller): Tasker,
     Names(task): Names<String>,
     Body(request): Body<WaitTask>,
-) -> Outcome<TaskShown> {
+) -> HandlerResult<TaskShown> {
     tokio::select! {
         biased;
-        waited = api.supervisor.wait_task(caller, &task, request) => Ok(Reply("task.waited", waited?)),
-        () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
+        waited = api.supervisor.wait_task(caller, &task, request) => Ok(TypedReply("task.waited", waited?)),
+        () = api.control.reached(ShutdownPhase::EndWaits) => Err(ending().into()),
     }
 }
 
@@ -102,8 +102,8 @@ pub(super) async fn message(
     Tasker(caller): Tasker,
     Names(task): Names<String>,
     Body(request): Body<MessageTask>,
-) -> Outcome<TaskMessaged> {
-    Ok(Reply("task.messaged", api.supervisor.message_task(caller, &task, request).await?))
+) -> HandlerResult<TaskMessaged> {
+    Ok(TypedReply("task.messaged", api.supervisor.message_task(caller, &task, request).await?))
 }
 
 /// Cancels a task. Its turn may take a moment to end.
@@ -113,6 +113,6 @@ pub(super) async fn cancel(
     Tasker(caller): Tasker,
     Names(task): Names<String>,
     Body(request): Body<CancelTask>,
-) -> Outcome<TaskView> {
-    Ok(Reply("task.cancelled", api.supervisor.cancel_task(caller, &task, request).await?))
+) -> HandlerResult<TaskView> {
+    Ok(TypedReply("task.cancelled", api.supervisor.cancel_task(caller, &task, request).await?))
 }

@@ -14,15 +14,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{oneshot, watch};
 
-use super::body::{Body, Names, Params};
-use super::reply::Reply;
+use super::body::{Body, Names, QueryParams};
+use super::reply::TypedReply;
 use super::*;
 
 struct Server {
     dir: tempfile::TempDir,
     connections: Connections,
     replace: tokio::sync::mpsc::Sender<UnixListener>,
-    phases: watch::Sender<Phase>,
+    phases: watch::Sender<ShutdownPhase>,
     stops: tokio::sync::mpsc::Receiver<StopRequest>,
     end: oneshot::Sender<()>,
     hanging: Arc<tokio::sync::Notify>,
@@ -49,12 +49,12 @@ impl Server {
         let hanging = Arc::new(tokio::sync::Notify::new());
         let hangs = hanging.clone();
         let routes = Router::new()
-            .route("/v1/echo", post(|Body(body): Body<Wanted>| async move { Reply("echo", body.text) }))
+            .route("/v1/echo", post(|Body(body): Body<Wanted>| async move { TypedReply("echo", body.text) }))
             .route(
                 "/v1/number",
-                get(|Params(params): Params<Number>| async move { Reply("number", params.n) }),
+                get(|QueryParams(params): QueryParams<Number>| async move { TypedReply("number", params.n) }),
             )
-            .route("/v1/name/{n}", get(|Names(n): Names<u32>| async move { Reply("name", n) }))
+            .route("/v1/name/{n}", get(|Names(n): Names<u32>| async move { TypedReply("name", n) }))
             .route(
                 "/v1/hangs",
                 get(move || async move {
@@ -72,7 +72,7 @@ impl Server {
             .route(
                 layers::STOP_PATH,
                 post(move || async move {
-                    stopping.stop(false).await.map(|()| Reply("stopped", "yes")).map_err(reply::Failure)
+                    stopping.stop(false).await.map(|()| TypedReply("stopped", "yes")).map_err(reply::ApiError)
                 }),
             );
         let info = Arc::new(super::checks::tests::daemon());
@@ -89,18 +89,18 @@ impl Server {
         self.dir.path().join("s")
     }
 
-    async fn request(&self, text: &str) -> Answer {
+    async fn request(&self, text: &str) -> HttpResponse {
         request(self.path(), text.to_owned()).await
     }
 
-    async fn get(&self, target: &str, headers: &str) -> Answer {
+    async fn get(&self, target: &str, headers: &str) -> HttpResponse {
         self.request(&format!(
             "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
         ))
         .await
     }
 
-    async fn post(&self, target: &str, body: &str) -> Answer {
+    async fn post(&self, target: &str, body: &str) -> HttpResponse {
         let length = body.len();
         self.request(&format!(
             "POST {target} HTTP/1.1\r\nHost: d\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -110,13 +110,13 @@ impl Server {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct HttpResponse {
     status: u16,
     head: String,
     body: Envelope<Value>,
 }
 
-impl Answer {
+impl HttpResponse {
     #[track_caller]
     fn fails(&self, status: u16, code: Code) -> &Value {
         let error = self.body.error.as_ref().unwrap();
@@ -141,7 +141,7 @@ impl Answer {
 }
 
 /// Sends the bytes of one request and reads until the connection closes.
-async fn request(path: PathBuf, text: String) -> Answer {
+async fn request(path: PathBuf, text: String) -> HttpResponse {
     let exchange = async {
         let mut stream = UnixStream::connect(path).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
@@ -152,7 +152,7 @@ async fn request(path: PathBuf, text: String) -> Answer {
     let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head: format!("{head}\r\n"), body: serde_json::from_str(body).unwrap() }
+    HttpResponse { status, head: format!("{head}\r\n"), body: serde_json::from_str(body).unwrap() }
 }
 
 #[tokio::test]
@@ -209,8 +209,8 @@ async fn the_end_answers_what_hangs_and_the_stop_request_last() {
     server.hanging.notified().await;
     assert_eq!(*server.connections.borrow(), 2);
     server.end.send(()).unwrap();
-    server.phases.send_replace(Phase::EndWaits);
-    server.phases.send_replace(Phase::EndAll);
+    server.phases.send_replace(ShutdownPhase::EndWaits);
+    server.phases.send_replace(ShutdownPhase::EndAll);
     let answer = hangs.await.unwrap();
     answer.fails(503, Code::DaemonNotRunning);
     assert!(answer.body.error.unwrap().retryable);

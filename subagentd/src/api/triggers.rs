@@ -10,13 +10,13 @@ use subagent_protocol::api::Envelope;
 
 use super::body::{Body, Names};
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// `GET /v1/triggers`
 #[cfg_attr(test, utoipa::path(get, path = "/v1/triggers", responses((status = 200, description = "`trigger.listed`: all triggers, by name", body = Envelope<Triggers>))))]
-pub(super) async fn list(State(api): State<Api>, _: Owner) -> Outcome<Triggers> {
-    Ok(Reply("trigger.listed", api.schedules.list_triggers().await?))
+pub(super) async fn list(State(api): State<Api>, _: Owner) -> HandlerResult<Triggers> {
+    Ok(TypedReply("trigger.listed", api.schedules.list_triggers().await?))
 }
 
 /// `POST /v1/triggers`
@@ -25,8 +25,8 @@ pub(super) async fn add(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<AddTrigger>,
-) -> Outcome<TriggerView> {
-    Ok(Reply("trigger.added", api.schedules.add_trigger(caller, request).await?))
+) -> HandlerResult<TriggerView> {
+    Ok(TypedReply("trigger.added", api.schedules.add_trigger(caller, request).await?))
 }
 
 /// `GET /v1/triggers/{trigger}`
@@ -35,14 +35,18 @@ pub(super) async fn show(
     State(api): State<Api>,
     _: Owner,
     Names(trigger): Names<String>,
-) -> Outcome<TriggerView> {
-    Ok(Reply("trigger.shown", api.schedules.show_trigger(&trigger).await?))
+) -> HandlerResult<TriggerView> {
+    Ok(TypedReply("trigger.shown", api.schedules.show_trigger(&trigger).await?))
 }
 
 /// `GET /v1/triggers/{trigger}/log`
 #[cfg_attr(test, utoipa::path(get, path = "/v1/triggers/{trigger}/log", params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.log`: its newest firings", body = Envelope<Firings>))))]
-pub(super) async fn log(State(api): State<Api>, _: Owner, Names(trigger): Names<String>) -> Outcome<Firings> {
-    Ok(Reply("trigger.log", api.schedules.trigger_log(&trigger).await?))
+pub(super) async fn log(
+    State(api): State<Api>,
+    _: Owner,
+    Names(trigger): Names<String>,
+) -> HandlerResult<Firings> {
+    Ok(TypedReply("trigger.log", api.schedules.trigger_log(&trigger).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/pause`
@@ -52,8 +56,8 @@ pub(super) async fn pause(
     Owner(caller): Owner,
     Names(trigger): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<TriggerView> {
-    Ok(Reply("trigger.paused", api.schedules.pause_trigger(caller, &trigger).await?))
+) -> HandlerResult<TriggerView> {
+    Ok(TypedReply("trigger.paused", api.schedules.pause_trigger(caller, &trigger).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/resume`
@@ -63,8 +67,8 @@ pub(super) async fn resume(
     Owner(caller): Owner,
     Names(trigger): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<TriggerView> {
-    Ok(Reply("trigger.resumed", api.schedules.resume_trigger(caller, &trigger).await?))
+) -> HandlerResult<TriggerView> {
+    Ok(TypedReply("trigger.resumed", api.schedules.resume_trigger(caller, &trigger).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/run`
@@ -74,8 +78,8 @@ pub(super) async fn run(
     Owner(caller): Owner,
     Names(trigger): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<FiringView> {
-    Ok(Reply("trigger.fired", api.schedules.run_trigger(caller, &trigger).await?))
+) -> HandlerResult<FiringView> {
+    Ok(TypedReply("trigger.fired", api.schedules.run_trigger(caller, &trigger).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/fire`
@@ -85,8 +89,8 @@ pub(super) async fn fire(
     Owner(caller): Owner,
     Names(trigger): Names<String>,
     Body(request): Body<FireTrigger>,
-) -> Outcome<FiringView> {
-    Ok(Reply("trigger.fired", api.schedules.fire_trigger(caller, &trigger, request).await?))
+) -> HandlerResult<FiringView> {
+    Ok(TypedReply("trigger.fired", api.schedules.fire_trigger(caller, &trigger, request).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/remove`
@@ -96,6 +100,6 @@ pub(super) async fn remove(
     Owner(caller): Owner,
     Names(trigger): Names<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
-) -> Outcome<TriggerRemoved> {
-    Ok(Reply("trigger.removed", api.schedules.remove_trigger(caller, &trigger).await?))
+) -> HandlerResult<TriggerRemoved> {
+    Ok(TypedReply("trigger.removed", api.schedules.remove_trigger(caller, &trigger).await?))
 }

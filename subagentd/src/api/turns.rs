@@ -11,7 +11,7 @@ use subagent_protocol::api::Envelope;
 use super::address::Addressed;
 use super::body::Body;
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Sends a message to a worker, which begins a turn or queues it.
@@ -21,14 +21,14 @@ pub(super) async fn send(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<SendTurn>,
-) -> Outcome<TurnAccepted> {
+) -> HandlerResult<TurnAccepted> {
     Ok(sent(api.supervisor.send(caller, &worker, request).await?))
 }
 
 /// Returns the response for a begun or queued turn.
-pub(super) fn sent(accepted: TurnAccepted) -> Reply<TurnAccepted> {
+pub(super) fn sent(accepted: TurnAccepted) -> TypedReply<TurnAccepted> {
     let kind = if accepted.position.is_some() { "turn.queued" } else { "turn.accepted" };
-    Reply(kind, accepted)
+    TypedReply(kind, accepted)
 }
 
 /// Cancels the open turn of a worker. The response is sent when the turn has ended.
@@ -38,8 +38,8 @@ pub(super) async fn cancel(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<CancelTurn>,
-) -> Outcome<TurnCanceled> {
-    Ok(Reply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
+) -> HandlerResult<TurnCanceled> {
+    Ok(TypedReply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
 }
 
 /// Cancels a child session that the agent runs below its own.
@@ -49,6 +49,6 @@ pub(super) async fn cancel_child(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<CancelChildSession>,
-) -> Outcome<ChildSessionCanceled> {
-    Ok(Reply("childSession.canceled", api.supervisor.cancel_child(caller, &worker, request).await?))
+) -> HandlerResult<ChildSessionCanceled> {
+    Ok(TypedReply("childSession.canceled", api.supervisor.cancel_child(caller, &worker, request).await?))
 }

@@ -7,14 +7,14 @@ use subagent_protocol::api::{UsageBy, UsageShown};
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::Params;
+use super::body::QueryParams;
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// Query parameters of usage.
 #[derive(Deserialize)]
-pub(super) struct Query {
+pub(super) struct UsageQuery {
     /// Grouping of the turns; by worker if absent.
     by: Option<UsageBy>,
     /// Only turns that began at this time or later.
@@ -26,9 +26,9 @@ pub(super) struct Query {
 pub(super) async fn show(
     State(api): State<Api>,
     Owner(_): Owner,
-    Params(query): Params<Query>,
-) -> Outcome<UsageShown> {
+    QueryParams(query): QueryParams<UsageQuery>,
+) -> HandlerResult<UsageShown> {
     let by = query.by.unwrap_or(UsageBy::Worker);
     let environment = api.environment.as_ref().clone();
-    Ok(Reply("usage.shown", api.supervisor.usage(by, query.since.as_deref(), environment).await?))
+    Ok(TypedReply("usage.shown", api.supervisor.usage(by, query.since.as_deref(), environment).await?))
 }

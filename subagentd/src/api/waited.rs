@@ -15,7 +15,7 @@ use serde_json::ser::{Formatter, Serializer};
 use subagent_protocol::api::{Envelope, Waited};
 
 use super::reply::{json, unwritable};
-use crate::supervisor::{Collected, Found, Last};
+use crate::supervisor::{Collected, Last, WaitMatch};
 
 const KIND: &str = "worker.waited";
 /// The end of the envelope of a [`Waited`] without texts.
@@ -23,7 +23,7 @@ const WITHOUT_TEXTS: &str = r#"null,"lastAssistantChunk":null}}"#;
 /// Size in bytes of a piece. A shorter text is written at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
-pub(super) fn reply(found: Found) -> Response {
+pub(super) fn reply(found: WaitMatch) -> Response {
     let written = match Written::of(found) {
         Ok(written) => written,
         Err(error) => return unwritable(KIND, &error),
@@ -39,19 +39,19 @@ pub(super) fn reply(found: Found) -> Response {
 /// The envelope of a [`Waited`], written in pieces.
 struct Written {
     text: String,
-    parts: std::vec::IntoIter<Part>,
+    parts: std::vec::IntoIter<BodyPart>,
     /// The unwritten rest of the current part.
     rest: Range<usize>,
 }
 
-enum Part {
+enum BodyPart {
     Json(Vec<u8>),
     Text(Range<usize>),
 }
 
 impl Written {
-    fn of(found: Found) -> serde_json::Result<Self> {
-        let Found { matched_event, state, collected } = found;
+    fn of(found: WaitMatch) -> serde_json::Result<Self> {
+        let WaitMatch { matched_event, state, collected } = found;
         let Collected { text, truncated, last, breaks, .. } = collected;
         let mut waited = Waited {
             matched_event,
@@ -70,7 +70,7 @@ impl Written {
                     Last::None | Last::From(_) => None,
                 };
                 let json = serde_json::to_vec(&Envelope::success(KIND, waited))?;
-                return Ok(Self::new(String::new(), vec![Part::Json(json)]));
+                return Ok(Self::new(String::new(), vec![BodyPart::Json(json)]));
             }
         };
         let mut head = serde_json::to_vec(&Envelope::success(KIND, waited))?;
@@ -78,16 +78,16 @@ impl Written {
         head.truncate(head.len() - WITHOUT_TEXTS.len());
         head.push(b'"');
         let parts = vec![
-            Part::Json(head),
-            Part::Text(0..text.len()),
-            Part::Json(br#"","lastAssistantChunk":""#.to_vec()),
-            Part::Text(at..text.len()),
-            Part::Json(br#""}}"#.to_vec()),
+            BodyPart::Json(head),
+            BodyPart::Text(0..text.len()),
+            BodyPart::Json(br#"","lastAssistantChunk":""#.to_vec()),
+            BodyPart::Text(at..text.len()),
+            BodyPart::Json(br#""}}"#.to_vec()),
         ];
         Ok(Self::new(text, parts))
     }
 
-    fn new(text: String, parts: Vec<Part>) -> Self {
+    fn new(text: String, parts: Vec<BodyPart>) -> Self {
         Self { text, parts: parts.into_iter(), rest: 0..0 }
     }
 }
@@ -98,8 +98,8 @@ impl Iterator for Written {
     fn next(&mut self) -> Option<Vec<u8>> {
         while self.rest.is_empty() {
             match self.parts.next()? {
-                Part::Json(json) => return Some(json),
-                Part::Text(range) => self.rest = range,
+                BodyPart::Json(json) => return Some(json),
+                BodyPart::Text(range) => self.rest = range,
             }
         }
         let end = self.text.ceil_char_boundary(self.rest.end.min(self.rest.start + PIECE_BYTES));
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    fn found(text: Option<&str>, truncated: bool, last: Last) -> Found {
+    fn found(text: Option<&str>, truncated: bool, last: Last) -> WaitMatch {
         let matched_event = Event {
             schema_version: "v1".to_owned(),
             event_id: EventId(7),
@@ -151,7 +151,7 @@ mod tests {
         let breaks = vec![ParagraphBreak { at: 2, length: 1 }];
         let collected =
             Collected { text: text.map(str::to_owned), truncated, last, breaks, ..Collected::default() };
-        Found { matched_event, state: WorkerState::Idle, collected }
+        WaitMatch { matched_event, state: WorkerState::Idle, collected }
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             (Some("one"), false, Last::From(3), Some("")),
             (Some("on"), true, Last::Beside("one\"".to_owned()), Some("one\"")),
         ] {
-            let Found { matched_event, state, .. } = found(None, false, Last::None);
+            let WaitMatch { matched_event, state, .. } = found(None, false, Last::None);
             let expected = Waited {
                 matched_event,
                 state,

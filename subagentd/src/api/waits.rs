@@ -9,9 +9,9 @@ use subagent_protocol::api::{Envelope, Waited};
 
 use super::address::{Addressed, resolve};
 use super::body::Body;
-use super::caller::Reader;
-use super::control::{Phase, ending};
-use super::reply::{Failure, Outcome, Reply};
+use super::caller::ReadOnlyCaller;
+use super::control::{ShutdownPhase, ending};
+use super::reply::{ApiError, HandlerResult, TypedReply};
 use super::state::Api;
 use super::waited;
 
@@ -19,15 +19,15 @@ use super::waited;
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
 pub(super) async fn wait(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
     Body(request): Body<WaitRequest>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     reader.may_see(&api, &worker).await?;
     tokio::select! {
         biased;
         found = api.supervisor.wait(&worker, request, reader.sight()) => Ok(waited::reply(found?)),
-        () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
+        () = api.control.reached(ShutdownPhase::EndWaits) => Err(ending().into()),
     }
 }
 
@@ -35,16 +35,16 @@ pub(super) async fn wait(
 #[cfg_attr(test, utoipa::path(post, path = "/v1/wait", request_body = WaitMany, responses((status = 200, description = "`workers.waited`", body = Envelope<WaitedMany>))))]
 pub(super) async fn many(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Body(mut request): Body<WaitMany>,
-) -> Outcome<WaitedMany> {
+) -> HandlerResult<WaitedMany> {
     for worker in &mut request.workers {
         worker.worker_id = resolve(&api, &worker.worker_id).await?;
         reader.may_see(&api, &worker.worker_id).await?;
     }
     tokio::select! {
         biased;
-        waited = api.supervisor.wait_many(request, reader.sight()) => Ok(Reply("workers.waited", waited?)),
-        () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
+        waited = api.supervisor.wait_many(request, reader.sight()) => Ok(TypedReply("workers.waited", waited?)),
+        () = api.control.reached(ShutdownPhase::EndWaits) => Err(ending().into()),
     }
 }

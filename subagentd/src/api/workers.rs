@@ -11,9 +11,9 @@ use subagent_protocol::api::{
 use subagent_protocol::api::Envelope;
 
 use super::address::{Addressed, resolve};
-use super::body::{Body, Params};
-use super::caller::{Owner, Reader};
-use super::reply::{Outcome, Reply};
+use super::body::{Body, QueryParams};
+use super::caller::{Owner, ReadOnlyCaller};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use crate::supervisor::OverviewFilter;
 
@@ -28,16 +28,16 @@ pub(super) async fn start(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<StartWorker>,
-) -> Outcome<WorkerView> {
+) -> HandlerResult<WorkerView> {
     let started = api.supervisor.start_worker(caller, request).await?;
     api.last_worker.set(started.worker_id.as_str());
-    Ok(Reply("worker.started", started))
+    Ok(TypedReply("worker.started", started))
 }
 
 /// Query parameters of the list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Filter {
+pub(super) struct WorkerListQuery {
     /// Only workers of this controller.
     controller_id: Option<String>,
     /// Only workers with these tags.
@@ -52,10 +52,10 @@ pub(super) struct Filter {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable"), ("parent" = Option<String>, Query, description = "Only those of the tasks that this worker has given: its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
-    reader: Reader,
-    Params(filter): Params<Filter>,
-) -> Outcome<WorkerList> {
-    let Filter { controller_id, selector, all, parent } = filter;
+    reader: ReadOnlyCaller,
+    QueryParams(filter): QueryParams<WorkerListQuery>,
+) -> HandlerResult<WorkerList> {
+    let WorkerListQuery { controller_id, selector, all, parent } = filter;
     let parent = match parent {
         Some(address) => Some(resolve(&api, &address).await?),
         None => None,
@@ -66,27 +66,27 @@ pub(super) async fn list(
         list.items.retain(|item| item.worker_id == *only);
         list.count = list.items.len();
     }
-    Ok(Reply("worker.listed", list))
+    Ok(TypedReply("worker.listed", list))
 }
 
 /// Returns one worker with its state.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-) -> Outcome<WorkerShown> {
+) -> HandlerResult<WorkerShown> {
     reader.may_see(&api, &worker).await?;
-    Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
+    Ok(TypedReply("worker.shown", api.supervisor.show_worker(&worker).await?))
 }
 
 /// Returns all workers at one moment, with the matching cursor of `/v1/events`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/overview", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable")), responses((status = 200, description = "`overview.shown`: all workers at one moment, and its position in `/v1/events`", body = Envelope<OverviewShown>))))]
 pub(super) async fn overview_of_all(
     State(api): State<Api>,
-    reader: Reader,
-    Params(filter): Params<Filter>,
-) -> Outcome<OverviewShown> {
+    reader: ReadOnlyCaller,
+    QueryParams(filter): QueryParams<WorkerListQuery>,
+) -> HandlerResult<OverviewShown> {
     let filter = OverviewFilter {
         controller_id: filter.controller_id,
         selector: filter.selector,
@@ -94,7 +94,7 @@ pub(super) async fn overview_of_all(
         only: reader.only().cloned(),
     };
     let environment = api.environment.as_ref().clone();
-    Ok(Reply("overview.shown", api.supervisor.overview(filter, environment).await?))
+    Ok(TypedReply("overview.shown", api.supervisor.overview(filter, environment).await?))
 }
 
 /// Query parameters of a transcript.
@@ -110,25 +110,25 @@ pub(super) struct TranscriptParams {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/transcript", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("before" = Option<String>, Query, description = "Only what came before this event: `before` of the page that follows"), ("limit" = Option<u64>, Query, description = "Of how many events the page is made, 1 to 2000; without it 500")), responses((status = 200, description = "`transcript.shown`", body = Envelope<TranscriptShown>))))]
 pub(super) async fn transcript(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-    Params(page): Params<TranscriptParams>,
-) -> Outcome<TranscriptShown> {
+    QueryParams(page): QueryParams<TranscriptParams>,
+) -> HandlerResult<TranscriptShown> {
     reader.may_see(&api, &worker).await?;
     let limit = page.limit.unwrap_or(PAGE_EVENTS);
     let shown = api.supervisor.transcript(&worker, page.before.as_deref(), limit).await?;
-    Ok(Reply("transcript.shown", shown))
+    Ok(TypedReply("transcript.shown", shown))
 }
 
 /// Returns a summary of a worker's activity.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/overview", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.overview`", body = Envelope<WorkerOverview>))))]
 pub(super) async fn overview(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-) -> Outcome<WorkerOverview> {
+) -> HandlerResult<WorkerOverview> {
     reader.may_see(&api, &worker).await?;
-    Ok(Reply("worker.overview", api.supervisor.worker_overview(&worker).await?))
+    Ok(TypedReply("worker.overview", api.supervisor.worker_overview(&worker).await?))
 }
 
 /// Stops a worker. The response is sent when none of its processes is left.
@@ -137,8 +137,8 @@ pub(super) async fn stop(
     State(api): State<Api>,
     Owner(caller): Owner,
     Addressed(worker): Addressed,
-) -> Outcome<WorkerStopped> {
-    Ok(Reply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
+) -> HandlerResult<WorkerStopped> {
+    Ok(TypedReply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
 }
 
 /// Changes options of a living worker, such as its model.
@@ -148,8 +148,8 @@ pub(super) async fn set(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<SetOptions>,
-) -> Outcome<WorkerSet> {
-    Ok(Reply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
+) -> HandlerResult<WorkerSet> {
+    Ok(TypedReply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
 }
 
 /// Gives a worker another name.
@@ -159,8 +159,8 @@ pub(super) async fn rename(
     Owner(caller): Owner,
     Addressed(worker): Addressed,
     Body(request): Body<RenameWorker>,
-) -> Outcome<WorkerRenamed> {
-    Ok(Reply("worker.renamed", api.supervisor.rename_worker(caller, &worker, request).await?))
+) -> HandlerResult<WorkerRenamed> {
+    Ok(TypedReply("worker.renamed", api.supervisor.rename_worker(caller, &worker, request).await?))
 }
 
 /// Query parameters of a log.
@@ -175,11 +175,11 @@ pub(super) struct Tail {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/logs", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("tailBytes" = Option<u64>, Query, description = "How much of its end")), responses((status = 200, description = "`worker.logs`", body = Envelope<WorkerLogs>))))]
 pub(super) async fn logs(
     State(api): State<Api>,
-    reader: Reader,
+    reader: ReadOnlyCaller,
     Addressed(worker): Addressed,
-    Params(tail): Params<Tail>,
-) -> Outcome<WorkerLogs> {
+    QueryParams(tail): QueryParams<Tail>,
+) -> HandlerResult<WorkerLogs> {
     reader.may_see(&api, &worker).await?;
     let bytes = tail.tail_bytes.unwrap_or(TAIL_BYTES);
-    Ok(Reply("worker.logs", api.supervisor.worker_logs(&worker, bytes).await?))
+    Ok(TypedReply("worker.logs", api.supervisor.worker_logs(&worker, bytes).await?))
 }

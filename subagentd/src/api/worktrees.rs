@@ -10,9 +10,9 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names, Params};
+use super::body::{Body, Names, QueryParams};
 use super::caller::Owner;
-use super::reply::{Outcome, Reply};
+use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 
 /// A worktree in the path: its name, or an address of its worker.
@@ -22,7 +22,7 @@ pub(super) struct Worktree {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Listing {
+pub(super) struct WorktreeListQuery {
     /// Whether to include the contents of each worktree.
     #[serde(default)]
     contents: bool,
@@ -33,9 +33,9 @@ pub(super) struct Listing {
 pub(super) async fn list(
     State(api): State<Api>,
     _: Owner,
-    Params(listing): Params<Listing>,
-) -> Outcome<WorktreesListed> {
-    Ok(Reply("worktree.listed", api.supervisor.list_worktrees(listing.contents).await?))
+    QueryParams(listing): QueryParams<WorktreeListQuery>,
+) -> HandlerResult<WorktreesListed> {
+    Ok(TypedReply("worktree.listed", api.supervisor.list_worktrees(listing.contents).await?))
 }
 
 /// Returns one worktree and its contents.
@@ -44,8 +44,8 @@ pub(super) async fn show(
     State(api): State<Api>,
     _: Owner,
     Names(Worktree { worktree }): Names<Worktree>,
-) -> Outcome<WorktreeView> {
-    Ok(Reply("worktree.shown", api.supervisor.show_worktree(&worktree).await?))
+) -> HandlerResult<WorktreeView> {
+    Ok(TypedReply("worktree.shown", api.supervisor.show_worktree(&worktree).await?))
 }
 
 /// Repeats the setup of a worktree: copies files and runs the setup command.
@@ -55,8 +55,8 @@ pub(super) async fn set_up(
     Owner(caller): Owner,
     Names(Worktree { worktree }): Names<Worktree>,
     Body(request): Body<ChangeWorktree>,
-) -> Outcome<WorktreeView> {
-    Ok(Reply("worktree.ready", api.supervisor.set_up_worktree(caller, &worktree, request).await?))
+) -> HandlerResult<WorktreeView> {
+    Ok(TypedReply("worktree.ready", api.supervisor.set_up_worktree(caller, &worktree, request).await?))
 }
 
 /// Lands the changes of a worktree as commits on its target branch.
@@ -66,8 +66,8 @@ pub(super) async fn land(
     Owner(caller): Owner,
     Names(Worktree { worktree }): Names<Worktree>,
     Body(request): Body<LandWorktree>,
-) -> Outcome<WorktreeLanded> {
-    Ok(Reply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
+) -> HandlerResult<WorktreeLanded> {
+    Ok(TypedReply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
 }
 
 /// Merges the changed files of a worktree into the main work tree, without commits.
@@ -77,8 +77,8 @@ pub(super) async fn merge(
     Owner(caller): Owner,
     Names(Worktree { worktree }): Names<Worktree>,
     Body(request): Body<ChangeWorktree>,
-) -> Outcome<WorktreeMerged> {
-    Ok(Reply("worktree.merged", api.supervisor.merge_worktree(caller, &worktree, request).await?))
+) -> HandlerResult<WorktreeMerged> {
+    Ok(TypedReply("worktree.merged", api.supervisor.merge_worktree(caller, &worktree, request).await?))
 }
 
 /// Removes a worktree without changes.
@@ -88,8 +88,8 @@ pub(super) async fn remove(
     Owner(caller): Owner,
     Names(Worktree { worktree }): Names<Worktree>,
     Body(request): Body<ChangeWorktree>,
-) -> Outcome<WorktreeRemoved> {
-    Ok(Reply("worktree.removed", api.supervisor.remove_worktree(caller, &worktree, request).await?))
+) -> HandlerResult<WorktreeRemoved> {
+    Ok(TypedReply("worktree.removed", api.supervisor.remove_worktree(caller, &worktree, request).await?))
 }
 
 /// Removes a worktree, and keeps its contents under a git ref.
@@ -99,8 +99,8 @@ pub(super) async fn discard(
     Owner(caller): Owner,
     Names(Worktree { worktree }): Names<Worktree>,
     Body(request): Body<ChangeWorktree>,
-) -> Outcome<WorktreeRemoved> {
-    Ok(Reply("worktree.discarded", api.supervisor.discard_worktree(caller, &worktree, request).await?))
+) -> HandlerResult<WorktreeRemoved> {
+    Ok(TypedReply("worktree.discarded", api.supervisor.discard_worktree(caller, &worktree, request).await?))
 }
 
 /// Removes the clean worktrees of stopped workers, and old refs of retired ones.
@@ -109,6 +109,6 @@ pub(super) async fn prune(
     State(api): State<Api>,
     Owner(caller): Owner,
     Body(request): Body<PruneWorktrees>,
-) -> Outcome<WorktreesPruned> {
-    Ok(Reply("worktree.pruned", api.supervisor.prune_worktrees(caller, request).await?))
+) -> HandlerResult<WorktreesPruned> {
+    Ok(TypedReply("worktree.pruned", api.supervisor.prune_worktrees(caller, request).await?))
 }

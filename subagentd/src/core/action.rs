@@ -6,7 +6,7 @@ use super::worker::{Fact, Worker};
 
 /// An action that is performed after the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum WorkerAction {
     /// Start a new runtime.
     StartRuntime,
     /// Send the prompt of the open turn.
@@ -40,11 +40,11 @@ pub enum Action {
 
 /// The result of an input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct Transition {
     /// The next state of the worker.
     pub worker: Worker,
     /// Facts to store with it, in order.
     pub facts: Vec<Fact>,
     /// Actions to perform afterwards, in order.
-    pub actions: Vec<Action>,
+    pub actions: Vec<WorkerAction>,
 }

@@ -7,7 +7,7 @@ use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 
 /// An open question of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct AgentRequest {
     /// Permission request or elicitation.
     pub kind: QuestionKind,
     /// Number of the asking turn. `None` if the agent asked outside of a turn.

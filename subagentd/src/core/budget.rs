@@ -11,8 +11,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::accounts::AccountOwner;
 use super::approval::Approval;
-use super::step::Next;
-use super::worker::{Fact, State, Turn, Worker};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, RuntimeTurn, Worker};
 
 /// A change of used amounts, or better knowledge of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -481,7 +481,7 @@ pub fn runs(worker: &Worker) -> bool {
         && !worker.approvals.values().any(|asked| asked.approval == Approval::Pending)
 }
 
-impl Next {
+impl TransitionBuilder {
     /// Adds the usage that follows from the step itself.
     pub(super) fn spend(&mut self, before: &Worker) {
         if self
@@ -498,7 +498,7 @@ impl Next {
     }
 
     /// Adds the usage of an ended turn. A turn whose prompt was not sent has none.
-    pub(super) fn spend_turn(&mut self, turn: &Turn, end: Option<&TurnEnd>) {
+    pub(super) fn spend_turn(&mut self, turn: &RuntimeTurn, end: Option<&TurnEnd>) {
         if !turn.dispatching {
             return;
         }
@@ -516,7 +516,7 @@ impl Next {
     /// Cancels the open turn for an exhausted budget, unless it is being canceled already.
     pub(super) fn over_budget(&mut self, error: Error) -> Result<()> {
         match &self.worker.state {
-            State::Turn(open) if open.cancel.is_none() => {
+            LifecycleState::Turn(open) if open.cancel.is_none() => {
                 let reason = error.to_string();
                 let turn = Some(open.no);
                 self.facts.push(Fact::LastError(Some(error.clone())));

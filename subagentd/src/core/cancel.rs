@@ -7,10 +7,10 @@ use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
-use super::decision::Choice;
+use super::decision::PermissionDecision;
 use super::inbox::{EXPIRED, decided};
-use super::step::Next;
-use super::worker::{Action, Cancel, Fact, Link, State};
+use super::step::TransitionBuilder;
+use super::worker::{Cancel, Fact, LifecycleState, RuntimeStatus, WorkerAction};
 
 /// Returns the error code of a cancel by the daemon itself, given its reason. `None` if the owner
 /// canceled.
@@ -22,19 +22,19 @@ pub(crate) fn own_cause(reason: &str) -> Option<Code> {
     matches!(code, Code::PolicyViolation | Code::BudgetExceeded | Code::BudgetUnknown).then_some(code)
 }
 
-impl Next {
+impl TransitionBuilder {
     pub(super) fn cancel(&mut self, reason: String) -> Result<()> {
         let state = self.worker.public_state();
-        if let State::Stopping(Some(_)) = self.worker.state {
+        if let LifecycleState::Stopping(Some(_)) = self.worker.state {
             // The stop cancels the turn already.
             return Ok(());
         }
-        if let State::Local(local) = &self.worker.state {
+        if let LifecycleState::Local(local) = &self.worker.state {
             let local = local.clone();
             self.cancel_local(&local, reason);
             return Ok(());
         }
-        let State::Turn(turn) = &mut self.worker.state else {
+        let LifecycleState::Turn(turn) = &mut self.worker.state else {
             let error = Error::new(
                 Code::WorkerNotRunning,
                 format!("the worker is {state}: there is no turn to cancel"),
@@ -47,7 +47,7 @@ impl Next {
         }
         let no = turn.no;
         if self.cancel_turn(reason.clone(), None) {
-            self.actions.push(Action::Cancel { turn: no, reason });
+            self.actions.push(WorkerAction::Cancel { turn: no, reason });
         }
         Ok(())
     }
@@ -55,11 +55,12 @@ impl Next {
     /// Cancels the open turn, which has no cancel yet. `expired` is the question whose timeout
     /// caused it. Returns whether a runtime may have the prompt; otherwise the turn has ended.
     pub(super) fn cancel_turn(&mut self, reason: String, expired: Option<&RequestId>) -> bool {
-        let State::Turn(turn) = &mut self.worker.state else { return false };
+        let LifecycleState::Turn(turn) = &mut self.worker.state else { return false };
         let no = turn.no;
         let cancel = Cancel { reason: reason.clone(), requested: false };
         turn.cancel = Some(cancel.clone());
-        let may_be_sent = turn.dispatching || matches!(self.worker.link, Link::Ready | Link::Adopted);
+        let may_be_sent =
+            turn.dispatching || matches!(self.worker.link, RuntimeStatus::Ready | RuntimeStatus::Adopted);
         self.facts.push(Fact::TurnCancel { no, cancel });
         if !may_be_sent {
             // No runtime has the prompt, and none will get it.
@@ -91,7 +92,8 @@ impl Next {
             let by = if expired == Some(&request_id) { DecidedBy::Deadline } else { DecidedBy::Cancel };
             match kind {
                 QuestionKind::Permission => {
-                    let data = decided(&request_id, &Choice::cancelled(), Some(reason.clone()), by);
+                    let data =
+                        decided(&request_id, &PermissionDecision::cancelled(), Some(reason.clone()), by);
                     self.event(EventType::ApprovalDecided, data, Some(no));
                 }
                 QuestionKind::Elicitation => self.answered_by_cancel(&request_id, &reason, by, no),

@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 
 /// A decision about a permission request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct PermissionDecision {
     /// The chosen option. `None` answers `cancelled`.
     pub option_id: Option<String>,
     /// Alias of the option.
@@ -19,7 +19,7 @@ pub struct Choice {
     pub decision: String,
 }
 
-impl Choice {
+impl PermissionDecision {
     /// Returns the decision of a canceled turn, which chooses no option.
     #[must_use]
     pub fn cancelled() -> Self {
@@ -30,7 +30,7 @@ impl Choice {
 
 /// A validated answer to an elicitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct ElicitationReply {
     /// Accept, decline or cancel.
     pub action: ElicitationAction,
     /// Names of the answered fields.
@@ -49,7 +49,7 @@ const CANCEL_WORDS: &[&str] = &["cancel", "cancelled", "canceled"];
 ///
 /// # Errors
 /// `INVALID_APPROVAL_DECISION{decision,optionId,alias}` with the available options.
-pub fn choose(options: &[ApprovalOption], request: &Decide) -> Result<Choice> {
+pub fn choose(options: &[ApprovalOption], request: &Decide) -> Result<PermissionDecision> {
     let decision = request
         .decision
         .as_deref()
@@ -63,13 +63,13 @@ pub fn choose(options: &[ApprovalOption], request: &Decide) -> Result<Choice> {
         (None, None, None) => Err(""),
     };
     match found {
-        Ok(option) => Ok(Choice {
+        Ok(option) => Ok(PermissionDecision {
             option_id: Some(option.id.clone()),
             alias: Some(option.alias.clone()),
             decision: decision.to_owned(),
         }),
         Err(word) if CANCEL_WORDS.contains(&word.to_lowercase().as_str()) => {
-            Ok(Choice { option_id: None, alias: None, decision: decision.to_owned() })
+            Ok(PermissionDecision { option_id: None, alias: None, decision: decision.to_owned() })
         }
         Err(_) => {
             let offered: Vec<&str> = options.iter().map(|option| option.id.as_str()).collect();
@@ -114,14 +114,14 @@ pub enum HooksOutcome {
     /// A rule decides the request.
     ByRule {
         /// The decision of the rule.
-        choice: Choice,
+        choice: PermissionDecision,
         /// The rule in the form of events.
         rule: Value,
     },
     /// A hook decides the request.
     ByHook {
         /// The decision of the hook.
-        choice: Choice,
+        choice: PermissionDecision,
         /// The reason that the hook gave.
         reason: Option<String>,
         /// The hook in the form of events.

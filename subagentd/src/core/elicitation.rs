@@ -7,12 +7,12 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
-use super::approval::{Approval, Request};
-use super::decision::Reply;
-use super::step::Next;
-use super::worker::{Action, Fact};
+use super::approval::{AgentRequest, Approval};
+use super::decision::ElicitationReply;
+use super::step::TransitionBuilder;
+use super::worker::{Fact, WorkerAction};
 
-impl Next {
+impl TransitionBuilder {
     /// Opens a question of the agent.
     pub(super) fn asked(&mut self, request_id: RequestId, kind: QuestionKind) -> Result<()> {
         if self.worker.approvals.contains_key(&request_id) {
@@ -20,19 +20,24 @@ impl Next {
             return Err(Error::new(Code::Internal, message));
         }
         let turn = self.worker.asking_turn();
-        let asked = Request { kind, turn, approval: Approval::Pending };
+        let asked = AgentRequest { kind, turn, approval: Approval::Pending };
         self.worker.approvals.insert(request_id.clone(), asked);
         self.facts.push(Fact::ApprovalOpened { request_id, kind, turn });
         Ok(())
     }
 
     /// Answers an elicitation for the owner.
-    pub(super) fn answer(&mut self, request_id: RequestId, reply: Reply) -> Result<()> {
+    pub(super) fn answer(&mut self, request_id: RequestId, reply: ElicitationReply) -> Result<()> {
         self.answer_as(request_id, reply, DecidedBy::Owner)
     }
 
-    pub(super) fn answer_as(&mut self, request_id: RequestId, reply: Reply, by: DecidedBy) -> Result<()> {
-        let Reply { action, fields, content } = reply;
+    pub(super) fn answer_as(
+        &mut self,
+        request_id: RequestId,
+        reply: ElicitationReply,
+        by: DecidedBy,
+    ) -> Result<()> {
+        let ElicitationReply { action, fields, content } = reply;
         let option_id = Some(action).filter(|action| *action != ElicitationAction::Cancel);
         let option_id = option_id.map(|action| action.as_str().to_owned());
         let turn = self.take_decision(&request_id, QuestionKind::Elicitation, option_id.as_deref())?;
@@ -47,7 +52,7 @@ impl Next {
             by_cancel: false,
         };
         self.facts.push(decided);
-        self.actions.push(Action::Answer { request_id, option_id });
+        self.actions.push(WorkerAction::Answer { request_id, option_id });
         Ok(())
     }
 

@@ -4,8 +4,8 @@
 use serde_json::json;
 use subagent_protocol::event::EventType;
 
-use super::step::Next;
-use super::worker::{Action, Link, State};
+use super::step::TransitionBuilder;
+use super::worker::{LifecycleState, RuntimeStatus, WorkerAction};
 
 /// State of the hibernation of a worker whose next agent resumes the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Hibernation {
     Begun,
 }
 
-impl Next {
+impl TransitionBuilder {
     /// Asks the runtime to end. Does nothing if the worker is no longer at rest.
     pub(super) fn hibernate(&mut self, idle_seconds: u64) {
         if self.worker.rests() {
@@ -31,8 +31,8 @@ impl Next {
     }
 
     fn end_for_hibernation(&mut self) {
-        self.worker.link = Link::Ending;
-        self.actions.push(Action::Hibernate { last_turn: self.worker.last_turn });
+        self.worker.link = RuntimeStatus::Ending;
+        self.actions.push(WorkerAction::Hibernate { last_turn: self.worker.last_turn });
     }
 
     /// Keeps a runtime that refused to end, and sends it what arrived meanwhile.
@@ -41,8 +41,8 @@ impl Next {
             return;
         }
         // Another reason to end it takes precedence.
-        if self.worker.link == Link::Ending {
-            self.worker.link = Link::Ready;
+        if self.worker.link == RuntimeStatus::Ending {
+            self.worker.link = RuntimeStatus::Ready;
             self.prompt_if_waiting();
         }
     }
@@ -63,12 +63,12 @@ impl Next {
 
     /// Handles the hello of a runtime that did not get the command to end. Returns whether it is
     /// sent again.
-    pub(super) fn attached_awake(&mut self, told: Link, last_turn: u64) -> bool {
-        if told >= Link::Ending || !self.hibernation_is_wanted() {
+    pub(super) fn attached_awake(&mut self, told: RuntimeStatus, last_turn: u64) -> bool {
+        if told >= RuntimeStatus::Ending || !self.hibernation_is_wanted() {
             return false;
         }
         self.worker.last_turn = self.worker.last_turn.max(last_turn);
-        if self.worker.state == State::Idle && self.worker.approvals.is_empty() {
+        if self.worker.state == LifecycleState::Idle && self.worker.approvals.is_empty() {
             self.end_for_hibernation();
             return true;
         }
@@ -88,16 +88,16 @@ impl Next {
 
     /// Starts a runtime for a hibernating worker.
     pub(super) fn wake(&mut self) {
-        let idle = matches!(self.worker.state, State::Idle | State::Local(_));
-        if idle && self.worker.hibernation == Hibernation::Begun && self.worker.link == Link::None {
+        let idle = matches!(self.worker.state, LifecycleState::Idle | LifecycleState::Local(_));
+        if idle && self.worker.hibernation == Hibernation::Begun && self.worker.link == RuntimeStatus::None {
             self.start_for_waking();
         }
     }
 
     /// Starts the runtime that an order needs.
     pub(super) fn start_for_waking(&mut self) {
-        self.worker.link = Link::Starting;
-        self.actions.push(Action::StartRuntime);
+        self.worker.link = RuntimeStatus::Starting;
+        self.actions.push(WorkerAction::StartRuntime);
     }
 
     /// Records that the worker has a runtime again. Returns whether it hibernated.

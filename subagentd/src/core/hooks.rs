@@ -10,10 +10,10 @@ use subagent_protocol::state::QuestionKind;
 use super::approval::Approval;
 use super::decision::HooksOutcome;
 use super::inbox::decided;
-use super::step::Next;
-use super::worker::{Action, Fact};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, WorkerAction};
 
-impl Next {
+impl TransitionBuilder {
     /// Hides a pending permission request while its hooks run.
     pub(super) fn hold_for_hooks(&mut self, request_id: RequestId) {
         if let Some(asked) = self.worker.approvals.get_mut(&request_id)
@@ -58,7 +58,7 @@ impl Next {
                     content: None,
                     by_cancel: false,
                 });
-                self.actions.push(Action::Answer { request_id, option_id });
+                self.actions.push(WorkerAction::Answer { request_id, option_id });
                 Ok(())
             }
         }

@@ -11,9 +11,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
-use super::decision::{Choice, Reply};
-use super::step::Next;
-use super::worker::{Action, Fact, State};
+use super::decision::{ElicitationReply, PermissionDecision};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, WorkerAction};
 
 /// An input about questions of a worker, beside a single decision.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub enum QuestionInput {
     /// Decides several permission requests: all or none.
     DecideAll {
         /// The decisions by request.
-        choices: Vec<(RequestId, Choice)>,
+        choices: Vec<(RequestId, PermissionDecision)>,
         /// Note of the owner.
         note: Option<String>,
     },
@@ -30,7 +30,7 @@ pub enum QuestionInput {
         /// The decided permission request.
         request_id: RequestId,
         /// The decision that becomes standing.
-        choice: Choice,
+        choice: PermissionDecision,
         /// Note of the owner.
         note: Option<String>,
         /// The rule to add.
@@ -49,7 +49,7 @@ pub enum QuestionInput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expiry {
     /// Decides a permission request this way.
-    Decide(Choice),
+    Decide(PermissionDecision),
     /// Declines the expired elicitation.
     Decline,
     /// Cancels the turn that asked.
@@ -90,7 +90,7 @@ pub enum InboxFact {
 /// Reason of a cancel because a question of the turn was not answered in time.
 pub(super) const EXPIRED: &str = "a question was not answered in time";
 
-impl Next {
+impl TransitionBuilder {
     pub(super) fn inbox(&mut self, input: QuestionInput) -> Result<()> {
         match input {
             QuestionInput::DecideAll { choices, note } => {
@@ -121,7 +121,7 @@ impl Next {
             (_, Expiry::Cancel) if self.expires_with(&request_id) => Ok(()),
             (QuestionKind::Permission, Expiry::Decline | Expiry::Cancel) => {
                 let note = Some(EXPIRED.to_owned());
-                self.decide_as(request_id, Choice::cancelled(), note, DecidedBy::Deadline, None)
+                self.decide_as(request_id, PermissionDecision::cancelled(), note, DecidedBy::Deadline, None)
             }
             (QuestionKind::Elicitation, Expiry::Cancel) => {
                 self.answer_as(request_id, nothing(ElicitationAction::Cancel), DecidedBy::Deadline)
@@ -141,14 +141,13 @@ impl Next {
         else {
             return false;
         };
-        let cancels =
-            matches!(&self.worker.state, State::Turn(open) if open.no == turn && open.cancel.is_none());
+        let cancels = matches!(&self.worker.state, LifecycleState::Turn(open) if open.no == turn && open.cancel.is_none());
         if cancels {
             let reason = EXPIRED.to_owned();
             let error = Error::new(Code::ApprovalTimeout, EXPIRED);
             self.facts.push(Fact::TaskCause { error, turn: Some(turn) });
             if self.cancel_turn(reason.clone(), Some(request_id)) {
-                self.actions.push(Action::Cancel { turn, reason });
+                self.actions.push(WorkerAction::Cancel { turn, reason });
             }
         }
         cancels
@@ -158,12 +157,12 @@ impl Next {
     pub(super) fn decide_as(
         &mut self,
         request_id: RequestId,
-        choice: Choice,
+        choice: PermissionDecision,
         note: Option<String>,
         by: DecidedBy,
         always: Option<Value>,
     ) -> Result<()> {
-        if let State::Local(local) = &self.worker.state
+        if let LifecycleState::Local(local) = &self.worker.state
             && local.request_id == request_id
         {
             let local = local.clone();
@@ -182,13 +181,18 @@ impl Next {
             content: None,
             by_cancel: false,
         });
-        self.actions.push(Action::Answer { request_id, option_id: choice.option_id });
+        self.actions.push(WorkerAction::Answer { request_id, option_id: choice.option_id });
         Ok(())
     }
 }
 
 /// Returns the data of `approval.decided`.
-pub(super) fn decided(request_id: &RequestId, choice: &Choice, note: Option<String>, by: DecidedBy) -> Value {
+pub(super) fn decided(
+    request_id: &RequestId,
+    choice: &PermissionDecision,
+    note: Option<String>,
+    by: DecidedBy,
+) -> Value {
     json!({
         "requestId": request_id, "decision": choice.decision,
         "optionId": choice.option_id.as_deref().unwrap_or("cancelled"), "alias": choice.alias,
@@ -196,6 +200,6 @@ pub(super) fn decided(request_id: &RequestId, choice: &Choice, note: Option<Stri
     })
 }
 
-fn nothing(action: ElicitationAction) -> Reply {
-    Reply { action, fields: Vec::new(), content: None }
+fn nothing(action: ElicitationAction) -> ElicitationReply {
+    ElicitationReply { action, fields: Vec::new(), content: None }
 }

@@ -8,17 +8,17 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus};
 
-use super::decision::Choice;
+use super::decision::PermissionDecision;
 use super::inbox::decided;
-use super::step::Next;
-use super::worker::{CANCELED_BY_MANAGER, Fact, SimulatedTurn, State};
+use super::step::TransitionBuilder;
+use super::worker::{CANCELED_BY_MANAGER, Fact, LifecycleState, SimulatedTurn};
 
 /// Text of the simulated agent.
 const STATUS: &str = "STATUS: turn accepted and completed in local runtime.";
 /// Id of the option that allows.
 const ALLOW: &str = "allow";
 
-impl Next {
+impl TransitionBuilder {
     /// Completes a simulated turn at once.
     pub(super) fn play(&mut self, no: u64, id: &TurnId) {
         self.event(EventType::ProgressMessage, json!({"role": "assistant", "text": STATUS}), Some(no));
@@ -42,14 +42,14 @@ impl Next {
             kind: QuestionKind::Permission,
             turn: Some(no),
         });
-        self.worker.state = State::Local(SimulatedTurn { no, id, request_id });
+        self.worker.state = LifecycleState::Local(SimulatedTurn { no, id, request_id });
     }
 
     /// Ends the turn with the answer.
     pub(super) fn decide_local(
         &mut self,
         local: &SimulatedTurn,
-        choice: &Choice,
+        choice: &PermissionDecision,
         note: Option<String>,
         by: DecidedBy,
     ) {
@@ -68,7 +68,7 @@ impl Next {
     /// Cancels the turn, and its request, for a cancel or restart.
     pub(super) fn cancel_local(&mut self, local: &SimulatedTurn, reason: String) {
         let note = Some(reason.clone());
-        let data = decided(&local.request_id, &Choice::cancelled(), note, DecidedBy::Cancel);
+        let data = decided(&local.request_id, &PermissionDecision::cancelled(), note, DecidedBy::Cancel);
         self.event(EventType::ApprovalDecided, data, Some(local.no));
         self.answered(local, None, true);
         self.canceled_local(local, &reason);
@@ -104,7 +104,7 @@ impl Next {
     fn end_local(&mut self, no: u64, status: TurnStatus, event_type: EventType, data: Value) {
         self.event(event_type, data, Some(no));
         self.facts.push(Fact::TurnClosed { no, status, dispatched: Dispatched::No });
-        self.worker.state = State::Idle;
+        self.worker.state = LifecycleState::Idle;
     }
 }
 

@@ -4,12 +4,15 @@ use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::Dispatched;
 use subagent_protocol::{Code, Error};
 
-use super::step::Next;
-use super::worker::{Fact, State};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState};
 
-impl Next {
+impl TransitionBuilder {
     pub(super) fn turn_lost(&mut self, rebooted: bool) {
-        let (State::Turn(turn) | State::Stopping(Some(turn))) = &mut self.worker.state else { return };
+        let (LifecycleState::Turn(turn) | LifecycleState::Stopping(Some(turn))) = &mut self.worker.state
+        else {
+            return;
+        };
         if rebooted && !turn.dispatching {
             // The record of the prompt may have been in the missing part of the journal.
             turn.dispatching = true;

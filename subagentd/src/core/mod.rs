@@ -36,4 +36,4 @@ pub mod worker;
 
 pub(crate) use cancel::own_cause;
 pub(crate) use policy::violation_text;
-pub use worker::{Action, By, Fact, Input, Step, Worker};
+pub use worker::{By, Fact, Transition, Worker, WorkerAction, WorkerInput};

@@ -11,10 +11,10 @@ use subagent_protocol::state::{ParkReason, UnparkReason};
 use subagent_protocol::time::Timestamp;
 
 use super::rate_limit::Limit;
-use super::step::Next;
-use super::worker::{Action, Input, Link, State, Turn, Worker};
+use super::step::TransitionBuilder;
+use super::worker::{LifecycleState, RuntimeStatus, RuntimeTurn, Worker, WorkerAction, WorkerInput};
 
-impl Input {
+impl WorkerInput {
     /// Returns the input with the rate limit that its error reports, if any. `at` is the time of
     /// the record.
     #[must_use]
@@ -40,7 +40,8 @@ impl Worker {
     /// Returns whether its open turn waits, too, because the prompt was not sent.
     #[must_use]
     pub fn holds_turn(&self) -> bool {
-        let unsent = matches!(self.state, State::Turn(Turn { dispatching: false, cancel: None, .. }));
+        let unsent =
+            matches!(self.state, LifecycleState::Turn(RuntimeTurn { dispatching: false, cancel: None, .. }));
         unsent && self.is_parked()
     }
 
@@ -48,16 +49,16 @@ impl Worker {
     /// start for its turn.
     #[must_use]
     pub fn unparks_at(&self) -> Option<Timestamp> {
-        self.parking.until.filter(|_| !(self.holds_turn() && self.link != Link::None))
+        self.parking.until.filter(|_| !(self.holds_turn() && self.link != RuntimeStatus::None))
     }
 }
 
-impl Next {
+impl TransitionBuilder {
     /// Parks the worker if the input reported a rate limit. Returns whether the worker is parked
     /// now.
     pub(super) fn park(&mut self, turn: Option<&TurnId>) -> bool {
         let Some(limit) = self.limit.take() else { return false };
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return false;
         }
         let Some(parking) = self.worker.parking.after(limit) else {
@@ -86,9 +87,9 @@ impl Next {
         }
         self.event(EventType::WorkerUnparked, json!(WorkerUnparked { reason }), None);
         match self.worker.link {
-            Link::None if holds_turn => {
-                self.worker.link = Link::Starting;
-                self.actions.push(Action::StartRuntime);
+            RuntimeStatus::None if holds_turn => {
+                self.worker.link = RuntimeStatus::Starting;
+                self.actions.push(WorkerAction::StartRuntime);
             }
             _ => self.prompt_if_waiting(),
         }

@@ -8,17 +8,17 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
-use super::decision::Choice;
+use super::decision::PermissionDecision;
 use super::inbox::decided;
-use super::step::Next;
-use super::worker::{Action, Fact, State};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, WorkerAction};
 
-impl Next {
+impl TransitionBuilder {
     /// Decides a pending request by a rule.
     pub(super) fn decide_by_rule(
         &mut self,
         request_id: RequestId,
-        choice: Choice,
+        choice: PermissionDecision,
         rule: &Value,
     ) -> Result<()> {
         let option_id = choice.option_id.clone();
@@ -34,7 +34,7 @@ impl Next {
             content: None,
             by_cancel: false,
         });
-        self.actions.push(Action::Answer { request_id, option_id });
+        self.actions.push(WorkerAction::Answer { request_id, option_id });
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Next {
         let open = self.worker.open_turn().cloned();
         self.pause(QueuePause::PolicyViolation, open.as_ref());
         match &self.worker.state {
-            State::Turn(open) if Some(open.no) == turn && open.cancel.is_none() => {
+            LifecycleState::Turn(open) if Some(open.no) == turn && open.cancel.is_none() => {
                 self.cancel(format!("{}: {message}", Code::PolicyViolation.as_str()))
             }
             _ => Ok(()),

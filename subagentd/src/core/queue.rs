@@ -10,8 +10,8 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
-use super::step::Next;
-use super::worker::{By, Fact, Input, STOPPED_BY_MANAGER, State, Worker, stopped_for_good};
+use super::step::TransitionBuilder;
+use super::worker::{By, Fact, LifecycleState, STOPPED_BY_MANAGER, Worker, WorkerInput, stopped_for_good};
 
 /// Reason of a cancel in favor of another message.
 pub(crate) const STEERED: &str = "steered";
@@ -26,7 +26,7 @@ pub struct Queue {
     pub turns: VecDeque<TurnId>,
     /// Why the queue is paused until a client resumes it.
     pub paused: Option<QueuePause>,
-    /// Whether only [`Input::OpenQueued`] opens a turn, after a check of budgets, which the rules
+    /// Whether only [`WorkerInput::OpenQueued`] opens a turn, after a check of budgets, which the rules
     /// do not know. Not stored.
     pub gated: bool,
 }
@@ -80,7 +80,7 @@ impl QueuePosition {
     }
 }
 
-impl Input {
+impl WorkerInput {
     /// Returns the order that queues its message instead of starting a turn, because no slot is
     /// free. `None` if it cannot be queued.
     #[must_use]
@@ -113,21 +113,23 @@ impl Worker {
     /// Returns whether the worker is idle and the head of its queue starts by itself.
     #[must_use]
     pub fn goes_on_alone(&self) -> bool {
-        let idle = matches!(self.state, State::Idle | State::Error);
+        let idle = matches!(self.state, LifecycleState::Idle | LifecycleState::Error);
         idle && self.queue.paused.is_none() && !self.queue.turns.is_empty()
     }
 }
 
-impl Next {
+impl TransitionBuilder {
     /// Sends a message, or queues it.
     pub(super) fn enqueue(&mut self, queued: Queued, urgency: QueuePosition, most: usize) -> Result<()> {
         let waiting = self.worker.queue.turns.len();
         let steered = matches!(urgency, QueuePosition::Steered | QueuePosition::Ahead);
         match &self.worker.state {
-            State::Stopping(_) | State::Stopped => {
+            LifecycleState::Stopping(_) | LifecycleState::Stopped => {
                 return Err(stopped_for_good(self.worker.public_state()));
             }
-            State::Idle | State::Error if urgency.is_at_once(waiting) && !self.worker.is_parked() => {
+            LifecycleState::Idle | LifecycleState::Error
+                if urgency.is_at_once(waiting) && !self.worker.is_parked() =>
+            {
                 self.begin(queued.turn_id, queued.message, &queued.input, By::Runtime);
                 return Ok(());
             }
@@ -151,7 +153,7 @@ impl Next {
         self.facts.push(Fact::TurnQueued { queued, first: steered });
         self.event(EventType::TurnQueued, json!({"turnId": turn_id, "position": position}), None);
         match &self.worker.state {
-            State::Turn(_) | State::Local(_) if steered => self.cancel(STEERED.to_owned()),
+            LifecycleState::Turn(_) | LifecycleState::Local(_) if steered => self.cancel(STEERED.to_owned()),
             _ if urgency == QueuePosition::Resumed => self.resume_queue(),
             _ => Ok(()),
         }
@@ -217,7 +219,7 @@ impl Next {
 
     /// Resumes a paused queue.
     pub(super) fn resume_queue(&mut self) -> Result<()> {
-        if let State::Stopping(_) | State::Stopped = self.worker.state {
+        if let LifecycleState::Stopping(_) | LifecycleState::Stopped = self.worker.state {
             return Err(stopped_for_good(self.worker.public_state()));
         }
         if self.worker.queue.paused.take().is_some() {

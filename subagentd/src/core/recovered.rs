@@ -8,18 +8,21 @@ use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::{Carrier, Dispatched, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
-use super::approval::{Approval, Request};
-use super::step::Next;
-use super::worker::{Fact, State, Turn};
+use super::approval::{AgentRequest, Approval};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, RuntimeTurn};
 
 /// Message of a request whose text is lost.
 const LOST_WORDS: &str = "A permission was asked for before the database was restored; what for is not known any more. \
                           Only `cancelled` can be answered.";
 
-impl Next {
+impl TransitionBuilder {
     /// Opens a turn that the runtime was given and the store does not know.
     pub(super) fn recover_turn(&mut self, no: u64, id: TurnId) -> Result<()> {
-        let fits = matches!(self.worker.state, State::Starting | State::Idle | State::Error);
+        let fits = matches!(
+            self.worker.state,
+            LifecycleState::Starting | LifecycleState::Idle | LifecycleState::Error
+        );
         if no <= self.worker.known_turn || !fits {
             let message = format!("the journal speaks of turn {no}, which is not open");
             return Err(Error::new(Code::Internal, message));
@@ -31,7 +34,8 @@ impl Next {
         self.facts.push(Fact::TurnDispatching { no });
         let data = json!({"turnId": id, "input": null, "recovered": true});
         self.event(EventType::TurnStarted, data, Some(no));
-        self.worker.state = State::Turn(Turn { no, id, dispatching: true, retried: false, cancel: None });
+        self.worker.state =
+            LifecycleState::Turn(RuntimeTurn { no, id, dispatching: true, retried: false, cancel: None });
         Ok(())
     }
 
@@ -46,7 +50,9 @@ impl Next {
         self.event(EventType::ApprovalRequested, data, turn);
         // Whether it is an elicitation is unknown. Both kinds can be canceled.
         let kind = QuestionKind::Permission;
-        self.worker.approvals.insert(request_id.clone(), Request { kind, turn, approval: Approval::Pending });
+        self.worker
+            .approvals
+            .insert(request_id.clone(), AgentRequest { kind, turn, approval: Approval::Pending });
         self.facts.push(Fact::ApprovalOpened { request_id, kind, turn });
     }
 

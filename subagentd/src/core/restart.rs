@@ -2,8 +2,8 @@
 
 use subagent_protocol::{Code, Error, Result};
 
-use super::step::Next;
-use super::worker::{Action, Fact, Link, State, stopped_for_good};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, RuntimeStatus, WorkerAction, stopped_for_good};
 
 /// State of a requested restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,57 +25,57 @@ impl Restart {
 /// Reason of a cancel because the worker is restarted.
 pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
 
-impl Next {
+impl TransitionBuilder {
     pub(super) fn restart(&mut self, force: bool) -> Result<()> {
         let state = self.worker.public_state();
         match &self.worker.state {
-            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
-            State::Starting => {
+            LifecycleState::Stopping(_) | LifecycleState::Stopped => return Err(stopped_for_good(state)),
+            LifecycleState::Starting => {
                 let error = Error::new(Code::WorkerBusy, "the worker is being started; wait for it");
                 return Err(error.retryable().with("state", state.as_str()));
             }
-            State::Turn(_) | State::Local(_) if !force => {
+            LifecycleState::Turn(_) | LifecycleState::Local(_) if !force => {
                 let message = format!("the worker is {state}; cancel its turn first, or do it with --force");
                 return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
             }
             // Its earlier cancel takes care of its end.
-            State::Turn(turn) if turn.cancel.is_some() => {}
+            LifecycleState::Turn(turn) if turn.cancel.is_some() => {}
             // A runtime that may have the prompt learns it from the terminate command.
-            State::Turn(_) => {
+            LifecycleState::Turn(_) => {
                 self.cancel_turn(RESTARTED_BY_MANAGER.to_owned(), None);
             }
-            State::Local(local) => {
+            LifecycleState::Local(local) => {
                 let local = local.clone();
                 self.cancel_local(&local, RESTARTED_BY_MANAGER.to_owned());
             }
-            State::Idle | State::Error => {}
+            LifecycleState::Idle | LifecycleState::Error => {}
         }
         self.worker.restart = Restart::Wanted;
         let told = !self.gives_hibernation_up();
         match self.worker.link {
-            Link::None => self.begin_restart(),
+            RuntimeStatus::None => self.begin_restart(),
             // The earlier hibernate command may be refused.
-            Link::Ending if !told => self.end_for_restart(),
-            Link::Adopted | Link::Starting | Link::Ready => self.end_for_restart(),
-            Link::Ending => {}
+            RuntimeStatus::Ending if !told => self.end_for_restart(),
+            RuntimeStatus::Adopted | RuntimeStatus::Starting | RuntimeStatus::Ready => self.end_for_restart(),
+            RuntimeStatus::Ending => {}
         }
         Ok(())
     }
 
     /// Starts the new runtime after the old one is gone.
     pub(super) fn begin_restart(&mut self) {
-        if self.worker.state == State::Error {
-            self.worker.state = State::Starting;
+        if self.worker.state == LifecycleState::Error {
+            self.worker.state = LifecycleState::Starting;
         }
         self.facts.push(Fact::LastError(None));
         self.worker.restart = Restart::Begun;
-        self.worker.link = Link::Starting;
-        self.actions.push(Action::StartRuntime);
+        self.worker.link = RuntimeStatus::Starting;
+        self.actions.push(WorkerAction::StartRuntime);
     }
 
     /// Terminates the old runtime, which ends an open turn itself.
     pub(super) fn end_for_restart(&mut self) {
-        self.worker.link = Link::Ending;
-        self.actions.push(Action::Terminate);
+        self.worker.link = RuntimeStatus::Ending;
+        self.actions.push(WorkerAction::Terminate);
     }
 }

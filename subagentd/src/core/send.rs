@@ -8,8 +8,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
-use super::step::Next;
-use super::worker::{Action, By, Fact, Link, State, Turn, stopped_for_good};
+use super::step::TransitionBuilder;
+use super::worker::{By, Fact, LifecycleState, RuntimeStatus, RuntimeTurn, WorkerAction, stopped_for_good};
 
 /// Returns the error for a message to a parked worker that must not be queued.
 fn parked(until: Timestamp) -> Error {
@@ -22,7 +22,7 @@ fn parked(until: Timestamp) -> Error {
         .with("parked", json!({"until": until, "reason": ParkReason::RateLimit}))
 }
 
-impl Next {
+impl TransitionBuilder {
     pub(super) fn send(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) -> Result<()> {
         let state = self.worker.public_state();
         if self.worker.holds_turn()
@@ -31,9 +31,9 @@ impl Next {
             return Err(parked(until).with("state", state.as_str()));
         }
         match self.worker.state {
-            State::Idle | State::Error => {}
-            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
-            State::Starting | State::Turn(_) | State::Local(_) => {
+            LifecycleState::Idle | LifecycleState::Error => {}
+            LifecycleState::Stopping(_) | LifecycleState::Stopped => return Err(stopped_for_good(state)),
+            LifecycleState::Starting | LifecycleState::Turn(_) | LifecycleState::Local(_) => {
                 let error = match self.asks() {
                     Some((request_id, kind)) => {
                         let what = match kind {
@@ -93,7 +93,7 @@ impl Next {
 
     /// Returns the question that must be answered first, if there is one.
     fn asks(&self) -> Option<(&RequestId, QuestionKind)> {
-        if let State::Local(local) = &self.worker.state {
+        if let LifecycleState::Local(local) = &self.worker.state {
             return Some((&local.request_id, QuestionKind::Permission));
         }
         let mut open = self.worker.approvals.iter();
@@ -103,15 +103,16 @@ impl Next {
 
     /// Assigns an open turn to the runtime, and starts one if necessary.
     pub(super) fn give_to_runtime(&mut self, no: u64, id: TurnId) {
-        self.worker.state = State::Turn(Turn { no, id, dispatching: false, retried: false, cancel: None });
+        self.worker.state =
+            LifecycleState::Turn(RuntimeTurn { no, id, dispatching: false, retried: false, cancel: None });
         match self.worker.link {
-            Link::None => {
-                self.worker.link = Link::Starting;
-                self.actions.push(Action::StartRuntime);
+            RuntimeStatus::None => {
+                self.worker.link = RuntimeStatus::Starting;
+                self.actions.push(WorkerAction::StartRuntime);
             }
-            Link::Ready => self.actions.push(Action::Prompt { turn: no }),
+            RuntimeStatus::Ready => self.actions.push(WorkerAction::Prompt { turn: no }),
             // Waits for its hello, its session, or the end of the old runtime.
-            Link::Adopted | Link::Starting | Link::Ending => {}
+            RuntimeStatus::Adopted | RuntimeStatus::Starting | RuntimeStatus::Ending => {}
         }
     }
 }

@@ -9,8 +9,8 @@ use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::state::{QueuePause, TurnStatus};
 use subagent_protocol::{Code, Error, Result};
 
-use super::step::Next;
-use super::worker::{Fact, State, Worker};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, Worker};
 
 /// Maximum length of a result in the message to the parent, in characters.
 const TOLD_CHARS: usize = 1_000;
@@ -70,12 +70,15 @@ pub struct LastTurn {
 pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTurn>) -> Option<TaskStatus> {
     let queue = &worker.queue;
     let is_over = match worker.state {
-        State::Stopping(None) | State::Stopped => true,
+        LifecycleState::Stopping(None) | LifecycleState::Stopped => true,
         // A restored queue waits for its owner. That is no failure.
-        State::Idle | State::Error => {
+        LifecycleState::Idle | LifecycleState::Error => {
             queue.turns.is_empty() || queue.paused.is_some_and(|reason| reason != QueuePause::Restored)
         }
-        State::Starting | State::Turn(_) | State::Local(_) | State::Stopping(Some(_)) => false,
+        LifecycleState::Starting
+        | LifecycleState::Turn(_)
+        | LifecycleState::Local(_)
+        | LifecycleState::Stopping(Some(_)) => false,
     };
     if !is_over {
         return None;
@@ -83,7 +86,7 @@ pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTur
     if let Some(ending) = ending {
         return Some(ending.status());
     }
-    if matches!(worker.state, State::Stopping(_) | State::Stopped) {
+    if matches!(worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
         return Some(TaskStatus::Cancelled);
     }
     let waits = !queue.turns.is_empty();
@@ -205,10 +208,10 @@ pub fn made_name(description: &str, taken: impl Fn(&str) -> bool) -> String {
     names.find(|name| !taken(name)).unwrap_or_default()
 }
 
-impl Next {
+impl TransitionBuilder {
     /// Ends the worker's task: drops queued messages and cancels the open turn.
     pub(super) fn end_task(&mut self, ending: TaskEnding, reason: &str) -> Result<()> {
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return Ok(());
         }
         let turn = self.worker.turn().map(|turn| turn.no);
@@ -216,7 +219,7 @@ impl Next {
         self.facts.push(Fact::TaskCause { error: Error::new(ending.code(), reason), turn });
         self.drop_for_good(reason);
         match self.worker.state {
-            State::Turn(_) | State::Local(_) => self.cancel(reason.to_owned()),
+            LifecycleState::Turn(_) | LifecycleState::Local(_) => self.cancel(reason.to_owned()),
             _ => Ok(()),
         }
     }

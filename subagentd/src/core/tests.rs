@@ -27,10 +27,10 @@ use subagent_protocol::state::ElicitationAction;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error};
 
-use super::decision::{Choice, Reply};
+use super::decision::{ElicitationReply, PermissionDecision};
 use super::queue::{QueuePosition, Queued};
 use super::rate_limit::Limit;
-use super::worker::{By, Input, State, Worker};
+use super::worker::{By, LifecycleState, Worker, WorkerInput};
 
 /// Number of the permission request of every simulated turn.
 const LOCAL: u8 = 99;
@@ -43,27 +43,27 @@ fn turn_id(no: u64) -> TurnId {
     TurnId::from_random([u8::try_from(no % 251).unwrap(); TurnId::BYTES])
 }
 
-fn send(no: u64) -> Input {
+fn send(no: u64) -> WorkerInput {
     send_by(no, By::Runtime)
 }
 
-fn simulate(no: u64) -> Input {
+fn simulate(no: u64) -> WorkerInput {
     send_by(no, By::Local)
 }
 
-fn simulate_asking(no: u64) -> Input {
+fn simulate_asking(no: u64) -> WorkerInput {
     send_by(no, By::LocalAsking { request_id: request(LOCAL) })
 }
 
-fn send_by(no: u64, by: By) -> Input {
-    Input::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}), by }
+fn send_by(no: u64, by: By) -> WorkerInput {
+    WorkerInput::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}), by }
 }
 
 /// Builds a message that may be queued. `number` is not the number of a turn.
-fn enqueue(number: u16, urgency: QueuePosition) -> Input {
+fn enqueue(number: u16, urgency: QueuePosition) -> WorkerInput {
     let (message, input) = (json!({"text": "q"}), json!({"text": "q"}));
     let queued = Queued { turn_id: queued_id(number), message, input, sender: None };
-    Input::Enqueue { queued, urgency, most: 3 }
+    WorkerInput::Enqueue { queued, urgency, most: 3 }
 }
 
 fn queued_id(number: u16) -> TurnId {
@@ -71,26 +71,26 @@ fn queued_id(number: u16) -> TurnId {
     TurnId::from_random([255, 255, 255, a, b])
 }
 
-fn decide(request_id: RequestId, option: Option<&str>) -> Input {
-    let choice = Choice {
+fn decide(request_id: RequestId, option: Option<&str>) -> WorkerInput {
+    let choice = PermissionDecision {
         option_id: option.map(str::to_owned),
         alias: None,
         decision: option.unwrap_or("cancelled").to_owned(),
     };
-    Input::Decide { request_id, choice, note: None }
+    WorkerInput::Decide { request_id, choice, note: None }
 }
 
-fn answer(request_id: RequestId, action: ElicitationAction) -> Input {
+fn answer(request_id: RequestId, action: ElicitationAction) -> WorkerInput {
     let content = (action == ElicitationAction::Accept).then(|| Secret(r#"{"a":"x"}"#.to_owned()));
-    Input::Answer { request_id, reply: Reply { action, fields: Vec::new(), content } }
+    WorkerInput::Answer { request_id, reply: ElicitationReply { action, fields: Vec::new(), content } }
 }
 
-fn over_budget() -> Input {
-    Input::OverBudget { error: Error::new(Code::BudgetExceeded, "the worker has used all") }
+fn over_budget() -> WorkerInput {
+    WorkerInput::OverBudget { error: Error::new(Code::BudgetExceeded, "the worker has used all") }
 }
 
-fn costs(micros: u64) -> Input {
-    Input::CostReported { cost: Money { micros, currency: "USD".to_owned() } }
+fn costs(micros: u64) -> WorkerInput {
+    WorkerInput::CostReported { cost: Money { micros, currency: "USD".to_owned() } }
 }
 
 fn failure() -> Error {
@@ -99,15 +99,15 @@ fn failure() -> Error {
 
 /// Wraps a failed turn or start in a rate limit that ends after this many milliseconds, or without
 /// a time.
-fn limited(input: Input, after: Option<i64>) -> Input {
+fn limited(input: WorkerInput, after: Option<i64>) -> WorkerInput {
     let at = Timestamp(1_000);
     let limit = Limit { at, until: after.map(|after| Timestamp(at.0 + after)) };
-    Input::RateLimited { limit, input: Box::new(input) }
+    WorkerInput::RateLimited { limit, input: Box::new(input) }
 }
 
 /// The properties that distinguish states in the written table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shape {
+pub(crate) struct StateShape {
     state: &'static str,
     /// Whether the prompt may have been sent, and the state of the cancel.
     turn: Option<(bool, &'static str)>,
@@ -116,10 +116,10 @@ pub(crate) struct Shape {
     parked: bool,
 }
 
-impl Shape {
+impl StateShape {
     fn of(worker: &Worker) -> Self {
         use super::approval::Approval;
-        let cancel = |turn: &super::worker::Turn| match &turn.cancel {
+        let cancel = |turn: &super::worker::RuntimeTurn| match &turn.cancel {
             None => "none",
             Some(cancel) if cancel.requested => "requested",
             Some(_) => "wanted",
@@ -140,5 +140,5 @@ impl Shape {
 }
 
 fn is_stopped(worker: &Worker) -> bool {
-    worker.state == State::Stopped
+    worker.state == LifecycleState::Stopped
 }

@@ -4,17 +4,17 @@ use subagent_protocol::ids::{RequestId, TurnId};
 
 /// State of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum LifecycleState {
     /// Its first runtime is being started.
     Starting,
     /// No turn is open.
     Idle,
     /// A turn of the runtime is open.
-    Turn(Turn),
+    Turn(RuntimeTurn),
     /// A turn simulated by the daemon is open.
     Local(SimulatedTurn),
     /// The worker is being stopped. A turn may still be open.
-    Stopping(Option<Turn>),
+    Stopping(Option<RuntimeTurn>),
     /// Its first runtime could not be started.
     Error,
     /// Stopped, and no process of it is left.
@@ -48,7 +48,7 @@ pub enum By {
 
 /// An open turn of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct RuntimeTurn {
     /// Number of the turn, counted per worker.
     pub no: u64,
     /// Id of the turn.
@@ -73,7 +73,7 @@ pub struct Cancel {
 
 /// What is known of the runtime, in the order of its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Link {
+pub enum RuntimeStatus {
     /// No runtime is alive.
     None,
     /// A runtime is alive that another daemon started and that has not answered yet. It may have a

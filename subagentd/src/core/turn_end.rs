@@ -8,10 +8,10 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
 use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus, UnparkReason};
 
-use super::approval::{ApprovalInput, Request, event_of};
+use super::approval::{AgentRequest, ApprovalInput, event_of};
 use super::lost::lost;
-use super::step::Next;
-use super::worker::{Fact, STOPPED_BY_MANAGER, State};
+use super::step::TransitionBuilder;
+use super::worker::{Fact, LifecycleState, STOPPED_BY_MANAGER};
 
 /// The ACP method that cancels a turn; agents must obey it.
 const CANCEL: &str = "session/cancel";
@@ -22,7 +22,7 @@ fn ignored_cancel(end: &TurnEnd) -> bool {
     error.code == Code::BackendTimeout && error.details.get("method").is_some_and(|method| method == CANCEL)
 }
 
-impl Next {
+impl TransitionBuilder {
     /// Ends the open turn, if there is one. `end` is `None` if the runtime did not report an end.
     pub(super) fn close_turn(&mut self, end: Option<TurnEnd>) {
         if let Some(no) = self.worker.turn().map(|turn| turn.no) {
@@ -32,16 +32,20 @@ impl Next {
             self.end_approvals(&closed, |asked| asked.turn == Some(no));
         }
         let turn = match &mut self.worker.state {
-            State::Turn(turn) => {
+            LifecycleState::Turn(turn) => {
                 let turn = turn.clone();
-                self.worker.state = State::Idle;
+                self.worker.state = LifecycleState::Idle;
                 turn
             }
-            State::Stopping(open) => match open.take() {
+            LifecycleState::Stopping(open) => match open.take() {
                 Some(turn) => turn,
                 None => return,
             },
-            State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
+            LifecycleState::Starting
+            | LifecycleState::Idle
+            | LifecycleState::Local(_)
+            | LifecycleState::Error
+            | LifecycleState::Stopped => return,
         };
         self.spend_turn(&turn, end.as_ref());
         // A cancel that the runtime did not journal counts only if the runtime did not decide the
@@ -102,7 +106,7 @@ impl Next {
         }
     }
 
-    pub(super) fn end_approvals(&mut self, input: &ApprovalInput, which: impl Fn(&Request) -> bool) {
+    pub(super) fn end_approvals(&mut self, input: &ApprovalInput, which: impl Fn(&AgentRequest) -> bool) {
         let chosen = self.worker.approvals.iter().filter(|(_, asked)| which(asked));
         for request_id in chosen.map(|(request_id, _)| request_id.clone()).collect::<Vec<_>>() {
             self.end_approval(&request_id, input);
@@ -113,7 +117,9 @@ impl Next {
         // A hidden question is shown before its end is reported.
         self.release(request_id);
         // An input for a closed question is a repetition after a restart.
-        let Some(Request { kind, turn, approval }) = self.worker.approvals.remove(request_id) else { return };
+        let Some(AgentRequest { kind, turn, approval }) = self.worker.approvals.remove(request_id) else {
+            return;
+        };
         let status = approval.end(input);
         let reason = match input {
             ApprovalInput::Closed(reason) => reason.as_str(),

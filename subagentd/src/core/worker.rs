@@ -11,17 +11,17 @@ use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus, WorkerState};
 use subagent_protocol::{Code, Error};
 
-pub use super::action::{Action, Step};
-use super::approval::{Approval, Request};
+pub use super::action::{Transition, WorkerAction};
+use super::approval::{AgentRequest, Approval};
 use super::budget::Spent;
-use super::decision::{Choice, HooksOutcome, Reply};
+use super::decision::{ElicitationReply, HooksOutcome, PermissionDecision};
 pub use super::hibernation::Hibernation;
 use super::inbox::{InboxFact, QuestionInput};
 use super::queue::{Queue, QueuePosition, Queued};
 use super::rate_limit::{Limit, Parking};
 pub use super::restart::Restart;
 use super::task::TaskEnding;
-pub use super::turn::{By, Cancel, Link, SimulatedTurn, State, Turn};
+pub use super::turn::{By, Cancel, LifecycleState, RuntimeStatus, RuntimeTurn, SimulatedTurn};
 
 /// Reason of a cancel without another reason.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
@@ -39,11 +39,11 @@ pub(crate) fn stopped_for_good(state: WorkerState) -> Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worker {
     /// State of the worker.
-    pub state: State,
+    pub state: LifecycleState,
     /// State of its runtime.
-    pub link: Link,
+    pub link: RuntimeStatus,
     /// Open questions of its agent.
-    pub approvals: BTreeMap<RequestId, Request>,
+    pub approvals: BTreeMap<RequestId, AgentRequest>,
     /// Number of its newest turn, or 0.
     pub last_turn: u64,
     /// Highest stored turn number. A runtime with a higher one got the turn before the database was
@@ -61,7 +61,7 @@ pub struct Worker {
 
 /// An input of the rules.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub enum WorkerInput {
     /// A client sends a message.
     Send {
         /// Id of the new turn.
@@ -115,7 +115,7 @@ pub enum Input {
         /// Id of the request.
         request_id: RequestId,
         /// The option that was chosen.
-        choice: Choice,
+        choice: PermissionDecision,
         /// Note of the owner.
         note: Option<String>,
     },
@@ -136,7 +136,7 @@ pub enum Input {
         /// Id of the request.
         request_id: RequestId,
         /// The option that was chosen.
-        choice: Choice,
+        choice: PermissionDecision,
         /// The rule in the form of events.
         rule: Value,
     },
@@ -162,7 +162,7 @@ pub enum Input {
         /// Id of the request.
         request_id: RequestId,
         /// The answer, already validated.
-        reply: Reply,
+        reply: ElicitationReply,
     },
     /// Another input about questions.
     Inbox(QuestionInput),
@@ -297,7 +297,7 @@ pub enum Input {
     /// A runtime answered the hello, and its journal was read up to the position in the answer.
     Attached {
         /// State of the runtime.
-        link: Link,
+        link: RuntimeStatus,
         /// Number of the last turn that it took.
         last_turn: u64,
     },
@@ -307,8 +307,8 @@ pub enum Input {
     RateLimited {
         /// The reported rate limit.
         limit: Limit,
-        /// The failure: a [`Input::TurnEnd`] or a [`Input::StartFailed`].
-        input: Box<Input>,
+        /// The failure: a [`WorkerInput::TurnEnd`] or a [`WorkerInput::StartFailed`].
+        input: Box<WorkerInput>,
     },
     /// The time of the parking is over.
     ParkingOver,
@@ -464,8 +464,8 @@ impl Worker {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: State::Starting,
-            link: Link::None,
+            state: LifecycleState::Starting,
+            link: RuntimeStatus::None,
             approvals: BTreeMap::new(),
             last_turn: 0,
             known_turn: 0,
@@ -479,14 +479,14 @@ impl Worker {
     /// Returns a worker in debug mode, without a runtime until a message needs one.
     #[must_use]
     pub fn without_runtime() -> Self {
-        Self { state: State::Idle, ..Self::new() }
+        Self { state: LifecycleState::Idle, ..Self::new() }
     }
 
     /// Returns the id of the open turn, simulated or not.
     #[must_use]
     pub fn open_turn(&self) -> Option<&TurnId> {
         match &self.state {
-            State::Local(local) => Some(&local.id),
+            LifecycleState::Local(local) => Some(&local.id),
             _ => self.turn().map(|turn| &turn.id),
         }
     }
@@ -521,9 +521,9 @@ impl Worker {
 
     /// Returns the open turn of the runtime.
     #[must_use]
-    pub fn turn(&self) -> Option<&Turn> {
+    pub fn turn(&self) -> Option<&RuntimeTurn> {
         match &self.state {
-            State::Turn(turn) | State::Stopping(Some(turn)) => Some(turn),
+            LifecycleState::Turn(turn) | LifecycleState::Stopping(Some(turn)) => Some(turn),
             _ => None,
         }
     }
@@ -538,8 +538,8 @@ impl Worker {
     /// Returns whether its idle agent may be ended: it is ready, and nothing is open.
     #[must_use]
     pub fn rests(&self) -> bool {
-        self.state == State::Idle
-            && self.link == Link::Ready
+        self.state == LifecycleState::Idle
+            && self.link == RuntimeStatus::Ready
             && self.approvals.is_empty()
             && self.restart == Restart::None
             && self.hibernation == Hibernation::None
@@ -549,17 +549,19 @@ impl Worker {
     #[must_use]
     pub fn public_state(&self) -> WorkerState {
         match &self.state {
-            State::Starting => WorkerState::Starting,
-            State::Idle | State::Stopping(None) => WorkerState::Idle,
-            State::Stopping(Some(_)) => WorkerState::Canceling,
-            State::Turn(turn) if turn.cancel.is_some() => WorkerState::Canceling,
-            State::Local(_) => WorkerState::WaitingApproval,
-            State::Turn(_) if self.approvals.values().any(|asked| asked.approval == Approval::Pending) => {
+            LifecycleState::Starting => WorkerState::Starting,
+            LifecycleState::Idle | LifecycleState::Stopping(None) => WorkerState::Idle,
+            LifecycleState::Stopping(Some(_)) => WorkerState::Canceling,
+            LifecycleState::Turn(turn) if turn.cancel.is_some() => WorkerState::Canceling,
+            LifecycleState::Local(_) => WorkerState::WaitingApproval,
+            LifecycleState::Turn(_)
+                if self.approvals.values().any(|asked| asked.approval == Approval::Pending) =>
+            {
                 WorkerState::WaitingApproval
             }
-            State::Turn(_) => WorkerState::Running,
-            State::Error => WorkerState::Error,
-            State::Stopped => WorkerState::Stopped,
+            LifecycleState::Turn(_) => WorkerState::Running,
+            LifecycleState::Error => WorkerState::Error,
+            LifecycleState::Stopped => WorkerState::Stopped,
         }
     }
 
@@ -568,7 +570,7 @@ impl Worker {
     /// # Errors
     /// The error of the client, with its code. `INTERNAL_ERROR` for an impossible input of a
     /// damaged or foreign journal. The worker is unchanged.
-    pub fn step(&self, input: Input) -> subagent_protocol::Result<Step> {
+    pub fn step(&self, input: WorkerInput) -> subagent_protocol::Result<Transition> {
         super::step::step(self, input)
     }
 }

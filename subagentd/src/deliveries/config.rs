@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use subagent_config::notify::{Sink, Target};
+use subagent_config::notify::{NotificationChannel, NotificationSink};
 use subagent_config::{Environment, discovery};
 
 /// Metadata that changes with the content of a file.
@@ -16,7 +16,7 @@ pub(super) struct ConfigFile {
     stamp: Option<Stamp>,
     /// Number of file versions that were read.
     version: u64,
-    sinks: Vec<Sink>,
+    sinks: Vec<NotificationSink>,
     error: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl ConfigFile {
     }
 
     /// Returns the sinks in the order of the file.
-    pub(super) fn sinks(&self) -> &[Sink] {
+    pub(super) fn sinks(&self) -> &[NotificationSink] {
         &self.sinks
     }
 
@@ -82,12 +82,15 @@ impl ConfigFile {
     ///
     /// # Errors
     /// The reason, without the value of a variable.
-    pub(super) fn resolved(&self, target: &Target) -> Result<Target, String> {
+    pub(super) fn resolved(&self, target: &NotificationChannel) -> Result<NotificationChannel, String> {
         resolved(&self.environment, target)
     }
 }
 
 /// Same as [`ConfigFile::resolved`], for a copy of the environment.
-pub(super) fn resolved(environment: &Environment, target: &Target) -> Result<Target, String> {
+pub(super) fn resolved(
+    environment: &Environment,
+    target: &NotificationChannel,
+) -> Result<NotificationChannel, String> {
     target.resolved(&|name| environment.var(name).map(|value| value.to_string_lossy().into_owned()))
 }

@@ -7,11 +7,11 @@ use subagent_protocol::ids::EventId;
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::config::ConfigFile;
-use crate::supervisor::Stream;
+use crate::supervisor::EventAccess;
 
 /// Shared by the dispatcher, the sinks and requests.
-pub(super) struct Context {
-    pub(super) stream: Stream,
+pub(super) struct DeliveryContext {
+    pub(super) stream: EventAccess,
     /// Environment in which the daemon was started.
     pub(super) environment: Environment,
     /// Path of `subagent-runtime`; `subagent-webhook` is beside it.
@@ -29,9 +29,9 @@ pub(super) struct Context {
     pub(super) prefix: String,
 }
 
-impl Context {
+impl DeliveryContext {
     pub(super) fn new(
-        stream: Stream,
+        stream: EventAccess,
         environment: Environment,
         runtime_program: PathBuf,
         identity: Option<&StateIdentity>,

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_config::notify::Sink;
+use subagent_config::notify::NotificationSink;
 use subagent_protocol::Result;
 use subagent_protocol::tags::{Selector, Tags};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::context::Context;
+use super::context::DeliveryContext;
 use super::{facts, sink};
-use crate::store::deliveries::{self, Candidate, NewDelivery};
+use crate::store::deliveries::{self, DeliveryCandidate, NewDelivery};
 use crate::store::{Durability, all_events};
 use crate::supervisor::entropy;
 
@@ -25,8 +25,8 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 const MAX_UNSTORED: i64 = 5000;
 
 /// A sink with its delivery task.
-struct Running {
-    sink: Sink,
+struct ActiveSink {
+    sink: NotificationSink,
     selector: Option<Selector>,
     /// The sink receives events after this sequence number.
     since: i64,
@@ -34,8 +34,8 @@ struct Running {
     task: AbortHandle,
 }
 
-impl Running {
-    fn wants(&self, event: &Candidate) -> Option<&'static str> {
+impl ActiveSink {
+    fn wants(&self, event: &DeliveryCandidate) -> Option<&'static str> {
         let occasion = facts::occasion(event)?;
         let addressed = LazyCell::new(|| Addressed::of(event));
         let fits = |selector: &Selector| addressed.iter().any(|one| selector.matches(&one.tags));
@@ -46,7 +46,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ActiveSink {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -63,14 +63,14 @@ struct Addressed {
 
 impl Addressed {
     /// Reads the specs of the event's workers; its own worker comes first.
-    fn of(event: &Candidate) -> Vec<Self> {
+    fn of(event: &DeliveryCandidate) -> Vec<Self> {
         event.specs.iter().map(|spec| serde_json::from_str(spec).unwrap_or_default()).collect()
     }
 }
 
 #[derive(Default)]
 struct Dispatcher {
-    sinks: BTreeMap<String, Running>,
+    sinks: BTreeMap<String, ActiveSink>,
     /// Newest event of the last read. A sink added later receives the events after it. `None`
     /// before the first read, so that new sinks receive no earlier events.
     newest: Option<i64>,
@@ -81,7 +81,7 @@ struct Dispatcher {
 }
 
 /// Dispatches events until the daemon ends.
-pub(super) async fn run(context: Arc<Context>) {
+pub(super) async fn run(context: Arc<DeliveryContext>) {
     let mut news = context.stream.news();
     let stream = context.stream.clone();
     let mut dispatcher = Dispatcher::default();
@@ -110,7 +110,7 @@ pub(super) async fn run(context: Arc<Context>) {
 }
 
 impl Dispatcher {
-    async fn look(&mut self, context: &Arc<Context>) -> Result<()> {
+    async fn look(&mut self, context: &Arc<DeliveryContext>) -> Result<()> {
         let newest = context.stream.store.read(all_events::last_seq).await?;
         let (version, sinks) = {
             let mut config = context.config.lock().await;
@@ -128,7 +128,12 @@ impl Dispatcher {
     }
 
     /// Replaces the sinks. Unchanged ones continue; new ones receive events after `since`.
-    async fn replace(&mut self, context: &Arc<Context>, sinks: Vec<Sink>, since: i64) -> Result<()> {
+    async fn replace(
+        &mut self,
+        context: &Arc<DeliveryContext>,
+        sinks: Vec<NotificationSink>,
+        since: i64,
+    ) -> Result<()> {
         let names: Vec<String> = sinks.iter().map(|sink| sink.name.clone()).collect();
         let known = context.stream.store.read(deliveries::has_sinks).await?;
         self.sinks.retain(|_, running| sinks.contains(&running.sink));
@@ -149,7 +154,7 @@ impl Dispatcher {
             }
             let wake = Arc::new(Notify::new());
             let task = tokio::spawn(sink::run(Arc::clone(context), sink.clone(), Arc::clone(&wake)));
-            let running = Running {
+            let running = ActiveSink {
                 // Loading the config has validated the selector.
                 selector: sink.selector.as_deref().and_then(|selector| Selector::parse(selector).ok()),
                 since: since.get(&sink.name).copied().unwrap_or(0),
@@ -163,7 +168,7 @@ impl Dispatcher {
     }
 
     /// Examines the next page of events. Returns whether it was the last one.
-    async fn look_at_page(&mut self, context: &Context) -> Result<bool> {
+    async fn look_at_page(&mut self, context: &DeliveryContext) -> Result<bool> {
         let after = self.seen;
         let page = context
             .stream

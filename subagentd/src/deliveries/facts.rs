@@ -1,15 +1,15 @@
 //! Reads the content of notifications from the store.
 
 use serde_json::Value;
-use subagent_config::notify::Sink;
+use subagent_config::notify::NotificationSink;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{Detail, Occasion};
 use subagent_protocol::{Code, Result};
 
 use crate::core::{own_cause, violation_text};
-use crate::notification::{Happened, Notification, Question, Who};
-use crate::store::deliveries::{Candidate, Pending};
+use crate::notification::{Happened, Notification, NotifiedQuestion, Who};
+use crate::store::deliveries::{DeliveryCandidate, PendingDelivery};
 use crate::store::{Connection, events, inbox, workers};
 use crate::supervisor::{listed, pending_approval};
 
@@ -31,7 +31,7 @@ pub(super) const TYPES: [EventType; 12] = [
 
 /// Classifies an event for people. The end of a task is reported to its caller, so only its
 /// questions notify people.
-pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
+pub(super) fn occasion(event: &DeliveryCandidate) -> Option<Occasion> {
     match event.event_type {
         EventType::ApprovalRequested | EventType::ElicitationRequested => Some(Occasion::Question),
         EventType::SchedulePaused => Some(Occasion::SchedulePaused),
@@ -58,7 +58,11 @@ pub(super) struct Composed {
     pub(super) dropped: Vec<(i64, &'static str)>,
 }
 
-pub(super) fn compose(connection: &Connection, sink: &Sink, batch: &[Pending]) -> Result<Composed> {
+pub(super) fn compose(
+    connection: &Connection,
+    sink: &NotificationSink,
+    batch: &[PendingDelivery],
+) -> Result<Composed> {
     let mut composed = Composed { notification: None, dropped: Vec::new() };
     let mut questions = Vec::new();
     for pending in batch {
@@ -80,7 +84,11 @@ pub(super) fn compose(connection: &Connection, sink: &Sink, batch: &[Pending]) -
     Ok(composed)
 }
 
-fn question(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<Option<Question>> {
+fn question(
+    connection: &Connection,
+    sink: &NotificationSink,
+    pending: &PendingDelivery,
+) -> Result<Option<NotifiedQuestion>> {
     let Some(row) = inbox::open_of_event(connection, pending.worker, pending.event)? else { return Ok(None) };
     let item = listed(&row);
     let detail = (sink.detail == Detail::Full).then(|| {
@@ -90,7 +98,7 @@ fn question(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<O
             false => Value::Object(shown.tool_call).to_string(),
         }
     });
-    Ok(Some(Question {
+    Ok(Some(NotifiedQuestion {
         event_id: EventId(pending.event),
         request_id: item.request_id,
         kind: item.kind,
@@ -101,7 +109,11 @@ fn question(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<O
     }))
 }
 
-fn happened(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<Option<Happened>> {
+fn happened(
+    connection: &Connection,
+    sink: &NotificationSink,
+    pending: &PendingDelivery,
+) -> Result<Option<Happened>> {
     let Some(occasion) = Occasion::parse(&pending.occasion) else { return Ok(None) };
     let Some(worker) = workers::by_id(connection, pending.worker)? else { return Ok(None) };
     let Some(event) = events::get(connection, pending.worker, pending.event)? else {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_config::notify::{On, Sink};
+use subagent_config::notify::{NotificationSink, On};
 use subagent_config::{Environment, StateIdentity};
 use subagent_protocol::notification::{DeliveryLog, SinkTest, SinkTests, SinkView, Sinks, TestSinks};
 use subagent_protocol::{Code, Error, Result};
@@ -24,7 +24,7 @@ use crate::notification::Notification;
 use crate::store::deliveries::{self, SinkCounts};
 use crate::supervisor::{Supervisor, entropy};
 use config::ConfigFile;
-use context::Context;
+use context::DeliveryContext;
 
 /// Maximum wait until a new config is active.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const MAX_LOG: u32 = 200;
 
 /// The delivery system of a daemon. A clone is cheap.
 #[derive(Clone)]
-pub struct Deliveries(Arc<Context>);
+pub struct Deliveries(Arc<DeliveryContext>);
 
 impl Deliveries {
     /// Starts dispatching and delivering, until the daemon ends.
@@ -45,7 +45,8 @@ impl Deliveries {
         state_dir: &Path,
     ) -> Self {
         let identity = StateIdentity::read(state_dir);
-        let context = Context::new(supervisor.stream(), environment, runtime_program, identity.as_ref());
+        let context =
+            DeliveryContext::new(supervisor.stream(), environment, runtime_program, identity.as_ref());
         let context = Arc::new(context);
         tokio::spawn(dispatch::run(Arc::clone(&context)));
         Self(context)
@@ -71,7 +72,7 @@ impl Deliveries {
     pub async fn sinks(&self) -> Result<Sinks> {
         let standings = self.0.stream.store.read(deliveries::standings).await?;
         let config = self.config().await;
-        let shown = |sink: &Sink| {
+        let shown = |sink: &NotificationSink| {
             let SinkCounts { pending, failed, error } =
                 standings.get(&sink.name).cloned().unwrap_or_default();
             SinkView {
@@ -108,7 +109,8 @@ impl Deliveries {
         let mut targets = Vec::new();
         {
             let config = self.config().await;
-            let named = |sink: &&Sink| request.name.as_ref().is_none_or(|name| *name == sink.name);
+            let named =
+                |sink: &&NotificationSink| request.name.as_ref().is_none_or(|name| *name == sink.name);
             for sink in config.sinks().iter().filter(named) {
                 targets.push((sink.name.clone(), config.resolved(&sink.to)));
             }

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
-use subagent_config::notify::Target;
+use subagent_config::notify::NotificationChannel;
 use subagent_config::user_command;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::command_run::CommandEnd;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::webhook::{WebhookAnswer, WebhookPost};
 
-use super::context::Context;
+use super::context::DeliveryContext;
 use crate::notification::Notification;
 use crate::supervisor::{command_run, entropy};
 
@@ -28,7 +28,7 @@ const TERMINALS: &str = "/dev/pts";
 
 /// A failed attempt. The text contains no URL and no secret.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct DeliveryFailure {
     pub(super) error: String,
     /// Minimum wait that the sink requested.
     pub(super) retry_after: Option<Duration>,
@@ -36,7 +36,7 @@ pub(super) struct Failure {
     pub(super) is_final: bool,
 }
 
-impl Failure {
+impl DeliveryFailure {
     pub(super) fn new(error: impl Into<String>) -> Self {
         Self { error: error.into(), retry_after: None, is_final: false }
     }
@@ -47,14 +47,14 @@ impl Failure {
 /// # Errors
 /// The reason. The target may have received the notification all the same.
 pub(super) async fn send(
-    context: &Context,
-    target: &Target,
+    context: &DeliveryContext,
+    target: &NotificationChannel,
     id: &str,
     notification: &Notification,
-) -> Result<(), Failure> {
+) -> Result<(), DeliveryFailure> {
     let now = entropy::now();
     match target {
-        Target::Webhook { url, format, secret, .. } => {
+        NotificationChannel::Webhook { url, format, secret, .. } => {
             let (content_type, body) = notification.body(*format, now);
             let post = WebhookPost {
                 url: url.clone(),
@@ -67,22 +67,24 @@ pub(super) async fn send(
             };
             webhook(context, &post).await
         }
-        Target::Command(line) => {
+        NotificationChannel::Command(line) => {
             let said = run(context, user_command::shell(line), input(notification, id, now)).await;
-            said.map(drop).map_err(|what| Failure::new(format!("the command {what}")))
+            said.map(drop).map_err(|what| DeliveryFailure::new(format!("the command {what}")))
         }
-        Target::Desktop => {
+        NotificationChannel::Desktop => {
             let (title, text) = (notification.title(), notification.text());
             let argv = ["notify-send", "--app-name=subagent", "--", &title, &text].map(str::to_owned);
             let said = run(context, argv.to_vec(), String::new()).await;
-            said.map(drop).map_err(|what| Failure::new(format!("notify-send {what}")))
+            said.map(drop).map_err(|what| DeliveryFailure::new(format!("notify-send {what}")))
         }
-        Target::Bell => {
+        NotificationChannel::Bell => {
             let rung = tokio::task::spawn_blocking(|| ring(Path::new(TERMINALS))).await;
             match rung {
                 Ok(Ok(_)) => Ok(()),
-                Ok(Err(error)) => Err(Failure::new(format!("the terminals cannot be listed: {error}"))),
-                Err(error) => Err(Failure::new(error.to_string())),
+                Ok(Err(error)) => {
+                    Err(DeliveryFailure::new(format!("the terminals cannot be listed: {error}")))
+                }
+                Err(error) => Err(DeliveryFailure::new(error.to_string())),
             }
         }
     }
@@ -95,14 +97,14 @@ fn input(notification: &Notification, id: &str, now: Timestamp) -> String {
     format!("{document}\n")
 }
 
-async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
-    let failed = |what: String| Failure::new(format!("subagent-webhook {what}"));
+async fn webhook(context: &DeliveryContext, post: &WebhookPost) -> Result<(), DeliveryFailure> {
+    let failed = |what: String| DeliveryFailure::new(format!("subagent-webhook {what}"));
     let program = context.runtime_program.with_file_name("subagent-webhook");
     let request = serde_json::to_string(post).map_err(|error| failed(error.to_string()))?;
     let answer = run(context, vec![program.to_string_lossy().into_owned()], request).await.map_err(failed)?;
     match serde_json::from_str(&answer) {
         Ok(WebhookAnswer::Status { status: 200..=299, .. }) => Ok(()),
-        Ok(WebhookAnswer::Status { status, retry_after }) => Err(Failure {
+        Ok(WebhookAnswer::Status { status, retry_after }) => Err(DeliveryFailure {
             error: match status {
                 300..=399 => {
                     format!("the server answered {status}; redirects are not followed, use the final URL")
@@ -113,8 +115,10 @@ async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
             // 410 Gone: the owner removed the webhook.
             is_final: status == 410,
         }),
-        Ok(WebhookAnswer::Failed { error }) => Err(Failure::new(error)),
-        Ok(WebhookAnswer::Refused { error }) => Err(Failure { is_final: true, ..Failure::new(error) }),
+        Ok(WebhookAnswer::Failed { error }) => Err(DeliveryFailure::new(error)),
+        Ok(WebhookAnswer::Refused { error }) => {
+            Err(DeliveryFailure { is_final: true, ..DeliveryFailure::new(error) })
+        }
         Err(_) => Err(failed("ended without an answer".to_owned())),
     }
 }
@@ -123,7 +127,7 @@ async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The failure, worded to follow the program's name in a sentence.
-async fn run(context: &Context, argv: Vec<String>, stdin: String) -> Result<String, String> {
+async fn run(context: &DeliveryContext, argv: Vec<String>, stdin: String) -> Result<String, String> {
     let environment = &context.environment;
     let home = environment.home.as_deref().unwrap_or(Path::new("/"));
     let run = user_command::of(argv, home, environment.vars.clone(), stdin, millis(DEADLINE + GRACE));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_config::notify::Sink;
+use subagent_config::notify::NotificationSink;
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
@@ -13,12 +13,12 @@ use subagent_protocol::time::Timestamp;
 use tokio::sync::{Notify, watch};
 
 use super::config;
-use super::context::Context;
+use super::context::DeliveryContext;
 use super::facts::{self, Composed};
-use super::send::{self, Failure};
+use super::send::{self, DeliveryFailure};
 use crate::core::Fact;
 use crate::notification::{AfterFailure, after, after_failure};
-use crate::store::deliveries::{self, Pending};
+use crate::store::deliveries::{self, PendingDelivery};
 use crate::store::{Durability, Tx};
 use crate::supervisor::entropy;
 
@@ -31,7 +31,7 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// The next step of a sink.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum SinkWakeup {
     Idle,
     /// Deliveries are pending, but none is due before this time.
     At(Timestamp),
@@ -41,34 +41,34 @@ enum Next {
 
 /// The due part of a sink's pending deliveries, oldest first.
 #[derive(Debug)]
-enum Due<'a> {
+enum DueDeliveries<'a> {
     Nothing,
     Later(Timestamp),
     /// Deliver these together: one event, or several questions.
-    Now(Vec<&'a Pending>),
+    Now(Vec<&'a PendingDelivery>),
 }
 
 /// Computes the due part. Pure.
-fn due(pending: &[Pending], now: Timestamp) -> Due<'_> {
-    let Some(first) = pending.first() else { return Due::Nothing };
+fn due(pending: &[PendingDelivery], now: Timestamp) -> DueDeliveries<'_> {
+    let Some(first) = pending.first() else { return DueDeliveries::Nothing };
     if let Some(message) = first.message {
         if now < first.due_at {
-            return Due::Later(first.due_at);
+            return DueDeliveries::Later(first.due_at);
         }
         // A repeated attempt has the same deliveries and the same id as the first.
-        return Due::Now(pending.iter().filter(|other| other.message == Some(message)).collect());
+        return DueDeliveries::Now(pending.iter().filter(|other| other.message == Some(message)).collect());
     }
     if first.occasion != Occasion::Question.as_str() {
-        return Due::Now(vec![first]);
+        return DueDeliveries::Now(vec![first]);
     }
     let until = after(first.created_at, QUIET);
     if now < until {
-        return Due::Later(until);
+        return DueDeliveries::Later(until);
     }
-    let together = |other: &&Pending| {
+    let together = |other: &&PendingDelivery| {
         other.occasion == first.occasion && other.message.is_none() && other.created_at <= until
     };
-    Due::Now(pending.iter().take_while(together).collect())
+    DueDeliveries::Now(pending.iter().take_while(together).collect())
 }
 
 /// Counts a sink as busy while the value lives.
@@ -88,7 +88,7 @@ impl Drop for Busy<'_> {
 }
 
 /// Delivers until the daemon ends. `wake` is notified of new deliveries.
-pub(super) async fn run(context: Arc<Context>, sink: Sink, wake: Arc<Notify>) {
+pub(super) async fn run(context: Arc<DeliveryContext>, sink: NotificationSink, wake: Arc<Notify>) {
     let stream = context.stream.clone();
     let mut busy = None;
     loop {
@@ -98,9 +98,9 @@ pub(super) async fn run(context: Arc<Context>, sink: Sink, wake: Arc<Notify>) {
             next = step(&context, &sink) => next,
         };
         let wait = match next {
-            Ok(Next::Look) => continue,
-            Ok(Next::Idle) => None,
-            Ok(Next::At(time)) => Some(u64::try_from(time.0 - entropy::now().0).unwrap_or(0)),
+            Ok(SinkWakeup::Look) => continue,
+            Ok(SinkWakeup::Idle) => None,
+            Ok(SinkWakeup::At(time)) => Some(u64::try_from(time.0 - entropy::now().0).unwrap_or(0)),
             Err(error) => {
                 tracing::error!(sink = sink.name, %error, "deliveries cannot be read or stored; trying again");
                 Some(u64::try_from(STORE_RETRY.as_millis()).unwrap_or(u64::MAX))
@@ -124,7 +124,7 @@ pub(super) async fn run(context: Arc<Context>, sink: Sink, wake: Arc<Notify>) {
     }
 }
 
-async fn step(context: &Context, sink: &Sink) -> Result<Next> {
+async fn step(context: &DeliveryContext, sink: &NotificationSink) -> Result<SinkWakeup> {
     let name = sink.name.clone();
     let pending = context
         .stream
@@ -132,10 +132,10 @@ async fn step(context: &Context, sink: &Sink) -> Result<Next> {
         .read(move |connection| deliveries::pending(connection, &name, MAX_BATCH))
         .await?;
     let now = entropy::now();
-    let batch: Vec<Pending> = match due(&pending, now) {
-        Due::Nothing => return Ok(Next::Idle),
-        Due::Later(time) => return Ok(Next::At(time)),
-        Due::Now(batch) => batch.into_iter().cloned().collect(),
+    let batch: Vec<PendingDelivery> = match due(&pending, now) {
+        DueDeliveries::Nothing => return Ok(SinkWakeup::Idle),
+        DueDeliveries::Later(time) => return Ok(SinkWakeup::At(time)),
+        DueDeliveries::Now(batch) => batch.into_iter().cloned().collect(),
     };
     let (asked, of) = (batch.clone(), sink.clone());
     let Composed { notification, dropped } =
@@ -150,7 +150,9 @@ async fn step(context: &Context, sink: &Sink) -> Result<Next> {
         Ok(())
     };
     context.stream.store.write(Durability::Full, 1, write).await?;
-    let (Some(notification), Some(first)) = (notification, batch.first()) else { return Ok(Next::Look) };
+    let (Some(notification), Some(first)) = (notification, batch.first()) else {
+        return Ok(SinkWakeup::Look);
+    };
     let message = first.message.unwrap_or(first.event);
     let begun = kept.clone();
     context
@@ -161,20 +163,20 @@ async fn step(context: &Context, sink: &Sink) -> Result<Next> {
     subagent_failpoint::hit("delivery.before_send");
     let sent = match config::resolved(&context.environment, &sink.to) {
         Ok(target) => send::send(context, &target, &context.id_of(EventId(message)), &notification).await,
-        Err(error) => Err(Failure::new(error)),
+        Err(error) => Err(DeliveryFailure::new(error)),
     };
     subagent_failpoint::hit("delivery.after_send");
     settle(context, sink, first, kept, sent).await?;
-    Ok(Next::Look)
+    Ok(SinkWakeup::Look)
 }
 
 /// Stores the result of an attempt.
 async fn settle(
-    context: &Context,
-    sink: &Sink,
-    first: &Pending,
+    context: &DeliveryContext,
+    sink: &NotificationSink,
+    first: &PendingDelivery,
     ids: Vec<i64>,
-    sent: std::result::Result<(), Failure>,
+    sent: std::result::Result<(), DeliveryFailure>,
 ) -> Result<()> {
     let now = entropy::now();
     let attempts = first.attempts + 1;
@@ -186,7 +188,7 @@ async fn settle(
         }
         Err(failure) => failure,
     };
-    let Failure { error, retry_after, is_final } = failure;
+    let DeliveryFailure { error, retry_after, is_final } = failure;
     let next = after_failure(first.created_at, now, attempts, retry_after);
     if let (AfterFailure::PutOff(due_at), false) = (next, is_final) {
         tracing::warn!(sink = sink.name, error, "a notification was not delivered; it is tried again");
@@ -218,8 +220,8 @@ mod tests {
     use super::*;
     use crate::store::RowId;
 
-    fn pending(id: i64, occasion: Occasion, created_at: i64) -> Pending {
-        Pending {
+    fn pending(id: i64, occasion: Occasion, created_at: i64) -> PendingDelivery {
+        PendingDelivery {
             id,
             event: id,
             worker: RowId(1),
@@ -231,23 +233,23 @@ mod tests {
         }
     }
 
-    fn ids(due: &Due<'_>) -> Vec<i64> {
+    fn ids(due: &DueDeliveries<'_>) -> Vec<i64> {
         match due {
-            Due::Now(batch) => batch.iter().map(|pending| pending.id).collect(),
+            DueDeliveries::Now(batch) => batch.iter().map(|pending| pending.id).collect(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn questions_of_a_second_go_together_and_nothing_overtakes() {
-        assert!(matches!(due(&[], Timestamp(0)), Due::Nothing));
+        assert!(matches!(due(&[], Timestamp(0)), DueDeliveries::Nothing));
         let all = [
             pending(1, Occasion::Question, 0),
             pending(2, Occasion::Question, 900),
             pending(3, Occasion::Failed, 950),
             pending(4, Occasion::Question, 960),
         ];
-        assert!(matches!(due(&all, Timestamp(999)), Due::Later(Timestamp(1000))));
+        assert!(matches!(due(&all, Timestamp(999)), DueDeliveries::Later(Timestamp(1000))));
         assert_eq!(ids(&due(&all, Timestamp(1000))), [1, 2]);
         assert_eq!(ids(&due(&all[2..], Timestamp(960))), [3]);
         let late = [pending(1, Occasion::Question, 0), pending(2, Occasion::Question, 1001)];
@@ -256,14 +258,14 @@ mod tests {
 
     #[test]
     fn a_repetition_has_the_same_deliveries_after_its_delay() {
-        let tried = |id| Pending {
+        let tried = |id| PendingDelivery {
             message: Some(1),
             attempts: 3,
             due_at: Timestamp(14_000),
             ..pending(id, Occasion::Question, 0)
         };
         let all = [tried(1), tried(2), pending(3, Occasion::Question, 100)];
-        assert!(matches!(due(&all, Timestamp(13_999)), Due::Later(Timestamp(14_000))));
+        assert!(matches!(due(&all, Timestamp(13_999)), DueDeliveries::Later(Timestamp(14_000))));
         assert_eq!(ids(&due(&all, Timestamp(14_000))), [1, 2]);
     }
 }

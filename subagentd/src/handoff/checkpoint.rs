@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use subagent_protocol::api::WorkspaceStatus;
 use subagent_protocol::markdown::beginning;
 
-use super::Facts;
+use super::HandoffFacts;
 
 /// Maximum size in bytes of an instruction and of the last message.
 const INSTRUCTION_BYTES: usize = 4096;
@@ -17,7 +17,7 @@ const MAX_COMMANDS: usize = 200;
 
 /// Renders the document; its size is bounded.
 #[must_use]
-pub fn render(facts: &Facts) -> Value {
+pub fn render(facts: &HandoffFacts) -> Value {
     let source = &facts.source;
     let commands = &facts.work.commands;
     let last = |count: usize| commands.len().saturating_sub(count);
@@ -54,7 +54,7 @@ pub fn render(facts: &Facts) -> Value {
 
 /// Returns the files that the agent reported as changed or that git shows as changed. Paths in the
 /// folder are relative.
-fn files_changed(facts: &Facts) -> Vec<String> {
+fn files_changed(facts: &HandoffFacts) -> Vec<String> {
     let cwd = Path::new(&facts.source.cwd);
     let relative = |path: &str| match Path::new(path).strip_prefix(cwd) {
         Ok(inside) if !inside.as_os_str().is_empty() => inside.to_string_lossy().into_owned(),

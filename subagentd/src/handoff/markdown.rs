@@ -7,7 +7,7 @@ use subagent_protocol::api::WorkspaceStatus;
 use subagent_protocol::markdown::{beginning, block, span};
 use subagent_protocol::state::TurnStatus;
 
-use super::{Facts, TEXT_BYTES, Turn};
+use super::{HandoffFacts, SnapshotTurn, TEXT_BYTES};
 
 /// Maximum size in bytes of instructions: first and latest, others, and the goal.
 const TASK_BYTES: usize = 12 * 1024;
@@ -27,8 +27,8 @@ const MAX_PENDING: usize = 30;
 
 /// Renders the document. It is at most [`MAX_BYTES`](super::MAX_BYTES) long.
 #[must_use]
-pub fn render(facts: &Facts) -> String {
-    let mut out = Document(String::with_capacity(16 * 1024));
+pub fn render(facts: &HandoffFacts) -> String {
+    let mut out = MarkdownDocument(String::with_capacity(16 * 1024));
     out.line("# Handoff");
     task(facts, &mut out);
     goal(facts, &mut out);
@@ -49,9 +49,9 @@ pub fn render(facts: &Facts) -> String {
     out.0
 }
 
-struct Document(String);
+struct MarkdownDocument(String);
 
-impl Document {
+impl MarkdownDocument {
     fn line(&mut self, line: &str) {
         self.0.push_str(line);
         self.0.push('\n');
@@ -76,7 +76,7 @@ impl Document {
     }
 }
 
-fn task(facts: &Facts, out: &mut Document) {
+fn task(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Task");
     let (Some(first), Some(latest)) = (facts.turns.first(), facts.turns.last()) else {
         out.line("Nothing was asked of this worker yet.");
@@ -106,7 +106,7 @@ fn task(facts: &Facts, out: &mut Document) {
 }
 
 /// Renders the first paragraph of the first instruction.
-fn goal(facts: &Facts, out: &mut Document) {
+fn goal(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Goal");
     match facts.turns.first() {
         Some(first) => {
@@ -119,7 +119,7 @@ fn goal(facts: &Facts, out: &mut Document) {
 }
 
 /// Renders another agent's summary, marked as unverified.
-fn summary(facts: &Facts, out: &mut Document) {
+fn summary(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     let Some(summary) = &facts.summary else { return };
     out.section("Summary");
     out.line("Another agent wrote this from what is below; where they differ, what is below counts:");
@@ -127,7 +127,7 @@ fn summary(facts: &Facts, out: &mut Document) {
     out.0.push_str(&block(summary, SUMMARY_BYTES));
 }
 
-fn status(facts: &Facts, out: &mut Document) {
+fn status(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     let source = &facts.source;
     out.section("Current Status");
     out.line(&format!(
@@ -174,7 +174,7 @@ fn status(facts: &Facts, out: &mut Document) {
     }
 }
 
-fn outcome(turn: &Turn) -> String {
+fn outcome(turn: &SnapshotTurn) -> String {
     let note = turn.note.as_ref().map(|note| format!(": {}", span(note, NOTE_BYTES))).unwrap_or_default();
     match turn.status {
         TurnStatus::Accepted => format!("is open{note}"),
@@ -182,7 +182,7 @@ fn outcome(turn: &Turn) -> String {
     }
 }
 
-fn completed(facts: &Facts, out: &mut Document) {
+fn completed(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Completed");
     let ended = || facts.turns.iter().filter(|turn| turn.status != TurnStatus::Accepted);
     if ended().next().is_none() {
@@ -209,7 +209,7 @@ fn counts(counts: &Value) -> String {
     counts.as_object().into_iter().flatten().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn pending(facts: &Facts, out: &mut Document) {
+fn pending(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Pending");
     for request in facts.pending.iter().take(MAX_PENDING) {
         out.line(&format!(
@@ -233,7 +233,7 @@ fn pending(facts: &Facts, out: &mut Document) {
     }
 }
 
-fn files(facts: &Facts, out: &mut Document) {
+fn files(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Files of Interest");
     let mut files: Vec<_> = facts.work.files.iter().collect();
     files.sort_by_key(|(path, touched)| (std::cmp::Reverse(touched.edits), *path));
@@ -273,7 +273,7 @@ fn files(facts: &Facts, out: &mut Document) {
     }
 }
 
-fn commands(facts: &Facts, out: &mut Document) {
+fn commands(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Commands Run");
     let commands = &facts.work.commands;
     let skipped = commands.len().saturating_sub(MAX_COMMANDS);
@@ -293,7 +293,7 @@ fn commands(facts: &Facts, out: &mut Document) {
     }
 }
 
-fn risks(facts: &Facts, out: &mut Document) {
+fn risks(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     out.section("Risks / Notes");
     let before = out.0.len();
     for request in facts.pending.iter().take(MAX_PENDING) {

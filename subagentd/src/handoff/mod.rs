@@ -13,7 +13,7 @@ use subagent_protocol::ids::{EventId, RequestId, SnapshotId, TurnId};
 use subagent_protocol::state::{TurnStatus, WorkerState};
 use subagent_protocol::time::Timestamp;
 
-use work::Work;
+use work::WorkerActivity;
 
 /// Maximum size of `handoff.md` in bytes. The limits of its parts keep it below this.
 pub const MAX_BYTES: usize = 256 * 1024;
@@ -28,27 +28,27 @@ pub const TEXT_BYTES: usize = 12 * 1024;
 
 /// All facts about a worker that its successor needs.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub struct HandoffFacts {
     /// Id of the snapshot.
     pub snapshot_id: SnapshotId,
     /// Creation time of the snapshot.
     pub created_at: Timestamp,
     /// The worker that the snapshot describes.
-    pub source: Source,
+    pub source: HandoffSource,
     /// Newest event that is covered.
     pub up_to: EventId,
     /// First and last turns, in order.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<SnapshotTurn>,
     /// Total number of turns.
     pub turns_in_all: u64,
     /// Agent text of the last turns that have any, in order.
-    pub texts: Vec<Text>,
+    pub texts: Vec<TurnText>,
     /// Plan, tool calls and context usage.
-    pub work: Work,
+    pub work: WorkerActivity,
     /// Undecided permission requests of the worker.
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingPermission>,
     /// Queued messages in order.
-    pub queued: Vec<Waiting>,
+    pub queued: Vec<QueuedMessage>,
     /// Facts that limit how far the successor can rely on this.
     pub risks: Risks,
     /// Output of git, if it was requested.
@@ -61,7 +61,7 @@ pub struct Facts {
 
 /// The worker that a snapshot describes.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct HandoffSource {
     /// Public id of the worker.
     pub worker_id: String,
     /// Public id of its controller.
@@ -82,7 +82,7 @@ pub struct Source {
 
 /// A turn of the worker in the snapshot.
 #[derive(Debug, Clone)]
-pub struct Turn {
+pub struct SnapshotTurn {
     /// Public id of the turn.
     pub id: TurnId,
     /// Text of the prompt; empty for a message of blocks alone.
@@ -97,7 +97,7 @@ pub struct Turn {
 
 /// Agent text of one turn.
 #[derive(Debug, Clone)]
-pub struct Text {
+pub struct TurnText {
     /// Public id of the turn.
     pub turn: TurnId,
     /// Last part of the text.
@@ -108,7 +108,7 @@ pub struct Text {
 
 /// An undecided permission request.
 #[derive(Debug, Clone)]
-pub struct Pending {
+pub struct PendingPermission {
     /// Public id of the request.
     pub request_id: RequestId,
     /// Text that describes the requested action.
@@ -117,7 +117,7 @@ pub struct Pending {
 
 /// A queued message, accepted but not begun.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct QueuedMessage {
     /// Turn id that it will have.
     pub turn_id: TurnId,
     /// First part of its text.
@@ -146,10 +146,10 @@ pub struct Paths {
     pub checkpoint: String,
 }
 
-impl Facts {
+impl HandoffFacts {
     /// Returns the worker's last turn.
     #[must_use]
-    pub fn source_turn(&self) -> Option<&Turn> {
+    pub fn source_turn(&self) -> Option<&SnapshotTurn> {
         self.turns.last()
     }
 }

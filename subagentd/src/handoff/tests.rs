@@ -21,8 +21,8 @@ const SECTIONS: [&str; 10] = [
     "Artifacts",
 ];
 
-fn turn(number: u32, instruction: &str, status: TurnStatus, note: Option<&str>) -> Turn {
-    Turn {
+fn turn(number: u32, instruction: &str, status: TurnStatus, note: Option<&str>) -> SnapshotTurn {
+    SnapshotTurn {
         id: TurnId::from_random([u8::try_from(number).unwrap(); 5]),
         instruction: instruction.to_owned(),
         status,
@@ -31,11 +31,11 @@ fn turn(number: u32, instruction: &str, status: TurnStatus, note: Option<&str>) 
     }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> HandoffFacts {
+    HandoffFacts {
         snapshot_id: SnapshotId::from_random([1; 5]),
         created_at: Timestamp(0),
-        source: Source {
+        source: HandoffSource {
             worker_id: "w_0123456789".into(),
             controller_id: "ctl_0123456789".into(),
             launcher: "demo".into(),
@@ -49,7 +49,7 @@ fn facts() -> Facts {
         turns: vec![],
         turns_in_all: 0,
         texts: vec![],
-        work: Work::default(),
+        work: WorkerActivity::default(),
         pending: vec![],
         queued: vec![],
         risks: Risks::default(),
@@ -69,7 +69,7 @@ fn headings(document: &str) -> Vec<&str> {
     document.lines().filter_map(|line| line.strip_prefix("## ")).collect()
 }
 
-fn gathered(updates: &[serde_json::Value]) -> Work {
+fn gathered(updates: &[serde_json::Value]) -> WorkerActivity {
     let mut gathering = WorkCollector::default();
     for update in updates {
         let kind = subagent_protocol::update::classify(&json!({"update": update}).to_string()).into_owned();
@@ -112,8 +112,9 @@ fn turns_are_told_by_their_outcome() {
     ];
     facts.turns[0].usage = Some(json!({"inputTokens": 100, "outputTokens": 20}));
     facts.turns_in_all = 3;
-    facts.pending = vec![Pending { request_id: RequestId::from_random([9; 5]), message: "may I?".into() }];
-    facts.queued = vec![Waiting { turn_id: TurnId::from_random([4; 5]), text: "And then?".into() }];
+    facts.pending =
+        vec![PendingPermission { request_id: RequestId::from_random([9; 5]), message: "may I?".into() }];
+    facts.queued = vec![QueuedMessage { turn_id: TurnId::from_random([4; 5]), text: "And then?".into() }];
     let document = markdown::render(&facts);
     let task = section(&document, "Task");
     for said in ["> Build it.\n>\n> Then test it.\n", "> And now?\n", "- turn_0202020202: `Again`"] {
@@ -199,10 +200,11 @@ fn what_an_agent_writes_cannot_pass_for_ours_and_has_a_bound() {
     facts.turns =
         (0..FIRST_TURNS + LAST_TURNS).map(|n| turn(n, &evil, TurnStatus::Failed, Some(&evil))).collect();
     facts.turns_in_all = 1_000_000;
-    facts.texts =
-        (0..3).map(|n| Text { turn: TurnId::from_random([n; 5]), text: evil.clone(), cut: true }).collect();
+    facts.texts = (0..3)
+        .map(|n| TurnText { turn: TurnId::from_random([n; 5]), text: evil.clone(), cut: true })
+        .collect();
     facts.pending = (0..200)
-        .map(|n| Pending { request_id: RequestId::from_random([n; 5]), message: evil.clone() })
+        .map(|n| PendingPermission { request_id: RequestId::from_random([n; 5]), message: evil.clone() })
         .collect();
     facts.source.last_error = Some(evil.clone());
     for text in

@@ -21,13 +21,13 @@ const ENTRY_BYTES: usize = 300;
 
 /// The collected activity of a worker.
 #[derive(Debug, Clone, Default)]
-pub struct Work {
+pub struct WorkerActivity {
     /// Entries of the last plan.
-    pub plan: Vec<Entry>,
+    pub plan: Vec<PlanEntry>,
     /// Files by path, with counts of uses.
     pub files: BTreeMap<String, FileUses>,
     /// Commands in the order of their start.
-    pub commands: Vec<Command>,
+    pub commands: Vec<ExecutedCommand>,
     /// Context usage that the agent last reported.
     pub context: Option<Value>,
     /// Number of tool calls dropped at the limit.
@@ -36,7 +36,7 @@ pub struct Work {
 
 /// An entry of the agent's plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct PlanEntry {
     /// Text of the entry.
     pub content: String,
     /// Progress, in the agent's word.
@@ -54,7 +54,7 @@ pub struct FileUses {
 
 /// A command that the agent ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct ExecutedCommand {
     /// Command line, or the title of the tool call.
     pub command: String,
     /// Last status of the tool call in the agent's word; empty if none was given.
@@ -63,7 +63,7 @@ pub struct Command {
 
 /// A tool call merged from its updates.
 #[derive(Debug, Default)]
-struct Call {
+struct MergedToolCall {
     title: String,
     kind: String,
     status: String,
@@ -72,14 +72,14 @@ struct Call {
     locations: Vec<String>,
 }
 
-/// Merges the updates of a worker's agent into [`Work`].
+/// Merges the updates of a worker's agent into [`WorkerActivity`].
 #[derive(Debug, Default)]
 pub struct WorkCollector {
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, MergedToolCall>,
     numbers: HashMap<String, u64>,
     last: u64,
     forgotten: usize,
-    plan: Vec<Entry>,
+    plan: Vec<PlanEntry>,
     context: Option<Value>,
 }
 
@@ -101,7 +101,10 @@ impl WorkCollector {
                 let text = |value: &Value| short(value.as_str().unwrap_or_default(), ENTRY_BYTES);
                 self.plan = entries
                     .take(MAX_ENTRIES)
-                    .map(|entry| Entry { content: text(&entry["content"]), status: text(&entry["status"]) })
+                    .map(|entry| PlanEntry {
+                        content: text(&entry["content"]),
+                        status: text(&entry["status"]),
+                    })
                     .collect();
             }
             Some("usage") if own => {
@@ -113,7 +116,7 @@ impl WorkCollector {
         }
     }
 
-    fn call(&mut self, id: String) -> &mut Call {
+    fn call(&mut self, id: String) -> &mut MergedToolCall {
         let number = *self.numbers.entry(id).or_insert_with(|| {
             self.last += 1;
             self.last
@@ -127,15 +130,19 @@ impl WorkCollector {
 
     /// Returns the merged activity.
     #[must_use]
-    pub fn finish(self) -> Work {
-        let mut work =
-            Work { plan: self.plan, context: self.context, forgotten: self.forgotten, ..Work::default() };
+    pub fn finish(self) -> WorkerActivity {
+        let mut work = WorkerActivity {
+            plan: self.plan,
+            context: self.context,
+            forgotten: self.forgotten,
+            ..WorkerActivity::default()
+        };
         for call in self.calls.into_values() {
             let edits = matches!(&*call.kind, "edit" | "delete" | "move") || !call.diffs.is_empty();
             let failed = call.status == "failed";
             if call.kind == "execute" || call.command.is_some() {
                 let command = call.command.unwrap_or(call.title);
-                work.commands.push(Command { command, status: call.status });
+                work.commands.push(ExecutedCommand { command, status: call.status });
             }
             let mut paths: Vec<String> = call.diffs;
             paths.extend(call.locations);
@@ -154,7 +161,7 @@ impl WorkCollector {
     }
 }
 
-impl Call {
+impl MergedToolCall {
     fn update(&mut self, data: &Value) {
         let take = |field: &mut String, name: &str| {
             if let Some(text) = data[name].as_str() {

@@ -9,9 +9,9 @@ use subagent_protocol::api::DaemonInfo;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::options::MAX_SECONDS;
-use super::options::{Mode, RunOptions};
+use super::options::{RunOptions, StartMode};
 use super::payload::{self, Payload};
-use crate::supervisor::{Look, Supervisor};
+use crate::supervisor::{HealthCheckOptions, Supervisor};
 
 /// The content of the status file and its sources.
 pub(super) struct Heartbeat<'a> {
@@ -39,7 +39,7 @@ impl<'a> Heartbeat<'a> {
         };
         let (supervisor, health) = (supervisor.clone(), Value::Null);
         let mut heartbeat = Self { options, supervisor, payload, health, looked: began };
-        if options.mode == Mode::Foreground {
+        if options.mode == StartMode::Foreground {
             heartbeat.once().await;
         }
         heartbeat
@@ -52,7 +52,7 @@ impl<'a> Heartbeat<'a> {
 
     /// Writes the file at every heartbeat.
     pub(super) async fn beat(&mut self) -> Infallible {
-        if self.options.mode == Mode::Background {
+        if self.options.mode == StartMode::Background {
             std::future::pending::<()>().await;
         }
         let every = Duration::from_secs(self.options.heartbeat_seconds.clamp(1, MAX_SECONDS));
@@ -67,14 +67,14 @@ impl<'a> Heartbeat<'a> {
 
     /// Writes the final status.
     pub(super) fn end(mut self) {
-        if self.options.mode == Mode::Foreground {
+        if self.options.mode == StartMode::Foreground {
             self.payload.stopped_at = Some(payload::now());
             payload::write(self.options, &self.payload());
         }
     }
 
     async fn once(&mut self) {
-        let look = Look { since: self.looked, restart: self.options.restart_cooldown() };
+        let look = HealthCheckOptions { since: self.looked, restart: self.options.restart_cooldown() };
         self.looked = Instant::now();
         self.health = self.supervisor.health(look).await;
         payload::write(self.options, &self.payload());

@@ -12,12 +12,12 @@ use tokio::io::unix::AsyncFd;
 
 /// An inotify instance. It is closed on drop.
 #[derive(Debug)]
-pub(super) struct Inotify(AsyncFd<Raw>);
+pub(super) struct Inotify(AsyncFd<InotifyFd>);
 
 #[derive(Debug)]
-struct Raw(Queue);
+struct InotifyFd(Queue);
 
-impl AsRawFd for Raw {
+impl AsRawFd for InotifyFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
@@ -32,7 +32,7 @@ impl Inotify {
     pub(super) fn new() -> io::Result<Self> {
         let queue = Queue::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         // SAFETY: the queue's descriptor is open, and nothing replaces or closes it while this value has it.
-        Ok(Self(unsafe { AsyncFd::register_with_interest(Raw(queue), Interest::READABLE) }?))
+        Ok(Self(unsafe { AsyncFd::register_with_interest(InotifyFd(queue), Interest::READABLE) }?))
     }
 
     /// Watches the file that this path leads to: its deletion, its move, the loss of one of its

@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::error;
-use super::options::{Mode, RunOptions};
+use super::options::{RunOptions, StartMode};
 
 /// The log folder in the state dir, its file, and the previous file.
 const FOLDER: &str = "logs";
@@ -52,7 +52,7 @@ pub(super) fn init(options: &RunOptions) -> Result<Log> {
     }
     let (version, mode) = (env!("CARGO_PKG_VERSION"), options.mode.as_str());
     tracing::info!(version, mode, pid = std::process::id(), state_dir = %options.state_dir.display(), "started");
-    if options.mode == Mode::Background && nix::unistd::getsid(None) != Ok(nix::unistd::getpid()) {
+    if options.mode == StartMode::Background && nix::unistd::getsid(None) != Ok(nix::unistd::getpid()) {
         tracing::warn!("the daemon leads no session of its own: it can end with its starter's terminal");
     }
     Ok(log)

@@ -37,12 +37,12 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
 pub use options::{
-    DEFAULT_IDLE_EXIT_SECONDS, MAX_SECONDS, Mode, RunOptions, days, idle_exit_seconds, retention_days,
+    DEFAULT_IDLE_EXIT_SECONDS, MAX_SECONDS, RunOptions, StartMode, days, idle_exit_seconds, retention_days,
 };
 
 pub use restore::{EndedDaemon, RestoreOptions, Restored, restore};
 
-use report::Report;
+use report::StartReporter;
 
 /// Maximum wait for blocked threads at the very end.
 const LAST_GRACE: Duration = Duration::from_secs(1);
@@ -55,18 +55,18 @@ const MAX_THREADS: usize = 4;
 /// Only the standard streams may be open: in the background all other descriptors are closed.
 #[must_use]
 pub fn run(options: RunOptions) -> ExitCode {
-    let mut report = Report::new(options.mode, options.json);
+    let mut report = StartReporter::new(options.mode, options.json);
     match run_reporting(&options, &mut report) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report.failed(&error);
-            notify::Manager::of(&options).failed(&error);
+            notify::ServiceManager::of(&options).failed(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
+fn run_reporting(options: &RunOptions, report: &mut StartReporter) -> Result<()> {
     // An agent could otherwise replace a killed or hanging daemon.
     refuse_below_guard("subagentd run")?;
     memory::give_back_large_blocks();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use subagent_protocol::Error;
 use tokio::sync::watch;
 
-use super::options::{Mode, RunOptions};
+use super::options::{RunOptions, StartMode};
 
 /// Variable with the manager's socket: a path, or `@` and a name in the abstract namespace.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
@@ -22,14 +22,14 @@ const SEND_TIME: Duration = Duration::from_secs(2);
 
 /// The service manager of this process, if there is one.
 #[derive(Debug)]
-pub(super) struct Manager {
+pub(super) struct ServiceManager {
     socket: Option<OsString>,
 }
 
-impl Manager {
+impl ServiceManager {
     /// Finds the manager of a daemon with these options.
     pub(super) fn of(options: &RunOptions) -> Self {
-        let watched = options.mode == Mode::Foreground && !options.once;
+        let watched = options.mode == StartMode::Foreground && !options.once;
         let socket = options.environment.var(NOTIFY_SOCKET).filter(|_| watched);
         Self { socket: socket.map(OsStr::to_owned) }
     }
@@ -104,7 +104,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("n");
         let listener = UnixDatagram::bind(&path).unwrap();
-        let manager = Manager { socket: Some(path.into_os_string()) };
+        let manager = ServiceManager { socket: Some(path.into_os_string()) };
         manager.failed(&Error::new(Code::Internal, "a\nREADY=1"));
         let mut buffer = [0; 256];
         let length = listener.recv(&mut buffer).unwrap();

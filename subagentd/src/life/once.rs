@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::files::{DAEMON_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
-use super::options::{Mode, RunOptions};
+use super::options::{RunOptions, StartMode};
 use super::payload::{self, Payload};
-use super::report::Report;
+use super::report::StartReporter;
 use super::serve::{DRAIN_TIME, open};
 use super::takeover::{ONCE, own_process};
 use super::{client, error, log, runtime};
-use crate::supervisor::Look;
+use crate::supervisor::HealthCheckOptions;
 
 /// Maximum wait for the running daemon's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// Errors of the state dir, the store, or the running daemon.
-pub(super) fn run(options: &RunOptions, report: &mut Report) -> Result<()> {
+pub(super) fn run(options: &RunOptions, report: &mut StartReporter) -> Result<()> {
     let path = options.state_dir.join(DAEMON_LOCK);
     let lock = FileLock::try_take(&path)
         .map_err(|cause| error::at_path("its lock cannot be taken:", &path, &cause))?;
@@ -39,7 +39,7 @@ pub(super) fn run(options: &RunOptions, report: &mut Report) -> Result<()> {
         None => ask(options)?,
     };
     // A foreground daemon writes the file itself.
-    let foreground = Mode::Foreground.as_str();
+    let foreground = StartMode::Foreground.as_str();
     if lock.is_some() || Note::read(&path).is_none_or(|note| note.mode != foreground) {
         payload::write(options, &payload);
     }
@@ -54,7 +54,8 @@ fn look(options: &RunOptions, pid: i32) -> Result<Value> {
     let health = runtime.block_on(async {
         let began = Instant::now();
         let (supervisor, _) = open(options).await?;
-        let health = supervisor.health(Look { since: began, restart: options.restart_cooldown() }).await;
+        let health =
+            supervisor.health(HealthCheckOptions { since: began, restart: options.restart_cooldown() }).await;
         let ended = tokio::time::timeout(DRAIN_TIME, supervisor.shutdown(false)).await;
         ended.unwrap_or_else(|_| Err(Error::new(Code::StorageError, "the store did not close in time")))?;
         Ok::<_, Error>(health)

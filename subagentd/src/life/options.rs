@@ -20,7 +20,7 @@ const MAX_DAYS: u64 = 36_600;
 
 /// The kind of start. It decides where the start is reported and how long the daemon runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum StartMode {
     /// Started by a person or a service manager. It runs until it is stopped and writes the status
     /// file.
     Foreground,
@@ -29,7 +29,7 @@ pub enum Mode {
     Background,
 }
 
-impl Mode {
+impl StartMode {
     /// Returns the word in `daemon.json` and in the status file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -50,7 +50,7 @@ pub struct RunOptions {
     /// Path of `subagent-runtime`; `None` selects the one beside this executable.
     pub runtime_program: Option<PathBuf>,
     /// The kind of start.
-    pub mode: Mode,
+    pub mode: StartMode,
     /// Only check the workers' health once and exit; a running daemon is asked instead.
     pub once: bool,
     /// Seconds between two writes of the status file; 1 to [`MAX_SECONDS`].
@@ -81,7 +81,7 @@ impl RunOptions {
 
     /// Returns the minimum time between restarts, if dead runtimes are restarted without a message.
     pub(super) fn restart_cooldown(&self) -> Option<Duration> {
-        let monitors = self.mode == Mode::Foreground && self.monitor_workers;
+        let monitors = self.mode == StartMode::Foreground && self.monitor_workers;
         monitors.then(|| Duration::from_secs(self.restart_cooldown_seconds))
     }
 }

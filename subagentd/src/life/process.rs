@@ -15,7 +15,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, read, setsid, write}
 use subagent_protocol::Result;
 
 use super::error;
-use super::options::Mode;
+use super::options::StartMode;
 
 /// The process between a background daemon and its starter, until the daemon is ready.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ impl ReadinessProxy {
 ///
 /// # Errors
 /// `DAEMON_START_FAILED`.
-pub(super) fn prepare(mode: Mode) -> Result<Option<ReadinessProxy>> {
+pub(super) fn prepare(mode: StartMode) -> Result<Option<ReadinessProxy>> {
     umask(FileMode::from_bits_truncate(0o077));
     raise_descriptor_limit();
     // Also in the foreground: with SIGCHLD ignored, children cannot be waited for.
     reset(Signal::SIGCHLD);
-    if mode == Mode::Background { detach().map(Some) } else { Ok(None) }
+    if mode == StartMode::Background { detach().map(Some) } else { Ok(None) }
 }
 
 fn detach() -> Result<ReadinessProxy> {

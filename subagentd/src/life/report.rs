@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use subagent_protocol::api::Envelope;
 use subagent_protocol::{Error, json as printed};
 
-use super::options::Mode;
+use super::options::StartMode;
 use super::process::ReadinessProxy;
 
 /// The destination of reports about the start.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct StartReporter {
     to: To,
     /// The stand-in that the starter of a background daemon waits for; `None` after readiness.
     pub(super) starter: Option<ReadinessProxy>,
@@ -27,12 +27,12 @@ enum To {
     Log,
 }
 
-impl Report {
-    pub(super) fn new(mode: Mode, json: bool) -> Self {
+impl StartReporter {
+    pub(super) fn new(mode: StartMode, json: bool) -> Self {
         let to = match mode {
-            Mode::Background => To::Pipe,
-            Mode::Foreground if json => To::Json,
-            Mode::Foreground => To::Text,
+            StartMode::Background => To::Pipe,
+            StartMode::Foreground if json => To::Json,
+            StartMode::Foreground => To::Text,
         };
         Self { to, starter: None }
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_pipe_is_used_once() {
-        let mut report = Report::new(Mode::Background, true);
+        let mut report = StartReporter::new(StartMode::Background, true);
         assert_eq!(report.to, To::Pipe);
         report.ready(&Value::Null, "");
         assert_eq!(report.to, To::Log);

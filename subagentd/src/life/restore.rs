@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use subagent_config::{Environment, RuntimeDir, state_dir};
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::ids::{InstanceId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
 use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
-use super::options::Mode;
+use super::options::StartMode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
@@ -37,7 +37,7 @@ pub struct RestoreOptions {
     /// Whether to end runtimes of workers that the backup does not contain.
     pub force: bool,
     /// Handle of the owner that requests the restore.
-    pub handle: Option<Handle>,
+    pub handle: Option<ControllerHandle>,
 }
 
 /// The result of a restore.
@@ -87,7 +87,7 @@ pub struct EndedDaemon {
 pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     // An agent must not erase its owner's record of it.
     refuse_below_guard("restore")?;
-    let _ = process::prepare(Mode::Foreground)?;
+    let _ = process::prepare(StartMode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(Error::from)?;
     identity::settle(&options.state_dir)?;
     let path = options.state_dir.join(START_LOCK);

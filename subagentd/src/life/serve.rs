@@ -15,20 +15,20 @@ use super::files::{Announcement, DAEMON_INFO, remember_sockets};
 use super::heartbeat::Heartbeat;
 use super::lock::FileLock;
 use super::log::Log;
-use super::notify::Manager;
-use super::options::{Mode, RunOptions};
+use super::notify::ServiceManager;
+use super::options::{RunOptions, StartMode};
 use super::payload;
-use super::report::Report;
+use super::report::StartReporter;
 use super::signals::Signals;
 use super::socket::SocketFile;
-use super::stop::{self, Ending, Reason};
+use super::stop::{self, Reason, ShutdownHandles};
 use super::surroundings::{Surroundings, remake_folder};
 use super::takeover::Claim;
 use super::{error, idle};
 use crate::api::{self, Api, Listening};
 use crate::deliveries::Deliveries;
 use crate::schedules::{Schedules, Stay};
-use crate::supervisor::{Setup, Supervisor};
+use crate::supervisor::{DaemonSettings, Supervisor};
 
 /// Maximum time for the supervisor to finish its commits.
 pub(super) const DRAIN_TIME: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ pub(super) async fn serve(
     folder: StateFolder,
     claim: Claim,
     log: &Log,
-    report: &mut Report,
+    report: &mut StartReporter,
 ) -> Result<(FileLock, Result<()>)> {
     let mut signals = Signals::listen()?;
     let Claim { lock, starting, process } = claim;
@@ -95,9 +95,9 @@ pub(super) async fn serve(
     subagent_failpoint::hit("ready.before_tell");
     let mut heartbeat = Heartbeat::begin(options, &supervisor, &info, began).await;
     report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
-    let (manager, live) = (Manager::of(options), supervisor.live_workers());
+    let (manager, live) = (ServiceManager::of(options), supervisor.live_workers());
     manager.ready(*live.borrow());
-    if options.mode == Mode::Background {
+    if options.mode == StartMode::Background {
         log.take_over_output();
     }
     subagent_failpoint::hit("ready.after_tell");
@@ -127,7 +127,7 @@ pub(super) async fn serve(
     if lock.is_own() {
         announcement.ending();
     }
-    let ending = Ending { supervisor, connections, stops, phases, stop_accepting, serving };
+    let ending = ShutdownHandles { supervisor, connections, stops, phases, stop_accepting, serving };
     let outcome = tokio::select! {
         outcome = stop::end(ending, reason) => outcome,
         signal = signals.next() => {
@@ -168,7 +168,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
             std::fs::Permissions::from_mode(0o644),
         );
     }
-    let setup = Setup {
+    let setup = DaemonSettings {
         state_dir: options.state_dir.clone(),
         runtime_dir: dir.clone(),
         runtime_program: runtime_program(options)?,
@@ -191,9 +191,9 @@ fn runtime_program(options: &RunOptions) -> Result<PathBuf> {
 /// Returns how long the daemon stays.
 fn stay(options: &RunOptions) -> Stay {
     match (options.mode, options.idle_exit_seconds) {
-        (Mode::Foreground, _) => Stay::Service,
-        (Mode::Background, 0) => Stay::Background,
-        (Mode::Background, seconds) => {
+        (StartMode::Foreground, _) => Stay::Service,
+        (StartMode::Background, 0) => Stay::Background,
+        (StartMode::Background, seconds) => {
             Stay::Idle(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
         }
     }
@@ -206,7 +206,7 @@ async fn when_idle(
     connections: &api::Connections,
 ) {
     match options.mode {
-        Mode::Background if options.idle_exit_seconds > 0 => {
+        StartMode::Background if options.idle_exit_seconds > 0 => {
             let after = Duration::from_secs(options.idle_exit_seconds);
             let work =
                 [supervisor.live_workers(), supervisor.parked_workers(), deliveries.busy(), schedules.busy()];

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::serve::DRAIN_TIME;
-use crate::api::{Connections, Phase, StopRequest};
+use crate::api::{Connections, ShutdownPhase, StopRequest};
 use crate::supervisor::Supervisor;
 
 /// Maximum time for pending requests other than waits.
@@ -52,11 +52,11 @@ impl fmt::Display for Reason {
 }
 
 /// The parts of the daemon to stop.
-pub(super) struct Ending {
+pub(super) struct ShutdownHandles {
     pub(super) supervisor: Supervisor,
     pub(super) connections: Connections,
     pub(super) stops: mpsc::Receiver<StopRequest>,
-    pub(super) phases: watch::Sender<Phase>,
+    pub(super) phases: watch::Sender<ShutdownPhase>,
     pub(super) stop_accepting: oneshot::Sender<()>,
     pub(super) serving: JoinHandle<std::io::Result<()>>,
 }
@@ -65,8 +65,9 @@ pub(super) struct Ending {
 ///
 /// # Errors
 /// The supervisor's error, or the failure that made the daemon end. It has stopped in any case.
-pub(super) async fn end(ending: Ending, reason: Reason) -> Result<()> {
-    let Ending { supervisor, mut connections, mut stops, phases, stop_accepting, mut serving } = ending;
+pub(super) async fn end(ending: ShutdownHandles, reason: Reason) -> Result<()> {
+    let ShutdownHandles { supervisor, mut connections, mut stops, phases, stop_accepting, mut serving } =
+        ending;
     tracing::info!(%reason, "stopping");
     let (cause, mut askers) = match reason {
         Reason::Request(request) => (Ok(()), vec![request]),
@@ -78,11 +79,11 @@ pub(super) async fn end(ending: Ending, reason: Reason) -> Result<()> {
 
     // The receiver is gone if the server ended by itself.
     let _ = stop_accepting.send(());
-    phases.send_replace(Phase::EndWaits);
+    phases.send_replace(ShutdownPhase::EndWaits);
     // Clients that requested the stop are answered last.
     let others_are_done = connections.wait_for(|open| *open <= askers.len());
     let _ = timeout(ANSWER_TIME, others_are_done).await;
-    phases.send_replace(Phase::EndAll);
+    phases.send_replace(ShutdownPhase::EndAll);
 
     while let Ok(request) = stops.try_recv() {
         askers.push(request);

@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    struct Place {
+    struct WatchedStateDir {
         dir: tempfile::TempDir,
         lock: PathBuf,
         socket: PathBuf,
@@ -197,7 +197,7 @@ mod tests {
         keeping: tokio::task::JoinHandle<Reason>,
     }
 
-    impl Place {
+    impl WatchedStateDir {
         /// Starts watching with or without inotify; without it, as in a session that has no
         /// instances left.
         fn start(inotify: bool, remake: bool) -> Self {
@@ -239,14 +239,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_lock_ends_the_daemon() {
-        let place = Place::start(true, true);
+        let place = WatchedStateDir::start(true, true);
         fs::remove_file(&place.lock).unwrap();
         assert!(matches!(place.reason().await, Reason::LockLost));
     }
 
     #[tokio::test]
     async fn without_inotify_a_connection_is_a_reason_to_look() {
-        let place = Place::start(false, true);
+        let place = WatchedStateDir::start(false, true);
         fs::remove_file(&place.lock).unwrap();
         place.count.send_replace(1);
         assert!(matches!(place.reason().await, Reason::LockLost));
@@ -267,7 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_socket_is_made_again_each_time() {
-        let mut place = Place::start(true, true);
+        let mut place = WatchedStateDir::start(true, true);
         for _ in 0..3 {
             fs::remove_file(&place.socket).unwrap();
             let again = tokio::time::timeout(Duration::from_secs(20), place.replaced.recv());
@@ -280,7 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_announcement_says_whether_a_sink_awaits_the_daemon() {
-        let place = Place::start(true, true);
+        let place = WatchedStateDir::start(true, true);
         let said = place.dir.path().join("daemon.json");
         for (sinks, awaited) in [(1, true), (2, true), (0, false), (1, true)] {
             place.sinks.send_replace(sinks);
@@ -298,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_that_cannot_be_made_again_ends_the_daemon() {
-        let place = Place::start(true, false);
+        let place = WatchedStateDir::start(true, false);
         fs::remove_file(&place.socket).unwrap();
         assert!(matches!(place.reason().await, Reason::SocketLost));
     }

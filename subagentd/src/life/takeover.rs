@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
-use super::options::{Mode, RunOptions};
+use super::options::{RunOptions, StartMode};
 use super::{client, error};
 
 /// Maximum wait of a foreground daemon for a background one that is being started.
@@ -50,8 +50,8 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
     let process = own_process()?;
     let starting = match options.mode {
         // The command that starts a background daemon holds this lock itself.
-        Mode::Background => None,
-        Mode::Foreground => Some(start_lock(&options.state_dir.join(START_LOCK))?),
+        StartMode::Background => None,
+        StartMode::Foreground => Some(start_lock(&options.state_dir.join(START_LOCK))?),
     };
     let path = options.state_dir.join(DAEMON_LOCK);
     let at_path = |cause| error::at_path("its lock cannot be taken:", &path, &cause);
@@ -61,7 +61,7 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
             let time = make_room(options, &path)?;
             // A daemon without a starter (it was killed, or it would hold `start.lock`) serves
             // soon.
-            let in_vain = || options.mode == Mode::Background && serves(&options.state_dir);
+            let in_vain = || options.mode == StartMode::Background && serves(&options.state_dir);
             let taken = FileLock::take_unless(&path, time, in_vain).map_err(at_path)?;
             taken.ok_or_else(|| already_running(Note::read(&path).as_ref()))?
         }
@@ -105,7 +105,7 @@ fn start_refused(path: &Path, time: Duration) -> Error {
 fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
     let note = Note::read(path);
     let info = daemon_info(&options.state_dir);
-    if options.mode == Mode::Background {
+    if options.mode == StartMode::Background {
         let Some(info) = info else { return Ok(ENDING_TIME) };
         // A real request: the kernel accepts connections even for a process that is being killed.
         return match client::request(&info, Method::GET, "/v1/daemon", None, PROBE_TIME) {
@@ -116,7 +116,7 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
         };
     }
     match note.as_ref().map(|note| note.mode.as_str()) {
-        Some(mode) if mode == Mode::Foreground.as_str() => return Err(already_running(note.as_ref())),
+        Some(mode) if mode == StartMode::Foreground.as_str() => return Err(already_running(note.as_ref())),
         // A single health check ends by itself.
         Some(ONCE) => return Ok(TAKEOVER_TIME),
         _ => {}

@@ -26,7 +26,7 @@ const MAX_QUESTIONS: usize = 5;
 
 /// A question in a notification.
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
+pub(crate) struct NotifiedQuestion {
     pub(crate) event_id: EventId,
     pub(crate) request_id: RequestId,
     pub(crate) kind: QuestionKind,
@@ -88,7 +88,7 @@ impl Who {
 #[derive(Debug, Clone)]
 pub(crate) enum Notification {
     /// At least one question, oldest first.
-    Questions(Vec<Question>),
+    Questions(Vec<NotifiedQuestion>),
     Happened(Happened),
     /// A test of the sink by the user.
     Test,
@@ -167,7 +167,7 @@ impl Notification {
     pub(crate) fn command(&self) -> String {
         match self {
             Self::Questions(questions) => match questions.as_slice() {
-                [Question { kind: QuestionKind::Permission, worker, request_id, .. }] => format!(
+                [NotifiedQuestion { kind: QuestionKind::Permission, worker, request_id, .. }] => format!(
                     "subagent approve --worker-id {} --request {request_id} --decision allow {}",
                     worker.worker_id,
                     worker.place()

@@ -11,8 +11,8 @@ fn who(label: &str, path: &[&str]) -> Who {
     }
 }
 
-fn question(subject: &str) -> Question {
-    Question {
+fn question(subject: &str) -> NotifiedQuestion {
+    NotifiedQuestion {
         event_id: EventId(7),
         request_id: "ap_0123456789".parse().unwrap(),
         kind: QuestionKind::Permission,
@@ -33,7 +33,7 @@ fn a_question_says_who_what_since_when_and_how_to_answer() {
          subagent approve --worker-id w_0123456789 --request ap_0123456789 --decision allow \
          --cwd '/home/ann/my project'"
     );
-    let form = Question { kind: QuestionKind::Elicitation, ..question("Which port?") };
+    let form = NotifiedQuestion { kind: QuestionKind::Elicitation, ..question("Which port?") };
     assert_eq!(
         Notification::Questions(vec![form]).command(),
         "subagent approval show ap_0123456789 --cwd '/home/ann/my project'"
@@ -42,7 +42,7 @@ fn a_question_says_who_what_since_when_and_how_to_answer() {
 
 #[test]
 fn several_questions_are_counted_and_the_first_five_are_named() {
-    let all: Vec<Question> = (0..7).map(|number| question(&format!("line {number}"))).collect();
+    let all: Vec<NotifiedQuestion> = (0..7).map(|number| question(&format!("line {number}"))).collect();
     let several = Notification::Questions(all);
     assert_eq!(several.title(), "7 questions are open");
     let text = several.text();
@@ -54,7 +54,7 @@ fn several_questions_are_counted_and_the_first_five_are_named() {
 #[test]
 fn text_of_an_agent_has_no_control_characters_and_an_end() {
     let hostile = format!("rm \u{1b}]0;title\u{7}\u{202e}\n\r{}", "x".repeat(100_000));
-    let notification = Notification::Questions(vec![Question {
+    let notification = Notification::Questions(vec![NotifiedQuestion {
         worker: who(&hostile, &[&hostile]),
         detail: Some(hostile.clone()),
         ..question(&hostile)

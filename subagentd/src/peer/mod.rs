@@ -8,13 +8,13 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
-use subagent_config::proc::{self, Process, Reader};
+use subagent_config::proc::{self, AncestorReader, Process};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
 
 use crate::descriptors;
-pub use origin::Origin;
+pub use origin::RequestOrigin;
 use pid::PeerProcess;
 
 /// Why a connection is refused.
@@ -40,10 +40,10 @@ pub enum PeerError {
 
 /// The process that opened a connection. A clone is cheap and shares the lookup results.
 #[derive(Debug, Clone)]
-pub struct Peer(Arc<Inner>);
+pub struct Peer(Arc<PeerAncestry>);
 
 #[derive(Debug)]
-struct Inner {
+struct PeerAncestry {
     process: PeerProcess,
     /// The peer and its ancestors, read once: a process neither leaves nor enters the tree of a
     /// guard.
@@ -62,7 +62,7 @@ impl Peer {
             return Err(PeerError::OtherUser(credentials.uid()));
         }
         let process = PeerProcess::of(stream, credentials.pid())?;
-        Ok(Self(Arc::new(Inner { process, chain: OnceLock::new() })))
+        Ok(Self(Arc::new(PeerAncestry { process, chain: OnceLock::new() })))
     }
 
     /// Returns pid and start time of the peer.
@@ -76,7 +76,7 @@ impl Peer {
     /// # Errors
     /// [`PeerError::Ended`], [`PeerError::Ancestors`] and [`PeerError::BelowUnknown`]; such a peer
     /// must be refused.
-    pub fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
+    pub fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<RequestOrigin, PeerError> {
         let chain = match self.0.chain.get() {
             Some(chain) => chain,
             None => {
@@ -93,7 +93,7 @@ impl Peer {
         let chain = match READER.try_lock() {
             Ok(mut reader) => reader.ancestors_of(read),
             // Another lookup with many ancestors holds the reader.
-            Err(_) => Reader::keeping(0).ancestors_of(read),
+            Err(_) => AncestorReader::keeping(0).ancestors_of(read),
         };
         let chain = chain.map_err(|error| {
             if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
@@ -113,7 +113,7 @@ impl Peer {
 ///
 /// # Errors
 /// Those of [`Peer::origin`].
-pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
+pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result<RequestOrigin, PeerError> {
     let unread = |error: std::io::Error| {
         if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
     };
@@ -128,8 +128,8 @@ pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result
 }
 
 /// Shared by all peers: most have the same ancestors as the one before.
-static READER: LazyLock<Mutex<Reader>> =
-    LazyLock::new(|| Mutex::new(Reader::keeping(descriptors::max_kept(descriptors::limit()))));
+static READER: LazyLock<Mutex<AncestorReader>> =
+    LazyLock::new(|| Mutex::new(AncestorReader::keeping(descriptors::max_kept(descriptors::limit()))));
 
 /// The daemon and its ancestors, read once. A guard among them is above all peers, so it does not
 /// distinguish them; when it ends, the daemon ends.

@@ -9,7 +9,7 @@ const GUARD_NAME: &str = "subagent-guard";
 
 /// The principal of a request, derived from the process tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum RequestOrigin {
     /// The user, or a process of the user that is not below a guard.
     Owner,
     /// The agent of this worker, or a process that it started.
@@ -23,18 +23,18 @@ pub(super) fn origin(
     chain: &[Process],
     guards: &[(WorkerId, ProcessId)],
     above: &[Process],
-) -> Option<Origin> {
+) -> Option<RequestOrigin> {
     let is = |process: &Process, id: ProcessId| (process.pid, process.start_time) == (id.pid, id.start_time);
     // The nearest guard counts, since an agent may itself have started workers.
     let known = chain.iter().find_map(|process| guards.iter().find(|(_, guard)| is(process, *guard)));
     if let Some((worker, _)) = known {
-        return Some(Origin::BelowWorker(worker.clone()));
+        return Some(RequestOrigin::BelowWorker(worker.clone()));
     }
     let same = |one: &Process, other: &Process| (one.pid, one.start_time) == (other.pid, other.start_time);
     let unknown = chain
         .iter()
         .any(|process| process.name == GUARD_NAME && !above.iter().any(|above| same(above, process)));
-    (!unknown).then_some(Origin::Owner)
+    (!unknown).then_some(RequestOrigin::Owner)
 }
 
 #[cfg(test)]
@@ -65,15 +65,15 @@ mod tests {
     fn the_nearest_guard_counts_and_only_with_its_start_time() {
         let (outer, inner) = (WorkerId::from_random([1; 5]), WorkerId::from_random([2; 5]));
         let guards = [(outer.clone(), id(10, 100)), (inner.clone(), id(20, 200))];
-        let below = Origin::BelowWorker;
+        let below = RequestOrigin::BelowWorker;
         for (chain, expected) in [
-            (vec![], Origin::Owner),
-            (vec![process(30, 300), process(1, 1)], Origin::Owner),
+            (vec![], RequestOrigin::Owner),
+            (vec![process(30, 300), process(1, 1)], RequestOrigin::Owner),
             (vec![process(30, 300), process(10, 100), process(1, 1)], below(outer.clone())),
             (vec![process(30, 300), process(20, 200), process(10, 100)], below(inner.clone())),
             (vec![process(20, 200)], below(inner)),
             // Another process reused the pid.
-            (vec![process(30, 300), process(10, 101)], Origin::Owner),
+            (vec![process(30, 300), process(10, 101)], RequestOrigin::Owner),
         ] {
             assert_eq!(origin(&chain, &guards, &[]), Some(expected), "{chain:?}");
         }
@@ -89,11 +89,11 @@ mod tests {
         assert_eq!(origin(&chain, &[], &[]), None);
         assert_eq!(origin(&chain[1..], &guards, &[]), None, "the guard itself");
         // The daemon itself was started below this guard, so all its peers may be below it too.
-        assert_eq!(origin(&chain, &guards, &[process(5, 5), guard(20)]), Some(Origin::Owner));
+        assert_eq!(origin(&chain, &guards, &[process(5, 5), guard(20)]), Some(RequestOrigin::Owner));
         // The pid of the guard above the daemon now belongs to another process.
         assert_eq!(origin(&chain, &guards, &[named(GUARD_NAME, 20, 99)]), None);
         // A known guard further up identifies the worker.
         let nested = [process(30, 300), guard(20), guard(10)];
-        assert_eq!(origin(&nested, &guards, &[]), Some(Origin::BelowWorker(worker)));
+        assert_eq!(origin(&nested, &guards, &[]), Some(RequestOrigin::BelowWorker(worker)));
     }
 }

@@ -93,10 +93,10 @@ async fn a_child_of_a_guard_is_below_its_worker() {
     // This test process acts as the guard.
     let worker = WorkerId::from_random([7; 5]);
     let guards = [(worker.clone(), own_process())];
-    assert_eq!(peer.origin(&[]).unwrap(), Origin::Owner);
-    assert_eq!(peer.origin(&guards).unwrap(), Origin::BelowWorker(worker.clone()));
+    assert_eq!(peer.origin(&[]).unwrap(), RequestOrigin::Owner);
+    assert_eq!(peer.origin(&guards).unwrap(), RequestOrigin::BelowWorker(worker.clone()));
     let earlier = ProcessId { start_time: own_process().start_time - 1, ..own_process() };
-    assert_eq!(peer.origin(&[(worker, earlier)]).unwrap(), Origin::Owner);
+    assert_eq!(peer.origin(&[(worker, earlier)]).unwrap(), RequestOrigin::Owner);
     child.end();
 }
 
@@ -109,7 +109,7 @@ async fn whoever_is_below_a_guard_that_nobody_has_told_us_of_is_not_served() {
     // Once the guard is known, the peer's worker is identified.
     let worker = WorkerId::from_random([7; 5]);
     let guards = [(worker.clone(), peer.process())];
-    assert_eq!(peer.origin(&guards).unwrap(), Origin::BelowWorker(worker));
+    assert_eq!(peer.origin(&guards).unwrap(), RequestOrigin::BelowWorker(worker));
     child.end();
 }
 
@@ -140,5 +140,5 @@ async fn we_are_our_own_peer() {
     let peer = Peer::of(&accept(&listener).await).unwrap();
     assert_eq!(peer.process(), own_process());
     let worker = WorkerId::from_random([7; 5]);
-    assert_eq!(peer.origin(&[(worker.clone(), own_process())]).unwrap(), Origin::BelowWorker(worker));
+    assert_eq!(peer.origin(&[(worker.clone(), own_process())]).unwrap(), RequestOrigin::BelowWorker(worker));
 }

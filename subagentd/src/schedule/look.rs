@@ -16,7 +16,7 @@ const LATE_MS: i64 = 60_000;
 
 /// What is stored about a schedule's times.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
+pub(crate) struct ScheduleProgress {
     /// All times up to this one were looked at.
     pub(crate) cursor: Timestamp,
     /// Times after the cursor, or after now if that is earlier, that have fired or were left out.
@@ -25,7 +25,7 @@ pub(crate) struct State {
 
 /// A time that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueTime {
     pub(crate) at: Timestamp,
     /// How many times before it do not fire, at most 1000.
     pub(crate) left_out: usize,
@@ -33,11 +33,11 @@ pub(crate) struct Due {
 
 /// What one look leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct DueTimes {
     /// These fire, oldest first.
-    pub(crate) fire: Vec<Due>,
+    pub(crate) fire: Vec<DueTime>,
     /// The newest of times that were missed and do not fire.
-    pub(crate) skip: Option<Due>,
+    pub(crate) skip: Option<DueTime>,
     /// The next cursor.
     pub(crate) cursor: Timestamp,
     /// When to look again; `None` if no time comes any more.
@@ -45,7 +45,7 @@ pub(crate) struct Look {
 }
 
 /// Looks at the clock.
-pub(crate) fn look(times: &Times, missed: Missed, state: &State, now: Timestamp) -> Look {
+pub(crate) fn look(times: &Times, missed: Missed, state: &ScheduleProgress, now: Timestamp) -> DueTimes {
     // After the clock went back, times that have passed before count once more, unless something was done about them.
     let since = state.cursor.min(now);
     let mut due = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) fn look(times: &Times, missed: Missed, state: &State, now: Timestamp)
         }
         until = Timestamp(at.0.saturating_sub(1));
     }
-    let newest = |left_out| due.first().map(|at| Due { at: *at, left_out });
+    let newest = |left_out| due.first().map(|at| DueTime { at: *at, left_out });
     let others = due.len().saturating_sub(1);
     let is_late = due.first().is_some_and(|at| now.0.saturating_sub(at.0) > LATE_MS);
     let (fire, skip) = match missed {
@@ -67,15 +67,15 @@ pub(crate) fn look(times: &Times, missed: Missed, state: &State, now: Timestamp)
             let left_out = due.len().saturating_sub(MAX_DUE);
             let each = due.iter().take(MAX_DUE).rev().enumerate();
             let each =
-                each.map(|(index, at)| Due { at: *at, left_out: if index == 0 { left_out } else { 0 } });
+                each.map(|(index, at)| DueTime { at: *at, left_out: if index == 0 { left_out } else { 0 } });
             (each.collect(), None)
         }
     };
-    Look { fire, skip, cursor: now, next: next(times, state, now) }
+    DueTimes { fire, skip, cursor: now, next: next(times, state, now) }
 }
 
 /// The first time after now about which nothing was done.
-fn next(times: &Times, state: &State, now: Timestamp) -> Option<Timestamp> {
+fn next(times: &Times, state: &ScheduleProgress, now: Timestamp) -> Option<Timestamp> {
     let mut next = times.next(now)?;
     while state.fired.contains(&next) {
         next = times.next(next)?;

@@ -11,6 +11,6 @@ mod times;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use look::{Due, Look, State, look};
+pub(crate) use look::{DueTime, DueTimes, ScheduleProgress, look};
 pub(crate) use overlap::{Admission, admit, failures_after};
 pub(crate) use times::Times;

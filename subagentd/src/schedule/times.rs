@@ -16,12 +16,12 @@ const MAX_SECONDS: u64 = 100 * 366 * 24 * 3600;
 /// When a schedule fires, in its time zone.
 #[derive(Debug, Clone)]
 pub(crate) struct Times {
-    kind: Kind,
+    kind: Recurrence,
     zone: TimeZone,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum Recurrence {
     Cron(Box<CronLine>),
     /// Milliseconds between two times, counted from the first value.
     Every(i64, i64),
@@ -35,14 +35,14 @@ impl Times {
     /// A sentence about what is wrong.
     pub(crate) fn of(when: &When, zone: TimeZone, anchor: Timestamp) -> Result<Self, String> {
         let kind = match when {
-            When::Cron(line) => Kind::Cron(Box::new(CronLine::parse(line)?)),
+            When::Cron(line) => Recurrence::Cron(Box::new(CronLine::parse(line)?)),
             When::EverySeconds(seconds) if (MIN_SECONDS..=MAX_SECONDS).contains(seconds) => {
-                Kind::Every(anchor.0, i64::try_from(*seconds).unwrap_or(i64::MAX).saturating_mul(1000))
+                Recurrence::Every(anchor.0, i64::try_from(*seconds).unwrap_or(i64::MAX).saturating_mul(1000))
             }
             When::EverySeconds(seconds) => {
                 return Err(format!("an interval has {MIN_SECONDS} to {MAX_SECONDS} seconds, not {seconds}"));
             }
-            When::At(text) => Kind::At(at(text.trim(), &zone)?),
+            When::At(text) => Recurrence::At(at(text.trim(), &zone)?),
         };
         Ok(Self { kind, zone })
     }
@@ -50,25 +50,25 @@ impl Times {
     /// The first time after this one; `None` if none comes any more.
     pub(crate) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.kind {
-            Kind::Cron(line) => from_instant(line.next(&self.zone, to_instant(after)?)?),
-            Kind::Every(anchor, every) => {
+            Recurrence::Cron(line) => from_instant(line.next(&self.zone, to_instant(after)?)?),
+            Recurrence::Every(anchor, every) => {
                 let passed = after.0.checked_sub(*anchor)?.div_euclid(*every).max(0);
                 let next = passed.checked_add(1)?.checked_mul(*every)?.checked_add(*anchor)?;
                 Some(Timestamp(next))
             }
-            Kind::At(at) => Some(Timestamp(*at)).filter(|at| *at > after),
+            Recurrence::At(at) => Some(Timestamp(*at)).filter(|at| *at > after),
         }
     }
 
     /// The last time that is not after this one.
     pub(crate) fn last(&self, until: Timestamp) -> Option<Timestamp> {
         match &self.kind {
-            Kind::Cron(line) => from_instant(line.last(&self.zone, to_instant(until)?)?),
-            Kind::Every(anchor, every) => {
+            Recurrence::Cron(line) => from_instant(line.last(&self.zone, to_instant(until)?)?),
+            Recurrence::Every(anchor, every) => {
                 let passed = until.0.checked_sub(*anchor)?.div_euclid(*every);
                 (passed > 0).then(|| Timestamp(anchor.saturating_add(passed.saturating_mul(*every))))
             }
-            Kind::At(at) => Some(Timestamp(*at)).filter(|at| *at <= until),
+            Recurrence::At(at) => Some(Timestamp(*at)).filter(|at| *at <= until),
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::schedule::{Times, template};
 use crate::store::schedules::{ScheduleRow, Starter};
-use crate::supervisor::{Stream, Supervisor};
+use crate::supervisor::{EventAccess, Supervisor};
 
 /// For how long this daemon is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +43,9 @@ pub(super) struct Rounds {
     pub(super) ended: u64,
 }
 
-pub(super) struct Context {
+pub(super) struct ScheduleContext {
     pub(super) supervisor: Supervisor,
-    pub(super) stream: Stream,
+    pub(super) stream: EventAccess,
     /// The environment in which the daemon was started.
     pub(super) environment: Environment,
     pub(super) stay: Stay,
@@ -59,7 +59,7 @@ pub(super) struct Context {
     pub(super) busy: watch::Sender<usize>,
 }
 
-impl Context {
+impl ScheduleContext {
     /// A task as it is given: its agent gets the environment in which the daemon was started.
     pub(super) fn with_environment(&self, task: &RunTask) -> RunTask {
         let mut task = task.clone();

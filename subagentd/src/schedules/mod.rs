@@ -22,9 +22,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
 use crate::schedule::Times;
-use crate::store::schedules::{self, Kind, NewFiring, ScheduleRow, Starter, StoredTimes};
-use crate::supervisor::{Caller, NewSchedule, ScheduleChange, Supervisor, entropy};
-use context::{Context, zone};
+use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, Starter, StoredTimes};
+use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
+use context::{ScheduleContext, zone};
 
 pub use context::Stay;
 
@@ -39,13 +39,13 @@ const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The schedules and triggers of a daemon. Cheap to clone.
 #[derive(Clone)]
-pub struct Schedules(Arc<Context>);
+pub struct Schedules(Arc<ScheduleContext>);
 
 impl Schedules {
     /// Begins to wait for the next time, until the daemon ends.
     #[must_use]
     pub fn start(supervisor: &Supervisor, environment: Environment, stay: Stay) -> Self {
-        let context = Arc::new(Context {
+        let context = Arc::new(ScheduleContext {
             supervisor: supervisor.clone(),
             stream: supervisor.stream(),
             environment,
@@ -76,10 +76,10 @@ impl Schedules {
     /// # Errors
     /// `INVALID_ARGUMENT{field}` for a name, a time zone or times that cannot be used, or that never come;
     /// `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
-    pub async fn add(&self, caller: Caller, request: AddSchedule) -> Result<ScheduleView> {
+    pub async fn add(&self, caller: ApiCaller, request: AddSchedule) -> Result<ScheduleView> {
         let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
         let now = entropy::now();
-        check_name(Kind::Schedule, &name)?;
+        check_name(ScheduleKind::Schedule, &name)?;
         let zone = zone(&timezone).map_err(|problem| wrong("timezone", problem))?;
         let times = Times::of(&when, zone, now).map_err(|problem| wrong("when", problem))?;
         let next = times.next(now).ok_or_else(|| wrong("when", "this time never comes".to_owned()))?;
@@ -100,7 +100,7 @@ impl Schedules {
     }
 
     /// Stores a new schedule or trigger, if there is room for it.
-    async fn store(&self, caller: Caller, new: NewSchedule) -> Result<()> {
+    async fn store(&self, caller: ApiCaller, new: NewSchedule) -> Result<()> {
         let count = self.0.stream.store.read(|connection| Ok(schedules::all(connection)?.len())).await?;
         if count >= MAX_SCHEDULES {
             return Err(Error::new(
@@ -140,7 +140,7 @@ impl Schedules {
     /// `STORAGE_ERROR`.
     pub async fn list(&self) -> Result<Listed> {
         let mut items = Vec::new();
-        for row in self.rows(Kind::Schedule).await? {
+        for row in self.rows(ScheduleKind::Schedule).await? {
             items.extend(view::schedule(&self.0, row).await?);
         }
         Ok(Listed { count: items.len(), items })
@@ -151,8 +151,8 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`.
     pub async fn show(&self, name: &str) -> Result<ScheduleView> {
-        let shown = view::schedule(&self.0, self.row(Kind::Schedule, name).await?).await?;
-        shown.ok_or_else(|| Kind::Schedule.not_found(name))
+        let shown = view::schedule(&self.0, self.row(ScheduleKind::Schedule, name).await?).await?;
+        shown.ok_or_else(|| ScheduleKind::Schedule.not_found(name))
     }
 
     /// What became of its newest times.
@@ -160,22 +160,22 @@ impl Schedules {
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`.
     pub async fn log(&self, name: &str) -> Result<Firings> {
-        self.firings(Kind::Schedule, name).await
+        self.firings(ScheduleKind::Schedule, name).await
     }
 
-    async fn firings(&self, kind: Kind, name: &str) -> Result<Firings> {
+    async fn firings(&self, kind: ScheduleKind, name: &str) -> Result<Firings> {
         let row = self.row(kind, name).await?;
         let items =
             self.0.stream.store.read(move |connection| schedules::log(connection, &row, MAX_LOG)).await?;
         Ok(Firings { count: items.len(), items })
     }
 
-    async fn row(&self, kind: Kind, name: &str) -> Result<ScheduleRow> {
+    async fn row(&self, kind: ScheduleKind, name: &str) -> Result<ScheduleRow> {
         let name = name.to_owned();
         self.0.stream.store.read(move |connection| schedules::named(connection, kind, &name)).await
     }
 
-    async fn rows(&self, kind: Kind) -> Result<Vec<ScheduleRow>> {
+    async fn rows(&self, kind: ScheduleKind) -> Result<Vec<ScheduleRow>> {
         let mut rows = self.0.stream.store.read(schedules::all).await?;
         rows.retain(|row| row.times.starter.kind() == kind);
         Ok(rows)
@@ -185,8 +185,8 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn pause(&self, caller: Caller, name: &str) -> Result<ScheduleView> {
-        self.change(caller, Kind::Schedule, name, ScheduleChange::Pause).await?;
+    pub async fn pause(&self, caller: ApiCaller, name: &str) -> Result<ScheduleView> {
+        self.change(caller, ScheduleKind::Schedule, name, ScheduleChange::Pause).await?;
         self.show(name).await
     }
 
@@ -194,8 +194,8 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn resume(&self, caller: Caller, name: &str) -> Result<ScheduleView> {
-        self.change(caller, Kind::Schedule, name, ScheduleChange::Resume).await?;
+    pub async fn resume(&self, caller: ApiCaller, name: &str) -> Result<ScheduleView> {
+        self.change(caller, ScheduleKind::Schedule, name, ScheduleChange::Resume).await?;
         self.show(name).await
     }
 
@@ -203,16 +203,16 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn run(&self, caller: Caller, name: &str) -> Result<FiringView> {
+    pub async fn run(&self, caller: ApiCaller, name: &str) -> Result<FiringView> {
         let firing = NewFiring { manual: true, ..NewFiring::default() };
-        self.fire(caller, Kind::Schedule, name, ScheduleChange::Run(firing)).await
+        self.fire(caller, ScheduleKind::Schedule, name, ScheduleChange::Run(firing)).await
     }
 
     /// Stores a firing, and waits for a short time until it is started.
     async fn fire(
         &self,
-        caller: Caller,
-        kind: Kind,
+        caller: ApiCaller,
+        kind: ScheduleKind,
         name: &str,
         firing: ScheduleChange,
     ) -> Result<FiringView> {
@@ -239,15 +239,15 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn remove(&self, caller: Caller, name: &str) -> Result<ScheduleRemoved> {
-        self.change(caller, Kind::Schedule, name, ScheduleChange::Remove).await?;
+    pub async fn remove(&self, caller: ApiCaller, name: &str) -> Result<ScheduleRemoved> {
+        self.change(caller, ScheduleKind::Schedule, name, ScheduleChange::Remove).await?;
         Ok(ScheduleRemoved { name: name.to_owned() })
     }
 
     async fn change(
         &self,
-        caller: Caller,
-        kind: Kind,
+        caller: ApiCaller,
+        kind: ScheduleKind,
         name: &str,
         change: ScheduleChange,
     ) -> Result<Option<crate::store::RowId>> {
@@ -273,7 +273,7 @@ fn wrong(field: &str, problem: String) -> Error {
     Error::new(Code::InvalidArgument, problem).with("field", field)
 }
 
-fn check_name(kind: Kind, name: &str) -> Result<()> {
+fn check_name(kind: ScheduleKind, name: &str) -> Result<()> {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
     if name.is_empty()
         || name.len() > MAX_NAME

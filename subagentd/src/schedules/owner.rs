@@ -11,9 +11,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::{EndStatus, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
-use super::context::{Context, times, work};
+use super::context::{ScheduleContext, times, work};
 use crate::alarm;
-use crate::schedule::{Admission, State, admit, look};
+use crate::schedule::{Admission, ScheduleProgress, admit, look};
 use crate::store::schedule_ends::{self, FiringEnd};
 use crate::store::schedules::{self, OpenFiring, ScheduleRow, Starter};
 use crate::store::trigger_ends::{self, Ends};
@@ -27,7 +27,7 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// What the owner does beside its rounds.
 #[derive(Default)]
-struct Work {
+struct FiringsInProgress {
     /// Firings that are being started.
     starting: Mutex<HashSet<RowId>>,
     /// Firings that were told to end for the next one.
@@ -45,10 +45,10 @@ struct Outlook {
 }
 
 /// Fires schedules until the daemon ends.
-pub(super) async fn run(context: Arc<Context>) {
+pub(super) async fn run(context: Arc<ScheduleContext>) {
     let stream = context.stream.clone();
     let mut news = stream.news();
-    let work = Arc::new(Work::default());
+    let work = Arc::new(FiringsInProgress::default());
     loop {
         news.borrow_and_update();
         context.rounds.send_modify(|rounds| rounds.begun += 1);
@@ -76,7 +76,7 @@ pub(super) async fn run(context: Arc<Context>) {
     }
 }
 
-async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
+async fn round(context: &Arc<ScheduleContext>, work: &Arc<FiringsInProgress>) -> Result<Outlook> {
     let store = &context.stream.store;
     for end in store.read(schedule_ends::ended).await? {
         finish(context, end).await?;
@@ -118,7 +118,7 @@ async fn round(context: &Arc<Context>, work: &Arc<Work>) -> Result<Outlook> {
 }
 
 /// Stores what is due. Gives the next time.
-async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result<Option<Timestamp>> {
+async fn look_at(context: &ScheduleContext, row: &ScheduleRow, now: Timestamp) -> Result<Option<Timestamp>> {
     let (times, missed) = match times(row) {
         Ok(Some(times)) => times,
         Ok(None) => return Ok(None),
@@ -130,7 +130,7 @@ async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result
     };
     let (id, since) = (row.id, row.cursor.min(now));
     let fired = context.stream.store.read(move |connection| schedules::fired(connection, id, since)).await?;
-    let found = look(&times, missed, &State { cursor: row.cursor, fired }, now);
+    let found = look(&times, missed, &ScheduleProgress { cursor: row.cursor, fired }, now);
     let next = found.next;
     if !found.fire.is_empty() || found.skip.is_some() {
         subagent_failpoint::hit("schedule.before_store");
@@ -143,7 +143,7 @@ async fn look_at(context: &Context, row: &ScheduleRow, now: Timestamp) -> Result
 
 /// Stores the ends of a worker's turns, or of a task, that fire a trigger.
 async fn look_at_ends(
-    context: &Context,
+    context: &ScheduleContext,
     row: &ScheduleRow,
     worker: &str,
     status: Option<EndStatus>,
@@ -167,8 +167,8 @@ async fn look_at_ends(
 
 /// Starts, or leaves out, what waits for its turn.
 async fn admit_waiting(
-    context: &Arc<Context>,
-    work: &Arc<Work>,
+    context: &Arc<ScheduleContext>,
+    work: &Arc<FiringsInProgress>,
     row: &ScheduleRow,
     open: &[&OpenFiring],
 ) -> Result<()> {
@@ -203,7 +203,7 @@ async fn admit_waiting(
 }
 
 /// Starts a firing. That may take its time: other schedules do not wait for it.
-fn start(context: &Arc<Context>, work: &Arc<Work>, row: &ScheduleRow, firing: RowId) {
+fn start(context: &Arc<ScheduleContext>, work: &Arc<FiringsInProgress>, row: &ScheduleRow, firing: RowId) {
     work.starting.lock().unwrap_or_else(PoisonError::into_inner).insert(firing);
     let (context, work, row) = (Arc::clone(context), Arc::clone(work), row.clone());
     tokio::spawn(async move {
@@ -234,7 +234,7 @@ fn start(context: &Arc<Context>, work: &Arc<Work>, row: &ScheduleRow, firing: Ro
     });
 }
 
-async fn begin(context: &Context, row: &ScheduleRow, firing: RowId) -> Result<()> {
+async fn begin(context: &ScheduleContext, row: &ScheduleRow, firing: RowId) -> Result<()> {
     let payload = context.stream.store.read(move |connection| schedules::payload(connection, firing)).await?;
     match work(row, payload.as_deref()) {
         ScheduledWork::Task(task) => {
@@ -247,7 +247,7 @@ async fn begin(context: &Context, row: &ScheduleRow, firing: RowId) -> Result<()
 }
 
 /// Cancels what runs, once.
-fn cancel(context: &Arc<Context>, work: &Work, firing: &OpenFiring) {
+fn cancel(context: &Arc<ScheduleContext>, work: &FiringsInProgress, firing: &OpenFiring) {
     let Some(worker) = firing.worker_id.clone() else { return };
     if !work.canceled.lock().unwrap_or_else(PoisonError::into_inner).insert(firing.id) {
         return;
@@ -261,7 +261,7 @@ fn cancel(context: &Arc<Context>, work: &Work, firing: &OpenFiring) {
 }
 
 /// Stores the end of a firing, and what follows from it.
-async fn finish(context: &Context, end: FiringEnd) -> Result<()> {
+async fn finish(context: &ScheduleContext, end: FiringEnd) -> Result<()> {
     let now = entropy::now();
     let write = move |tx: &mut crate::store::Tx<'_>| tx.end_firing(&end, now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
@@ -270,7 +270,7 @@ async fn finish(context: &Context, end: FiringEnd) -> Result<()> {
     Ok(())
 }
 
-async fn pause(context: &Context, id: RowId, reason: SchedulePause, error: Error) -> Result<()> {
+async fn pause(context: &ScheduleContext, id: RowId, reason: SchedulePause, error: Error) -> Result<()> {
     let now = entropy::now();
     let write = move |tx: &mut crate::store::Tx<'_>| tx.pause_schedule(id, reason, Some(&error), now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {

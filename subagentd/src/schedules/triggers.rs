@@ -8,9 +8,9 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{Schedules, view, wrong};
 use crate::schedule::template;
-use crate::store::schedules::{Kind, NewFiring, Starter, StoredTimes};
+use crate::store::schedules::{NewFiring, ScheduleKind, Starter, StoredTimes};
 use crate::store::tasks;
-use crate::supervisor::{Caller, NewSchedule, ScheduleChange};
+use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange};
 
 /// Maximum length of the identifier of an occurrence, in bytes.
 const MAX_OCCURRENCE: usize = 200;
@@ -21,9 +21,9 @@ impl Schedules {
     /// # Errors
     /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used; `NAME_TAKEN`, those of giving its
     /// task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
-    pub async fn add_trigger(&self, caller: Caller, request: AddTrigger) -> Result<TriggerView> {
+    pub async fn add_trigger(&self, caller: ApiCaller, request: AddTrigger) -> Result<TriggerView> {
         let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
-        super::check_name(Kind::Trigger, &name)?;
+        super::check_name(ScheduleKind::Trigger, &name)?;
         template::check(text_of(&work)).map_err(|problem| wrong("text", problem))?;
         let task = self.check_source(&mut source).await?;
         self.check_work(&mut work).await?;
@@ -68,7 +68,7 @@ impl Schedules {
     /// `STORAGE_ERROR`.
     pub async fn list_triggers(&self) -> Result<Triggers> {
         let mut items = Vec::new();
-        for row in self.rows(Kind::Trigger).await? {
+        for row in self.rows(ScheduleKind::Trigger).await? {
             items.extend(view::trigger(&self.0, row).await?);
         }
         Ok(Triggers { count: items.len(), items })
@@ -79,8 +79,8 @@ impl Schedules {
     /// # Errors
     /// `TRIGGER_NOT_FOUND`.
     pub async fn show_trigger(&self, name: &str) -> Result<TriggerView> {
-        let shown = view::trigger(&self.0, self.row(Kind::Trigger, name).await?).await?;
-        shown.ok_or_else(|| Kind::Trigger.not_found(name))
+        let shown = view::trigger(&self.0, self.row(ScheduleKind::Trigger, name).await?).await?;
+        shown.ok_or_else(|| ScheduleKind::Trigger.not_found(name))
     }
 
     /// What became of its newest occurrences.
@@ -88,15 +88,15 @@ impl Schedules {
     /// # Errors
     /// `TRIGGER_NOT_FOUND`.
     pub async fn trigger_log(&self, name: &str) -> Result<Firings> {
-        self.firings(Kind::Trigger, name).await
+        self.firings(ScheduleKind::Trigger, name).await
     }
 
     /// Keeps it from firing. What it has started goes on.
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn pause_trigger(&self, caller: Caller, name: &str) -> Result<TriggerView> {
-        self.change(caller, Kind::Trigger, name, ScheduleChange::Pause).await?;
+    pub async fn pause_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
+        self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Pause).await?;
         self.show_trigger(name).await
     }
 
@@ -104,8 +104,8 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn resume_trigger(&self, caller: Caller, name: &str) -> Result<TriggerView> {
-        self.change(caller, Kind::Trigger, name, ScheduleChange::Resume).await?;
+    pub async fn resume_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
+        self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Resume).await?;
         self.show_trigger(name).await
     }
 
@@ -113,9 +113,9 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn run_trigger(&self, caller: Caller, name: &str) -> Result<FiringView> {
+    pub async fn run_trigger(&self, caller: ApiCaller, name: &str) -> Result<FiringView> {
         let firing = NewFiring { manual: true, ..NewFiring::default() };
-        self.fire(caller, Kind::Trigger, name, ScheduleChange::Run(firing)).await
+        self.fire(caller, ScheduleKind::Trigger, name, ScheduleChange::Run(firing)).await
     }
 
     /// Fires it for an occurrence, once.
@@ -123,7 +123,12 @@ impl Schedules {
     /// # Errors
     /// `INVALID_ARGUMENT{field}` for a payload that is binary, and for an occurrence that is empty or too long;
     /// `PAYLOAD_TOO_LARGE`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn fire_trigger(&self, caller: Caller, name: &str, request: FireTrigger) -> Result<FiringView> {
+    pub async fn fire_trigger(
+        &self,
+        caller: ApiCaller,
+        name: &str,
+        request: FireTrigger,
+    ) -> Result<FiringView> {
         let FireTrigger { payload, occurrence } = request;
         if let Some(payload) = &payload {
             check_payload(payload)?;
@@ -133,15 +138,15 @@ impl Schedules {
             return Err(wrong("occurrence", message));
         }
         let firing = NewFiring { manual: false, occurrence, payload };
-        self.fire(caller, Kind::Trigger, name, ScheduleChange::Fire(firing)).await
+        self.fire(caller, ScheduleKind::Trigger, name, ScheduleChange::Fire(firing)).await
     }
 
     /// Removes it. What it has started goes on.
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn remove_trigger(&self, caller: Caller, name: &str) -> Result<TriggerRemoved> {
-        self.change(caller, Kind::Trigger, name, ScheduleChange::Remove).await?;
+    pub async fn remove_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerRemoved> {
+        self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Remove).await?;
         Ok(TriggerRemoved { name: name.to_owned() })
     }
 }

@@ -5,16 +5,16 @@ use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
-use super::context::{Context, times};
+use super::context::{ScheduleContext, times};
 use crate::store::schedules::{self, ScheduleRow, Starter};
 use crate::store::workers;
-use crate::supervisor::{Stream, entropy};
+use crate::supervisor::{EventAccess, entropy};
 
 /// Why no message can be sent to a worker, if that is so.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(super) async fn trouble(stream: &Stream, worker: &str) -> Result<Option<Error>> {
+pub(super) async fn trouble(stream: &EventAccess, worker: &str) -> Result<Option<Error>> {
     let id = worker.to_owned();
     let row = stream.store.read(move |connection| workers::get(connection, &id)).await?;
     Ok(match row {
@@ -34,7 +34,7 @@ pub(super) async fn trouble(stream: &Stream, worker: &str) -> Result<Option<Erro
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(super) async fn source_trouble(stream: &Stream, worker: &str) -> Result<Option<Error>> {
+pub(super) async fn source_trouble(stream: &EventAccess, worker: &str) -> Result<Option<Error>> {
     let found = trouble(stream, worker).await?;
     Ok(found.map(|error| match error.code {
         Code::WorkerStopped => {
@@ -46,7 +46,7 @@ pub(super) async fn source_trouble(stream: &Stream, worker: &str) -> Result<Opti
 }
 
 /// Why the work cannot be started now, if that is known.
-async fn work_trouble(context: &Context, row: &ScheduleRow) -> Result<Option<Error>> {
+async fn work_trouble(context: &ScheduleContext, row: &ScheduleRow) -> Result<Option<Error>> {
     match &row.work {
         ScheduledWork::Send(message) if row.paused != Some(SchedulePause::WorkerGone) => {
             trouble(&context.stream, &message.worker).await
@@ -55,7 +55,7 @@ async fn work_trouble(context: &Context, row: &ScheduleRow) -> Result<Option<Err
     }
 }
 
-async fn last_firing(context: &Context, row: &ScheduleRow) -> Result<Option<FiringView>> {
+async fn last_firing(context: &ScheduleContext, row: &ScheduleRow) -> Result<Option<FiringView>> {
     let of = row.clone();
     Ok(context.stream.store.read(move |connection| schedules::log(connection, &of, 1)).await?.pop())
 }
@@ -64,7 +64,7 @@ async fn last_firing(context: &Context, row: &ScheduleRow) -> Result<Option<Firi
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(super) async fn trigger(context: &Context, row: ScheduleRow) -> Result<Option<TriggerView>> {
+pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Result<Option<TriggerView>> {
     let (last_firing, mut trouble) = (last_firing(context, &row).await?, work_trouble(context, &row).await?);
     let Starter::Trigger { source } = row.times.starter else { return Ok(None) };
     if let TriggerSource::After { worker, .. } = &source
@@ -92,7 +92,7 @@ pub(super) async fn trigger(context: &Context, row: ScheduleRow) -> Result<Optio
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(super) async fn schedule(context: &Context, row: ScheduleRow) -> Result<Option<ScheduleView>> {
+pub(super) async fn schedule(context: &ScheduleContext, row: ScheduleRow) -> Result<Option<ScheduleView>> {
     let (last_firing, trouble) = (last_firing(context, &row).await?, work_trouble(context, &row).await?);
     let now = entropy::now();
     let next = match row.paused {

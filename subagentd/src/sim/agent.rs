@@ -25,7 +25,7 @@ pub(super) struct AgentLog {
 }
 
 /// A prompt in progress.
-struct Open {
+struct SimulatedPrompt {
     rpc: Value,
     text: String,
     canceled: bool,
@@ -34,20 +34,20 @@ struct Open {
 }
 
 /// A simulated agent process.
-pub(super) struct Agent {
+pub(super) struct SimulatedAgent {
     /// Input that it has not read.
     pub(super) inbox: VecDeque<Vec<u8>>,
     /// Output that is not yet read.
     pub(super) output: Vec<u8>,
     /// Exit code or signal, after its end.
     pub(super) exit: Option<(Option<i32>, Option<i32>)>,
-    open: Option<Open>,
+    open: Option<SimulatedPrompt>,
     /// Whether it ignores cancels, SIGTERM and the end of its input.
     stubborn: bool,
     loads: bool,
 }
 
-impl Agent {
+impl SimulatedAgent {
     pub(super) fn new(random: &mut Random) -> Self {
         Self {
             inbox: VecDeque::new(),
@@ -101,7 +101,7 @@ impl Agent {
                 *times += 1;
                 assert_eq!(*times, 1, "an agent was given {text} twice");
                 assert!(self.open.is_none(), "two prompts at a time");
-                self.open = Some(Open { rpc: id, text, canceled: false, instructs });
+                self.open = Some(SimulatedPrompt { rpc: id, text, canceled: false, instructs });
             }
             Some(other) => panic!("the runtime asks for {other}"),
             None if message.get("result").is_some() => {

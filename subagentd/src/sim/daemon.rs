@@ -1,9 +1,9 @@
 //! The daemon's side of a worker: the actor's work between rules and system, on simulated state.
 
 use subagent_protocol::codec::{self, Decoded};
-use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello, ToRuntime};
+use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase, ToRuntime};
 use subagent_protocol::ids::RequestId;
-use subagent_protocol::record::{ApprovalRequested, Record, RecordType, TurnEnd};
+use subagent_protocol::record::{ApprovalRequested, JournalRecord, RecordType, TurnEnd};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{Desired, ElicitationAction, QuestionKind};
 use subagent_protocol::time::Timestamp;
@@ -11,12 +11,12 @@ use subagent_protocol::{Code, Error, PROTOCOL};
 
 use super::Break;
 use super::agent::ask_of;
-use super::site::{Asked, Connection, Memory, Site};
+use super::site::{DaemonMemory, SimulatedCommand, SimulatedConnection, Site};
 use super::world::Env;
-use crate::core::decision::Choice;
+use crate::core::decision::PermissionDecision;
 use crate::core::rate_limit::Limit;
-use crate::core::worker::{Hibernation, Link, Restart, State};
-use crate::core::{Action, Input};
+use crate::core::worker::{Hibernation, LifecycleState, Restart, RuntimeStatus};
+use crate::core::{WorkerAction, WorkerInput};
 use crate::store::Cursor;
 use crate::supervisor::{SessionUpdates, input};
 
@@ -29,49 +29,52 @@ pub(super) enum Goal {
 }
 
 /// Turns every third failure into a rate limit; every other one has a reset time.
-fn sometimes_limited(meaning: Input, record: &Record<'_>) -> Input {
-    let fails =
-        matches!(meaning, Input::TurnEnd { end: TurnEnd::Failed { .. }, .. } | Input::StartFailed { .. });
+fn sometimes_limited(meaning: WorkerInput, record: &JournalRecord<'_>) -> WorkerInput {
+    let fails = matches!(
+        meaning,
+        WorkerInput::TurnEnd { end: TurnEnd::Failed { .. }, .. } | WorkerInput::StartFailed { .. }
+    );
     if !fails || !record.n.is_multiple_of(3) {
         return meaning;
     }
     let at = Timestamp(record.at);
     let until = record.n.is_multiple_of(2).then_some(Timestamp(record.at.saturating_add(1_000)));
-    Input::RateLimited { limit: Limit { at, until }, input: Box::new(meaning) }
+    WorkerInput::RateLimited { limit: Limit { at, until }, input: Box::new(meaning) }
 }
 
 impl Site {
     /// Reconstructs the state after a daemon start.
     pub(super) fn recover(&mut self, env: &mut Env) {
-        self.memory = Memory::default();
+        self.memory = DaemonMemory::default();
         self.checker.reload();
         self.checker.worker.queue.gated = true;
-        if self.checker.worker.state == State::Stopped {
+        if self.checker.worker.state == LifecycleState::Stopped {
             self.memory.settled = true;
             return;
         }
-        if self.stored.incarnation == 0 && self.checker.worker.state == State::Starting {
+        if self.stored.incarnation == 0 && self.checker.worker.state == LifecycleState::Starting {
             self.memory.settled = true;
             return self.start_runtime(env);
         }
         if self.live.is_some() {
-            self.checker.worker.link = Link::Adopted;
+            self.checker.worker.link = RuntimeStatus::Adopted;
             self.memory.runtime = true;
             return self.connect(env);
         }
         self.memory.settled = true;
         if self.stored.may_live && self.begun_for_nothing(env) {
-            self.checker.worker.link = Link::Starting;
+            self.checker.worker.link = RuntimeStatus::Starting;
             self.start_runtime(env);
         } else if self.stored.may_live {
             self.memory.clean_end = self.stored.proof;
             self.gone(env);
         } else {
-            let unsent = matches!(&self.checker.worker.state, State::Turn(turn) if !turn.dispatching);
+            let unsent =
+                matches!(&self.checker.worker.state, LifecycleState::Turn(turn) if !turn.dispatching);
             if (unsent && !self.checker.worker.holds_turn()) || self.checker.worker.restart == Restart::Begun
             {
-                self.checker.worker.link = Link::Starting;
-                self.memory.todo.push_back(Action::StartRuntime);
+                self.checker.worker.link = RuntimeStatus::Starting;
+                self.memory.todo.push_back(WorkerAction::StartRuntime);
             }
         }
     }
@@ -81,12 +84,14 @@ impl Site {
             self.stored.cursor.offset == 0 && !self.journal.contains_key(&self.stored.cursor.segment);
         unborn
             && match &self.checker.worker.state {
-                State::Starting => true,
-                State::Turn(turn) => {
+                LifecycleState::Starting => true,
+                LifecycleState::Turn(turn) => {
                     self.stored.boot == env.boot && !turn.dispatching && turn.cancel.is_none()
                 }
-                State::Idle | State::Local(_) | State::Error => self.checker.worker.restart == Restart::Begun,
-                State::Stopping(_) | State::Stopped => false,
+                LifecycleState::Idle | LifecycleState::Local(_) | LifecycleState::Error => {
+                    self.checker.worker.restart == Restart::Begun
+                }
+                LifecycleState::Stopping(_) | LifecycleState::Stopped => false,
             }
     }
 
@@ -124,7 +129,7 @@ impl Site {
         self.stored.may_live = false;
         self.memory.runtime = false;
         let error = Error::new(Code::BackendRuntimeError, "the runtime cannot be started");
-        self.sure(Input::SpawnFailed { error }, env);
+        self.sure(WorkerInput::SpawnFailed { error }, env);
     }
 
     /// Opens a new connection. Frames of the previous one may still arrive.
@@ -132,12 +137,13 @@ impl Site {
         self.memory.unanswered.clear();
         self.memory.greeted = false;
         self.disconnect();
-        let stops = matches!(self.checker.worker.state, State::Stopping(_) | State::Stopped);
+        let stops =
+            matches!(self.checker.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
         let desired = if stops { Desired::Stop } else { Desired::Run };
         let Some(live) = &mut self.live else { return };
         env.connections += 1;
         let hello = ToRuntime::Hello { protocol: PROTOCOL, generation: env.generation, desired };
-        live.connections.push(Connection {
+        live.connections.push(SimulatedConnection {
             id: env.connections,
             to_runtime: [serde_json::to_vec(&hello).unwrap()].into(),
             to_daemon: std::collections::VecDeque::new(),
@@ -182,7 +188,7 @@ impl Site {
                     return;
                 }
             };
-            let record: Record<'_> = serde_json::from_slice(&json).unwrap();
+            let record: JournalRecord<'_> = serde_json::from_slice(&json).unwrap();
             // 2: record numbers have no gap and no duplicate.
             assert_eq!(record.n, cursor.number + 1, "a record is missing or there twice");
             self.stored.cursor =
@@ -205,12 +211,12 @@ impl Site {
             }
             self.stored.instructed = aside.instructed.unwrap_or(self.stored.instructed);
             let asked = match &meaning {
-                Some(Input::ApprovalRequested { request_id }) => Some(request_id.clone()),
+                Some(WorkerInput::ApprovalRequested { request_id }) => Some(request_id.clone()),
                 _ => None,
             };
             let over = match &meaning {
-                Some(Input::Dispatching { turn }) => turn % 5 == 2,
-                Some(Input::CostReported { .. }) => true,
+                Some(WorkerInput::Dispatching { turn }) => turn % 5 == 2,
+                Some(WorkerInput::CostReported { .. }) => true,
                 _ => false,
             };
             if let Some(meaning) = meaning {
@@ -220,7 +226,7 @@ impl Site {
                 // The budget is used up, which is stored in a transaction of its own.
                 let error = Error::new(Code::BudgetExceeded, "the worker has used all");
                 env.tally.over_budget += 1;
-                self.sure(Input::OverBudget { error }, env);
+                self.sure(WorkerInput::OverBudget { error }, env);
             }
             if let Some(request_id) = asked {
                 self.decide_by_rule(request_id, env);
@@ -243,19 +249,20 @@ impl Site {
 
     /// An owner's rule decides every fourth request, in the transaction of its record.
     fn decide_by_rule(&mut self, request_id: RequestId, env: &mut Env) {
-        let whole = self.checker.worker.state != State::Stopped && env.broken.is_none();
+        let whole = self.checker.worker.state != LifecycleState::Stopped && env.broken.is_none();
         if !whole || self.asks.get(&request_id).is_none_or(|ask| ask % 4 != 3) {
             return;
         }
         let option = "allow".to_owned();
-        let choice = Choice { option_id: Some(option.clone()), alias: None, decision: option.clone() };
+        let choice =
+            PermissionDecision { option_id: Some(option.clone()), alias: None, decision: option.clone() };
         let rule = serde_json::json!({"rule": "execute", "action": "allow"});
         self.decided.insert(request_id.clone(), Some(option));
-        self.step(Input::DecideByRule { request_id, choice, rule });
+        self.step(WorkerInput::DecideByRule { request_id, choice, rule });
     }
 
     /// Steps the rules, which must accept the input. Actions wait for the end of the transaction.
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: WorkerInput) {
         match self.checker.step(&input) {
             Ok(actions) => self.memory.todo.extend(actions),
             Err(code) => panic!("{code} for {input:?} in {:?}", self.checker.worker),
@@ -263,7 +270,7 @@ impl Site {
     }
 
     /// Same as `step`, in a transaction of its own.
-    pub(super) fn sure(&mut self, input: Input, env: &mut Env) {
+    pub(super) fn sure(&mut self, input: WorkerInput, env: &mut Env) {
         self.step(input);
         env.after_commit();
     }
@@ -277,16 +284,16 @@ impl Site {
             && let Some(action) = self.memory.todo.pop_front()
         {
             match action {
-                Action::StartRuntime => self.start_runtime(env),
-                Action::Prompt { turn } => {
-                    let given = |asked: &Asked| matches!(asked, Asked::Prompt(given) if *given == turn);
+                WorkerAction::StartRuntime => self.start_runtime(env),
+                WorkerAction::Prompt { turn } => {
+                    let given = |asked: &SimulatedCommand| matches!(asked, SimulatedCommand::Prompt(given) if *given == turn);
                     let open = self.checker.worker.turn().filter(|open| open.no == turn);
                     let Some(open) = open.filter(|_| !self.memory.unanswered.values().any(given)) else {
                         continue;
                     };
                     let turn_id = open.id.clone();
                     let prompt = vec![serde_json::json!({"type": "text", "text": self.text(turn)})];
-                    self.command(Command::Prompt {
+                    self.command(RuntimeCommand::Prompt {
                         turn,
                         turn_id,
                         prompt,
@@ -294,15 +301,21 @@ impl Site {
                         change: None,
                     });
                 }
-                Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
-                Action::Answer { request_id, option_id } => self.answer(request_id, option_id),
-                Action::Hibernate { last_turn } => {
-                    self.command(Command::Hibernate { last_turn, reason: "idle".to_owned() });
+                WorkerAction::Cancel { turn, reason } => {
+                    self.command(RuntimeCommand::Cancel { turn, reason })
                 }
-                Action::Terminate => self.command(Command::Terminate { reason: "stopped".to_owned() }),
+                WorkerAction::Answer { request_id, option_id } => self.answer(request_id, option_id),
+                WorkerAction::Hibernate { last_turn } => {
+                    self.command(RuntimeCommand::Hibernate { last_turn, reason: "idle".to_owned() });
+                }
+                WorkerAction::Terminate => {
+                    self.command(RuntimeCommand::Terminate { reason: "stopped".to_owned() })
+                }
             }
         }
-        if !env.daemon_dies && matches!(self.checker.worker.state, State::Stopping(_)) && !self.memory.runtime
+        if !env.daemon_dies
+            && matches!(self.checker.worker.state, LifecycleState::Stopping(_))
+            && !self.memory.runtime
         {
             self.check_leftovers(env);
         }
@@ -311,7 +324,7 @@ impl Site {
         }
         let due = self.checker.worker.unparks_at().is_some();
         if due && !env.daemon_dies && self.memory.settled && (env.calm || env.random.below(8) == 0) {
-            self.sure(Input::ParkingOver, env);
+            self.sure(WorkerInput::ParkingOver, env);
             self.carry_on(env);
         }
     }
@@ -323,7 +336,7 @@ impl Site {
             let error = Error::new(Code::BudgetExceeded, "the worker has used all");
             let refused = (!env.calm && env.random.below(4) == 0).then_some(error);
             env.tally.over_budget += u64::from(refused.is_some());
-            self.sure(Input::OpenQueued { refused }, env);
+            self.sure(WorkerInput::OpenQueued { refused }, env);
             self.carry_on(env);
         }
     }
@@ -331,31 +344,32 @@ impl Site {
     fn answer(&mut self, request_id: RequestId, option_id: Option<String>) {
         let asked = self.checker.worker.approvals.get(&request_id).map(|asked| asked.kind);
         if asked != Some(QuestionKind::Elicitation) {
-            return self.command(Command::Answer { request_id, option_id, rule: None });
+            return self.command(RuntimeCommand::Answer { request_id, option_id, rule: None });
         }
         let action = option_id.as_deref().map_or(Some(ElicitationAction::Cancel), ElicitationAction::parse);
         // The content of an answer is kept by the store.
         let kept = self.checker.rows.contents().any(|(kept, _)| *kept == request_id);
         let content = kept.then(|| Secret(serde_json::json!({"a": "x"}).as_object().unwrap().clone()));
-        self.command(Command::AnswerElicitation { request_id, action: action.unwrap(), content });
+        self.command(RuntimeCommand::AnswerElicitation { request_id, action: action.unwrap(), content });
     }
 
-    pub(super) fn command(&mut self, command: Command) {
+    pub(super) fn command(&mut self, command: RuntimeCommand) {
         let Some(live) = self.live.as_mut().filter(|_| self.memory.greeted) else { return };
         let used = self.memory.connection;
         let Some(open) = live.connections.iter_mut().find(|open| Some(open.id) == used) else { return };
         self.memory.next_id += 1;
         let id = self.memory.next_id;
         let asked = match &command {
-            Command::Prompt { turn, .. } => Asked::Prompt(*turn),
-            Command::Cancel { turn, .. } => Asked::Cancel(*turn),
-            Command::Answer { request_id, .. } | Command::AnswerElicitation { request_id, .. } => {
-                Asked::Answer(request_id.clone())
+            RuntimeCommand::Prompt { turn, .. } => SimulatedCommand::Prompt(*turn),
+            RuntimeCommand::Cancel { turn, .. } => SimulatedCommand::Cancel(*turn),
+            RuntimeCommand::Answer { request_id, .. }
+            | RuntimeCommand::AnswerElicitation { request_id, .. } => {
+                SimulatedCommand::Answer(request_id.clone())
             }
-            Command::Terminate { .. } => Asked::Terminate,
-            Command::Hibernate { .. } => Asked::Hibernate,
+            RuntimeCommand::Terminate { .. } => SimulatedCommand::Terminate,
+            RuntimeCommand::Hibernate { .. } => SimulatedCommand::Hibernate,
             // Options and child sessions are not simulated: no accepted work depends on them.
-            Command::SetOptions { .. } | Command::CancelChild { .. } => return,
+            RuntimeCommand::SetOptions { .. } | RuntimeCommand::CancelChild { .. } => return,
         };
         self.memory.unanswered.insert(id, asked);
         open.to_runtime.push_back(serde_json::to_vec(&ToRuntime::Command { id, command }).unwrap());
@@ -399,11 +413,11 @@ impl Site {
             return;
         }
         let link = match hello.phase {
-            Phase::Starting => Link::Starting,
-            Phase::Ready => Link::Ready,
-            Phase::Ending | Phase::Failed { .. } => Link::Ending,
+            RuntimePhase::Starting => RuntimeStatus::Starting,
+            RuntimePhase::Ready => RuntimeStatus::Ready,
+            RuntimePhase::Ending | RuntimePhase::Failed { .. } => RuntimeStatus::Ending,
         };
-        self.sure(Input::Attached { link, last_turn: hello.last_turn }, env);
+        self.sure(WorkerInput::Attached { link, last_turn: hello.last_turn }, env);
         if env.daemon_dies {
             return;
         }
@@ -417,34 +431,36 @@ impl Site {
         }
     }
 
-    fn on_refusal(&mut self, asked: Asked, refusal: Refusal, env: &mut Env) {
+    fn on_refusal(&mut self, asked: SimulatedCommand, refusal: Refusal, env: &mut Env) {
         self.ingest(Goal::End, env);
         if env.daemon_dies {
             return;
         }
         match (asked, refusal) {
-            (Asked::Prompt(turn), Refusal::WrongTurn { last }) if last >= turn => {}
-            (Asked::Prompt(turn), Refusal::NotReady | Refusal::Ending) => {
-                self.sure(Input::PromptRefused { turn, error: None }, env);
+            (SimulatedCommand::Prompt(turn), Refusal::WrongTurn { last }) if last >= turn => {}
+            (SimulatedCommand::Prompt(turn), Refusal::NotReady | Refusal::Ending) => {
+                self.sure(WorkerInput::PromptRefused { turn, error: None }, env);
             }
-            (Asked::Prompt(turn), Refusal::StorageFull) => {
+            (SimulatedCommand::Prompt(turn), Refusal::StorageFull) => {
                 let error = Error::new(Code::StorageFull, "the disk is full").retryable();
-                self.sure(Input::PromptRefused { turn, error: Some(error) }, env);
+                self.sure(WorkerInput::PromptRefused { turn, error: Some(error) }, env);
             }
-            (Asked::Prompt(turn), refusal) => {
+            (SimulatedCommand::Prompt(turn), refusal) => {
                 let error = Error::new(Code::BackendRuntimeError, format!("{refusal:?}"));
-                self.sure(Input::PromptRefused { turn, error: Some(error) }, env);
+                self.sure(WorkerInput::PromptRefused { turn, error: Some(error) }, env);
             }
-            (Asked::Answer(_), Refusal::StorageFull) => self.disconnect(),
-            (Asked::Answer(request_id), _) => self.sure(Input::AnswerRefused { request_id }, env),
-            (Asked::Cancel(turn), Refusal::NoSuchTurn)
+            (SimulatedCommand::Answer(_), Refusal::StorageFull) => self.disconnect(),
+            (SimulatedCommand::Answer(request_id), _) => {
+                self.sure(WorkerInput::AnswerRefused { request_id }, env)
+            }
+            (SimulatedCommand::Cancel(turn), Refusal::NoSuchTurn)
                 if self.checker.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
             {
                 self.disconnect();
             }
-            (Asked::Hibernate, Refusal::Ending) => {}
-            (Asked::Hibernate, _) => self.sure(Input::HibernateRefused, env),
-            (Asked::Cancel(_) | Asked::Terminate, _) => {}
+            (SimulatedCommand::Hibernate, Refusal::Ending) => {}
+            (SimulatedCommand::Hibernate, _) => self.sure(WorkerInput::HibernateRefused, env),
+            (SimulatedCommand::Cancel(_) | SimulatedCommand::Terminate, _) => {}
         }
     }
 
@@ -453,14 +469,14 @@ impl Site {
             env.tally.unknown_ends += 1;
             let error = Error::new(Code::RuntimeLost, "the end of the turn could not be read");
             let end = TurnEnd::Failed { error: error.with("dispatched", "maybe") };
-            self.sure(Input::TurnEnd { turn, end }, env);
+            self.sure(WorkerInput::TurnEnd { turn, end }, env);
         }
     }
 
     /// The worker reaches its idle timeout.
     pub(super) fn idles(&mut self, env: &mut Env) {
         if self.memory.settled && self.memory.greeted && self.checker.worker.rests() {
-            self.sure(Input::Hibernate { idle_seconds: 60 }, env);
+            self.sure(WorkerInput::Hibernate { idle_seconds: 60 }, env);
         }
     }
 
@@ -485,20 +501,20 @@ impl Site {
         env.tally.hibernations +=
             u64::from(matches!(self.checker.worker.hibernation, Hibernation::Wanted { .. }));
         if env.broken == Some(Break::SentTwice)
-            && let State::Turn(turn) = &mut self.checker.worker.state
+            && let LifecycleState::Turn(turn) = &mut self.checker.worker.state
         {
             turn.dispatching = false;
         }
         let rebooted = self.stored.boot != env.boot || self.memory.damaged;
         let clean = self.memory.clean_end;
-        self.sure(Input::RuntimeGone { clean, rebooted }, env);
+        self.sure(WorkerInput::RuntimeGone { clean, rebooted }, env);
     }
 
     /// Checks whether all processes below the worker have ended.
     fn check_leftovers(&mut self, env: &mut Env) {
         let free = self.left.is_none() || env.broken == Some(Break::StoppedTooEarly);
         if free && !self.memory.runtime && self.memory.settled {
-            self.sure(Input::NothingLeft, env);
+            self.sure(WorkerInput::NothingLeft, env);
         }
     }
 }

@@ -9,10 +9,10 @@ use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 use super::Break;
 use super::site::Site;
 use super::world::Env;
-use crate::core::Action;
-use crate::core::decision::{Choice, Reply};
+use crate::core::WorkerAction;
+use crate::core::decision::{ElicitationReply, PermissionDecision};
 use crate::core::inbox::{Expiry, QuestionInput};
-use crate::core::worker::{By, Input, State};
+use crate::core::worker::{By, LifecycleState, WorkerInput};
 
 impl Site {
     /// Whether the daemon accepts changes of this worker.
@@ -40,7 +40,7 @@ impl Site {
                 let turn_id = TurnId::from_random([u8::try_from(self.index).unwrap(), a, b, c, d]);
                 let text = json!({"text": self.text(turn)});
                 let Ok(actions) =
-                    self.checker.step(&Input::Send { turn_id, message: text.clone(), input: text, by })
+                    self.checker.step(&WorkerInput::Send { turn_id, message: text.clone(), input: text, by })
                 else {
                     // A refusal is an answer too.
                     self.unanswered_keys.remove(&key);
@@ -62,16 +62,16 @@ impl Site {
     }
 
     pub(super) fn cancel(&mut self, env: &mut Env) {
-        self.order(Input::Cancel { reason: "canceled by manager".to_owned() }, env);
+        self.order(WorkerInput::Cancel { reason: "canceled by manager".to_owned() }, env);
     }
 
     pub(super) fn stop(&mut self, env: &mut Env) {
-        self.order(Input::Stop, env);
+        self.order(WorkerInput::Stop, env);
     }
 
     pub(super) fn restart(&mut self, env: &mut Env) {
         let force = env.random.below(2) == 0;
-        self.order(Input::Restart { force }, env);
+        self.order(WorkerInput::Restart { force }, env);
     }
 
     /// Decides a pending permission request.
@@ -100,11 +100,11 @@ impl Site {
         };
         if env.broken == Some(Break::DecidesInTheUsersName) {
             let option_id = Some(yes.to_owned());
-            return self.memory.todo.push_back(Action::Answer { request_id, option_id });
+            return self.memory.todo.push_back(WorkerAction::Answer { request_id, option_id });
         }
         if env.broken != Some(Break::DecisionIsNotStored) {
             let decision = option.clone().unwrap_or_else(|| "cancelled".to_owned());
-            let choice = Choice { option_id: option.clone(), alias: None, decision };
+            let choice = PermissionDecision { option_id: option.clone(), alias: None, decision };
             if env.random.below(5) == 0 {
                 return self.expire(request_id, elicits, choice, env);
             }
@@ -112,12 +112,12 @@ impl Site {
                 let action = option.as_deref().and_then(ElicitationAction::parse);
                 let action = action.unwrap_or(ElicitationAction::Cancel);
                 let content = (option.as_deref() == Some(yes)).then(|| Secret(String::new()));
-                Input::Answer {
+                WorkerInput::Answer {
                     request_id: request_id.clone(),
-                    reply: Reply { action, fields: Vec::new(), content },
+                    reply: ElicitationReply { action, fields: Vec::new(), content },
                 }
             } else {
-                Input::Decide { request_id: request_id.clone(), choice, note: None }
+                WorkerInput::Decide { request_id: request_id.clone(), choice, note: None }
             };
             let Ok(actions) = self.checker.step(&input) else { return };
             self.decided.insert(request_id.clone(), option.clone());
@@ -130,20 +130,20 @@ impl Site {
     }
 
     /// The deadline passes: the daemon decides without a client.
-    fn expire(&mut self, request_id: RequestId, elicits: bool, choice: Choice, env: &mut Env) {
+    fn expire(&mut self, request_id: RequestId, elicits: bool, choice: PermissionDecision, env: &mut Env) {
         let (expiry, option) = match (env.random.below(3), elicits) {
             (0, _) => (Expiry::Cancel, None),
             (_, true) => (Expiry::Decline, Some("decline".to_owned())),
             (_, false) => (Expiry::Decide(choice.clone()), choice.option_id),
         };
-        let input = Input::Inbox(QuestionInput::Expired { request_id: request_id.clone(), expiry });
+        let input = WorkerInput::Inbox(QuestionInput::Expired { request_id: request_id.clone(), expiry });
         let Ok(actions) = self.checker.step(&input) else { return };
         self.decided.insert(request_id, option);
         env.tally.decisions += 1;
         self.committed(actions, env);
     }
 
-    pub(super) fn order(&mut self, input: Input, env: &mut Env) {
+    pub(super) fn order(&mut self, input: WorkerInput, env: &mut Env) {
         if !self.serves(env) {
             return;
         }
@@ -152,7 +152,7 @@ impl Site {
         }
     }
 
-    pub(super) fn committed(&mut self, actions: Vec<Action>, env: &mut Env) {
+    pub(super) fn committed(&mut self, actions: Vec<WorkerAction>, env: &mut Env) {
         self.memory.todo.extend(actions);
         env.after_commit();
     }
@@ -165,6 +165,6 @@ impl Site {
             && self.unanswered_keys.is_empty()
             && self.queue.unanswered.is_empty()
             && worker.queue.turns.is_empty()
-            && !matches!(worker.state, State::Starting | State::Stopping(_))
+            && !matches!(worker.state, LifecycleState::Starting | LifecycleState::Stopping(_))
     }
 }

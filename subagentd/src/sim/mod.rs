@@ -17,7 +17,7 @@ use std::thread;
 
 use subagent_testkit::{Random, times};
 
-use world::World;
+use world::SimulatedWorld;
 
 /// Number of histories in an ordinary run.
 const SEEDS: usize = 2_500;
@@ -88,15 +88,15 @@ const BREAKS: [Break; 12] = [
 
 /// Runs one history. Returns its tally.
 fn live(seed: u64, broken: Option<Break>) -> world::Tally {
-    let mut world = World::new(seed, broken);
+    let mut world = SimulatedWorld::new(seed, broken);
     world.trouble();
     world.settle()
 }
 
 /// Prints the seed if its history fails.
-struct Named(u64);
+struct SeedReporter(u64);
 
-impl Drop for Named {
+impl Drop for SeedReporter {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Standard error is the only output of a failing test.
@@ -125,7 +125,7 @@ fn whatever_is_lost_repeated_or_killed_the_promises_hold() {
     let total = on_every_core(|part, parts| {
         let mut total = world::Tally::default();
         for seed in (first..).take(count).skip(part).step_by(parts) {
-            let _named = Named(seed);
+            let _named = SeedReporter(seed);
             total.add(&live(seed, None));
         }
         total
@@ -142,7 +142,7 @@ fn whatever_is_lost_repeated_or_killed_the_promises_hold() {
 #[test]
 fn what_was_found_once_is_not_found_again() {
     for seed in FOUND {
-        let _named = Named(seed);
+        let _named = SeedReporter(seed);
         live(seed, None);
     }
 }

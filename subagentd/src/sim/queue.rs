@@ -6,7 +6,7 @@ use subagent_protocol::ids::TurnId;
 use super::site::Site;
 use super::world::Env;
 use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::Input;
+use crate::core::worker::WorkerInput;
 
 /// Maximum queue length of a worker.
 const MOST: usize = 4;
@@ -44,7 +44,7 @@ impl Site {
                 ]),
             };
             let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
-            let input = self.in_its_place(Input::Enqueue { queued, urgency, most: MOST }, env);
+            let input = self.in_its_place(WorkerInput::Enqueue { queued, urgency, most: MOST }, env);
             let Ok(actions) = self.checker.step(&input) else {
                 // A refusal is an answer too.
                 self.queue.unanswered.remove(&key);
@@ -72,9 +72,9 @@ impl Site {
             length => turns.get(usize::try_from(env.random.below(length)).unwrap()).cloned(),
         };
         let input = match (env.random.below(6), chosen) {
-            (0, Some(turn_id)) => Input::DropQueued { turn_id },
+            (0, Some(turn_id)) => WorkerInput::DropQueued { turn_id },
             (1 | 2, Some(turn_id)) => {
-                Input::MoveQueued { turn_id, to: usize::try_from(env.random.below(4)).unwrap() }
+                WorkerInput::MoveQueued { turn_id, to: usize::try_from(env.random.below(4)).unwrap() }
             }
             _ => return self.resume_queue(env),
         };

@@ -3,10 +3,10 @@
 use subagent_protocol::definition::Instructions;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::start::Timeouts;
-use subagent_runtime::bare::{Effect, Runtime, Setup, Work};
+use subagent_runtime::bare::{EventEffects, RuntimeEffect, RuntimeSetup, SimulatedRuntime};
 
 use super::Break;
-use super::agent::Agent;
+use super::agent::SimulatedAgent;
 use super::site::{Live, Site};
 use super::world::Env;
 
@@ -21,7 +21,7 @@ impl Site {
             let [.., b, c, d, e] = ids.get().to_be_bytes();
             Some(RequestId::from_random([worker, b, c, d, e]))
         });
-        let setup = Setup {
+        let setup = RuntimeSetup {
             worker_id: format!("w_{:010x}", self.index).parse().unwrap(),
             incarnation: self.stored.incarnation,
             generation: env.generation,
@@ -41,9 +41,9 @@ impl Site {
                 model: None,
             }),
         };
-        let (runtime, work) = Runtime::begin(setup, make_request_id, env.now);
+        let (runtime, work) = SimulatedRuntime::begin(setup, make_request_id, env.now);
         // The guard starts the agent at once, if it can. The report of it comes later.
-        let agent = (env.calm || env.random.below(20) != 0).then(|| Agent::new(&mut env.random));
+        let agent = (env.calm || env.random.below(20) != 0).then(|| SimulatedAgent::new(&mut env.random));
         let connections = Vec::new();
         self.live = Some(Live { runtime, agent, told_start: false, told_exit: false, connections });
         self.journal.insert(self.stored.cursor.segment, Vec::new());
@@ -51,8 +51,8 @@ impl Site {
     }
 
     /// Performs the work of an event, unless the runtime dies on the way.
-    pub(super) fn carry_out(&mut self, work: Work, env: &mut Env) {
-        let Work { before, records, after } = work;
+    pub(super) fn carry_out(&mut self, work: EventEffects, env: &mut Env) {
+        let EventEffects { before, records, after } = work;
         for effect in before {
             self.perform_effect(effect);
         }
@@ -83,40 +83,40 @@ impl Site {
         }
     }
 
-    fn perform_effect(&mut self, effect: Effect) {
+    fn perform_effect(&mut self, effect: RuntimeEffect) {
         let Some(live) = &mut self.live else { return };
         match effect {
-            Effect::ToAgent(line) => {
+            RuntimeEffect::ToAgent(line) => {
                 if let Some(agent) = &mut live.agent {
                     agent.inbox.push_back(line);
                 }
             }
-            Effect::ToDaemon { connection, frame } => {
+            RuntimeEffect::ToDaemon { connection, frame } => {
                 if let Some(open) = live.connections.iter_mut().find(|open| open.id == connection) {
                     open.to_daemon.push_back(serde_json::to_vec(&frame).unwrap());
                 }
             }
-            Effect::Close { connection } => {
+            RuntimeEffect::Close { connection } => {
                 if let Some(open) = live.connections.iter_mut().find(|open| open.id == connection) {
                     open.dropped = true;
                 }
             }
-            Effect::CloseInput => {
+            RuntimeEffect::CloseInput => {
                 if let Some(agent) = &mut live.agent {
                     agent.inbox.push_back(Vec::new());
                 }
             }
-            Effect::Terminate => {
+            RuntimeEffect::Terminate => {
                 if let Some(agent) = &mut live.agent {
                     agent.told_to_end();
                 }
             }
-            Effect::EndTree => {
+            RuntimeEffect::EndTree => {
                 if let Some(agent) = &mut live.agent {
                     agent.killed();
                 }
             }
-            Effect::Exit => self.live = None,
+            RuntimeEffect::Exit => self.live = None,
         }
     }
 

@@ -8,14 +8,14 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 use subagent_runtime::bare;
 
-use super::agent::{Agent, AgentLog};
-use super::task::Task;
-use crate::core::Action;
+use super::agent::{AgentLog, SimulatedAgent};
+use super::task::SimulatedTask;
+use crate::core::WorkerAction;
 use crate::core::tests::checker::Checker;
 use crate::store::Cursor;
 
 /// A connection between daemon and runtime, with frames in transit.
-pub(super) struct Connection {
+pub(super) struct SimulatedConnection {
     pub(super) id: u64,
     pub(super) to_runtime: VecDeque<Vec<u8>>,
     pub(super) to_daemon: VecDeque<Vec<u8>>,
@@ -29,26 +29,26 @@ pub(super) struct Connection {
 
 /// A live runtime and the agent below it.
 pub(super) struct Live {
-    pub(super) runtime: bare::Runtime,
-    pub(super) agent: Option<Agent>,
+    pub(super) runtime: bare::SimulatedRuntime,
+    pub(super) agent: Option<SimulatedAgent>,
     /// Whether the agent's start was reported.
     pub(super) told_start: bool,
     /// Whether the agent's end was reported.
     pub(super) told_exit: bool,
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<SimulatedConnection>,
 }
 
 /// Memory of the daemon, lost with its process.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct DaemonMemory {
     /// Id of the connection in use.
     pub(super) connection: Option<u64>,
     /// Whether its hello was answered.
     pub(super) greeted: bool,
     /// Commands without an answer, by id.
-    pub(super) unanswered: BTreeMap<u64, Asked>,
+    pub(super) unanswered: BTreeMap<u64, SimulatedCommand>,
     pub(super) next_id: u64,
-    pub(super) todo: VecDeque<Action>,
+    pub(super) todo: VecDeque<WorkerAction>,
     pub(super) settled: bool,
     /// Whether the journal has records that are not ingested.
     pub(super) more: bool,
@@ -59,7 +59,7 @@ pub(super) struct Memory {
 }
 
 /// The subject of a command.
-pub(super) enum Asked {
+pub(super) enum SimulatedCommand {
     Prompt(u64),
     Cancel(u64),
     Answer(RequestId),
@@ -68,7 +68,7 @@ pub(super) enum Asked {
 }
 
 /// Values that the store keeps beside the rules' rows.
-pub(super) struct Stored {
+pub(super) struct SimulatedStorage {
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) may_live: bool,
@@ -108,11 +108,11 @@ pub(super) struct Requests {
 pub(super) struct Site {
     pub(super) index: usize,
     pub(super) checker: Checker,
-    pub(super) stored: Stored,
-    pub(super) memory: Memory,
+    pub(super) stored: SimulatedStorage,
+    pub(super) memory: DaemonMemory,
     pub(super) live: Option<Live>,
     /// Processes of a dead runtime that the guard has not ended yet.
-    pub(super) left: Option<Agent>,
+    pub(super) left: Option<SimulatedAgent>,
     pub(super) journal: BTreeMap<u64, Vec<u8>>,
     pub(super) deeds: AgentLog,
     pub(super) told: Told,
@@ -127,17 +127,17 @@ pub(super) struct Site {
     pub(super) unanswered_keys: BTreeSet<u64>,
     pub(super) queue: Requests,
     /// Stored state of its task, if it has one.
-    pub(super) task: Option<Task>,
+    pub(super) task: Option<SimulatedTask>,
 }
 
 impl Site {
-    pub(super) fn new(index: usize, task: Option<Task>) -> Self {
+    pub(super) fn new(index: usize, task: Option<SimulatedTask>) -> Self {
         let mut checker = Checker::new();
         checker.worker.queue.gated = task.is_some();
         Self {
             index,
             checker,
-            stored: Stored {
+            stored: SimulatedStorage {
                 cursor: Cursor { segment: 0, offset: 0, number: 0 },
                 incarnation: 0,
                 may_live: false,
@@ -148,7 +148,7 @@ impl Site {
                 keys: BTreeMap::new(),
                 carried_out: BTreeMap::new(),
             },
-            memory: Memory::default(),
+            memory: DaemonMemory::default(),
             live: None,
             left: None,
             journal: BTreeMap::new(),
@@ -264,7 +264,7 @@ impl Site {
             );
         }
         // 6: a stopped worker has no processes left.
-        if self.checker.worker.state == crate::core::worker::State::Stopped {
+        if self.checker.worker.state == crate::core::worker::LifecycleState::Stopped {
             assert!(self.live.is_none() && self.left.is_none(), "stopped, and something is left");
         }
     }

@@ -7,11 +7,11 @@ use super::Break;
 use super::site::Site;
 use super::world::Env;
 use crate::core::task::{self, LastTurn, TaskEnding};
-use crate::core::worker::{Input, State};
+use crate::core::worker::{LifecycleState, WorkerInput};
 
 /// Stored state of a task.
 #[derive(Default)]
-pub(super) struct Task {
+pub(super) struct SimulatedTask {
     ending: Option<TaskEnding>,
     outcome: Option<TaskStatus>,
     /// Turn counts of the worker at the last check, and at the start of the current run.
@@ -28,8 +28,8 @@ impl Site {
     }
 
     /// Queues a message to an idle task if no slot is free.
-    pub(super) fn in_its_place(&self, input: Input, env: &mut Env) -> Input {
-        let idle = matches!(self.checker.worker.state, State::Idle | State::Error);
+    pub(super) fn in_its_place(&self, input: WorkerInput, env: &mut Env) -> WorkerInput {
+        let idle = matches!(self.checker.worker.state, LifecycleState::Idle | LifecycleState::Error);
         if !idle || self.has_place(env) {
             return input;
         }
@@ -52,7 +52,7 @@ impl Site {
         if self.task.is_some() && self.has_place(env) {
             self.checker.worker.queue.gated = false;
         }
-        self.order(Input::ResumeQueue, env);
+        self.order(WorkerInput::ResumeQueue, env);
         self.checker.worker.queue.gated = gated;
         let queue = &self.checker.worker.queue;
         // Also while the worker starts: queued messages begin when it has a session.
@@ -67,8 +67,9 @@ impl Site {
             return;
         }
         let ending = *env.random.pick(&[TaskEnding::Cancelled, TaskEnding::TimedOut]);
-        let stops = matches!(self.checker.worker.state, State::Stopping(_) | State::Stopped);
-        self.order(Input::EndTask { ending, reason: "enough".to_owned() }, env);
+        let stops =
+            matches!(self.checker.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
+        self.order(WorkerInput::EndTask { ending, reason: "enough".to_owned() }, env);
         if let Some(task) = self.task.as_mut().filter(|task| !stops && task.outcome.is_none()) {
             task.ending = task.ending.or(Some(ending));
         }
@@ -99,7 +100,7 @@ impl Site {
         let goes_on = worker.turn().is_some() || worker.goes_on_alone();
         assert!(task.outcome.is_none() || !goes_on, "a task is over, and something of it goes on");
         assert!(
-            task.outcome.is_some() || worker.state != State::Stopped,
+            task.outcome.is_some() || worker.state != LifecycleState::Stopped,
             "a task goes on, and nothing of it lives"
         );
     }

@@ -8,8 +8,8 @@ use subagent_testkit::Random;
 use super::Break;
 use super::daemon::Goal;
 use super::site::Site;
-use super::task::Task;
-use crate::core::worker::State;
+use super::task::SimulatedTask;
+use crate::core::worker::LifecycleState;
 
 /// Number of workers in a world.
 const WORKERS: usize = 3;
@@ -138,12 +138,12 @@ impl Env {
     }
 }
 
-pub(super) struct World {
+pub(super) struct SimulatedWorld {
     env: Env,
     sites: Vec<Site>,
 }
 
-impl World {
+impl SimulatedWorld {
     pub(super) fn new(seed: u64, broken: Option<Break>) -> Self {
         let mut random = Random::new(seed);
         let env = Env {
@@ -162,7 +162,7 @@ impl World {
             tally: Tally::default(),
         };
         // The last worker of a world with queues has a task.
-        let task = |index| (env.queues && index + 1 == WORKERS).then(Task::default);
+        let task = |index| (env.queues && index + 1 == WORKERS).then(SimulatedTask::default);
         let sites = (0..WORKERS).map(|index| Site::new(index, task(index))).collect();
         Self { env, sites }
     }
@@ -239,7 +239,7 @@ impl World {
             self.env.daemon_up = false;
             self.env.tally.daemon_deaths += 1;
             for site in &mut self.sites {
-                site.memory = super::site::Memory::default();
+                site.memory = super::site::DaemonMemory::default();
                 if self.env.broken == Some(Break::QueueIsForgotten) {
                     site.checker.rows.queue = crate::core::queue::Queue::default();
                 }
@@ -302,7 +302,9 @@ impl World {
             site.disk(false, &mut self.env);
         }
         self.until("an end of all turns and requests", Site::resume_queue, Site::rests);
-        self.until("the end of all workers", Site::stop, |site| site.checker.worker.state == State::Stopped);
+        self.until("the end of all workers", Site::stop, |site| {
+            site.checker.worker.state == LifecycleState::Stopped
+        });
         for site in &self.sites {
             assert!(site.live.is_none() && site.left.is_none(), "stopped, and something is left");
             let tally = &mut self.env.tally;

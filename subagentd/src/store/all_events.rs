@@ -11,7 +11,7 @@ use super::rows::RowId;
 
 /// A page of events of all workers.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct AllEventsPage {
     /// Pairs of worker and event, in order of the sequence number.
     pub(crate) events: Vec<(RowId, StoredEvent)>,
     /// All events up to this sequence number were examined, including those left out.
@@ -21,7 +21,7 @@ pub(crate) struct Page {
 }
 
 /// Reads the page after `after`. Deleted events and events of removed workers are left out.
-pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<Page> {
+pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<AllEventsPage> {
     let needed = retention::needed("w.expired_seq");
     // `events` drives the join: its rows are already in order of `seq`.
     let sql = format!(
@@ -32,7 +32,7 @@ pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<Pa
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![after, up_to, limit]).map_err(StoreError::from)?;
-    let mut page = Page { events: Vec::new(), seen: after, end: false };
+    let mut page = AllEventsPage { events: Vec::new(), seen: after, end: false };
     let (mut count, mut bytes) = (0, 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         page.seen = row.get(0).map_err(StoreError::from)?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
-use subagent_protocol::children::{ChildSession, Children};
+use subagent_protocol::children::{ChildSession, ChildSessions};
 use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
@@ -26,7 +26,7 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
         )
         .map_err(StoreError::from)?;
     let mut rows = statement.query(params![worker.0, MAX_UPDATES, MAX_BYTES]).map_err(StoreError::from)?;
-    let mut children = Children::default();
+    let mut children = ChildSessions::default();
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         // An unreadable row is skipped.
         if let Ok(payload) = row.get_ref(0).and_then(|text| Ok(text.as_str()?)) {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::ids::{ControllerId, InstanceId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::time::Timestamp;
@@ -55,7 +55,7 @@ pub struct NewOwner {
 
 /// The caller's handle, checked in the transaction of the change. `None` if the request has none.
 #[derive(Debug, Clone)]
-pub struct OwnerCheck(pub Option<Handle>);
+pub struct OwnerCheck(pub Option<ControllerHandle>);
 
 /// The validity of a handle for a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ pub(crate) fn check_owner_of(
 /// Classifies a handle for a controller.
 pub(crate) fn worth(
     connection: &Connection,
-    handle: &Handle,
+    handle: &ControllerHandle,
     controller: &ControllerRow,
 ) -> Result<HandleValidity> {
     let Some(epoch) = handle.epoch_number() else { return Ok(HandleValidity::NoEpoch) };

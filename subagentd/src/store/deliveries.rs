@@ -20,7 +20,7 @@ const MAX_KEPT: i64 = 1000;
 
 /// An event that may match a sink.
 #[derive(Debug, Clone)]
-pub(crate) struct Candidate {
+pub(crate) struct DeliveryCandidate {
     pub(crate) seq: i64,
     pub(crate) worker: RowId,
     pub(crate) event_type: EventType,
@@ -37,7 +37,7 @@ pub(crate) struct Candidate {
 #[derive(Debug)]
 pub(crate) struct Candidates {
     /// In order of the sequence number.
-    pub(crate) events: Vec<Candidate>,
+    pub(crate) events: Vec<DeliveryCandidate>,
     /// All events up to this sequence number were examined.
     pub(crate) seen: i64,
     /// Whether the page reaches the newest event.
@@ -69,7 +69,7 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
         types.join(", ")
     );
     let read = |row: &Row<'_>| {
-        Ok(Candidate {
+        Ok(DeliveryCandidate {
             seq: row.get(0)?,
             worker: RowId(row.get(1)?),
             event_type: rows::word(row, 2, EventType::parse)?,
@@ -79,7 +79,7 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
         })
     };
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut events: Vec<Candidate> =
+    let mut events: Vec<DeliveryCandidate> =
         statement.query_map([after], read).and_then(Iterator::collect).map_err(StoreError::from)?;
     for event in events.iter_mut().filter(|event| event.is_task) {
         event.specs = super::questions_below::specs_upwards(connection, event.worker)?;
@@ -104,7 +104,7 @@ pub(crate) struct NewDelivery {
 
 /// A delivery that is still to be attempted.
 #[derive(Debug, Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingDelivery {
     pub(crate) id: i64,
     pub(crate) event: i64,
     pub(crate) worker: RowId,
@@ -118,12 +118,12 @@ pub(crate) struct Pending {
 }
 
 /// Returns the oldest pending deliveries of a sink, in order.
-pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result<Vec<Pending>> {
+pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result<Vec<PendingDelivery>> {
     let sql = "SELECT id, event, worker, occasion, message, attempts, created_at, due_at FROM deliveries
                WHERE sink = ?1 AND status = 'pending' ORDER BY id LIMIT ?2";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
-        Ok(Pending {
+        Ok(PendingDelivery {
             id: row.get(0)?,
             event: row.get(1)?,
             worker: RowId(row.get(2)?),

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
-use subagent_protocol::details::{Details, Report};
+use subagent_protocol::details::{Details, RecordDetail};
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
@@ -11,7 +11,7 @@ use super::tx::Tx;
 
 impl Tx<'_> {
     /// Merges reports into the stored details.
-    pub fn update_details(&self, id: RowId, reports: Vec<Report>) -> Result<()> {
+    pub fn update_details(&self, id: RowId, reports: Vec<RecordDetail>) -> Result<()> {
         let before = details(self.connection, id)?;
         let mut after = before.clone();
         reports.into_iter().for_each(|report| after.take(report));

@@ -8,7 +8,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::events::{COLUMNS, read};
-use super::message_text::{self, Part};
+use super::message_text::{self, MessagePart};
 use super::retention;
 use super::rows::{self, RowId};
 use super::words;
@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A filter for the events of a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Filter {
+pub(crate) struct HistoryFilter {
     /// Maximum number of events, counted from the end.
     pub(crate) limit: u32,
     /// Only events before this sequence number.
@@ -32,7 +32,11 @@ pub(crate) struct Filter {
 }
 
 /// Returns the last matching events, in order. An unreadable event is skipped and logged.
-pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> Result<Vec<StoredEvent>> {
+pub(crate) fn last(
+    connection: &Connection,
+    worker: RowId,
+    filter: &HistoryFilter,
+) -> Result<Vec<StoredEvent>> {
     let progress = |(event_type, _): &(EventType, Option<String>)| is_progress(*event_type);
     let milestones = filter.types.as_ref().is_some_and(|types| !types.iter().any(progress));
     // SQLite would otherwise scan all events of the worker instead of sorting the few milestones.
@@ -266,9 +270,9 @@ pub(crate) fn text_of(
             break;
         }
         looked_at += 1;
-        if let Ok(Some(mut part)) = Part::read(row) {
+        if let Ok(Some(mut part)) = MessagePart::read(row) {
             // A piece above the limit is cut to its end.
-            if let Part::Piece(text) = &mut part {
+            if let MessagePart::Piece(text) = &mut part {
                 *text = text[text.ceil_char_boundary(text.len().saturating_sub(max_bytes + 1))..].to_owned();
             }
             bytes += part.bytes();

@@ -9,7 +9,7 @@ use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
 use super::events::{self, COLUMNS, EventPage, EventQuery};
-use super::message_text::{self, Part};
+use super::message_text::{self, MessagePart};
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{WorkerRow, tasks, workers};
@@ -137,7 +137,7 @@ pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Res
     let (mut parts, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         // An unreadable piece is skipped.
-        if let Ok(Some(part)) = Part::read(row) {
+        if let Ok(Some(part)) = MessagePart::read(row) {
             bytes += part.bytes();
             parts.push(part);
         }

@@ -23,12 +23,12 @@ pub(super) fn parts() -> String {
 
 /// A piece of text, or a tool call between pieces.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum MessagePart {
     Piece(String),
     ToolCall,
 }
 
-impl Part {
+impl MessagePart {
     /// Reads a row of [`COLUMNS`]. Returns `None` for a piece without text.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
         if row.get_ref(3)?.as_str_or_null()?.is_some_and(|kind| kind == "tool_call") {
@@ -53,7 +53,7 @@ impl Part {
 }
 
 /// Returns the last `max_bytes` bytes of the text, and whether there is more.
-pub(super) fn end_of(parts: Vec<Part>, max_bytes: usize) -> (String, bool) {
+pub(super) fn end_of(parts: Vec<MessagePart>, max_bytes: usize) -> (String, bool) {
     let mut text = MessageText::up_to(usize::MAX);
     parts.into_iter().for_each(|part| part.add_to(&mut text));
     let whole = text.whole();
@@ -119,7 +119,7 @@ fn read(connection: &Connection, span: Span, max_bytes: usize) -> Result<Message
         statement.query(params![worker.0, turn, first, last, MAX_PARTS]).map_err(StoreError::from)?;
     let mut text = MessageText::up_to(max_bytes);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
-        if let Some(part) = Part::read(row).map_err(StoreError::from)? {
+        if let Some(part) = MessagePart::read(row).map_err(StoreError::from)? {
             part.add_to(&mut text);
         }
     }

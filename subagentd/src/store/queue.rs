@@ -273,21 +273,21 @@ pub(crate) fn begun(
 
 /// A turn in either table.
 #[derive(Debug, Clone)]
-pub(crate) enum Found {
+pub(crate) enum StoredTurn {
     Queued(QueuedRow),
     Begun(Box<BegunTurnRow>),
 }
 
 /// Finds a turn by its id.
-pub(crate) fn find(connection: &Connection, turn_id: &str) -> Result<Option<Found>> {
+pub(crate) fn find(connection: &Connection, turn_id: &str) -> Result<Option<StoredTurn>> {
     let sql = "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE turn_id = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let waits = statement.query_row([turn_id], read_queued).optional().map_err(StoreError::from)?;
     if let Some(row) = waits {
-        return Ok(Some(Found::Queued(row)));
+        return Ok(Some(StoredTurn::Queued(row)));
     }
     let sql = format!("{BEGUN} WHERE t.turn_id = ?1");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let begun = statement.query_row([turn_id], read_begun).optional().map_err(StoreError::from)?;
-    Ok(begun.map(|row| Found::Begun(Box::new(row))))
+    Ok(begun.map(|row| StoredTurn::Begun(Box::new(row))))
 }

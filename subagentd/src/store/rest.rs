@@ -6,7 +6,7 @@ use subagent_protocol::event::{EventType, StoredEvent};
 
 use super::error::StoreError;
 use super::events::{COLUMNS, read};
-use super::history::{self, Filter};
+use super::history::{self, HistoryFilter};
 use super::rows::RowId;
 
 /// Returns the event of a worker's oldest open question.
@@ -24,6 +24,6 @@ pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Op
 pub(crate) fn last_end(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let ends = [EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled];
     let types = Some(ends.map(|event_type| (event_type, None)).to_vec());
-    let filter = Filter { limit: 1, before: None, since: None, turn_id: None, types };
+    let filter = HistoryFilter { limit: 1, before: None, since: None, turn_id: None, types };
     Ok(history::last(connection, worker, &filter)?.pop())
 }

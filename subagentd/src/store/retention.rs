@@ -13,18 +13,20 @@ use super::tx::Tx;
 
 /// Retention state of a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct RetentionState {
     pub(crate) worker_id: String,
     /// Events up to this sequence number were deleted, except those still needed.
     pub(crate) expired_seq: i64,
 }
 
 /// Returns the retention state of a worker; `None` if it was removed.
-pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<Kept>> {
+pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<RetentionState>> {
     let sql = "SELECT worker_id, expired_seq FROM workers WHERE id = ?1 AND removed_at IS NULL";
     let found = connection.prepare_cached(sql).and_then(|mut statement| {
         statement
-            .query_row([worker.0], |row| Ok(Kept { worker_id: row.get(0)?, expired_seq: row.get(1)? }))
+            .query_row([worker.0], |row| {
+                Ok(RetentionState { worker_id: row.get(0)?, expired_seq: row.get(1)? })
+            })
             .optional()
     });
     Ok(found.map_err(StoreError::from)?)
@@ -48,7 +50,7 @@ pub(super) fn mark(connection: &Connection, worker: RowId) -> Result<i64> {
 pub(crate) fn cursor_expired(
     connection: &Connection,
     worker: RowId,
-    kept: &Kept,
+    kept: &RetentionState,
     cursor: EventId,
 ) -> Result<Error> {
     let sql = "SELECT min(seq) FROM events WHERE worker = ?1 AND internal = 0 AND seq > ?2";

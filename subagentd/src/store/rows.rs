@@ -12,7 +12,7 @@ use subagent_protocol::time::Timestamp;
 use super::error::StoreError;
 use super::worker_names::NewName;
 use crate::core::rate_limit::Parking;
-use crate::core::worker::{Hibernation, Restart, State};
+use crate::core::worker::{Hibernation, LifecycleState, Restart};
 
 /// Integer primary key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,7 +84,7 @@ pub struct NewWorker {
     /// Session id shown until the agent has reported one.
     pub placeholder: String,
     /// Initial state of the rules.
-    pub state: State,
+    pub state: LifecycleState,
 }
 
 /// A worker as stored.

@@ -19,19 +19,19 @@ use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use crate::core::Fact;
-use crate::schedule::{Due, Look};
+use crate::schedule::{DueTime, DueTimes};
 
 /// Number of firings that are kept per schedule.
 const MAX_KEPT: i64 = 1000;
 
 /// What has rows here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScheduleKind {
     Schedule,
     Trigger,
 }
 
-impl Kind {
+impl ScheduleKind {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Schedule => "schedule",
@@ -61,10 +61,10 @@ pub(crate) enum Starter {
 }
 
 impl Starter {
-    pub(crate) const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> ScheduleKind {
         match self {
-            Self::Times { .. } => Kind::Schedule,
-            Self::Trigger { .. } => Kind::Trigger,
+            Self::Times { .. } => ScheduleKind::Schedule,
+            Self::Trigger { .. } => ScheduleKind::Trigger,
         }
     }
 }
@@ -173,7 +173,7 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
 ///
 /// # Errors
 /// `SCHEDULE_NOT_FOUND{schedule}`, `TRIGGER_NOT_FOUND{trigger}`, `STORAGE_ERROR`.
-pub(crate) fn named(connection: &Connection, kind: Kind, name: &str) -> Result<ScheduleRow> {
+pub(crate) fn named(connection: &Connection, kind: ScheduleKind, name: &str) -> Result<ScheduleRow> {
     let sql = format!("SELECT {COLUMNS} FROM schedules WHERE name = ?1");
     let found = rows::one(connection, &sql, [name], read).optional().map_err(StoreError::from)?;
     found.filter(|row| row.times.starter.kind() == kind).ok_or_else(|| kind.not_found(name))
@@ -323,7 +323,7 @@ impl Tx<'_> {
     }
 
     /// Stores the result of a clock check. Due firings wait until they are started.
-    pub(crate) fn store_look(&self, id: RowId, look: &Look, now: Timestamp) -> Result<()> {
+    pub(crate) fn store_look(&self, id: RowId, look: &DueTimes, now: Timestamp) -> Result<()> {
         for due in &look.fire {
             self.insert_firing(id, due, FiringStatus::Waiting, None, now)?;
         }
@@ -348,7 +348,7 @@ impl Tx<'_> {
     fn insert_firing(
         &self,
         id: RowId,
-        due: &Due,
+        due: &DueTime,
         status: FiringStatus,
         why: Option<&Error>,
         now: Timestamp,

@@ -38,14 +38,14 @@ const fn was_ended(outcome: TaskStatus) -> bool {
 }
 
 /// A stored end of a turn.
-pub(super) struct Ended {
+pub(super) struct StoredTurnEnd {
     pub(super) no: u64,
     pub(super) status: TurnStatus,
     /// Data of the ending event.
     data: Value,
 }
 
-impl Ended {
+impl StoredTurnEnd {
     fn error(&self) -> Option<Error> {
         serde_json::from_value(self.data["error"].clone()).ok()
     }
@@ -95,7 +95,7 @@ impl Tx<'_> {
             return self.fail_completed(id, now, added);
         };
         let last = last_turn(self.connection, id, open.first_turn)?;
-        let lost = |ended: &Ended| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
+        let lost = |ended: &StoredTurnEnd| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
         let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
         let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
         let canceled = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
@@ -113,7 +113,7 @@ impl Tx<'_> {
         };
         let error = match outcome {
             _ if refused.is_some() => refused,
-            TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(Ended::error) {
+            TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(StoredTurnEnd::error) {
                 Some(error) => Some(error),
                 None => last_error(self.connection, id)?,
             },
@@ -216,7 +216,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `TURN_NOT_QUEUED` if it was already delivered, `STORAGE_ERROR`.
-    pub(crate) fn deliver(&self, due: &Due, turn_id: &TurnId) -> Result<()> {
+    pub(crate) fn deliver(&self, due: &UndeliveredResult, turn_id: &TurnId) -> Result<()> {
         subagent_failpoint::hit("task_delivery.before_commit");
         let noted = self.execute(
             "UPDATE task_deliveries SET turn_id = ?3 WHERE task = ?1 AND run = ?2 AND turn_id IS NULL",
@@ -231,7 +231,7 @@ impl Tx<'_> {
 
 /// A result not yet delivered to the parent.
 #[derive(Debug, Clone)]
-pub(crate) struct Due {
+pub(crate) struct UndeliveredResult {
     pub(crate) task: RowId,
     pub(crate) run: u64,
     pub(crate) task_id: WorkerId,
@@ -241,12 +241,12 @@ pub(crate) struct Due {
 }
 
 /// Returns the undelivered results for a parent, in order of its tasks.
-pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Due>> {
+pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<UndeliveredResult>> {
     let sql = "SELECT task, run, task_id, name, status, text FROM task_deliveries
                WHERE parent = ?1 AND turn_id IS NULL ORDER BY task, run";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement.query_map([parent.0], |row| {
-        Ok(Due {
+        Ok(UndeliveredResult {
             task: RowId(row.get(0)?),
             run: rows::unsigned(row, 1)?,
             task_id: rows::parsed(row, 2)?,
@@ -265,13 +265,13 @@ pub(super) fn is_due(connection: &Connection, task: RowId) -> Result<bool> {
 }
 
 /// Returns the last turn of the current run, if it has ended.
-pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<Ended>> {
+pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<StoredTurnEnd>> {
     let sql = "SELECT t.no, t.status, e.payload FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                WHERE t.worker = ?1 AND t.no >= ?2 AND t.status <> 'accepted' ORDER BY t.no DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement.query_row(params![id.0, signed(first)], |row| {
         let data: Option<String> = row.get(2)?;
-        Ok(Ended {
+        Ok(StoredTurnEnd {
             no: rows::unsigned(row, 0)?,
             status: rows::word(row, 1, TurnStatus::parse)?,
             data: data.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),

@@ -114,7 +114,7 @@ fn events_of_page<T>(
         }
         let task = if row.get(11).map_err(StoreError::from)? { None } else { Some(task_of(row)?) };
         bytes += events::show(connection, row, &mut |event| {
-            let below = task.as_ref().map(Task::below);
+            let below = task.as_ref().map(EventTask::below);
             page.events.push(each(event, below)?);
             Ok(())
         })?;
@@ -128,23 +128,23 @@ fn events_of_page<T>(
 }
 
 /// The task of an event.
-struct Task {
+struct EventTask {
     worker_id: WorkerId,
     path: Vec<String>,
     agent: Option<String>,
 }
 
-impl Task {
+impl EventTask {
     fn below(&self) -> Below<'_> {
         Below { path: &self.path, worker_id: &self.worker_id, agent: self.agent.as_deref() }
     }
 }
 
-fn task_of(row: &rusqlite::Row<'_>) -> Result<Task> {
+fn task_of(row: &rusqlite::Row<'_>) -> Result<EventTask> {
     let read = || {
         let path: Option<String> = row.get(9)?;
         let path = path.and_then(|path| serde_json::from_str(&path).ok()).unwrap_or_default();
-        Ok(Task { worker_id: rows::parsed(row, 8)?, path, agent: row.get(10)? })
+        Ok(EventTask { worker_id: rows::parsed(row, 8)?, path, agent: row.get(10)? })
     };
     Ok(read().map_err(|error: rusqlite::Error| StoreError::from(error))?)
 }

@@ -24,22 +24,22 @@ const WAITS: &str =
      AND EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)";
 
 /// The tree of a task and its maximum number of running tasks.
-struct Tree {
+struct TaskTree {
     controller: i64,
     root: Option<i64>,
     most: i64,
 }
 
-fn tree(connection: &Connection, task: RowId) -> Result<Option<Tree>> {
+fn tree(connection: &Connection, task: RowId) -> Result<Option<TaskTree>> {
     let sql = "SELECT controller, root, max_active FROM tasks WHERE worker = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement.query_row([task.0], |row| {
-        Ok(Tree { controller: row.get(0)?, root: row.get(1)?, most: row.get(2)? })
+        Ok(TaskTree { controller: row.get(0)?, root: row.get(1)?, most: row.get(2)? })
     });
     Ok(found.optional().map_err(StoreError::from)?)
 }
 
-fn active(connection: &Connection, tree: &Tree, but: RowId) -> Result<i64> {
+fn active(connection: &Connection, tree: &TaskTree, but: RowId) -> Result<i64> {
     let sql = format!(
         "SELECT count(*) FROM tasks t JOIN workers w ON w.id = t.worker
          WHERE t.controller = ?1 AND t.root IS ?2 AND t.worker <> ?3 AND {ACTIVE}"
@@ -89,7 +89,7 @@ pub(crate) struct Concern {
     /// State of the worker's own task, if it has one.
     pub(crate) own: Option<OwnTask>,
     /// Results not yet delivered to the worker.
-    pub(crate) due: Vec<task_ends::Due>,
+    pub(crate) due: Vec<task_ends::UndeliveredResult>,
     /// Workers that have something to examine.
     pub(crate) ring: Vec<RowId>,
 }

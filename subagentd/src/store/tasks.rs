@@ -39,7 +39,7 @@ pub(crate) struct NewTask {
 }
 
 /// The position of a task in its tree.
-struct Place {
+struct TaskPosition {
     parent_id: Option<String>,
     parent_turn: Option<i64>,
     parent_turn_id: Option<String>,
@@ -122,9 +122,9 @@ impl Tx<'_> {
         Ok(name)
     }
 
-    fn place(&self, parent: Option<RowId>) -> Result<Place> {
+    fn place(&self, parent: Option<RowId>) -> Result<TaskPosition> {
         let Some(parent) = parent else {
-            return Ok(Place {
+            return Ok(TaskPosition {
                 parent_id: None,
                 parent_turn: None,
                 parent_turn_id: None,
@@ -142,7 +142,7 @@ impl Tx<'_> {
             let (parent_turn, parent_turn_id) = (row.get(2)?, row.get(8)?);
             if row.get(3)? {
                 let path: String = row.get(7)?;
-                return Ok(Place {
+                return Ok(TaskPosition {
                     parent_id: Some(worker_id),
                     parent_turn,
                     parent_turn_id,
@@ -153,7 +153,7 @@ impl Tx<'_> {
                 });
             }
             let label: String = row.get(1)?;
-            Ok(Place {
+            Ok(TaskPosition {
                 root: Some(parent.0),
                 root_id: Some(worker_id.clone()),
                 path: vec![if label.is_empty() { worker_id.clone() } else { label }],

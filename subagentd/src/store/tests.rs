@@ -42,7 +42,7 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
             cwd: "/ws".to_owned(),
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
-            state: crate::core::worker::State::Starting,
+            state: crate::core::worker::LifecycleState::Starting,
         };
         tx.insert_worker(&worker, NOW)
     });

@@ -6,7 +6,7 @@ use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::tool_calls::{CLOSING, Calls};
+use subagent_protocol::tool_calls::{CLOSING, TurnToolCalls};
 
 use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
@@ -38,7 +38,7 @@ impl Tx<'_> {
     }
 
     fn open_tool_calls(&self, id: RowId, turn: u64) -> Result<Vec<String>> {
-        let mut calls = Calls::default();
+        let mut calls = TurnToolCalls::default();
         told(self.connection, id, turn, |record, body| calls.see(record, body))?;
         Ok(calls.closings().iter().map(ToString::to_string).collect())
     }

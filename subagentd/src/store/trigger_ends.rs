@@ -28,7 +28,7 @@ pub(crate) struct Ends {
     pub(crate) more: bool,
 }
 
-struct End {
+struct TriggeringEnd {
     seq: i64,
     status: EndStatus,
     turn: Option<(String, i64)>,
@@ -61,7 +61,7 @@ pub(crate) fn ends(
                ORDER BY e.seq LIMIT ?4";
     let limit = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found: Vec<End> = statement
+    let found: Vec<TriggeringEnd> = statement
         .query_map(params![row.id.0, trigger.cursor.0, trigger.id.0, limit], read)
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
@@ -76,7 +76,7 @@ pub(crate) fn ends(
     Ok(Ends { firings, seen, more })
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<End> {
+fn read(row: &Row<'_>) -> rusqlite::Result<TriggeringEnd> {
     let status = match rows::word(row, 1, EventType::parse)? {
         EventType::TurnCompleted | EventType::SubagentCompleted => EndStatus::Completed,
         EventType::TurnCanceled | EventType::SubagentCancelled => EndStatus::Canceled,
@@ -84,10 +84,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<End> {
     };
     let turn: Option<String> = row.get(2)?;
     let turn = turn.map(|turn_id| Ok::<_, rusqlite::Error>((turn_id, row.get(3)?))).transpose()?;
-    Ok(End { seq: row.get(0)?, status, turn, result: row.get(4)? })
+    Ok(TriggeringEnd { seq: row.get(0)?, status, turn, result: row.get(4)? })
 }
 
-fn payload(connection: &Connection, worker: &super::WorkerRow, end: End) -> Result<Value> {
+fn payload(connection: &Connection, worker: &super::WorkerRow, end: TriggeringEnd) -> Result<Value> {
     let stored = events::get(connection, worker.id, end.seq)?;
     let data = stored.map(|event| event.view(&worker.worker_id, false).data).unwrap_or_default();
     let text = match (&end.result, &end.turn) {

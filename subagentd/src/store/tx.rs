@@ -34,12 +34,12 @@ pub struct Tx<'a> {
     pub(super) notices: Notices,
     /// Agent definition of the turn that was opened in this transaction, until it is taken.
     pub(super) agent: Option<String>,
-    events: Events<'a>,
+    events: EventInsertCache<'a>,
 }
 
 /// Cached lookups for inserting many events.
 #[derive(Default)]
-struct Events<'a> {
+struct EventInsertCache<'a> {
     insert: Option<CachedStatement<'a>>,
     /// Worker, number and key of the turn that was looked up last.
     turn: Option<(RowId, u64, i64)>,
@@ -70,7 +70,7 @@ impl<'a> Tx<'a> {
             forgets: false,
             notices: Notices::default(),
             agent: None,
-            events: Events::default(),
+            events: EventInsertCache::default(),
         }
     }
 }

@@ -29,7 +29,7 @@ pub enum NewName {
 
 /// A worker that matches an ambiguous address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct AddressMatch {
     pub(crate) worker_id: WorkerId,
     pub(crate) name: String,
 }
@@ -128,7 +128,7 @@ pub(crate) fn by_name(connection: &Connection, name: &str) -> Result<Option<Stri
 }
 
 /// Returns up to [`MAX_CANDIDATES`] existing workers whose ids begin with `prefix`, newest first.
-pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<Candidate>> {
+pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<AddressMatch>> {
     // All characters of an id sort before `g`.
     let sql = "SELECT worker_id, coalesce(name, worker_id) FROM workers
                WHERE worker_id >= ?1 AND worker_id < ?1 || 'g' AND removed_at IS NULL
@@ -136,7 +136,7 @@ pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let most = i64::try_from(MAX_CANDIDATES).unwrap_or(i64::MAX);
     let found = statement.query_map(params![prefix, most], |row| {
-        Ok(Candidate { worker_id: rows::parsed(row, 0)?, name: row.get(1)? })
+        Ok(AddressMatch { worker_id: rows::parsed(row, 0)?, name: row.get(1)? })
     });
     Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
 }

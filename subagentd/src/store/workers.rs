@@ -12,9 +12,11 @@ use super::error::StoreError;
 use super::queue;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
-use crate::core::approval::{Approval, Request};
+use crate::core::approval::{AgentRequest, Approval};
 use crate::core::queue::Queue;
-use crate::core::worker::{Cancel, Fact, Hibernation, Link, Restart, SimulatedTurn, State, Turn, Worker};
+use crate::core::worker::{
+    Cancel, Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, SimulatedTurn, Worker,
+};
 
 impl Tx<'_> {
     /// Inserts a worker that is to be started.
@@ -351,7 +353,7 @@ pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerR
     Ok(statement.query_row([id.0], WorkerRow::read).optional().map_err(StoreError::from)?)
 }
 
-/// Loads the rules' state of a worker. The runtime is unknown then: `link` is [`Link::None`].
+/// Loads the rules' state of a worker. The runtime is unknown then: `link` is [`RuntimeStatus::None`].
 ///
 /// # Errors
 /// `STORAGE_ERROR`, also for contradicting rows.
@@ -366,12 +368,12 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
             let (no, id) = (rows::unsigned(row, 0)?, rows::parsed::<TurnId>(row, 1)?);
             if rows::word(row, 6, Carrier::parse)? == Carrier::Local {
                 let request_id = rows::parsed::<RequestId>(row, 7)?;
-                return Ok(Open::Local(SimulatedTurn { no, id, request_id }));
+                return Ok(OpenTurnRow::Local(SimulatedTurn { no, id, request_id }));
             }
             let dispatched: String = row.get(2)?;
             let reason: Option<String> = row.get(3)?;
             let requested: bool = row.get(4)?;
-            Ok(Open::Runtime(Turn {
+            Ok(OpenTurnRow::Runtime(RuntimeTurn {
                 no,
                 id,
                 dispatching: dispatched != "no",
@@ -383,14 +385,14 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     .optional()
     .map_err(StoreError::from)?;
     let state = match (row.state.as_str(), turn) {
-        ("starting", None) => State::Starting,
-        ("idle", None) => State::Idle,
-        ("turn", Some(Open::Runtime(turn))) => State::Turn(turn),
-        ("local", Some(Open::Local(turn))) => State::Local(turn),
-        ("stopping", None) => State::Stopping(None),
-        ("stopping", Some(Open::Runtime(turn))) => State::Stopping(Some(turn)),
-        ("error", None) => State::Error,
-        ("stopped", None) => State::Stopped,
+        ("starting", None) => LifecycleState::Starting,
+        ("idle", None) => LifecycleState::Idle,
+        ("turn", Some(OpenTurnRow::Runtime(turn))) => LifecycleState::Turn(turn),
+        ("local", Some(OpenTurnRow::Local(turn))) => LifecycleState::Local(turn),
+        ("stopping", None) => LifecycleState::Stopping(None),
+        ("stopping", Some(OpenTurnRow::Runtime(turn))) => LifecycleState::Stopping(Some(turn)),
+        ("error", None) => LifecycleState::Error,
+        ("stopped", None) => LifecycleState::Stopped,
         (word, turn) => {
             let what =
                 format!("worker {} is {word:?} with {} open turn", row.worker_id, u8::from(turn.is_some()));
@@ -415,7 +417,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
             };
             let turn = row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs);
             let kind = rows::word(row, 5, QuestionKind::parse)?;
-            Ok((rows::parsed::<RequestId>(row, 0)?, Request { kind, turn, approval }))
+            Ok((rows::parsed::<RequestId>(row, 0)?, AgentRequest { kind, turn, approval }))
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
@@ -424,7 +426,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
             .map_err(StoreError::from)?;
     Ok(Worker {
         state,
-        link: Link::None,
+        link: RuntimeStatus::None,
         approvals,
         last_turn: row.last_turn,
         known_turn: known_turn.unwrap_or(0).unsigned_abs(),
@@ -436,20 +438,20 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
 }
 
 /// An open turn, by its executor.
-enum Open {
-    Runtime(Turn),
+enum OpenTurnRow {
+    Runtime(RuntimeTurn),
     Local(SimulatedTurn),
 }
 
-const fn state_word(state: &State) -> &'static str {
+const fn state_word(state: &LifecycleState) -> &'static str {
     match state {
-        State::Starting => "starting",
-        State::Idle => "idle",
-        State::Turn(_) => "turn",
-        State::Local(_) => "local",
-        State::Stopping(_) => "stopping",
-        State::Error => "error",
-        State::Stopped => "stopped",
+        LifecycleState::Starting => "starting",
+        LifecycleState::Idle => "idle",
+        LifecycleState::Turn(_) => "turn",
+        LifecycleState::Local(_) => "local",
+        LifecycleState::Stopping(_) => "stopping",
+        LifecycleState::Error => "error",
+        LifecycleState::Stopped => "stopped",
     }
 }
 

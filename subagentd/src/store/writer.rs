@@ -41,7 +41,7 @@ pub enum Durability {
 
 type Finish = Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>;
 /// Runs a job in a transaction. `None` reports that no transaction could begin.
-type Run = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
+type TransactionFn = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
 
 /// Whether SQLite checks foreign keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,19 +55,19 @@ pub enum ForeignKeys {
 
 type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
 
-enum Work {
-    Job(Job),
+enum WriterWork {
+    Job(WriteJob),
     Chore(Chore),
 }
 
-struct Job {
+struct WriteJob {
     durability: Durability,
     weight: usize,
-    run: Run,
+    run: TransactionFn,
 }
 
 pub(super) struct Writer {
-    work: Mutex<Option<mpsc::Sender<Work>>>,
+    work: Mutex<Option<mpsc::Sender<WriterWork>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     told: watch::Sender<i64>,
     asked: watch::Sender<i64>,
@@ -134,7 +134,7 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let run: Run = Box::new(move |tx| {
+        let run: TransactionFn = Box::new(move |tx| {
             let result = match tx {
                 Some(tx) => {
                     let result = job(tx);
@@ -155,7 +155,7 @@ impl Writer {
             });
             finish
         });
-        self.hand_over(Work::Job(Job { durability, weight, run }))?;
+        self.hand_over(WriterWork::Job(WriteJob { durability, weight, run }))?;
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
@@ -169,12 +169,12 @@ impl Writer {
             // The caller may be gone; the commit stands.
             let _ = answer.send(carry_out(connection, references, job));
         });
-        self.hand_over(Work::Chore(chore))?;
+        self.hand_over(WriterWork::Chore(chore))?;
         // Chores that have not begun when the store closes are dropped.
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
-    fn hand_over(&self, work: Work) -> Result<()> {
+    fn hand_over(&self, work: WriterWork) -> Result<()> {
         let sender = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = sender.as_ref().ok_or(StoreError::Closed)?;
         Ok(sender.send(work).map_err(|_| StoreError::Closed)?)
@@ -211,7 +211,7 @@ struct WriterState {
 }
 
 impl WriterState {
-    fn run(&mut self, inbox: &mpsc::Receiver<Work>) {
+    fn run(&mut self, inbox: &mpsc::Receiver<WriterWork>) {
         loop {
             let wait = match self.unsynced {
                 _ if !self.chores.is_empty() => Some(Duration::ZERO),
@@ -223,13 +223,13 @@ impl WriterState {
                 Some(wait) => inbox.recv_timeout(wait),
             };
             match first {
-                Ok(Work::Job(job)) => {
+                Ok(WriterWork::Job(job)) => {
                     let idle = self.batch(job, inbox);
                     self.checkpoint(idle);
                     // Chores make progress even under constant load.
                     self.chore();
                 }
-                Ok(Work::Chore(chore)) => self.chores.push_back(chore),
+                Ok(WriterWork::Chore(chore)) => self.chores.push_back(chore),
                 Err(mpsc::RecvTimeoutError::Timeout) if self.is_overdue() => self.sync(),
                 Err(mpsc::RecvTimeoutError::Timeout) => self.chore(),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -248,15 +248,15 @@ impl WriterState {
     }
 
     /// Commits `first` and all waiting jobs up to the limit. Returns whether no job is waiting.
-    fn batch(&mut self, first: Job, inbox: &mpsc::Receiver<Work>) -> bool {
+    fn batch(&mut self, first: WriteJob, inbox: &mpsc::Receiver<WriterWork>) -> bool {
         let mut weight = first.weight;
         let mut durability = first.durability;
         let mut jobs = VecDeque::from([first]);
         let mut idle = false;
         while weight < BATCH_WEIGHT {
             match inbox.try_recv() {
-                Ok(Work::Chore(chore)) => self.chores.push_back(chore),
-                Ok(Work::Job(job)) => {
+                Ok(WriterWork::Chore(chore)) => self.chores.push_back(chore),
+                Ok(WriterWork::Job(job)) => {
                     weight += job.weight;
                     durability = durability.max(job.durability);
                     jobs.push_back(job);
@@ -297,7 +297,7 @@ impl WriterState {
     fn transaction(
         &mut self,
         durability: Durability,
-        jobs: &mut VecDeque<Job>,
+        jobs: &mut VecDeque<WriteJob>,
         finishes: &mut Vec<Finish>,
     ) -> rusqlite::Result<()> {
         self.reserve()?;

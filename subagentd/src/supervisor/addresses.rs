@@ -5,7 +5,7 @@ use subagent_protocol::api::{RenameWorker, WorkerRenamed};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
-use super::{Caller, Supervisor, entropy};
+use super::{ApiCaller, Supervisor, entropy};
 use crate::store::{Durability, controllers, worker_names, workers};
 
 impl Supervisor {
@@ -75,7 +75,7 @@ impl Supervisor {
     /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
     pub async fn rename_worker(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         request: RenameWorker,
     ) -> Result<WorkerRenamed> {
@@ -103,7 +103,7 @@ mod tests {
     use super::super::start::tests::supervisor;
     use super::super::testing::{caller, choice, folder};
     use super::*;
-    use crate::core::worker::State;
+    use crate::core::worker::LifecycleState;
     use crate::store::{NewName, NewWorker};
 
     /// Opens a supervisor with two workers whose ids share a prefix.
@@ -123,7 +123,7 @@ mod tests {
                     cwd: key.clone(),
                     spec: "{}".into(),
                     placeholder: "sess_000000000000".into(),
-                    state: State::Stopped,
+                    state: LifecycleState::Stopped,
                 };
                 tx.insert_worker(&worker, entropy::now())?;
             }

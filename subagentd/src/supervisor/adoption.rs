@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
-use super::shared::{Shared, is_ending};
-use super::worker::Handle;
+use super::shared::{SupervisorState, is_ending};
+use super::worker::ActorHandle;
 
 /// Number of workers adopted at the same time, beside those that requests ask for.
 const AT_ONCE: usize = 8;
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Starts the actors, newest worker first. Returns when all have started or the daemon ends.
-pub(super) async fn run(shared: Arc<Shared>, mut workers: Vec<Handle>) {
+pub(super) async fn run(shared: Arc<SupervisorState>, mut workers: Vec<ActorHandle>) {
     if subagent_failpoint::sabotaged("adoption.never") {
         return;
     }

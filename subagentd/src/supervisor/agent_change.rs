@@ -8,7 +8,7 @@ use serde_json::json;
 use subagent_config::policy::LayerKind;
 use subagent_protocol::definition::AgentChange;
 use subagent_protocol::event::EventType;
-use subagent_protocol::frame::Change;
+use subagent_protocol::frame::DefinitionChange;
 use subagent_protocol::options::Options;
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::ClientRules;
@@ -16,7 +16,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::definition;
-use super::policy::{self, Watch};
+use super::policy::{self, PolicyTracker};
 use super::spec::Spec;
 use crate::core::{Fact, Worker};
 use crate::store::{RowId, Tx, owner_rules};
@@ -24,7 +24,7 @@ use crate::store::{RowId, Tx, owner_rules};
 /// The spec and the policy of a worker after a change of its definition.
 pub(super) struct Changed {
     pub(super) spec: Box<Spec>,
-    pub(super) watch: Option<Watch>,
+    pub(super) watch: Option<PolicyTracker>,
     /// Whether the worker has owner rules.
     pub(super) any: bool,
 }
@@ -41,7 +41,7 @@ pub(super) fn changed(
     let Some(spec) = apply(tx, id, worker.turn().map(|turn| turn.no), now)? else { return Ok(None) };
     let added = policy::added(tx.connection(), id, spec.policy.as_ref())?;
     let workspace = owner_rules::workspace_of(tx.connection(), id)?;
-    let watch = Watch::of(spec.policy.as_ref(), &added, &workspace, cwd);
+    let watch = PolicyTracker::of(spec.policy.as_ref(), &added, &workspace, cwd);
     Ok(Some(Changed { spec, watch, any: added.any() }))
 }
 
@@ -113,7 +113,7 @@ impl Spec {
 
     /// Returns the change for the runtime that goes along with the prompt. Mode and model that
     /// neither the definition nor the owner sets return to the values at the start of the session.
-    pub(super) fn change(&self, client_rules: Option<ClientRules>) -> Option<Change> {
+    pub(super) fn change(&self, client_rules: Option<ClientRules>) -> Option<DefinitionChange> {
         let agent = self.agent.as_ref()?;
         let model = || self.options.model.clone().or_else(|| self.began.model.clone());
         let options = Options {
@@ -122,7 +122,7 @@ impl Spec {
             ..Options::default()
         };
         let instructions = definition::instructions(agent, false, true);
-        Some(Change { instructions, options, client_rules })
+        Some(DefinitionChange { instructions, options, client_rules })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use subagent_config::policy::{Action, MAX_RULES, Rule, RuleTarget, real_path};
+use subagent_config::policy::{MAX_RULES, Rule, RuleAction, RuleTarget, real_path};
 use subagent_protocol::api::{OwnerRule, OwnerRules, RuleScope};
 use subagent_protocol::ids::RuleId;
 use subagent_protocol::policy::PolicyRule;
@@ -11,8 +11,8 @@ use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Caller, Supervisor, entropy, policy, spec, views};
-use crate::core::decision::Choice;
+use super::{ApiCaller, Supervisor, entropy, policy, spec, views};
+use crate::core::decision::PermissionDecision;
 use crate::core::inbox::NewRule;
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, Durability, WorkerRow, owner_rules};
@@ -35,7 +35,7 @@ impl Supervisor {
         &self,
         row: &WorkerRow,
         asked: &ApprovalRow,
-        choice: &Choice,
+        choice: &PermissionDecision,
         scope: RuleScope,
     ) -> Result<(OwnerRule, NewRule)> {
         let rule_id = RuleId::from_random(entropy::random()?);
@@ -89,8 +89,10 @@ impl Supervisor {
             return Ok(None);
         }
         let (worker, asked) = (row.clone(), asked.clone());
-        let read =
-            self.shared.store.read(move |connection| rule(connection, &worker, &asked, Action::Allow, false));
+        let read = self
+            .shared
+            .store
+            .read(move |connection| rule(connection, &worker, &asked, RuleAction::Allow, false));
         Ok(read.await?.ok().map(|rule| rule.text()))
     }
 
@@ -118,7 +120,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `RULE_NOT_FOUND{ruleId}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub async fn remove_owner_rule(&self, caller: Caller, rule_id: &str) -> Result<OwnerRule> {
+    pub async fn remove_owner_rule(&self, caller: ApiCaller, rule_id: &str) -> Result<OwnerRule> {
         let (owner, key) = self.guarded(caller, &format!("remove rule {rule_id}"), &())?;
         let (asked, now) = (rule_id.to_owned(), entropy::now());
         let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
@@ -140,15 +142,15 @@ impl Supervisor {
 }
 
 /// Returns the action of the chosen option.
-fn action(asked: &ApprovalRow, choice: &Choice) -> Result<Action, String> {
+fn action(asked: &ApprovalRow, choice: &PermissionDecision) -> Result<RuleAction, String> {
     if asked.carrier == Carrier::Local {
         return Err("the request is only simulated".to_owned());
     }
     let options = views::approval_view(asked).options;
     let chosen = options.iter().find(|option| Some(&option.id) == choice.option_id.as_ref());
     match chosen.and_then(|option| option.kind.as_deref()) {
-        Some("allow_once" | "allow_always") => Ok(Action::Allow),
-        Some("reject_once" | "reject_always") => Ok(Action::Deny),
+        Some("allow_once" | "allow_always") => Ok(RuleAction::Allow),
+        Some("reject_once" | "reject_always") => Ok(RuleAction::Deny),
         _ => Err("what was chosen neither allows nor denies".to_owned()),
     }
 }
@@ -158,7 +160,7 @@ fn rule(
     connection: &Connection,
     worker: &WorkerRow,
     asked: &ApprovalRow,
-    action: Action,
+    action: RuleAction,
     for_controller: bool,
 ) -> Result<Result<Rule, String>> {
     let rules = spec::stored(worker).and_then(|spec| spec.policy);

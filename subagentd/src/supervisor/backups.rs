@@ -7,7 +7,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::shared::is_ending;
-use super::{Caller, Supervisor, entropy};
+use super::{ApiCaller, Supervisor, entropy};
 use crate::store::{Backup, Durability, StoreError};
 
 impl Supervisor {
@@ -16,7 +16,7 @@ impl Supervisor {
     /// # Errors
     /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a path that cannot be used,
     /// `STORAGE_FULL`, `STORAGE_ERROR`, `IDEMPOTENCY_CONFLICT`.
-    pub async fn back_up(&self, caller: Caller, request: BackUp) -> Result<BackedUp> {
+    pub async fn back_up(&self, caller: ApiCaller, request: BackUp) -> Result<BackedUp> {
         self.check_place(&request.path)?;
         let (_, key) = self.guarded(caller, "backup", &request)?;
         let this = self.clone();

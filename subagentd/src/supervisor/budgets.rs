@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 use super::controllers::required;
 use super::orders::{Reached, read_response};
-use super::worker::{LimitOrder, Message};
-use super::{Caller, Supervisor, entropy};
-use crate::core::worker::{State, stopped_for_good};
+use super::worker::{ActorMessage, LimitOrder};
+use super::{ApiCaller, Supervisor, entropy};
+use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::steady::steady;
 use crate::store::{Connection, ControllerRow, Durability, accounts};
 
@@ -47,7 +47,7 @@ impl Supervisor {
     /// `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
     pub async fn change_budget(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         request: ChangeControllerBudget,
     ) -> Result<BudgetsShown> {
         check(&request.limits)?;
@@ -77,7 +77,7 @@ impl Supervisor {
     /// `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
     pub async fn change_worker_budget(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         change: LimitsChange,
     ) -> Result<WorkerBudget> {
@@ -91,11 +91,11 @@ impl Supervisor {
         let (reply, answer) = oneshot::channel::<Result<Value>>();
         let order =
             LimitOrder { owner: owner.clone(), key: key.clone(), change, label: row.label.clone(), reply };
-        let sent = handle.send(Message::Limits(Box::new(order)));
+        let sent = handle.send(ActorMessage::Limits(Box::new(order)));
         let answer = match answer.await {
             Ok(answer) => answer,
             // The actor ended before it answered.
-            Err(_) if handle.snapshot.borrow().worker.state == State::Stopped => {
+            Err(_) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => {
                 match self.recall(&key).await? {
                     Some(response) => Ok(response),
                     None => {

@@ -8,9 +8,9 @@ use subagent_protocol::state::WorkerState;
 use tokio::sync::oneshot;
 
 use super::orders::{Reached, read_response};
-use super::worker::{self, ChildCancel, Message};
-use super::{Caller, Supervisor, entropy};
-use crate::core::worker::{State, stopped_for_good};
+use super::worker::{self, ActorMessage, ChildCancel};
+use super::{ApiCaller, Supervisor, entropy};
+use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::store::Durability;
 
 /// The runtime answers within this time, or counts as unreachable.
@@ -26,7 +26,7 @@ impl Supervisor {
     /// `BACKEND_SOCKET_UNREACHABLE`, `BACKEND_UNAVAILABLE`.
     pub async fn cancel_child(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         request: CancelChildSession,
     ) -> Result<ChildSessionCanceled> {
@@ -42,11 +42,12 @@ impl Supervisor {
         self.check_owner_of(&owner, &row).await?;
         let (reply, answer) = oneshot::channel();
         let session_id = request.session_id;
-        let sent = handle.send(Message::CancelChild(ChildCancel { session_id: session_id.clone(), reply }));
+        let sent =
+            handle.send(ActorMessage::CancelChild(ChildCancel { session_id: session_id.clone(), reply }));
         let told = match tokio::time::timeout(LIMIT, answer).await {
             Ok(Ok(told)) => told,
             // The runtime is lost, or the worker's actor has ended.
-            Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => {
+            Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => {
                 Err(stopped_for_good(WorkerState::Stopped))
             }
             Ok(Err(_)) => Err(sent.err().unwrap_or_else(worker::broken)),

@@ -6,12 +6,12 @@ use std::io;
 use serde_json::Value;
 use subagent_config::proc::{self, Process};
 use subagent_protocol::api::{
-    ControllerChoice, ControllerStatus, ControllersRecovered, Handle, OwnerView, Ownership,
+    ControllerChoice, ControllerHandle, ControllerStatus, ControllersRecovered, OwnerView, Ownership,
     RecoveredController, RecoveredOwner,
 };
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Caller, Supervisor};
+use super::{ApiCaller, Supervisor};
 use crate::store::{Connection, ControllerRow, HandleValidity, OwnerCheck, OwnerRow, controllers};
 
 impl Supervisor {
@@ -21,7 +21,7 @@ impl Supervisor {
     /// `CONTROLLER_NOT_FOUND{controllerId}` for an explicit id that does not exist.
     pub async fn controller_status(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         choice: ControllerChoice,
     ) -> Result<ControllerStatus> {
         self.shared
@@ -86,7 +86,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn resolve_controller(&self, caller: Caller, choice: ControllerChoice) -> Result<String> {
+    pub async fn resolve_controller(&self, caller: ApiCaller, choice: ControllerChoice) -> Result<String> {
         let owner = OwnerCheck(caller.handle);
         let state_db = self.shared.store.path().display().to_string();
         self.shared
@@ -107,7 +107,7 @@ impl Supervisor {
 pub(super) fn find(
     connection: &Connection,
     choice: &ControllerChoice,
-    handle: Option<&Handle>,
+    handle: Option<&ControllerHandle>,
 ) -> Result<Option<ControllerRow>> {
     let of_handle = handle.map(|handle| handle.controller_id.as_str());
     if let Some(named) = choice.controller_id.as_deref().or(of_handle) {
@@ -132,7 +132,7 @@ pub(super) fn find(
 pub(super) fn required(
     connection: &Connection,
     choice: &ControllerChoice,
-    handle: Option<&Handle>,
+    handle: Option<&ControllerHandle>,
 ) -> Result<ControllerRow> {
     find(connection, choice, handle)?.ok_or_else(|| {
         Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
@@ -197,10 +197,10 @@ fn ownership(owner: Option<&RecoveredOwner>) -> Ownership {
 /// Describes the caller's handle without its secret.
 fn env_handle(
     connection: &Connection,
-    handle: Option<&Handle>,
+    handle: Option<&ControllerHandle>,
     controller: Option<&ControllerRow>,
 ) -> Result<Value> {
-    let Some(handle) = handle else { return Ok(Handle::shown_none()) };
+    let Some(handle) = handle else { return Ok(ControllerHandle::shown_none()) };
     let valid = match controller {
         Some(controller) => controllers::worth(connection, handle, controller)? == HandleValidity::Current,
         None => false,

@@ -6,10 +6,10 @@ use subagent_config::environment::{NO_AUTOSTART, daemon_inherits, passes_on};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::DaemonStart;
 
-use super::shared::Setup;
+use super::shared::DaemonSettings;
 
 /// The state dir, and this process's settings. `always`: also if no sink and no schedule awaits the daemon. None where a daemon must not be started without being asked for.
-pub(super) fn of(setup: &Setup, always: bool) -> Option<DaemonStart> {
+pub(super) fn of(setup: &DaemonSettings, always: bool) -> Option<DaemonStart> {
     if std::env::var_os(NO_AUTOSTART).is_some_and(|value| !value.is_empty() && value != "0") {
         return None;
     }

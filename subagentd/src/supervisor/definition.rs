@@ -4,7 +4,7 @@
 use serde_json::json;
 use subagent_protocol::definition::{AgentSpec, Instructions, MAX_PROMPT_BYTES, NotHonoured};
 use subagent_protocol::event::EventType;
-use subagent_protocol::record::Session;
+use subagent_protocol::record::SessionRecord;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::core::Fact;
@@ -45,7 +45,7 @@ pub(super) fn instructions(agent: &AgentSpec, told: bool, replaces: bool) -> Ins
 }
 
 /// Returns the event that reports how a started or resumed session applied the definition.
-pub(super) fn applied(agent: &AgentSpec, session: &Session) -> Fact {
+pub(super) fn applied(agent: &AgentSpec, session: &SessionRecord) -> Fact {
     let mut not_honoured = agent.not_honoured.clone();
     not_honoured.extend(session.no_model.as_ref().map(|model| NotHonoured {
         key: "model".to_owned(),

@@ -14,8 +14,8 @@ use subagent_protocol::mcp::McpServers;
 use subagent_protocol::{Code, Error, Result};
 
 use super::entropy;
-use super::environment::{Kept, Variables};
-use super::shared::Setup;
+use super::environment::{AgentEnvironment, Variables};
+use super::shared::DaemonSettings;
 use super::spec::Spec;
 
 /// File name of the task server, beside the daemon's executable.
@@ -76,7 +76,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
 ///
 /// # Errors
 /// `INTERNAL_ERROR` without random bytes.
-pub(super) fn parts(request: &StartWorker) -> Result<(Spec, Kept)> {
+pub(super) fn parts(request: &StartWorker) -> Result<(Spec, AgentEnvironment)> {
     issued(Spec::of(request), request.env.clone(), request.mcp_servers.clone())
 }
 
@@ -84,12 +84,16 @@ pub(super) fn parts(request: &StartWorker) -> Result<(Spec, Kept)> {
 ///
 /// # Errors
 /// `INTERNAL_ERROR` without random bytes.
-pub(super) fn again(spec: &Spec, variables: Variables, servers: McpServers) -> Result<(Spec, Kept)> {
+pub(super) fn again(
+    spec: &Spec,
+    variables: Variables,
+    servers: McpServers,
+) -> Result<(Spec, AgentEnvironment)> {
     issued(spec.with_environment(&variables), variables, servers)
 }
 
-fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Result<(Spec, Kept)> {
-    let mut kept = Kept { variables, mcp_servers, task_token: None };
+fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Result<(Spec, AgentEnvironment)> {
+    let mut kept = AgentEnvironment { variables, mcp_servers, task_token: None };
     if let Some(delegation) = &mut spec.delegation {
         let token = TaskToken::random()?;
         delegation.token_hash = Some(TaskToken::hash(&token.0));
@@ -100,7 +104,7 @@ fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Resu
 
 /// Returns the MCP servers for a session of the worker's agent. With `prefix`, the names of the
 /// task tools have a prefix.
-pub(super) fn servers(kept: &Kept, prefix: bool, setup: &Setup) -> McpServers {
+pub(super) fn servers(kept: &AgentEnvironment, prefix: bool, setup: &DaemonSettings) -> McpServers {
     let args = if prefix { json!(["mcp", "--prefix"]) } else { json!(["mcp"]) };
     let mut servers = kept.mcp_servers.clone();
     servers.0.extend(kept.task_token.as_ref().map(|TaskToken(token)| {

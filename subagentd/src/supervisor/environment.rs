@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::delegation::TaskToken;
 use super::places;
-use super::shared::Shared;
+use super::shared::SupervisorState;
 use crate::store::workers;
 
 pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
@@ -23,7 +23,7 @@ pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
 /// The agent's variables and MCP servers. The values of both are secrets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Kept {
+pub(super) struct AgentEnvironment {
     pub(super) variables: Variables,
     pub(super) mcp_servers: McpServers,
     /// The token with which the agent creates tasks.
@@ -31,7 +31,7 @@ pub(super) struct Kept {
     pub(super) task_token: Option<TaskToken>,
 }
 
-impl Kept {
+impl AgentEnvironment {
     /// Moves the environment out of a request. The idempotency check ignores it: a repeated request
     /// may come with or without it.
     ///
@@ -48,13 +48,13 @@ impl Kept {
 /// version 0.1.0.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Stored {
+enum EnvironmentFile {
     Variables(Variables),
-    Kept(Kept),
+    Kept(AgentEnvironment),
 }
 
 /// Writes the file, replacing an existing one.
-pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
+pub(super) fn write(path: &Path, kept: &AgentEnvironment) -> Result<()> {
     let failed = |error: io::Error| {
         Error::new(
             Code::StorageError,
@@ -82,7 +82,7 @@ pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
 ///
 /// # Errors
 /// `ENV_REQUIRED` if it is missing, for example after a reboot.
-pub(super) fn read(path: &Path) -> Result<Kept> {
+pub(super) fn read(path: &Path) -> Result<AgentEnvironment> {
     let required = |why: &str| {
         let message = format!("the worker's environment is not kept any more{why}, as after a reboot");
         Error::new(Code::EnvRequired, message).recommend(
@@ -94,15 +94,17 @@ pub(super) fn read(path: &Path) -> Result<Kept> {
         _ => required(&format!(" ({error})")),
     })?;
     match serde_json::from_slice(&text).map_err(|error| required(&format!(" ({error})")))? {
-        Stored::Variables(variables) => Ok(Kept { variables, ..Kept::default() }),
-        Stored::Kept(kept) => Ok(kept),
+        EnvironmentFile::Variables(variables) => {
+            Ok(AgentEnvironment { variables, ..AgentEnvironment::default() })
+        }
+        EnvironmentFile::Kept(kept) => Ok(kept),
     }
 }
 
 /// Removes files from the socket folder that belong to workers that are stopped or were never
 /// stored. Call it only before requests are served or after the store is closed: the environment of
 /// a new worker is written before its row.
-pub(super) async fn remove_strays(shared: &Shared) {
+pub(super) async fn remove_strays(shared: &SupervisorState) {
     let files = match shared.setup.runtime_dir.worker_files() {
         Ok(files) if files.is_empty() => return,
         Ok(files) => files,
@@ -153,7 +155,7 @@ mod tests {
             [folder.worker_environment("w_0000000001"), folder.worker_socket("w_0000000001").unwrap()];
         let kept = [folder.daemon_socket(), folder.path().join("0000000000000000-w_0000000001.env")];
         for path in strays.iter().chain(&kept) {
-            write(path, &Kept::default()).unwrap();
+            write(path, &AgentEnvironment::default()).unwrap();
         }
         let supervisor = Supervisor::open(setup.clone()).await.unwrap();
         for path in strays {

@@ -14,7 +14,7 @@ use crate::store::{Cursor, WorkerRow, gaps, known_workers, workers};
 const CHECKS: Duration = Duration::from_secs(10);
 
 /// Stored facts of a worker beside its row.
-struct Stored {
+struct WorkerFacts {
     row: WorkerRow,
     gaps: u64,
     set_aside: Option<String>,
@@ -33,7 +33,7 @@ impl Supervisor {
                 let look = |row: WorkerRow| {
                     let unusable = workers::load(connection, &row).err().map(|error| error.message);
                     let set_aside = if row.state == "stopped" { None } else { unusable };
-                    Ok(Stored { gaps: gaps(connection, row.id)?, set_aside, row })
+                    Ok(WorkerFacts { gaps: gaps(connection, row.id)?, set_aside, row })
                 };
                 let rows = match &wanted {
                     Some(wanted) => workers::get(connection, wanted.as_str())?.into_iter().collect(),
@@ -51,7 +51,7 @@ impl Supervisor {
         })
     }
 
-    fn examined(&self, Stored { row, gaps, set_aside }: Stored) -> ExaminedWorker {
+    fn examined(&self, WorkerFacts { row, gaps, set_aside }: WorkerFacts) -> ExaminedWorker {
         let id = row.worker_id.as_str();
         // Does not wait: a worker that is not settled is reported as stored.
         let live = self.roster.live(id).ok().map(|handle| handle.snapshot.borrow().clone());

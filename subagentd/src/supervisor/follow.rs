@@ -18,19 +18,19 @@ use crate::store::{
 };
 
 /// Reads a worker's events after a cursor, including task events that its stream contains.
-pub struct Follower {
+pub struct WorkerFollower {
     store: Store,
     worker: RowId,
     worker_id: WorkerId,
     after: i64,
     floor: i64,
-    end: End,
+    end: FollowUntil,
     below: TasksBelow,
     raw: bool,
 }
 
 /// Where a follower stops.
-enum End {
+enum FollowUntil {
     /// At the event that was the newest when reading began.
     At(i64),
     /// When the worker is over; until then the follower waits for new events. `news` is `None` if
@@ -38,7 +38,7 @@ enum End {
     WithWorker { news: Option<watch::Receiver<Arc<Snapshot>>>, ending: watch::Receiver<bool> },
 }
 
-impl Follower {
+impl WorkerFollower {
     /// Returns the next page, at most [`crate::store::PAGE_EVENTS`] events in order, each as a line
     /// of JSON. Returns an empty page at the end. A follower of new events waits until the worker
     /// is over and no task below it is open. Cancel safe.
@@ -49,8 +49,8 @@ impl Follower {
     pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             let (up_to, over) = match &mut self.end {
-                End::At(up_to) => (*up_to, true),
-                End::WithWorker { news, .. } => match news {
+                FollowUntil::At(up_to) => (*up_to, true),
+                FollowUntil::WithWorker { news, .. } => match news {
                     Some(news) => (news.borrow_and_update().last_seq, false),
                     None => (i64::MAX, true),
                 },
@@ -82,8 +82,8 @@ impl Follower {
                 }
             }
             match &mut self.end {
-                End::At(_) => return Ok(Vec::new()),
-                End::WithWorker { news, ending } => {
+                FollowUntil::At(_) => return Ok(Vec::new()),
+                FollowUntil::WithWorker { news, ending } => {
                     if *ending.borrow() {
                         // The actors ended because the daemon is ending, not because their workers
                         // are over.
@@ -110,8 +110,8 @@ impl Follower {
     /// whether one of the tasks is open.
     async fn joined_page(&self) -> Result<(EventPage<()>, Vec<u8>, bool)> {
         let up_to = match self.end {
-            End::At(up_to) => up_to,
-            End::WithWorker { .. } => i64::MAX,
+            FollowUntil::At(up_to) => up_to,
+            FollowUntil::WithWorker { .. } => i64::MAX,
         };
         let query = EventQuery { worker: self.worker, after: self.after, up_to, floor: self.floor };
         let (worker_id, raw, all) = (self.worker_id.clone(), self.raw, self.below.all());
@@ -179,7 +179,7 @@ impl Supervisor {
         follow: bool,
         raw: bool,
         sight: EventScope,
-    ) -> Result<Follower> {
+    ) -> Result<WorkerFollower> {
         // The roster is asked before the store is read, so that one of them knows of the first
         // task.
         let live = self.roster.live(worker).ok();
@@ -193,16 +193,16 @@ impl Supervisor {
         let (told, news) = (self.shared.store.told(), self.shared.news.subscribe());
         let end = if follow {
             let news = live.map(|handle| handle.follow());
-            End::WithWorker { news, ending: self.shared.ending.subscribe() }
+            FollowUntil::WithWorker { news, ending: self.shared.ending.subscribe() }
         } else {
             let last = match (sight, row.has_tasks) {
                 (EventScope::Alone, _) | (_, false) => events::last_seq,
                 (_, true) => |connection: &Connection, _| all_events::last_seq(connection),
             };
             let id = row.id;
-            End::At(self.shared.store.read(move |connection| last(connection, id)).await?)
+            FollowUntil::At(self.shared.store.read(move |connection| last(connection, id)).await?)
         };
-        Ok(Follower {
+        Ok(WorkerFollower {
             store: self.shared.store.clone(),
             worker: row.id,
             worker_id: row.worker_id,

@@ -18,7 +18,7 @@ use crate::store::{RowId, Store, all_events, workers};
 
 /// Selects workers and events.
 #[derive(Debug, Clone, Default)]
-pub struct Chosen {
+pub struct EventStreamFilter {
     /// Only workers of this controller.
     pub controller_id: Option<String>,
     /// Only workers with these tags.
@@ -32,7 +32,7 @@ pub struct Chosen {
 /// Reads the events of all selected workers after a cursor.
 pub struct AllFollower {
     store: Store,
-    chosen: Chosen,
+    chosen: EventStreamFilter,
     selector: Option<Selector>,
     /// The workers seen so far. The id is present if the worker is selected.
     known: HashMap<RowId, Option<WorkerId>>,
@@ -127,7 +127,7 @@ impl Supervisor {
     /// `INVALID_ARGUMENT{selector,position}`. `EVENT_NOT_FOUND{eventId}` for an invalid event id.
     pub async fn follow_all(
         &self,
-        chosen: Chosen,
+        chosen: EventStreamFilter,
         from: Option<String>,
         follow: bool,
         raw: bool,

@@ -12,8 +12,8 @@ use subagent_protocol::ids::SnapshotId;
 use subagent_protocol::{Code, Error, Result, json};
 
 use super::orders::read_response;
-use super::shared::Shared;
-use super::{Caller, Supervisor, entropy};
+use super::shared::SupervisorState;
+use super::{ApiCaller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
 use crate::store::handoffs::{self, HandoffRow};
 use crate::store::{Durability, Once, WorkerRow, controllers, retention};
@@ -32,7 +32,7 @@ impl Supervisor {
     /// `STATE_DIR_UNWRITABLE{path,error}`, `STORAGE_FULL`, `STORAGE_ERROR`.
     pub async fn hand_off(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         request: CreateHandoff,
     ) -> Result<HandoffReady> {
@@ -45,7 +45,12 @@ impl Supervisor {
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn snapshot(&self, caller: Caller, row: WorkerRow, request: CreateHandoff) -> Result<HandoffReady> {
+    async fn snapshot(
+        &self,
+        caller: ApiCaller,
+        row: WorkerRow,
+        request: CreateHandoff,
+    ) -> Result<HandoffReady> {
         let (owner, key) = self.guarded(caller, &format!("handoff {}", row.worker_id), &request)?;
         if let Some(earlier) = self.recall(&key).await? {
             return read_response(earlier);
@@ -134,10 +139,10 @@ impl Supervisor {
         }
     }
 
-    fn place(&self, row: &WorkerRow, wanted: Option<PathBuf>) -> Result<Place> {
+    fn place(&self, row: &WorkerRow, wanted: Option<PathBuf>) -> Result<SnapshotFolder> {
         match wanted {
-            None => Ok(Place { base: self.shared.setup.state_dir.join(FOLDER), asked_for: false }),
-            Some(dir) if dir.is_absolute() => Ok(Place { base: dir.join(FOLDER), asked_for: true }),
+            None => Ok(SnapshotFolder { base: self.shared.setup.state_dir.join(FOLDER), asked_for: false }),
+            Some(dir) if dir.is_absolute() => Ok(SnapshotFolder { base: dir.join(FOLDER), asked_for: true }),
             Some(dir) => {
                 let message =
                     format!("the folder for handoffs of {} must be an absolute path", row.worker_id);
@@ -148,13 +153,13 @@ impl Supervisor {
 }
 
 /// The folder for snapshots.
-struct Place {
+struct SnapshotFolder {
     base: PathBuf,
     /// Whether the caller chose the folder, and so has to correct an error.
     asked_for: bool,
 }
 
-impl Place {
+impl SnapshotFolder {
     fn error(&self, path: &Path, error: &std::io::Error) -> Error {
         let (code, advice) = if self.asked_for {
             (Code::InvalidArgument, "name another folder with --handoffs-dir")
@@ -171,7 +176,7 @@ impl Place {
 
 /// Removes snapshots in the state dir that a killed daemon left incomplete or without a row.
 /// Folders of workers that the store does not know are kept.
-pub(super) async fn remove_strays(shared: &Shared) {
+pub(super) async fn remove_strays(shared: &SupervisorState) {
     let base = shared.setup.state_dir.join(FOLDER);
     let known = match shared.store.read(handoffs::by_worker).await {
         Ok(known) => known,

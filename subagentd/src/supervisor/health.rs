@@ -11,10 +11,10 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::link::Link;
-use super::worker::{Handle, Message, Revival, RevivalOutcome, Snapshot};
+use super::link::RuntimeConnection;
+use super::worker::{ActorHandle, ActorMessage, Revival, RevivalOutcome, Snapshot};
 use super::{Supervisor, entropy, views};
-use crate::core::worker::{Hibernation, State};
+use crate::core::worker::{Hibernation, LifecycleState};
 
 /// Time limit for an answer of a runtime.
 const PING: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const RESTART: Duration = Duration::from_secs(8);
 
 /// Options of a health check.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct HealthCheckOptions {
     /// Restarts after this time are reported as done by this check.
     pub since: Instant,
     /// Restarts dead runtimes; this is the minimum time between two attempts for a runtime.
@@ -31,13 +31,13 @@ pub struct Look {
 }
 
 /// JSON of a worker, and its verdict for the summary.
-struct Item {
+struct WorkerHealth {
     json: Value,
-    verdict: Verdict,
+    verdict: HealthVerdict,
 }
 
 #[derive(PartialEq, Eq)]
-enum Verdict {
+enum HealthVerdict {
     Healthy,
     Unhealthy,
     Restarted,
@@ -45,7 +45,7 @@ enum Verdict {
 }
 
 /// State of a runtime's process and socket.
-struct Found {
+struct RuntimeProbe {
     /// Whether the process is alive, if its pid is known.
     pid_alive: Option<bool>,
     socket_exists: bool,
@@ -55,16 +55,17 @@ struct Found {
 impl Supervisor {
     /// Returns the object `workerHealth`: every worker that should have a live runtime, and whether
     /// its runtime answers.
-    pub async fn health(&self, look: Look) -> Value {
+    pub async fn health(&self, look: HealthCheckOptions) -> Value {
         let mut handles = self.roster.all();
         handles.sort_by_key(|handle| handle.id.0);
         let looks = handles.iter().map(|handle| self.look_at(handle, look));
-        let items: Vec<Item> = futures_util::future::join_all(looks).await.into_iter().flatten().collect();
-        let count = |verdict: Verdict| items.iter().filter(|item| item.verdict == verdict).count();
-        let (checked, healthy) = (items.len(), count(Verdict::Healthy));
+        let items: Vec<WorkerHealth> =
+            futures_util::future::join_all(looks).await.into_iter().flatten().collect();
+        let count = |verdict: HealthVerdict| items.iter().filter(|item| item.verdict == verdict).count();
+        let (checked, healthy) = (items.len(), count(HealthVerdict::Healthy));
         let summary = json!({
             "checked": checked, "healthy": healthy, "unhealthy": checked - healthy,
-            "restarted": count(Verdict::Restarted), "restartFailed": count(Verdict::RestartFailed),
+            "restarted": count(HealthVerdict::Restarted), "restartFailed": count(HealthVerdict::RestartFailed),
         });
         let items: Vec<Value> = items.into_iter().map(|item| item.json).collect();
         json!({ "checkedAt": entropy::now(), "summary": summary, "items": items })
@@ -72,11 +73,14 @@ impl Supervisor {
 
     /// Checks a worker. Returns `None` if it needs no runtime now: it is new, in error, stopping or
     /// hibernating, or never had a runtime.
-    async fn look_at(&self, handle: &Handle, look: Look) -> Option<Item> {
+    async fn look_at(&self, handle: &ActorHandle, look: HealthCheckOptions) -> Option<WorkerHealth> {
         let before = views::settled(handle).await;
         if !before.had_runtime
             || before.worker.hibernation != Hibernation::None
-            || !matches!(before.worker.state, State::Idle | State::Turn(_) | State::Local(_))
+            || !matches!(
+                before.worker.state,
+                LifecycleState::Idle | LifecycleState::Turn(_) | LifecycleState::Local(_)
+            )
         {
             return None;
         }
@@ -88,7 +92,7 @@ impl Supervisor {
             let item = json!({
                 "workerId": handle.worker_id, "state": before.public_state(), "healthy": true,
             });
-            return Some(Item { json: item, verdict: Verdict::Healthy });
+            return Some(WorkerHealth { json: item, verdict: HealthVerdict::Healthy });
         }
         let deadline = Instant::now() + RESTART;
         let mut too_early = false;
@@ -112,20 +116,20 @@ impl Supervisor {
 
     fn unhealthy(
         &self,
-        handle: &Handle,
+        handle: &ActorHandle,
         socket: &Path,
-        found: &Found,
+        found: &RuntimeProbe,
         outcome: Option<Result<()>>,
         too_early: bool,
-    ) -> Item {
+    ) -> WorkerHealth {
         let now = handle.snapshot.borrow().clone();
         let verdict = match &outcome {
-            Some(Ok(())) => Verdict::Restarted,
-            Some(Err(_)) => Verdict::RestartFailed,
-            None => Verdict::Unhealthy,
+            Some(Ok(())) => HealthVerdict::Restarted,
+            Some(Err(_)) => HealthVerdict::RestartFailed,
+            None => HealthVerdict::Unhealthy,
         };
         // If the runtime was restarted meanwhile, `found` describes its successor.
-        let restarted = verdict == Verdict::Restarted;
+        let restarted = verdict == HealthVerdict::Restarted;
         let reason = if restarted && found.ping.is_ok() {
             json!({"pidAlive": false, "socketExists": false, "pingError": null})
         } else {
@@ -150,11 +154,11 @@ impl Supervisor {
                 "pid": runtime.pid, "socketPath": socket.display().to_string(), "logPath": log.display().to_string(),
             });
         }
-        Item { json: item, verdict }
+        WorkerHealth { json: item, verdict }
     }
 }
 
-async fn find(snapshot: &Snapshot, socket: &Path) -> Found {
+async fn find(snapshot: &Snapshot, socket: &Path) -> RuntimeProbe {
     let known = snapshot.runtime.or(snapshot.last_runtime);
     let unreachable = |error: std::io::Error| {
         Error::new(Code::BackendSocketUnreachable, format!("the runtime cannot be reached: {error}"))
@@ -168,27 +172,31 @@ async fn find(snapshot: &Snapshot, socket: &Path) -> Found {
         }
         _ => unreachable(error),
     });
-    Found { pid_alive: known.map(|_| snapshot.runtime.is_some()), socket_exists: socket.exists(), ping }
+    RuntimeProbe {
+        pid_alive: known.map(|_| snapshot.runtime.is_some()),
+        socket_exists: socket.exists(),
+        ping,
+    }
 }
 
 /// Checks that a runtime answers. Every runtime refuses a hello of generation 0, so the check does
 /// not disturb its connection.
 async fn ping(socket: &Path) -> std::io::Result<()> {
-    let mut link = Link::connect(socket, 0, Desired::Run).await?;
+    let mut link = RuntimeConnection::connect(socket, 0, Desired::Run).await?;
     match link.next().await {
         Some(FromRuntime::Refused { .. } | FromRuntime::Hello(_)) => Ok(()),
         Some(_) | None => Err(std::io::ErrorKind::ConnectionReset.into()),
     }
 }
 
-async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Option<RevivalOutcome> {
+async fn demand(handle: &ActorHandle, cooldown: Duration, deadline: Instant) -> Option<RevivalOutcome> {
     let (reply, answer) = oneshot::channel();
-    handle.send(Message::Revive { cooldown, reply }).ok()?;
+    handle.send(ActorMessage::Revive { cooldown, reply }).ok()?;
     timeout_at(deadline, answer).await.ok()?.ok()
 }
 
 /// Waits for the outcome of the restart that began at this time or later.
-async fn outcome(handle: &Handle, begun: Instant, deadline: Instant) -> Result<()> {
+async fn outcome(handle: &ActorHandle, begun: Instant, deadline: Instant) -> Result<()> {
     let mut snapshots = handle.follow();
     let over = |snapshot: &std::sync::Arc<Snapshot>| {
         snapshot.revival.as_ref().is_some_and(|last| {

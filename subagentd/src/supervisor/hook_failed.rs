@@ -3,12 +3,12 @@
 use subagent_protocol::hook::HookFailed;
 
 use super::entropy;
-use super::shared::Shared;
+use super::shared::SupervisorState;
 use crate::core::Fact;
 use crate::store::{Durability, RowId};
 
 /// Stores the failure of a worker's hook. If that fails, it is only logged.
-pub(super) async fn journal(shared: &Shared, id: RowId, failed: HookFailed) {
+pub(super) async fn journal(shared: &SupervisorState, id: RowId, failed: HookFailed) {
     let (fact, now) = (Fact::hook_failed(&failed, None), entropy::now());
     let write = shared.store.write(Durability::Full, 1, move |tx| tx.store_facts(id, &[fact], None, now));
     match write.await {

@@ -6,7 +6,7 @@ use std::path::Path;
 use subagent_protocol::api::{AllTrustedHooks, DistrustHooks, DistrustedHooks, TrustHooks, TrustedHooks};
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Caller, Supervisor, entropy};
+use super::{ApiCaller, Supervisor, entropy};
 use crate::store::{Durability, hook_trust, removal};
 
 impl Supervisor {
@@ -15,7 +15,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `INVALID_CONTROLLER_HANDLE`,
     /// `STORAGE_ERROR`.
-    pub async fn trust_hooks(&self, caller: Caller, request: TrustHooks) -> Result<TrustedHooks> {
+    pub async fn trust_hooks(&self, caller: ApiCaller, request: TrustHooks) -> Result<TrustedHooks> {
         let file = checked(&request.file)?;
         let is_hash = request.sha256.len() == 64
             && request.sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -39,7 +39,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{file}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub async fn distrust_hooks(&self, caller: Caller, request: DistrustHooks) -> Result<DistrustedHooks> {
+    pub async fn distrust_hooks(&self, caller: ApiCaller, request: DistrustHooks) -> Result<DistrustedHooks> {
         let file = checked(&request.file)?;
         let (owner, key) = self.guarded(caller, "distrust hooks", &request)?;
         let now = entropy::now();

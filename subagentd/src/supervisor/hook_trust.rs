@@ -4,11 +4,11 @@
 use subagent_protocol::Result;
 use subagent_protocol::hook::Hook;
 
-use super::shared::Shared;
+use super::shared::SupervisorState;
 use crate::store::hook_trust;
 
 /// Returns whether a hook may run.
-pub(super) async fn is_trusted(shared: &Shared, hook: &Hook) -> Result<bool> {
+pub(super) async fn is_trusted(shared: &SupervisorState, hook: &Hook) -> Result<bool> {
     if !hook.origin.needs_trust() {
         return Ok(true);
     }

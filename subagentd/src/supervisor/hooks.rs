@@ -16,9 +16,9 @@ use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{Code, Error, Result};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::shared::Shared;
+use super::shared::SupervisorState;
 use super::{command_run, hook_trust, policy, spec};
-use crate::core::Input;
+use crate::core::WorkerInput;
 use crate::store::{RowId, WorkerRow, hook_events, inbox, owner_rules};
 
 /// The combined answer of a request's hooks.
@@ -71,7 +71,7 @@ impl RunningHooks {
 
 /// Returns whether hooks are consulted before the policy's verdict takes effect. Requests that the
 /// policy denies have no hooks.
-pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option<&Input>) -> bool {
+pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option<&WorkerInput>) -> bool {
     if !hooks.iter().any(|hook| matches!(hook.event, HookEvent::PreToolUse | HookEvent::ApprovalRequested)) {
         return false;
     }
@@ -84,8 +84,8 @@ pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option
 }
 
 /// Returns whether the policy allows the request.
-pub(super) fn allows(ruled: &Input) -> bool {
-    matches!(ruled, Input::DecideByRule { choice, .. } if choice.decision == HookWord::Allow.as_str())
+pub(super) fn allows(ruled: &WorkerInput) -> bool {
+    matches!(ruled, WorkerInput::DecideByRule { choice, .. } if choice.decision == HookWord::Allow.as_str())
 }
 
 /// Returns the hooks for this subject. A hook with an unreadable matcher matches everything;
@@ -103,7 +103,7 @@ fn of_event<'a>(hooks: &'a [Hook], event: HookEvent, subject: &'a str) -> impl I
 /// # Errors
 /// `STORAGE_ERROR`; `INTERNAL_ERROR` for a request that cannot be read.
 pub(super) async fn run(
-    shared: &Shared,
+    shared: &SupervisorState,
     asker: HookSubject,
     request_id: &RequestId,
     asks: impl Fn(&str) -> bool + Send + Sync,
@@ -153,7 +153,7 @@ pub(super) async fn run(
 
 /// Runs all hooks of an event in order, until one denies.
 async fn all(
-    shared: &Shared,
+    shared: &SupervisorState,
     hooks: &[Hook],
     input: &HookInput,
     folder: &std::path::Path,
@@ -180,7 +180,7 @@ async fn all(
 }
 
 /// A message of the owner that `UserPromptSubmit` hooks check.
-pub(super) struct Prompt {
+pub(super) struct PromptSubmission {
     pub(super) hooks: Vec<Hook>,
     pub(super) worker_id: WorkerId,
     pub(super) session_id: Option<String>,
@@ -200,7 +200,11 @@ pub(super) fn has_of_prompts(hooks: &[Hook]) -> bool {
 
 /// Collects what the hooks need to know about a message to a stored worker. `None` if it has no
 /// hooks for messages.
-pub(super) async fn prompt_to(shared: &Shared, row: &WorkerRow, text: String) -> Result<Option<Prompt>> {
+pub(super) async fn prompt_to(
+    shared: &SupervisorState,
+    row: &WorkerRow,
+    text: String,
+) -> Result<Option<PromptSubmission>> {
     let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
     if !has_of_prompts(&hooks) {
         return Ok(None);
@@ -211,7 +215,7 @@ pub(super) async fn prompt_to(shared: &Shared, row: &WorkerRow, text: String) ->
         Ok((owner_rules::workspace_of(connection, id)?, task.map(|(task, _)| task.path)))
     });
     let (workspace, path) = read.await?;
-    Ok(Some(Prompt {
+    Ok(Some(PromptSubmission {
         hooks,
         worker_id: row.worker_id.clone(),
         session_id: row.session_id.clone(),
@@ -228,7 +232,7 @@ pub(super) async fn prompt_to(shared: &Shared, row: &WorkerRow, text: String) ->
 /// # Errors
 /// `HOOK_DENIED{hook}`. `HOOK_FAILED{hook}` if a hook failed, because only the sender could be
 /// asked about a message.
-pub(super) async fn of_prompt(shared: &Shared, prompt: Prompt) -> Result<Option<String>> {
+pub(super) async fn of_prompt(shared: &SupervisorState, prompt: PromptSubmission) -> Result<Option<String>> {
     let event = HookEvent::UserPromptSubmit;
     let mut input = HookInput::new(event, prompt.worker_id, prompt.cwd);
     input.session_id = prompt.session_id;
@@ -268,7 +272,7 @@ fn refused(hook: &Hook, answer: HookAnswer) -> Error {
 
 /// Runs one hook. An untrusted hook does not run; its answer is `ask`.
 async fn one(
-    shared: &Shared,
+    shared: &SupervisorState,
     hook: &Hook,
     input: &HookInput,
     folder: &std::path::Path,

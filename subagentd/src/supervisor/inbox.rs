@@ -20,12 +20,12 @@ use subagent_protocol::{Code, Error, Result};
 use super::orders::{Reached, read_response};
 use super::questions::{DELIVERY, delivery};
 use super::spec::Spec;
-use super::turns::Decision;
-use super::worker::Handle;
-use super::{Caller, Supervisor, policy, views};
-use crate::core::decision::{self, Choice};
+use super::turns::StoredDecision;
+use super::worker::ActorHandle;
+use super::{ApiCaller, Supervisor, policy, views};
+use crate::core::decision::{self, PermissionDecision};
 use crate::core::inbox::QuestionInput;
-use crate::core::{Input, Worker};
+use crate::core::{Worker, WorkerInput};
 use crate::store::inbox::InboxRow;
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, questions_below, task_events, workers};
@@ -66,7 +66,7 @@ pub struct InboxFilter {
 }
 
 /// A filter with what it needs from the store.
-struct Wanted<'a> {
+struct InboxScan<'a> {
     filter: &'a InboxFilter,
     selector: Option<&'a Selector>,
     /// The named workers and the tasks below them.
@@ -75,7 +75,7 @@ struct Wanted<'a> {
     selected: HashMap<RowId, bool>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> InboxScan<'a> {
     /// `named` has the workers of the filter.
     fn new(
         connection: &Connection,
@@ -130,7 +130,7 @@ impl Supervisor {
                     None => return Ok(Err(worker.clone())),
                 }
             }
-            let mut wanted = Wanted::new(connection, &filter, chosen.as_ref(), &named)?;
+            let mut wanted = InboxScan::new(connection, &filter, chosen.as_ref(), &named)?;
             let items = inbox::open(connection, |row| match wanted.takes(connection, &row) {
                 Ok(taken) => taken.then(|| Ok(listed(&row))),
                 Err(error) => Some(Err(error)),
@@ -147,7 +147,7 @@ impl Supervisor {
     async fn all_settled(&self) {
         let handles = self.roster.all();
         // An actor that ended counts as settled.
-        let settled = futures_util::future::join_all(handles.iter().map(Handle::settled));
+        let settled = futures_util::future::join_all(handles.iter().map(ActorHandle::settled));
         let _ = tokio::time::timeout(SETTLE, settled).await;
     }
 
@@ -214,7 +214,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::decide`] for the worker. An error of a single request is part of its item.
-    pub async fn decide_all(&self, caller: Caller, worker: &str, request: DecideAll) -> Result<AllDecided> {
+    pub async fn decide_all(
+        &self,
+        caller: ApiCaller,
+        worker: &str,
+        request: DecideAll,
+    ) -> Result<AllDecided> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("decide all {worker}"), &request)?;
         let response = match self.recall(&key).await? {
@@ -303,16 +308,16 @@ impl Supervisor {
             let id = row.id;
             let open =
                 self.shared.store.read(move |connection| workers::approvals(connection, id, None)).await?;
-            let chosen: Vec<(RequestId, Result<Choice>)> = open
+            let chosen: Vec<(RequestId, Result<PermissionDecision>)> = open
                 .iter()
                 .filter(|row| row.kind == QuestionKind::Permission)
                 .map(|row| (row.request_id.clone(), choose(row, &request.decision)))
                 .collect();
-            let choices: Vec<(RequestId, Choice)> = chosen
+            let choices: Vec<(RequestId, PermissionDecision)> = chosen
                 .iter()
                 .filter_map(|(id, choice)| Some((id.clone(), choice.as_ref().ok()?.clone())))
                 .collect();
-            let input = Input::Inbox(QuestionInput::DecideAll { choices, note: request.note.clone() });
+            let input = WorkerInput::Inbox(QuestionInput::DecideAll { choices, note: request.note.clone() });
             let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| kept(&chosen, added));
             match self.order(&handle, Some(owner.clone()), key.clone(), input, respond).await {
                 // One of the requests was decided or closed after it was read.
@@ -333,18 +338,18 @@ impl Supervisor {
 #[serde(rename_all = "camelCase")]
 struct KeptOne {
     request_id: RequestId,
-    decision: Option<Decision>,
+    decision: Option<StoredDecision>,
     error: Option<Error>,
 }
 
-fn kept(chosen: &[(RequestId, Result<Choice>)], added: &[(EventType, i64)]) -> Value {
+fn kept(chosen: &[(RequestId, Result<PermissionDecision>)], added: &[(EventType, i64)]) -> Value {
     let mut events = added.iter().filter(|(event_type, _)| *event_type == EventType::ApprovalDecided);
     let items = chosen.iter().map(|(request_id, choice)| match choice {
         Ok(choice) => {
             let event_id = EventId(events.next().map_or(0, |(_, seq)| *seq));
             KeptOne {
                 request_id: request_id.clone(),
-                decision: Some(Decision::of(choice, event_id)),
+                decision: Some(StoredDecision::of(choice, event_id)),
                 error: None,
             }
         }
@@ -353,7 +358,7 @@ fn kept(chosen: &[(RequestId, Result<Choice>)], added: &[(EventType, i64)]) -> V
     json!(items.collect::<Vec<_>>())
 }
 
-fn choose(row: &ApprovalRow, word: &str) -> Result<Choice> {
+fn choose(row: &ApprovalRow, word: &str) -> Result<PermissionDecision> {
     let decide = Decide { decision: Some(word.to_owned()), ..Decide::default() };
     decision::choose(&views::approval_view(row).options, &decide)
 }

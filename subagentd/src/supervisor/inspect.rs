@@ -92,7 +92,7 @@ pub(super) fn time(text: &str) -> Result<Timestamp> {
     })
 }
 
-fn filter(query: InspectQuery) -> Result<history::Filter> {
+fn filter(query: InspectQuery) -> Result<history::HistoryFilter> {
     if !(1..=MAX_EVENTS).contains(&query.limit) {
         let message = format!("a look shows 1 to {MAX_EVENTS} events, not {}", query.limit);
         return Err(Error::new(Code::InvalidArgument, message).with("eventsLimit", query.limit));
@@ -108,7 +108,7 @@ fn filter(query: InspectQuery) -> Result<history::Filter> {
             return Err(Error::new(Code::InvalidArgument, message).with("eventTypes", words.len()));
         }
     }
-    Ok(history::Filter {
+    Ok(history::HistoryFilter {
         limit: query.limit,
         before: None,
         since: since.transpose()?,

@@ -10,7 +10,7 @@ use subagent_protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use super::removal::AT_ONCE;
-use super::shared::{Shared, is_ending};
+use super::shared::{SupervisorState, is_ending};
 use super::{Supervisor, entropy, leftovers};
 use crate::store::removal::{EventDeletion, Removal};
 use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, removal, retention, workers};
@@ -72,7 +72,7 @@ pub(super) async fn run(supervisor: Supervisor) {
 }
 
 /// Deletes everything of the workers that are marked as removed, and returns disk space.
-async fn finish_removals(shared: &Shared) -> Result<()> {
+async fn finish_removals(shared: &SupervisorState) -> Result<()> {
     let mut stuck = HashSet::new();
     let mut deleted = false;
     loop {
@@ -88,7 +88,7 @@ async fn finish_removals(shared: &Shared) -> Result<()> {
 }
 
 /// Deletes everything of one worker. Returns whether nothing is left.
-async fn finish(shared: &Shared, removal: &Removal) -> Result<bool> {
+async fn finish(shared: &SupervisorState, removal: &Removal) -> Result<bool> {
     let id = removal.id;
     loop {
         delete_events(shared, EventDeletion::all(id)).await?;
@@ -106,7 +106,7 @@ async fn finish(shared: &Shared, removal: &Removal) -> Result<bool> {
     }
 }
 
-async fn delete_events(shared: &Shared, mut sweep: EventDeletion) -> Result<()> {
+async fn delete_events(shared: &SupervisorState, mut sweep: EventDeletion) -> Result<()> {
     loop {
         let mut piece = sweep.clone();
         let job = move |c: &_| Ok((removal::delete_events(c, &mut piece)?, piece));
@@ -120,7 +120,7 @@ async fn delete_events(shared: &Shared, mut sweep: EventDeletion) -> Result<()> 
 
 /// Repeats a step until nothing is left to do.
 async fn repeat(
-    shared: &Shared,
+    shared: &SupervisorState,
     references: ForeignKeys,
     piece: impl Fn(&crate::store::Connection) -> Result<bool> + Clone + Send + 'static,
 ) -> Result<()> {
@@ -128,12 +128,12 @@ async fn repeat(
     Ok(())
 }
 
-async fn give_back(shared: &Shared) -> Result<()> {
+async fn give_back(shared: &SupervisorState) -> Result<()> {
     repeat(shared, ForeignKeys::Checked, removal::give_back).await
 }
 
 /// Deletes idempotency keys of requests before the cutoff.
-pub(super) async fn forget_requests(shared: &Shared, cutoff: Timestamp) -> Result<()> {
+pub(super) async fn forget_requests(shared: &SupervisorState, cutoff: Timestamp) -> Result<()> {
     repeat(shared, ForeignKeys::Checked, move |c| retention::delete_requests(c, cutoff)).await
 }
 
@@ -171,7 +171,7 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
 }
 
 /// Deletes expired events of a worker. Returns whether there was a mark to delete up to.
-async fn expire_events(shared: &Shared, row: &WorkerRow, cutoff: Timestamp) -> Result<bool> {
+async fn expire_events(shared: &SupervisorState, row: &WorkerRow, cutoff: Timestamp) -> Result<bool> {
     let id = row.id;
     let mark = shared.store.read(move |connection| retention::expirable(connection, id, cutoff)).await?;
     if mark > row.expired_seq {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use subagent_protocol::codec::{self, Decoded};
-use subagent_protocol::record::{Record, RecordType, Sealed};
+use subagent_protocol::record::{JournalRecord, RecordType, Sealed};
 
 use crate::store::Cursor;
 
@@ -26,7 +26,7 @@ pub(crate) struct JournalReader {
 }
 
 /// A sequence of consecutive records.
-pub(crate) struct Batch {
+pub(crate) struct JournalBatch {
     /// The bytes that were read.
     pub(crate) bytes: Vec<u8>,
     /// The JSON of each record as a range of `bytes`, with the cursor after the record.
@@ -48,8 +48,8 @@ impl JournalReader {
 
     /// Reads a batch at `cursor`. `last` means that the writer is gone, so an incomplete record
     /// stays incomplete.
-    pub(crate) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
-        let mut batch = Batch {
+    pub(crate) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<JournalBatch> {
+        let mut batch = JournalBatch {
             bytes: Vec::new(),
             records: Vec::new(),
             next: cursor,
@@ -125,7 +125,7 @@ impl JournalReader {
 
     /// At the end of readable records: if another segment was begun, this one does not grow any
     /// more.
-    fn skip_torn_segment(&mut self, batch: &mut Batch, last: bool) {
+    fn skip_torn_segment(&mut self, batch: &mut JournalBatch, last: bool) {
         if let Some(next) = next_segment(&self.directory, batch.next.segment) {
             batch.end = false;
             // It may have grown between the read and the creation of the next segment. Only now its
@@ -142,7 +142,7 @@ impl JournalReader {
     }
 
     /// Skips a missing segment if later ones exist. The gap in the record numbers reports it.
-    fn skip_missing_segment(&self, batch: &mut Batch) {
+    fn skip_missing_segment(&self, batch: &mut JournalBatch) {
         if let Some(segment) = next_segment(&self.directory, batch.next.segment) {
             batch.next = Cursor { segment, offset: 0, number: batch.next.number };
             batch.end = false;
@@ -165,7 +165,7 @@ fn sealed(json: &[u8]) -> Option<u64> {
     // The type is near the beginning. Most records have another one, and can be long.
     let head = &json[..json.len().min(96)];
     memchr::memmem::find(head, b"\"sealed\"")?;
-    let record: Record<'_> = serde_json::from_slice(json).ok()?;
+    let record: JournalRecord<'_> = serde_json::from_slice(json).ok()?;
     (record.t == RecordType::Sealed).then(|| record.body::<Sealed>().map_or(0, |sealed| sealed.next))
 }
 
@@ -267,7 +267,7 @@ mod tests {
         loop {
             let batch = reader.read(cursor, false).unwrap();
             for (range, _) in &batch.records {
-                let record: Record<'_> = serde_json::from_slice(&batch.bytes[range.clone()]).unwrap();
+                let record: JournalRecord<'_> = serde_json::from_slice(&batch.bytes[range.clone()]).unwrap();
                 numbers.push(record.n);
             }
             cursor = batch.next;

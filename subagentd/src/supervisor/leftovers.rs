@@ -14,7 +14,7 @@ use subagent_protocol::work_tree;
 use subagent_protocol::{Code, Error, Result};
 
 use super::base_folder::base_folder;
-use super::shared::Shared;
+use super::shared::SupervisorState;
 use super::{handoffs, locks};
 use crate::store::removal;
 
@@ -38,7 +38,7 @@ fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
 }
 
 /// Removes all files of a worker. Returns whether nothing is left; the log has the reason.
-pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
+pub(super) async fn remove_all_of(shared: &SupervisorState, worker: &str) -> bool {
     let mut paths = places(&shared.setup.state_dir, worker);
     paths.push(shared.setup.runtime_dir.worker_environment(worker));
     paths.extend(shared.setup.runtime_dir.worker_socket(worker));
@@ -52,7 +52,7 @@ pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
 
 /// Finds files of unknown workers that were last changed before the cutoff, and what was replaced
 /// before it.
-pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<OrphanedPath>> {
+pub(super) async fn find(shared: &SupervisorState, cutoff: Timestamp) -> Result<Vec<OrphanedPath>> {
     let state_dir = shared.setup.state_dir.clone();
     // Files are listed before rows are read: a worker has its row before it has files.
     let (found, replaced) =
@@ -90,7 +90,7 @@ pub(super) async fn remove(found: Vec<OrphanedPath>) {
 }
 
 /// Returns the approximate size of a worker's files, in bytes.
-pub(super) async fn bytes_of(shared: &Shared, worker: &str) -> u64 {
+pub(super) async fn bytes_of(shared: &SupervisorState, worker: &str) -> u64 {
     let paths = places(&shared.setup.state_dir, worker);
     blocking(move || paths.iter().map(|path| bytes(path)).sum()).await.unwrap_or(0)
 }

@@ -10,7 +10,7 @@ use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::traits::tokio::Stream as _;
 use interprocess::local_socket::{GenericFilePath, ToFsName as _};
 use subagent_protocol::PROTOCOL;
-use subagent_protocol::frame::{Command, FromRuntime, ToRuntime};
+use subagent_protocol::frame::{FromRuntime, RuntimeCommand, ToRuntime};
 use subagent_protocol::state::Desired;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
@@ -26,14 +26,14 @@ const WAITING_FRAMES: usize = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open connection. Dropping it closes it.
-pub(super) struct Link {
+pub(super) struct RuntimeConnection {
     outgoing: mpsc::UnboundedSender<ToRuntime>,
     incoming: mpsc::Receiver<FromRuntime>,
     tasks: [JoinHandle<()>; 2],
     next_id: u64,
 }
 
-impl Link {
+impl RuntimeConnection {
     /// Connects and sends a hello. The answer arrives as a frame.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Link {
 
     /// Sends a command and returns its id. A closed connection drops commands silently; commands
     /// that must arrive are sent again on the next connection.
-    pub(super) fn send(&mut self, command: Command) -> u64 {
+    pub(super) fn send(&mut self, command: RuntimeCommand) -> u64 {
         self.next_id += 1;
         let _ = self.outgoing.send(ToRuntime::Command { id: self.next_id, command });
         self.next_id
@@ -66,7 +66,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for RuntimeConnection {
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();

@@ -82,7 +82,7 @@ mod worktrees;
 use std::sync::Arc;
 
 use subagent_config::{StateIdentity, proc};
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
@@ -90,10 +90,10 @@ use tokio::sync::watch;
 
 pub use always::RuleFilter;
 pub use collected::{Collected, Last};
-pub use follow::Follower;
-pub use follow_all::{AllFollower, Chosen};
+pub use follow::WorkerFollower;
+pub use follow_all::{AllFollower, EventStreamFilter};
 pub use follow_below::EventScope;
-pub use health::Look;
+pub use health::HealthCheckOptions;
 pub use inbox::InboxFilter;
 pub(crate) use inbox::listed;
 pub use inspect::InspectQuery;
@@ -103,23 +103,23 @@ pub(crate) use journal::JournalReader;
 pub use link::frames_of_runtime;
 pub use overview::OverviewFilter;
 pub(crate) use scheduled::{NewSchedule, ScheduleChange};
-pub use shared::Setup;
-pub(crate) use stream::Stream;
+pub use shared::DaemonSettings;
+pub(crate) use stream::EventAccess;
 pub use tasks::{TaskCaller, TaskFilter};
 pub(crate) use views::pending_approval;
-pub use wait::Found;
+pub use wait::WaitMatch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 
 use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
-use shared::{CopiedWorkers, Shared};
+use shared::{CopiedWorkers, SupervisorState};
 
 /// The sender of a request.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct ApiCaller {
     /// The owner handle, if one was sent.
-    pub handle: Option<Handle>,
+    pub handle: Option<ControllerHandle>,
     /// The idempotency key. Without it, a repetition is a new request.
     pub idempotency_key: Option<String>,
 }
@@ -127,7 +127,7 @@ pub struct Caller {
 /// The control plane. Cheap to clone.
 #[derive(Clone)]
 pub struct Supervisor {
-    shared: Arc<Shared>,
+    shared: Arc<SupervisorState>,
     roster: Arc<Roster>,
 }
 
@@ -136,7 +136,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
-    pub async fn open(setup: Setup) -> Result<Self> {
+    pub async fn open(setup: DaemonSettings) -> Result<Self> {
         let store = Store::open(&setup.state_dir.join("state.db"))?;
         let identity = StateIdentity::read(&setup.state_dir);
         let named = identity.clone();
@@ -152,7 +152,7 @@ impl Supervisor {
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
         let copies =
             CopiedWorkers { newest: newest_copy, from: identity.and_then(|identity| identity.copied_from) };
-        let shared = Arc::new(Shared::new(setup, store, generation, boot_id, copies));
+        let shared = Arc::new(SupervisorState::new(setup, store, generation, boot_id, copies));
         environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;
         worktrees::recover_landings(&shared).await?;
@@ -171,8 +171,8 @@ impl Supervisor {
     }
 
     /// Gives parts outside of the control plane access to the events of all workers.
-    pub(crate) fn stream(&self) -> Stream {
-        Stream::of(&self.shared)
+    pub(crate) fn stream(&self) -> EventAccess {
+        EventAccess::of(&self.shared)
     }
 
     /// Returns the guards of all live workers, which identify the worker that sends a request.
@@ -202,7 +202,7 @@ impl Supervisor {
             && handle.has_room()
         {
             // The event is informative. The request is refused even if the event cannot be queued.
-            let _ = handle.send(worker::Message::Forbidden { what: what.to_owned() });
+            let _ = handle.send(worker::ActorMessage::Forbidden { what: what.to_owned() });
         }
         Error::new(
             Code::ForbiddenFromWorker,
@@ -231,12 +231,12 @@ impl Supervisor {
     /// `what` and the request distinguishes requests with the same key.
     fn guarded(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         what: &str,
         request: &impl serde::Serialize,
     ) -> Result<(OwnerCheck, Option<(String, String)>)> {
         use sha2::{Digest as _, Sha256};
-        let Caller { handle, idempotency_key } = caller;
+        let ApiCaller { handle, idempotency_key } = caller;
         let Some(key) = idempotency_key else { return Ok((OwnerCheck(handle), None)) };
         let request = serde_json::to_string(&(what, request)).map_err(|error| {
             Error::new(Code::Internal, format!("a request cannot be written down: {error}"))
@@ -256,13 +256,13 @@ mod testing {
     use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
     use subagent_protocol::budget::Limits;
 
-    use super::{Caller, ProcessId, Setup, Supervisor, proc};
+    use super::{ApiCaller, DaemonSettings, ProcessId, Supervisor, proc};
 
-    pub(super) fn setup(dir: &Path) -> Setup {
+    pub(super) fn setup(dir: &Path) -> DaemonSettings {
         let state_dir = dir.join("state");
         std::fs::create_dir_all(&state_dir).unwrap();
         let env = Environment::new([("XDG_RUNTIME_DIR".into(), dir.into())], dir);
-        Setup {
+        DaemonSettings {
             runtime_dir: RuntimeDir::prepare(&env, &state_dir).unwrap(),
             state_dir,
             runtime_program: dir.join("no-such-program"),
@@ -276,8 +276,8 @@ mod testing {
         tempfile::tempdir_in("/tmp").unwrap()
     }
 
-    pub(super) fn caller(key: Option<&str>) -> Caller {
-        Caller { handle: None, idempotency_key: key.map(str::to_owned) }
+    pub(super) fn caller(key: Option<&str>) -> ApiCaller {
+        ApiCaller { handle: None, idempotency_key: key.map(str::to_owned) }
     }
 
     pub(super) fn choice(dir: &Path) -> ControllerChoice {

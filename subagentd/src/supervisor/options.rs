@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use super::orders::{Reached, read_response};
 use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
-use super::worker::{Message, SetOrder};
-use super::{Caller, Supervisor};
-use crate::core::worker::{Hibernation, State, stopped_for_good};
+use super::worker::{ActorMessage, SetOrder};
+use super::{ApiCaller, Supervisor};
+use crate::core::worker::{Hibernation, LifecycleState, stopped_for_good};
 
 /// Time added to the agent's own time limit.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -29,7 +29,12 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_INPUT`, `INVALID_CONTROLLER_HANDLE`,
     /// `IDEMPOTENCY_CONFLICT`. `WORKER_BUSY` while an agent is starting. From the agent:
     /// `OPTION_NOT_AVAILABLE{option,value,available}`, `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT`.
-    pub async fn set_options(&self, caller: Caller, worker: &str, request: SetOptions) -> Result<WorkerSet> {
+    pub async fn set_options(
+        &self,
+        caller: ApiCaller,
+        worker: &str,
+        request: SetOptions,
+    ) -> Result<WorkerSet> {
         let row = self.row(worker).await?;
         let of_daemon = request.idle_timeout_ms.is_some() || request.on_rate_limit.is_some();
         if request.options.is_empty() && request.forget.is_empty() && !of_daemon {
@@ -56,11 +61,11 @@ impl Supervisor {
         }
         let (reply, answer) = oneshot::channel();
         let order = SetOrder { owner: owner.clone(), key: key.clone(), request, reply };
-        let sent = handle.send(Message::Set(Box::new(order)));
+        let sent = handle.send(ActorMessage::Set(Box::new(order)));
         let answer = match tokio::time::timeout(limit, answer).await {
             Ok(Ok(answer)) => answer,
             // The actor has ended.
-            Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => {
+            Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => {
                 match self.recall(&key).await? {
                     Some(response) => Ok(response),
                     None => {

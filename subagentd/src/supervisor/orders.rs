@@ -6,17 +6,17 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::Kept;
-use super::worker::{Handle, Message, Order};
-use super::{Caller, Supervisor, worker};
-use crate::core::Input;
-use crate::core::worker::{State, stopped_for_good};
+use super::environment::AgentEnvironment;
+use super::worker::{ActorHandle, ActorMessage, ChangeRequest};
+use super::{ApiCaller, Supervisor, worker};
+use crate::core::WorkerInput;
+use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::store::{OwnerCheck, WorkerRow, controllers};
 
 /// The target of a request to a worker.
 pub(super) enum Reached {
     /// The actor of the worker.
-    Actor(Handle),
+    Actor(ActorHandle),
     /// The stored result of a repeated request to a stopped worker.
     Past(serde_json::Value),
 }
@@ -64,10 +64,10 @@ impl Supervisor {
     /// Those of the rules and the store. `DAEMON_NOT_RUNNING` if the daemon is ending.
     pub(super) async fn order(
         &self,
-        handle: &Handle,
+        handle: &ActorHandle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
-        input: Input,
+        input: WorkerInput,
         respond: worker::Respond,
     ) -> Result<serde_json::Value> {
         self.order_with(handle, owner, key, input, respond, None).await
@@ -80,12 +80,12 @@ impl Supervisor {
     /// sent.
     pub(super) async fn order_with(
         &self,
-        handle: &Handle,
+        handle: &ActorHandle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
-        input: Input,
+        input: WorkerInput,
         respond: worker::Respond,
-        environment: Option<Kept>,
+        environment: Option<AgentEnvironment>,
     ) -> Result<serde_json::Value> {
         self.order_also(handle, owner, key, input, respond, environment, None).await
     }
@@ -97,16 +97,16 @@ impl Supervisor {
     #[expect(clippy::too_many_arguments, reason = "each is one thing that an order has")]
     pub(super) async fn order_also(
         &self,
-        handle: &Handle,
+        handle: &ActorHandle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
-        input: Input,
+        input: WorkerInput,
         respond: worker::Respond,
-        environment: Option<Kept>,
+        environment: Option<AgentEnvironment>,
         also: Option<worker::Also>,
     ) -> Result<serde_json::Value> {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let order = Order {
+        let order = ChangeRequest {
             owner: owner.clone(),
             key: key.clone(),
             input: input.clone(),
@@ -115,12 +115,12 @@ impl Supervisor {
             environment,
             reply,
         };
-        let sent = handle.send(Message::Order(Box::new(order)));
+        let sent = handle.send(ActorMessage::Order(Box::new(order)));
         if let (Ok(()), Ok(answer)) = (&sent, answer.await) {
             return answer;
         }
         let last = handle.snapshot.borrow().worker.clone();
-        if last.state != State::Stopped {
+        if last.state != LifecycleState::Stopped {
             return Err(match sent {
                 Err(error) if error.code != Code::DaemonNotRunning => error,
                 _ => self.abandoned(),
@@ -133,7 +133,7 @@ impl Supervisor {
                 if let Some(owner) = owner {
                     self.check_owner_of(&owner, &self.row(handle.worker_id.as_str()).await?).await?;
                 }
-                let stops = matches!(input, Input::Stop);
+                let stops = matches!(input, WorkerInput::Stop);
                 match last.step(input) {
                     Ok(_) if stops => Ok(serde_json::Value::Null),
                     // The rules refuse nothing here, but the worker is stopped.
@@ -164,7 +164,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
-    pub async fn may_stop_all(&self, caller: Caller) -> Result<()> {
+    pub async fn may_stop_all(&self, caller: ApiCaller) -> Result<()> {
         let owner = OwnerCheck(caller.handle);
         self.shared
             .store

@@ -6,15 +6,15 @@ use std::fs;
 use std::io::ErrorKind;
 
 use subagent_protocol::api::{
-    AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, Handle, InitController,
-    OwnerGranted, OwnershipEnded, ReleaseController,
+    AttachController, ControllerChoice, ControllerHandle, ControllerInitialized, ControllerReleased,
+    InitController, OwnerGranted, OwnershipEnded, ReleaseController,
 };
 use subagent_protocol::ids::{ControllerId, InstanceId, InvalidId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::controllers::{alive, required};
-use super::{Caller, Supervisor, entropy};
+use super::{ApiCaller, Supervisor, entropy};
 use crate::store::{ControllerRow, Durability, HandleValidity, NewOwner, Tx, controllers};
 
 /// A claim to the ownership of a controller.
@@ -23,7 +23,7 @@ struct Claim {
     token: String,
     process: ProcessId,
     boot_id: String,
-    handle: Option<Handle>,
+    handle: Option<ControllerHandle>,
     key: Option<(String, String)>,
     now: subagent_protocol::time::Timestamp,
 }
@@ -41,7 +41,7 @@ impl Supervisor {
     /// another controller. `INVALID_ARGUMENT` for an invalid id. `IDEMPOTENCY_CONFLICT`.
     pub async fn init_controller(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         request: InitController,
     ) -> Result<ControllerInitialized> {
         let claim = self.claim(caller, "controller init", &request, request.owner)?;
@@ -78,7 +78,7 @@ impl Supervisor {
     /// the request is a takeover. `IDEMPOTENCY_CONFLICT`.
     pub async fn attach_controller(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         request: AttachController,
     ) -> Result<ControllerInitialized> {
         let claim = self.claim(caller, "controller attach", &request, request.owner)?;
@@ -103,7 +103,7 @@ impl Supervisor {
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
     pub async fn release_controller(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         request: ReleaseController,
     ) -> Result<ControllerReleased> {
         let (check, key) = self.guarded(caller, "controller release", &request)?;
@@ -137,7 +137,7 @@ impl Supervisor {
 
     fn claim(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         what: &str,
         request: &impl serde::Serialize,
         process: ProcessId,
@@ -262,7 +262,7 @@ fn has_moved(controller: &ControllerRow) -> bool {
 }
 
 /// Checks that the caller is the owner, for a release without force.
-fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> Result<()> {
+fn check_release(tx: &Tx<'_>, handle: Option<&ControllerHandle>, row: &ControllerRow) -> Result<()> {
     let refused = |message: &str| {
         Error::new(Code::InvalidControllerHandle, message)
             .with("controllerId", row.controller_id.as_str())
@@ -293,13 +293,13 @@ fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> R
 
 #[cfg(test)]
 mod tests {
-    use subagent_protocol::api::Handle;
+    use subagent_protocol::api::ControllerHandle;
 
     use super::super::testing::{choice, folder, init, own_process, setup};
     use super::*;
 
-    fn handle(granted: &ControllerInitialized) -> Handle {
-        Handle {
+    fn handle(granted: &ControllerInitialized) -> ControllerHandle {
+        ControllerHandle {
             controller_id: granted.controller_id.to_string(),
             epoch: granted.owner.epoch.to_string(),
             token: granted.owner.token.clone(),
@@ -311,7 +311,7 @@ mod tests {
         dir: &std::path::Path,
         granted: &ControllerInitialized,
     ) -> bool {
-        let caller = Caller { handle: Some(handle(granted)), idempotency_key: None };
+        let caller = ApiCaller { handle: Some(handle(granted)), idempotency_key: None };
         supervisor.resolve_controller(caller, choice(dir)).await.is_ok()
     }
 

@@ -11,18 +11,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use subagent_config::policy::{Action, Call, Judged, Kind, Node, Policy, Verdict, real_path};
+use subagent_config::policy::{
+    CallVerdict, Judged, Node, Policy, RuleAction, ToolCallDescription, ToolKind, real_path,
+};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
 use subagent_protocol::policy::PolicySpec;
-use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
+use subagent_protocol::record::{ApprovalRequested, JournalRecord, RecordType};
 use subagent_protocol::start::ClientRules;
 use subagent_protocol::tool_calls::{KINDS, is_over};
 use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;
-use self::request::{Request, call_id};
-use crate::core::Input;
-use crate::core::decision::Choice;
+use self::request::{PermissionRequest, call_id};
+use crate::core::WorkerInput;
+use crate::core::decision::PermissionDecision;
 use crate::core::inbox::InboxFact;
 use crate::store::owner_rules::{self, RulesOfChain};
 use crate::store::{Connection, RowId, decided};
@@ -69,22 +71,23 @@ pub(super) fn added(
 }
 
 /// Returns the call of a permission request, and the request's parameters.
-pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
-    let request = Request::of(asked);
-    (request.call(Call::default()), request.params)
+pub(super) fn call_of(asked: &ApprovalRequested) -> (ToolCallDescription, Value) {
+    let request = PermissionRequest::of(asked);
+    (request.call(ToolCallDescription::default()), request.params)
 }
 
 /// Returns the tool call of a permission request as the agent reported it.
 pub(super) fn told_of(asked: &ApprovalRequested) -> Value {
-    Request::of(asked).told()
+    PermissionRequest::of(asked).told()
 }
 
 /// Returns the choice that expresses exactly this action, if the request offers it.
-pub(super) fn choice_of(asked: &ApprovalRequested, action: Action) -> Option<Choice> {
-    let offers = Request::of(asked).params["options"].as_array().is_some_and(|options| !options.is_empty());
+pub(super) fn choice_of(asked: &ApprovalRequested, action: RuleAction) -> Option<PermissionDecision> {
+    let offers =
+        PermissionRequest::of(asked).params["options"].as_array().is_some_and(|options| !options.is_empty());
     let view = ApprovalView::of_record(asked);
     let option = option(&view.options, action).filter(|_| offers)?;
-    Some(Choice {
+    Some(PermissionDecision {
         option_id: Some(option.id.clone()),
         alias: Some(option.alias.clone()),
         decision: action.as_str().to_owned(),
@@ -93,12 +96,12 @@ pub(super) fn choice_of(asked: &ApprovalRequested, action: Action) -> Option<Cho
 
 /// What the agent reported about a call in this turn.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct ReportedCall {
     /// Ascending number of the call in the turn.
     number: u64,
-    call: Call,
+    call: ToolCallDescription,
     /// The call as its first update reported it.
-    begun: Option<Call>,
+    begun: Option<ToolCallDescription>,
     /// Whether the call was reported as completed or failed.
     over: bool,
     /// Whether permission was requested for the call.
@@ -110,11 +113,11 @@ struct Seen {
     judged: bool,
 }
 
-impl Seen {
+impl ReportedCall {
     /// Returns whether an update begins another call with the id of a completed one.
     fn is_reused_by(&self, update: &Value, over: bool) -> bool {
         let begins = update["sessionUpdate"] == "tool_call";
-        self.over && begins && (!over || self.begun.as_ref() != Some(&Call::of(update)))
+        self.over && begins && (!over || self.begun.as_ref() != Some(&ToolCallDescription::of(update)))
     }
 
     fn next(&self) -> Self {
@@ -124,10 +127,10 @@ impl Seen {
 
 /// The policy of a worker and the calls of its open turn. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Watch {
+pub(super) struct PolicyTracker {
     policy: Arc<Policy>,
     /// Keyed by session, if it is not the worker's own, and call id.
-    calls: Arc<HashMap<(Option<String>, String), Seen>>,
+    calls: Arc<HashMap<(Option<String>, String), ReportedCall>>,
     /// Number of the newest call.
     last_number: u64,
     /// Whether an open call with a permission request was forgotten.
@@ -136,7 +139,7 @@ pub(super) struct Watch {
     asked_for: Option<InboxFact>,
 }
 
-impl Watch {
+impl PolicyTracker {
     /// Returns the watch of a worker with this policy and these owner rules. `None` without any
     /// rules.
     pub(super) fn of(
@@ -177,21 +180,21 @@ impl Watch {
     }
 
     /// Returns the policy's decision about a pending request, or `None` if the owner is asked.
-    pub(super) fn judge(&self, asked: &str) -> Option<Input> {
+    pub(super) fn judge(&self, asked: &str) -> Option<WorkerInput> {
         let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
-        let request = Request::of(&asked);
+        let request = PermissionRequest::of(&asked);
         let verdict = self.verdict_on(&asked, &self.call(&asked, &request));
         decision(asked, &request.params, &verdict, &self.policy)
     }
 
     /// Returns what is known of the call of a request, from updates of this turn and the request
     /// itself.
-    fn call(&self, asked: &ApprovalRequested, request: &Request) -> Call {
+    fn call(&self, asked: &ApprovalRequested, request: &PermissionRequest) -> ToolCallDescription {
         let seen = request.ids().find_map(|id| self.calls.get(&(asked.child.session_id.clone(), id)));
         request.call(seen.map(|seen| seen.call.clone()).unwrap_or_default())
     }
 
-    fn verdict_on(&self, asked: &ApprovalRequested, call: &Call) -> Verdict {
+    fn verdict_on(&self, asked: &ApprovalRequested, call: &ToolCallDescription) -> CallVerdict {
         match asked.client_call {
             Some(_) => self.policy.decide_of_client(call, &real_path),
             None => self.policy.decide(call, &real_path),
@@ -205,16 +208,16 @@ impl Watch {
         let is_about = |kind| policy.is_about(kind) || policy.leaves_out(kind);
         let restricts = |kind| policy.restricts(kind) || policy.leaves_out(kind);
         ClientRules {
-            read: is_about(Kind::Read),
-            edit: is_about(Kind::Edit),
+            read: is_about(ToolKind::Read),
+            edit: is_about(ToolKind::Edit),
             // A shell can open files as well.
-            execute: is_about(Kind::Execute) || restricts(Kind::Edit) || restricts(Kind::Read),
+            execute: is_about(ToolKind::Execute) || restricts(ToolKind::Edit) || restricts(ToolKind::Read),
             guarded: policy.places.protected(&real_path),
         }
     }
 
     /// Returns the input that follows from a record under this policy.
-    pub(super) fn see(&mut self, record: &Record<'_>) -> Option<Input> {
+    pub(super) fn see(&mut self, record: &JournalRecord<'_>) -> Option<WorkerInput> {
         match record.t {
             RecordType::ApprovalRequested => self.asked(record),
             RecordType::Update | RecordType::ChildUpdate
@@ -236,13 +239,13 @@ impl Watch {
         match record {
             RecordType::ApprovalRequested => {
                 let Ok(asked) = serde_json::from_str::<ApprovalRequested>(body) else { return };
-                self.is_asked(&asked, &Request::of(&asked));
+                self.is_asked(&asked, &PermissionRequest::of(&asked));
             }
             _ => drop(self.told(record, None, body)),
         }
     }
 
-    fn is_asked(&mut self, asked: &ApprovalRequested, request: &Request) {
+    fn is_asked(&mut self, asked: &ApprovalRequested, request: &PermissionRequest) {
         // The agent does not know the ids of client methods.
         let told = asked.client_call.is_some() || request.ids().count() > 1;
         for id in request.ids() {
@@ -255,9 +258,9 @@ impl Watch {
         }
     }
 
-    fn asked(&mut self, record: &Record<'_>) -> Option<Input> {
+    fn asked(&mut self, record: &JournalRecord<'_>) -> Option<WorkerInput> {
         let asked: ApprovalRequested = record.body().ok()?;
-        let request = Request::of(&asked);
+        let request = PermissionRequest::of(&asked);
         let verdict = self.verdict_on(&asked, &self.call(&asked, &request));
         self.is_asked(&asked, &request);
         let request_id = asked.request_id.clone();
@@ -269,7 +272,7 @@ impl Watch {
         decided
     }
 
-    fn told(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<Input> {
+    fn told(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<WorkerInput> {
         let body: Value = surrogates::parse(body).ok()?;
         let update = &body["update"];
         let id = call_id(update)?;
@@ -282,7 +285,7 @@ impl Watch {
             *seen = seen.next();
         }
         if seen.begun.is_none() {
-            seen.begun = Some(Call::of(update));
+            seen.begun = Some(ToolCallDescription::of(update));
         }
         seen.told = true;
         seen.over |= over;
@@ -300,15 +303,15 @@ impl Watch {
         let verdict = policy.decide(&call.as_told(), &real_path);
         // A call that was only not pre-approved is denied if the agent asks, and is no violation if
         // it did not ask.
-        let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == Action::Deny);
-        let denied = verdict.judged.iter().filter(|part| part.action == Action::Deny).find(by_rule)?;
+        let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == RuleAction::Deny);
+        let denied = verdict.judged.iter().filter(|part| part.action == RuleAction::Deny).find(by_rule)?;
         let mut call = rule(denied, &policy);
         call["toolCallId"] = id.into();
         call["evidence"] = evidence.into();
-        Some(Input::Violation { turn, call })
+        Some(WorkerInput::Violation { turn, call })
     }
 
-    fn seen(&mut self, key: (Option<String>, String)) -> &mut Seen {
+    fn seen(&mut self, key: (Option<String>, String)) -> &mut ReportedCall {
         let calls = Arc::make_mut(&mut self.calls);
         if calls.len() >= MAX_CALLS && !calls.contains_key(&key) {
             let oldest = calls.iter().min_by_key(|(_, seen)| (!seen.over, seen.number));
@@ -318,7 +321,7 @@ impl Watch {
         }
         calls.entry(key).or_insert_with(|| {
             self.last_number += 1;
-            Seen { number: self.last_number, ..Seen::default() }
+            ReportedCall { number: self.last_number, ..ReportedCall::default() }
         })
     }
 }
@@ -340,22 +343,27 @@ pub(super) fn is_decided_by_rule(
 }
 
 /// Returns the option that expresses exactly this action, or `None` if the owner is asked.
-fn option(options: &[ApprovalOption], action: Action) -> Option<&ApprovalOption> {
+fn option(options: &[ApprovalOption], action: RuleAction) -> Option<&ApprovalOption> {
     let kind = match action {
-        Action::Allow => "allow_once",
-        Action::Deny => "reject_once",
-        Action::Ask => return None,
+        RuleAction::Allow => "allow_once",
+        RuleAction::Deny => "reject_once",
+        RuleAction::Ask => return None,
     };
     options.iter().find(|option| option.kind.as_deref() == Some(kind))
 }
 
 /// Returns the decision that follows from a verdict, or `None` if the owner is asked.
-fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy: &Policy) -> Option<Input> {
+fn decision(
+    asked: ApprovalRequested,
+    params: &Value,
+    verdict: &CallVerdict,
+    policy: &Policy,
+) -> Option<WorkerInput> {
     // Without options, the view contains made-up ones for people.
     let offers = params["options"].as_array().is_some_and(|options| !options.is_empty());
     let options = if offers { ApprovalView::of_record(&asked).options } else { Vec::new() };
     let choice = match option(&options, verdict.action) {
-        Some(option) => Choice {
+        Some(option) => PermissionDecision {
             option_id: Some(option.id.clone()),
             alias: Some(option.alias.clone()),
             decision: verdict.action.as_str().to_owned(),
@@ -363,14 +371,14 @@ fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy:
         // `never ask` decides even without a matching option. For a denied call it also applies if
         // a worker above never asks.
         None if policy.chain.last().is_some_and(Node::never_asks)
-            || (verdict.action == Action::Deny && policy.chain.iter().any(Node::never_asks)) =>
+            || (verdict.action == RuleAction::Deny && policy.chain.iter().any(Node::never_asks)) =>
         {
-            Choice::cancelled()
+            PermissionDecision::cancelled()
         }
         None => return None,
     };
     let rule = rule(verdict.decisive()?, policy);
-    Some(Input::DecideByRule { request_id: asked.request_id, choice, rule })
+    Some(WorkerInput::DecideByRule { request_id: asked.request_id, choice, rule })
 }
 
 /// Returns the deciding rule in the form of events.

@@ -13,9 +13,9 @@ use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind, 
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::{Reached, read_response};
-use super::{Caller, Supervisor, views};
-use crate::core::decision::Reply;
-use crate::core::{Input, Worker};
+use super::{ApiCaller, Supervisor, views};
+use crate::core::decision::ElicitationReply;
+use crate::core::{Worker, WorkerInput};
 use crate::store::workers::ApprovalRow;
 use crate::store::{OwnerCheck, WorkerRow, inbox, workers};
 
@@ -30,7 +30,7 @@ impl Supervisor {
     /// not fit.
     pub async fn answer(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         request_id: &str,
         request: Answer,
@@ -55,7 +55,7 @@ impl Supervisor {
                 self.or_earlier(&key, answered).await?
             }
         };
-        let kept: Kept = read_response(response)?;
+        let kept: StoredAnswer = read_response(response)?;
         let (now, delivery, state) = self.delivery(worker, request_id).await?;
         Ok(ElicitationAnswered {
             worker_id: row.worker_id,
@@ -86,7 +86,7 @@ impl Supervisor {
             let answered = added.iter().find(|(event_type, _)| *event_type == EventType::ElicitationAnswered);
             json!({"action": action, "eventId": EventId(answered.map_or(0, |(_, seq)| *seq))})
         });
-        let input = Input::Answer { request_id: found.request_id, reply };
+        let input = WorkerInput::Answer { request_id: found.request_id, reply };
         let answered = self.order(&handle, Some(owner), key, input, respond).await;
         self.or_how_it_ended(row, request_id, answered).await
     }
@@ -251,7 +251,7 @@ pub(super) const fn delivery(status: ApprovalStatus) -> &'static str {
 /// The stored result of an answer, for repetitions.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct StoredAnswer {
     action: ElicitationAction,
     event_id: EventId,
 }
@@ -264,7 +264,7 @@ pub(super) fn elicitation_view(asked: &ApprovalRow) -> ElicitationView {
     }
 }
 
-fn reply(asked: &ElicitationView, request: Answer) -> Result<Reply> {
+fn reply(asked: &ElicitationView, request: Answer) -> Result<ElicitationReply> {
     let Answer { action, content, set } = request;
     let (content, set) = (content.map(|content| content.0), set.map(|set| set.0).unwrap_or_default());
     if action != ElicitationAction::Accept {
@@ -272,14 +272,14 @@ fn reply(asked: &ElicitationView, request: Answer) -> Result<Reply> {
             let message = format!("values are given only to accept; {action} takes none");
             return Err(Error::new(Code::InvalidInput, message));
         }
-        return Ok(Reply { action, fields: Vec::new(), content: None });
+        return Ok(ElicitationReply { action, fields: Vec::new(), content: None });
     }
     let Some(content) = content::fill(asked, content, &set)? else {
-        return Ok(Reply { action, fields: Vec::new(), content: None });
+        return Ok(ElicitationReply { action, fields: Vec::new(), content: None });
     };
     let mut fields: Vec<String> = content.keys().cloned().collect();
     fields.sort_unstable();
-    Ok(Reply { action, fields, content: Some(Secret(Value::Object(content).to_string())) })
+    Ok(ElicitationReply { action, fields, content: Some(Secret(Value::Object(content).to_string())) })
 }
 
 /// Returns the error for a question that another command answers.

@@ -10,7 +10,7 @@ use subagent_protocol::until::Until;
 use tokio::sync::watch;
 
 use super::inbox::listed;
-use super::worker::Handle;
+use super::worker::ActorHandle;
 use super::{Supervisor, policy};
 use crate::store::questions_below::{self, QuestionBelow};
 use crate::store::{RowId, Store, WorkerRow, inbox, task_events};
@@ -32,7 +32,7 @@ pub(super) struct QuestionsBelow {
 
 impl QuestionsBelow {
     /// Finds questions after this event.
-    pub(super) fn after(store: &Store, row: &WorkerRow, handle: Option<&Handle>, after: i64) -> Self {
+    pub(super) fn after(store: &Store, row: &WorkerRow, handle: Option<&ActorHandle>, after: i64) -> Self {
         Self {
             store: store.clone(),
             worker: row.id,

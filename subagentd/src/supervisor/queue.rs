@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    GoOn, Handle, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList, TurnMoved,
-    TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
+    ControllerHandle, GoOn, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList,
+    TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::{EventId, TurnId, WorkerId};
@@ -13,14 +13,14 @@ use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::Kept;
+use super::environment::AgentEnvironment;
 use super::orders::{Reached, read_response};
 use super::turns::{accepted, of_worker};
 use super::worker::Respond;
-use super::{Caller, Supervisor, entropy, spec};
+use super::{ApiCaller, Supervisor, entropy, spec};
 use crate::core::queue::{Queue, QueuePosition, Queued};
-use crate::core::{Input, Worker};
-use crate::store::queue::{self, BegunTurnRow, Found, QueuedRow};
+use crate::core::{Worker, WorkerInput};
+use crate::store::queue::{self, BegunTurnRow, QueuedRow, StoredTurn};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, history, message_text, workers};
 
 /// Maximum length of a text in a list, in bytes.
@@ -85,7 +85,7 @@ impl Supervisor {
                 let _moment = history::one_moment(connection)?;
                 let found = queue::find(connection, &turn)?.ok_or_else(|| not_found(&turn))?;
                 Ok(match found {
-                    Found::Queued(waits) => {
+                    StoredTurn::Queued(waits) => {
                         let (mut position, mut place) = (0, 1);
                         queue::queued(connection, id, &mut |row| {
                             position += 1;
@@ -103,7 +103,7 @@ impl Supervisor {
                             sender: waits.sender,
                         }
                     }
-                    Found::Begun(turn) => {
+                    StoredTurn::Begun(turn) => {
                         let end = turn.end.as_deref().map(|end| parsed(Some(end)));
                         let shown = begun(&turn, false);
                         let result = match shown.status {
@@ -144,8 +144,8 @@ impl Supervisor {
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`,
     /// `IDEMPOTENCY_CONFLICT`.
-    pub async fn drop_turn(&self, caller: Caller, turn: &str) -> Result<TurnDropped> {
-        let input = |turn_id| Input::DropQueued { turn_id };
+    pub async fn drop_turn(&self, caller: ApiCaller, turn: &str) -> Result<TurnDropped> {
+        let input = |turn_id| WorkerInput::DropQueued { turn_id };
         let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
             Box::new(move |next, added| {
                 let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
@@ -162,12 +162,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::drop_turn`], and `INVALID_ARGUMENT` for a position below 1.
-    pub async fn move_turn(&self, caller: Caller, turn: &str, request: MoveTurn) -> Result<TurnMoved> {
+    pub async fn move_turn(&self, caller: ApiCaller, turn: &str, request: MoveTurn) -> Result<TurnMoved> {
         if request.to == 0 {
             return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
         }
         let to = usize::try_from(request.to).unwrap_or(usize::MAX);
-        let input = |turn_id| Input::MoveQueued { turn_id, to };
+        let input = |turn_id| WorkerInput::MoveQueued { turn_id, to };
         let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
             Box::new(
                 move |next, _| json!({"workerId": worker_id, "turnId": turn_id, "position": next.queue.position(&turn_id)}),
@@ -180,10 +180,10 @@ impl Supervisor {
     /// gone.
     async fn change_waiting<T: DeserializeOwned>(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         turn: &str,
         (what, request): (&str, &impl Serialize),
-        input: impl FnOnce(TurnId) -> Input,
+        input: impl FnOnce(TurnId) -> WorkerInput,
         respond: impl FnOnce(WorkerId, TurnId) -> Respond,
     ) -> Result<T> {
         let (owner, key) = self.guarded(caller, &format!("{what} {turn}"), request)?;
@@ -201,7 +201,7 @@ impl Supervisor {
         turn: &str,
         owner: OwnerCheck,
         key: &Option<(String, String)>,
-        input: impl FnOnce(TurnId) -> Input,
+        input: impl FnOnce(TurnId) -> WorkerInput,
         respond: impl FnOnce(WorkerId, TurnId) -> Respond,
     ) -> Result<T> {
         let row = self.row_of_turn(turn).await?;
@@ -223,9 +223,9 @@ impl Supervisor {
     ///
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
-    pub async fn retry_turn(&self, caller: Caller, turn: &str, mut request: GoOn) -> Result<TurnAccepted> {
-        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
-        let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
+    pub async fn retry_turn(&self, caller: ApiCaller, turn: &str, mut request: GoOn) -> Result<TurnAccepted> {
+        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
+        let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("retry {turn}"), &request)?;
         if let Some(earlier) = self.recall(&key).await? {
             return read_response(earlier);
@@ -235,8 +235,8 @@ impl Supervisor {
         let id = turn.to_owned();
         let found = self.shared.store.read(move |connection| queue::find(connection, &id)).await?;
         let mut message = match found.ok_or_else(|| not_found(turn))? {
-            Found::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
-            Found::Begun(row) => match (row.status, row.message) {
+            StoredTurn::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
+            StoredTurn::Begun(row) => match (row.status, row.message) {
                 (TurnStatus::Failed | TurnStatus::Canceled, Some(message)) => parsed(Some(&message)),
                 (TurnStatus::Failed | TurnStatus::Canceled, None) => {
                     let message = "the message of the turn is not kept any more";
@@ -255,7 +255,8 @@ impl Supervisor {
         let blocks = message["blocks"].as_array().map_or(0, Vec::len);
         let started = json!({"text": message["text"], "blocksCount": blocks});
         let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
-        let input = Input::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };
+        let input =
+            WorkerInput::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };
         let respond = Box::new(accepted(row.worker_id.clone(), turn_id, None));
         let retried = self.order_with(&handle, Some(owner), key, input, respond, environment).await;
         retried.map_err(|error| of_worker(error, row.worker_id.as_str())).and_then(read_response)
@@ -268,11 +269,11 @@ impl Supervisor {
     /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
     pub async fn resume_queue(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         mut request: GoOn,
     ) -> Result<QueueResumed> {
-        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
+        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("resume queue {worker}"), &request)?;
         let handle = match self.reach(&row, &owner, &key).await? {
@@ -289,7 +290,7 @@ impl Supervisor {
             })
         });
         let resumed =
-            self.order_with(&handle, Some(owner), key, Input::ResumeQueue, respond, environment).await;
+            self.order_with(&handle, Some(owner), key, WorkerInput::ResumeQueue, respond, environment).await;
         resumed.map_err(|error| of_worker(error, worker)).and_then(read_response)
     }
 
@@ -300,7 +301,9 @@ impl Supervisor {
         }
         let id = turn.to_owned();
         match self.shared.store.read(move |connection| queue::find(connection, &id)).await {
-            Ok(Some(Found::Begun(row))) => not_queued(turn).with("status", progress(row.status).as_str()),
+            Ok(Some(StoredTurn::Begun(row))) => {
+                not_queued(turn).with("status", progress(row.status).as_str())
+            }
             Ok(_) => not_found(turn),
             Err(error) => error,
         }

@@ -12,7 +12,7 @@ use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::timeout;
 
-use super::link::Link;
+use super::link::RuntimeConnection;
 use super::process::ExitWatch;
 use super::{environment, journal, locks};
 use crate::store::Cursor;
@@ -124,12 +124,12 @@ pub(crate) fn set_aside(remains: &WorkerFolder, into: &Path) -> std::io::Result<
 }
 
 /// Asks the runtime behind this socket to end. `None` if it does not answer.
-async fn tell(socket: &Path) -> Option<(Link, Option<ExitWatch>)> {
+async fn tell(socket: &Path) -> Option<(RuntimeConnection, Option<ExitWatch>)> {
     let mut generation = 0;
     // A runtime serves the highest generation that it has seen. Its refusal contains that
     // generation.
     for _ in 0..2 {
-        let mut link = Link::connect(socket, generation, Desired::Stop).await.ok()?;
+        let mut link = RuntimeConnection::connect(socket, generation, Desired::Stop).await.ok()?;
         while let Some(frame) = link.next().await {
             match frame {
                 FromRuntime::Hello(hello) => {

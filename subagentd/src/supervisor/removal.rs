@@ -12,8 +12,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::read_response;
-use super::{Caller, Supervisor, entropy, janitor, leftovers};
-use crate::core::Input;
+use super::{ApiCaller, Supervisor, entropy, janitor, leftovers};
+use crate::core::WorkerInput;
 use crate::store::{Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, retention, workers};
 
 /// Minimum age of deleted idempotency keys. A request repeated after a lost connection must find
@@ -32,7 +32,7 @@ impl Supervisor {
     /// that is set aside.
     pub async fn remove_worker(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         request: RemoveWorker,
     ) -> Result<WorkerRemoved> {
@@ -44,7 +44,7 @@ impl Supervisor {
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn remove(&self, caller: Caller, worker: &str, request: RemoveWorker) -> Result<WorkerRemoved> {
+    async fn remove(&self, caller: ApiCaller, worker: &str, request: RemoveWorker) -> Result<WorkerRemoved> {
         let (owner, key) = self.guarded(caller, &format!("remove {worker}"), &request)?;
         // The worker is gone when the request is repeated.
         if let Some(earlier) = self.recall(&key).await? {
@@ -63,7 +63,7 @@ impl Supervisor {
     ) -> Result<WorkerRemoved> {
         let mut row = self.row(worker).await?;
         if row.state != "stopped" {
-            let input = if request.force { Input::Stop } else { Input::Retire };
+            let input = if request.force { WorkerInput::Stop } else { WorkerInput::Retire };
             self.stop_for_removal(&row, &owner, input).await?;
             row = self.row(worker).await?;
         }
@@ -98,7 +98,7 @@ impl Supervisor {
         Ok(removed)
     }
 
-    async fn stop_for_removal(&self, row: &WorkerRow, owner: &OwnerCheck, input: Input) -> Result<()> {
+    async fn stop_for_removal(&self, row: &WorkerRow, owner: &OwnerCheck, input: WorkerInput) -> Result<()> {
         let handle = match self.reach(row, owner, &None).await {
             Ok(super::orders::Reached::Actor(handle)) => handle,
             Ok(super::orders::Reached::Past(_)) => return Ok(()),
@@ -130,14 +130,14 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE` if the handle does not fit every affected controller; then
     /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub async fn prune(&self, caller: Caller, request: Prune) -> Result<Pruned> {
+    pub async fn prune(&self, caller: ApiCaller, request: Prune) -> Result<Pruned> {
         let this = self.clone();
         tokio::spawn(async move { this.prune_now(caller, request).await })
             .await
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn prune_now(&self, caller: Caller, request: Prune) -> Result<Pruned> {
+    async fn prune_now(&self, caller: ApiCaller, request: Prune) -> Result<Pruned> {
         let (owner, key) = self.guarded(caller, "prune", &request)?;
         let _one_at_a_time = self.shared.pruning.lock().await;
         if let Some(earlier) = self.recall(&key).await? {

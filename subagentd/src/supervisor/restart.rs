@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::Kept;
+use super::environment::AgentEnvironment;
 use super::orders::Reached;
 use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::Snapshot;
-use super::{Caller, Supervisor};
-use crate::core::worker::{Restart, State, stopped_for_good};
-use crate::core::{Input, Worker};
+use super::{ApiCaller, Supervisor};
+use crate::core::worker::{LifecycleState, Restart, stopped_for_good};
+use crate::core::{Worker, WorkerInput};
 use crate::store::{WorkerRow, events};
 
 impl Supervisor {
@@ -24,11 +24,11 @@ impl Supervisor {
     /// agent's start.
     pub async fn restart_worker(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         mut request: RestartWorker,
     ) -> Result<WorkerView> {
-        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
+        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
         match self.reach(&row, &owner, &key).await.map_err(|error| self.shared.refused(&row, error))? {
@@ -37,7 +37,7 @@ impl Supervisor {
                 let snapshot = handle.follow();
                 let respond =
                     Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
-                let input = Input::Restart { force: request.force };
+                let input = WorkerInput::Restart { force: request.force };
                 let response = self
                     .order_with(&handle, Some(owner), key, input, respond, environment)
                     .await
@@ -75,7 +75,9 @@ impl Supervisor {
         let view = self.view(&self.row(row.worker_id.as_str()).await?).await;
         let error = match now {
             _ if begun => return Ok(view),
-            Some(now) if !matches!(now.worker.state, State::Stopping(_) | State::Stopped) => {
+            Some(now)
+                if !matches!(now.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) =>
+            {
                 let lost = || Error::new(Code::RuntimeLost, "the new runtime is gone; try again").retryable();
                 // The error was cleared when the new runtime started, so it belongs to that one.
                 now.last_error.clone().unwrap_or_else(lost)

@@ -31,14 +31,14 @@ const MEMORY: u64 = 2 * STACK_BYTES as u64;
 const MAX_ANSWER: u64 = 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
-struct Question {
+struct SchemaCheckRequest {
     schema: Value,
     text: String,
 }
 
 /// Result of a check.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Found {
+pub(super) enum SchemaCheckResult {
     Fits,
     /// The validation errors of the text.
     Wrong(Vec<Value>),
@@ -50,10 +50,10 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// If no check was started, or it was ended from outside. Another attempt makes sense.
-pub(super) async fn look(schema: Value, text: String) -> io::Result<Found> {
+pub(super) async fn look(schema: Value, text: String) -> io::Result<SchemaCheckResult> {
     let place = tokio::time::timeout(PLACE_LIMIT, LOOKS.acquire());
     let _place = place.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
-    let question = serde_json::to_vec(&Question { schema, text }).map_err(io::Error::other)?;
+    let question = serde_json::to_vec(&SchemaCheckRequest { schema, text }).map_err(io::Error::other)?;
     // The running executable, even if the file was replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("subagentd").arg(COMMAND).env_clear().current_dir("/").process_group(0);
@@ -87,19 +87,19 @@ async fn ask(child: &mut Child, question: &[u8]) -> io::Result<(ExitStatus, Vec<
     Ok((status, answer))
 }
 
-fn without_end() -> Found {
-    Found::Unknown(format!("it was looked at for {} s without an end", LOOK_LIMIT.as_secs()))
+fn without_end() -> SchemaCheckResult {
+    SchemaCheckResult::Unknown(format!("it was looked at for {} s without an end", LOOK_LIMIT.as_secs()))
 }
 
 /// Returns the result of a check that ended without an answer.
-fn ended(status: ExitStatus) -> io::Result<Found> {
+fn ended(status: ExitStatus) -> io::Result<SchemaCheckResult> {
     use nix::libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGXCPU};
     match status.signal() {
         Some(SIGXCPU) => Ok(without_end()),
         // Signals with which the system or the standard library ends a process that uses too much
         // memory.
         Some(SIGABRT | SIGBUS | SIGKILL | SIGSEGV) => {
-            Ok(Found::Unknown("to look at it takes more memory than there is for it".to_owned()))
+            Ok(SchemaCheckResult::Unknown("to look at it takes more memory than there is for it".to_owned()))
         }
         _ => Err(io::Error::other(format!("whoever looked at a result has ended ({status})"))),
     }
@@ -122,7 +122,7 @@ fn answer() -> io::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
-    let Question { schema, text } = serde_json::from_str(&line)?;
+    let SchemaCheckRequest { schema, text } = serde_json::from_str(&line)?;
     drop(line);
     // The daemon no longer waits for the answer.
     std::thread::Builder::new().spawn(|| {
@@ -131,11 +131,11 @@ fn answer() -> io::Result<()> {
     })?;
     let found = match ResultSchema::bounded(&schema) {
         Ok(schema) => match with_stack(|| schema.check(&text).errors) {
-            Ok(errors) if errors.is_empty() => Found::Fits,
-            Ok(errors) => Found::Wrong(errors),
-            Err(_) => Found::Unknown("whoever looked at it has failed".to_owned()),
+            Ok(errors) if errors.is_empty() => SchemaCheckResult::Fits,
+            Ok(errors) => SchemaCheckResult::Wrong(errors),
+            Err(_) => SchemaCheckResult::Unknown("whoever looked at it has failed".to_owned()),
         },
-        Err(problem) => Found::Unknown(format!("the schema {problem}")),
+        Err(problem) => SchemaCheckResult::Unknown(format!("the schema {problem}")),
     };
     serde_json::to_writer(io::stdout(), &found)?;
     io::stdout().flush()

@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use subagent_protocol::{Code, Error, Result};
 
 use super::after_hooks;
-use super::shared::Shared;
-use super::worker::Handle;
+use super::shared::SupervisorState;
+use super::worker::ActorHandle;
 use crate::core::Worker;
 use crate::store::{ControllerRow, WorkerRow, events, workers};
 
 /// The actors of all workers that are not stopped.
 pub(super) struct Roster {
     state_db: String,
-    live: Mutex<HashMap<String, Handle>>,
+    live: Mutex<HashMap<String, ActorHandle>>,
 }
 
 impl Roster {
     /// Creates an actor for each stored worker; it starts when it is needed. A worker with
     /// unreadable rows is set aside, and the rest works.
-    pub(super) async fn adopt(shared: &Arc<Shared>) -> Result<Self> {
+    pub(super) async fn adopt(shared: &Arc<SupervisorState>) -> Result<Self> {
         let found = shared
             .store
             .read(|connection| {
@@ -55,11 +55,11 @@ impl Roster {
     /// `INTERNAL_ERROR`.
     pub(super) fn start(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SupervisorState>,
         row: &WorkerRow,
         worker: Worker,
         last_seq: i64,
-    ) -> Result<Handle> {
+    ) -> Result<ActorHandle> {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = live.get(row.worker_id.as_str()) {
             // A repeated request has already started the actor.
@@ -76,7 +76,7 @@ impl Roster {
             // as the owner.
             shared.set_processes(&row.worker_id, row.runtime, row.guard);
         }
-        let handle = Handle::start(shared, row, controller, worker, last_seq)?;
+        let handle = ActorHandle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());
         after_hooks::begin(shared, row, handle.snapshot.clone());
         Ok(handle)
@@ -87,7 +87,11 @@ impl Roster {
     ///
     /// # Errors
     /// `STORAGE_ERROR` for a worker that is set aside, because its rows are still unreadable.
-    pub(super) async fn adopted(&self, shared: &Arc<Shared>, row: &WorkerRow) -> Result<Handle> {
+    pub(super) async fn adopted(
+        &self,
+        shared: &Arc<SupervisorState>,
+        row: &WorkerRow,
+    ) -> Result<ActorHandle> {
         if let Ok(handle) = self.live(row.worker_id.as_str()) {
             return Ok(handle);
         }
@@ -99,7 +103,7 @@ impl Roster {
             })
             .await;
         let started = loaded.and_then(|(last_seq, worker)| self.start(shared, row, worker, last_seq));
-        started.inspect(Handle::begin).map_err(|error| {
+        started.inspect(ActorHandle::begin).map_err(|error| {
             tracing::error!(worker = %row.worker_id, %error, "a worker is set aside");
             set_aside(row, &error)
         })
@@ -110,7 +114,7 @@ impl Roster {
     /// # Errors
     /// `WORKER_NOT_FOUND` if the worker does not exist, was stopped before this daemon started, or
     /// is set aside.
-    pub(super) fn live(&self, worker_id: &str) -> Result<Handle> {
+    pub(super) fn live(&self, worker_id: &str) -> Result<ActorHandle> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.get(worker_id).cloned().ok_or_else(|| self.not_found(worker_id))
     }
@@ -121,7 +125,7 @@ impl Roster {
     }
 
     /// Returns the actors of all workers.
-    pub(super) fn all(&self) -> Vec<Handle> {
+    pub(super) fn all(&self) -> Vec<ActorHandle> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.values().cloned().collect()
     }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use subagent_protocol::api::StartWorker;
 use subagent_protocol::sandbox::{FileSystem, Layers, Sandbox, SandboxSpec};
 use subagent_protocol::{Code, Error, Result};
-use subagent_sandbox::Machine;
+use subagent_sandbox::SandboxSupport;
 
 use super::worktrees::Planned;
 
@@ -98,12 +98,12 @@ fn layers(spec: &SandboxSpec, path: &[u8], always: &[PathBuf]) -> Result<Layers>
 }
 
 /// Inspects this machine. A program that worked before is not tried again.
-fn machine(program: Option<&Path>) -> Machine {
+fn machine(program: Option<&Path>) -> SandboxSupport {
     let known = |program: &&Path| WORK.lock().unwrap_or_else(PoisonError::into_inner).contains(*program);
     if let Some(program) = program.filter(known) {
-        return Machine { bubblewrap: Ok(program.to_owned()), ..Machine::look(None) };
+        return SandboxSupport { bubblewrap: Ok(program.to_owned()), ..SandboxSupport::look(None) };
     }
-    let machine = Machine::look(program);
+    let machine = SandboxSupport::look(program);
     if let Ok(program) = &machine.bubblewrap {
         WORK.lock().unwrap_or_else(PoisonError::into_inner).insert(program.clone());
     }

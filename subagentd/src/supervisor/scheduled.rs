@@ -12,11 +12,11 @@ use subagent_protocol::{Code, Error, Result};
 use super::orders::Reached;
 use super::tasks::TaskCaller;
 use super::worker::{Also, Respond};
-use super::{Caller, Supervisor, controllers, entropy, hooks, spec, turns};
-use crate::core::Input;
+use super::{ApiCaller, Supervisor, controllers, entropy, hooks, spec, turns};
+use crate::core::WorkerInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::stopped_for_good;
-use crate::store::schedules::{self, Kind, NewFiring, ScheduleRow, StoredTimes};
+use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, StoredTimes};
 use crate::store::{Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
 
 /// A schedule or a trigger to be stored.
@@ -48,7 +48,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `NAME_TAKEN`, `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn add_schedule(&self, caller: Caller, new: NewSchedule) -> Result<()> {
+    pub(crate) async fn add_schedule(&self, caller: ApiCaller, new: NewSchedule) -> Result<()> {
         let (owner, key) = self.guarded(caller, "add schedule", &new)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
         let NewSchedule { choice, name, rules, mut work } = new;
@@ -72,8 +72,8 @@ impl Supervisor {
     /// `SCHEDULE_NOT_FOUND`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
     pub(crate) async fn change_schedule(
         &self,
-        caller: Caller,
-        kind: Kind,
+        caller: ApiCaller,
+        kind: ScheduleKind,
         name: &str,
         change: ScheduleChange,
     ) -> Result<Option<RowId>> {
@@ -135,7 +135,8 @@ impl Supervisor {
         };
         let (message, input) = turns::plain(&text);
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
-        let input = Input::Enqueue { queued, urgency: QueuePosition::Queued, most: spec::queue_limit(&row) };
+        let input =
+            WorkerInput::Enqueue { queued, urgency: QueuePosition::Queued, most: spec::queue_limit(&row) };
         let (worker_id, now) = (row.worker_id.clone(), entropy::now());
         let also: Also = Box::new(move |tx: &mut Tx<'_>, id: RowId| {
             tx.start_firing(firing, (id, &worker_id), Some(&turn_id), now)
@@ -157,8 +158,8 @@ impl Supervisor {
         let Reached::Actor(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else { return Ok(()) };
         let open = handle.snapshot.borrow().worker.open_turn().cloned();
         let input = match open {
-            Some(open) if open == turn_id => Input::Cancel { reason: REPLACED.to_owned() },
-            _ => Input::DropQueued { turn_id },
+            Some(open) if open == turn_id => WorkerInput::Cancel { reason: REPLACED.to_owned() },
+            _ => WorkerInput::DropQueued { turn_id },
         };
         self.order(&handle, None, None, input, nothing()).await.map(drop)
     }

@@ -24,7 +24,7 @@ const MAX_HOOKS: usize = 16;
 
 /// Paths and settings of the daemon.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub struct DaemonSettings {
     /// The state dir: exists, mode 0700, writable, on a usable file system. The caller holds
     /// `daemon.lock`.
     pub state_dir: PathBuf,
@@ -39,7 +39,7 @@ pub struct Setup {
     pub retention: Option<Duration>,
 }
 
-impl Setup {
+impl DaemonSettings {
     /// Returns the folders that only the daemon may use: the state dir and the folder of the
     /// sockets.
     pub(super) fn own_folders(&self) -> [&Path; 2] {
@@ -73,8 +73,8 @@ impl CopiedWorkers {
     }
 }
 
-pub(super) struct Shared {
-    pub(super) setup: Setup,
+pub(super) struct SupervisorState {
+    pub(super) setup: DaemonSettings,
     pub(super) copies: CopiedWorkers,
     pub(super) store: Store,
     generation: AtomicU64,
@@ -114,9 +114,9 @@ pub(super) struct Shared {
     runtimes: Mutex<HashMap<WorkerId, ProcessId>>,
 }
 
-impl Shared {
+impl SupervisorState {
     pub(super) fn new(
-        setup: Setup,
+        setup: DaemonSettings,
         store: Store,
         generation: u64,
         boot_id: String,
@@ -250,30 +250,30 @@ pub(super) async fn is_ending(ending: &mut watch::Receiver<bool>) {
 }
 
 /// Counts a parked worker with queued work until it is dropped.
-pub(super) struct Waiting(Arc<Shared>);
+pub(super) struct ParkedWorkGuard(Arc<SupervisorState>);
 
-impl Waiting {
-    pub(super) fn count(shared: &Arc<Shared>) -> Self {
+impl ParkedWorkGuard {
+    pub(super) fn count(shared: &Arc<SupervisorState>) -> Self {
         shared.parked.send_modify(|parked| *parked += 1);
         Self(Arc::clone(shared))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for ParkedWorkGuard {
     fn drop(&mut self) {
         self.0.parked.send_modify(|parked| *parked = parked.saturating_sub(1));
     }
 }
 
 /// Counts a live runtime until it is dropped.
-pub(super) struct LiveToken(Arc<Shared>);
+pub(super) struct LiveToken(Arc<SupervisorState>);
 
 impl LiveToken {
     /// Reserves a slot for a live runtime.
     ///
     /// # Errors
     /// `TOO_MANY_OPEN_FILES`: the remaining descriptors are reserved for requests.
-    pub(super) fn take(shared: &Arc<Shared>) -> Result<Self> {
+    pub(super) fn take(shared: &Arc<SupervisorState>) -> Result<Self> {
         let has_room = |live: &usize| *live < shared.max_runtimes;
         let taken = shared.live.send_if_modified(|live| {
             let taken = has_room(live);

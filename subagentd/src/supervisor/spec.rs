@@ -91,7 +91,7 @@ pub(super) struct Spec {
 /// The part of a spec that views show. The rest, which is much longer, is skipped.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Shown {
+pub(super) struct SpecSummary {
     pub(super) answer_time: Option<AnswerTime>,
     pub(super) on_rate_limit: Option<OnRateLimit>,
     pub(super) policy: Option<IgnoredAny>,
@@ -108,7 +108,7 @@ pub(super) struct Definition {
 }
 
 /// Returns the part of a spec that views show. Empty if it cannot be read.
-pub(super) fn shown(row: &WorkerRow) -> Shown {
+pub(super) fn shown(row: &WorkerRow) -> SpecSummary {
     serde_json::from_str(&row.spec).unwrap_or_default()
 }
 

@@ -9,14 +9,14 @@ use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::orders::Reached;
 use super::spec;
-use super::worker::{Also, Handle, Snapshot};
+use super::worker::{ActorHandle, Also, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
+    ApiCaller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
     options, places, policy, program, sandbox, strays, worktrees,
 };
-use crate::core::Input;
 use crate::core::Worker;
-use crate::core::worker::State;
+use crate::core::WorkerInput;
+use crate::core::worker::LifecycleState;
 use crate::store::{Durability, NewName, NewWorker, Once, OwnerCheck, WorkerRow, workers};
 
 /// Time beyond the launcher's deadline for starting the runtime and storing its records.
@@ -38,7 +38,7 @@ impl Supervisor {
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`,
     /// `SESSION_IN_USE`, `BACKEND_LAUNCHER`. Then those of the agent's start, with the worker left
     /// in state `error`.
-    pub async fn start_worker(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
+    pub async fn start_worker(&self, caller: ApiCaller, request: StartWorker) -> Result<WorkerView> {
         check(&request)?;
         // In its own task: a client that disconnects must not leave a stored worker without an
         // actor, or an environment without a worker.
@@ -48,7 +48,7 @@ impl Supervisor {
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn start_stored(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
+    async fn start_stored(&self, caller: ApiCaller, request: StartWorker) -> Result<WorkerView> {
         let (owner, key) = self.guarded(caller, "start", &request)?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
@@ -127,8 +127,8 @@ impl Supervisor {
             Err(_) => self.roster.adopted(&self.shared, &row).await?,
         };
         let mut snapshots = handle.follow();
-        let decided =
-            snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != State::Starting);
+        let decided = snapshots
+            .wait_for(|snapshot| snapshot.settled && snapshot.worker.state != LifecycleState::Starting);
         let snapshot = match tokio::time::timeout(spec::startup(&row) + START_MARGIN, decided).await {
             Ok(Ok(snapshot)) => snapshot.clone(),
             Ok(Err(_)) => return Err(self.abandoned()),
@@ -137,7 +137,7 @@ impl Supervisor {
                 return Err(error.retryable().with("workerId", worker_id));
             }
         };
-        if snapshot.worker.state == State::Error {
+        if snapshot.worker.state == LifecycleState::Error {
             let error = snapshot.last_error.clone();
             let error = error
                 .unwrap_or_else(|| Error::new(Code::BackendUnavailable, "the agent could not be started"));
@@ -152,7 +152,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
     /// not end in time; the guard keeps trying. `STORAGE_ERROR` for a worker that is set aside.
-    pub async fn stop_worker(&self, caller: Caller, worker: &str) -> Result<WorkerStopped> {
+    pub async fn stop_worker(&self, caller: ApiCaller, worker: &str) -> Result<WorkerStopped> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
         match self.reach(&row, &owner, &key).await {
@@ -172,20 +172,20 @@ impl Supervisor {
     /// Stops a worker for its owner, or, with `None`, for the daemon.
     async fn stop(
         &self,
-        handle: &Handle,
+        handle: &ActorHandle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
     ) -> Result<WorkerStopped> {
-        self.stop_with(handle, owner, key, Input::Stop, None).await
+        self.stop_with(handle, owner, key, WorkerInput::Stop, None).await
     }
 
     /// Stops a worker with this input, and with another check or change in the same transaction.
     pub(super) async fn stop_with(
         &self,
-        handle: &Handle,
+        handle: &ActorHandle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
-        input: Input,
+        input: WorkerInput,
         also: Option<Also>,
     ) -> Result<WorkerStopped> {
         let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
@@ -205,9 +205,9 @@ impl Supervisor {
         Ok(worker_stopped(row, worktree))
     }
 
-    async fn stopped(&self, handle: &Handle, worktree: Option<&WorktreeView>) -> Result<()> {
+    async fn stopped(&self, handle: &ActorHandle, worktree: Option<&WorktreeView>) -> Result<()> {
         let mut snapshots = handle.follow();
-        let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == State::Stopped;
+        let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == LifecycleState::Stopped;
         let begun = tokio::time::Instant::now();
         if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
             // Without these locks, the end of all processes cannot be proved.
@@ -219,7 +219,7 @@ impl Supervisor {
         let stopped = snapshots.wait_for(is_stopped);
         match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => Ok(()),
+            Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => Ok(()),
             Ok(Err(_)) => Err(self.abandoned()),
             Err(_) => {
                 let guards = self.shared.guards();
@@ -333,7 +333,7 @@ pub(super) mod tests {
     use subagent_protocol::bytes64::Bytes64;
     use subagent_protocol::state::WorkerState;
 
-    use super::super::environment::Kept;
+    use super::super::environment::AgentEnvironment;
     use super::super::spec::Spec;
     use super::super::testing::{caller, choice, folder, init, own_process, setup};
     use super::*;
@@ -447,7 +447,7 @@ pub(super) mod tests {
         };
         let handle = tokio::time::timeout(Duration::from_secs(20), begun).await.expect("it has an actor");
         let mut snapshots = handle.follow();
-        let over = snapshots.wait_for(|snapshot| snapshot.worker.state == State::Error);
+        let over = snapshots.wait_for(|snapshot| snapshot.worker.state == LifecycleState::Error);
         // The runtime program does not exist here, so the actor's start fails.
         tokio::time::timeout(Duration::from_secs(20), over).await.expect("it has tried").unwrap();
         supervisor.shutdown(false).await.unwrap();
@@ -470,7 +470,7 @@ pub(super) mod tests {
                 cwd: key,
                 spec,
                 placeholder: "sess_000000000000".into(),
-                state: State::Starting,
+                state: LifecycleState::Starting,
             };
             tx.insert_worker(&new, entropy::now())
         });
@@ -485,7 +485,7 @@ pub(super) mod tests {
         let spec = serde_json::to_string(&Spec::of(&request(dir.path()))).unwrap();
         let worker = orphan(&supervisor, dir.path(), spec).await;
         let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
-        environment::write(&environment_file, &Kept::default()).unwrap();
+        environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
         let stopped = supervisor.stop_worker(caller(None), &worker).await.unwrap();
         assert_eq!(stopped.worker_id.as_str(), worker);
         assert_eq!(supervisor.row(&worker).await.unwrap().state, "stopped");
@@ -493,7 +493,7 @@ pub(super) mod tests {
         supervisor.stop_worker(caller(None), &worker).await.expect("as often as one likes");
         supervisor.shutdown(false).await.unwrap();
         // If this daemon had been killed, the next one would remove the files.
-        environment::write(&environment_file, &Kept::default()).unwrap();
+        environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
         let next = Supervisor::open(setup(dir.path())).await.unwrap();
         assert!(!environment_file.exists());
         next.shutdown(false).await.unwrap();
@@ -505,7 +505,7 @@ pub(super) mod tests {
         let supervisor = supervisor(dir.path()).await;
         let worker = orphan(&supervisor, dir.path(), "no spec".into()).await;
         let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
-        environment::write(&environment_file, &Kept::default()).unwrap();
+        environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
         supervisor.shutdown(false).await.unwrap();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
         let message = subagent_protocol::api::SendTurn {

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::shared::{Shared, is_ending};
+use super::shared::{SupervisorState, is_ending};
 use crate::store::{RowId, Store};
 
 /// Access to the events for such a reader. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Stream {
-    shared: Arc<Shared>,
+pub(crate) struct EventAccess {
+    shared: Arc<SupervisorState>,
     pub(crate) store: Store,
 }
 
-impl Stream {
-    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+impl EventAccess {
+    pub(super) fn of(shared: &Arc<SupervisorState>) -> Self {
         Self { shared: Arc::clone(shared), store: shared.store.clone() }
     }
 

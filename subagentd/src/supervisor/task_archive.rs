@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Result};
 use super::orders::Reached;
 use super::worker::Also;
 use super::{Supervisor, entropy};
-use crate::core::Input;
+use crate::core::WorkerInput;
 use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, task_archive};
 
 /// Maximum time between two runs.
@@ -47,7 +47,7 @@ impl Supervisor {
     pub(super) async fn stop_archived(&self, row: &WorkerRow, check: Option<Also>) -> Result<()> {
         match self.reach(row, &OwnerCheck(None), &None).await {
             Ok(Reached::Actor(handle)) => {
-                self.stop_with(&handle, None, None, Input::Stop, check).await.map(drop)
+                self.stop_with(&handle, None, None, WorkerInput::Stop, check).await.map(drop)
             }
             Ok(Reached::Past(_)) => Ok(()),
             Err(error) if error.code == Code::WorkerStopped => Ok(()),

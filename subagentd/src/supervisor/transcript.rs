@@ -5,7 +5,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, views};
-use crate::store::history::{self, Filter};
+use crate::store::history::{self, HistoryFilter};
 use crate::store::workers;
 
 /// Maximum number of events of a page.
@@ -43,7 +43,7 @@ impl Supervisor {
         let read = self.shared.store.read(move |connection| {
             let _moment = history::one_moment(connection)?;
             let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
-            let of = |before, limit| Filter { limit, before, since: None, turn_id: None, types: None };
+            let of = |before, limit| HistoryFilter { limit, before, since: None, turn_id: None, types: None };
             let events = history::last(connection, row.id, &of(before, limit))?;
             let first = events.first().map(|event| event.seq);
             let is_first = match first {

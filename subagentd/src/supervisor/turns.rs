@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, OwnerRule, SendTurn, Simulation, TurnAccepted,
-    TurnCanceled,
+    ApprovalDecided, CancelTurn, ControllerHandle, Decide, IfBusy, OwnerRule, SendTurn, Simulation,
+    TurnAccepted, TurnCanceled,
 };
 use subagent_protocol::attachment::{Attachment, Content};
 use subagent_protocol::event::EventType;
@@ -13,16 +13,16 @@ use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
 use subagent_protocol::state::{QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
-use super::environment::Kept;
+use super::environment::AgentEnvironment;
 use super::orders::{Reached, read_response};
 use super::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
-use super::{Caller, Supervisor, agent_sent, attachments, depth, entropy, hooks, views};
-use crate::core::decision::Choice;
+use super::{ApiCaller, Supervisor, agent_sent, attachments, depth, entropy, hooks, views};
+use crate::core::decision::PermissionDecision;
 use crate::core::inbox::QuestionInput;
 use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::{CANCELED_BY_MANAGER, Link};
-use crate::core::{By, Input, Worker, decision};
+use crate::core::worker::{CANCELED_BY_MANAGER, RuntimeStatus};
+use crate::core::{By, Worker, WorkerInput, decision};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
@@ -41,8 +41,8 @@ impl Supervisor {
     /// `INVALID_INPUT` for an empty message or blocks that are nested too deeply.
     /// `ENV_REQUIRED{workerId}` if an agent must be started and its environment is gone.
     /// `STORAGE_ERROR` for a worker that is set aside.
-    pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
-        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
+    pub async fn send(&self, caller: ApiCaller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
+        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         if request.simulate.is_none()
             && request.text.trim().is_empty()
@@ -57,7 +57,7 @@ impl Supervisor {
         check_size(&request, MAX_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
         attachments::check(&request.attachments)?;
-        let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
+        let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
         let reached = self.reach(&row, &owner, &key).await;
         let handle = match reached.map_err(|error| self.shared.refused(&row, error))? {
@@ -107,8 +107,8 @@ impl Supervisor {
             IfBusy::Steer => Some(QueuePosition::Steered),
         };
         let input = match urgency {
-            None => Input::Send { turn_id: turn_id.clone(), input: started, message, by },
-            Some(urgency) => Input::Enqueue {
+            None => WorkerInput::Send { turn_id: turn_id.clone(), input: started, message, by },
+            Some(urgency) => WorkerInput::Enqueue {
                 queued: Queued { turn_id: turn_id.clone(), message, input: started, sender },
                 urgency,
                 most: spec::queue_limit(&row),
@@ -139,7 +139,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`,
     /// `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that is set aside.
-    pub async fn cancel(&self, caller: Caller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
+    pub async fn cancel(&self, caller: ApiCaller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
         let reason = request.reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
@@ -171,7 +171,7 @@ impl Supervisor {
     async fn cancel_now(
         &self,
         row: &WorkerRow,
-        handle: &worker::Handle,
+        handle: &worker::ActorHandle,
         owner: OwnerCheck,
         key: Option<(String, String)>,
         reason: String,
@@ -181,7 +181,7 @@ impl Supervisor {
             let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
             json!({"turnId": next.open_turn(), "end": end})
         });
-        match self.order(handle, Some(owner), key, Input::Cancel { reason }, respond).await {
+        match self.order(handle, Some(owner), key, WorkerInput::Cancel { reason }, respond).await {
             Err(error) if error.code == Code::WorkerNotRunning => Err(self.not_running(row, error).await?),
             result => result,
         }
@@ -204,7 +204,7 @@ impl Supervisor {
     async fn until_canceled(
         &self,
         row: &WorkerRow,
-        handle: &worker::Handle,
+        handle: &worker::ActorHandle,
         turn_id: &str,
     ) -> Result<WorkerState> {
         // The time after which the runtime kills the agent of a canceled turn.
@@ -264,7 +264,7 @@ impl Supervisor {
     /// is stopped or never had a runtime. `INVALID_INPUT{kind}` for an elicitation.
     pub async fn decide(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         worker: &str,
         request_id: &str,
         request: Decide,
@@ -280,7 +280,7 @@ impl Supervisor {
                 self.or_earlier(&key, decided).await?
             }
         };
-        self.delivered(worker, request_id, read_response::<Decision>(response)?).await
+        self.delivered(worker, request_id, read_response::<StoredDecision>(response)?).await
     }
 
     async fn decide_now(
@@ -305,20 +305,25 @@ impl Supervisor {
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
             let decided = added.iter().find(|(event_type, _)| *event_type == EventType::ApprovalDecided);
             let event_id = EventId(decided.map_or(0, |(_, seq)| *seq));
-            json!(Decision { always: added_rule, ..Decision::of(&made, event_id) })
+            json!(StoredDecision { always: added_rule, ..StoredDecision::of(&made, event_id) })
         });
         let (asked, note) = (found.request_id, request.note);
         let input = match always {
             Some((_, rule)) => {
-                Input::Inbox(QuestionInput::DecideAlways { request_id: asked, choice, note, rule })
+                WorkerInput::Inbox(QuestionInput::DecideAlways { request_id: asked, choice, note, rule })
             }
-            None => Input::Decide { request_id: asked, choice, note },
+            None => WorkerInput::Decide { request_id: asked, choice, note },
         };
         let decided = self.order(&handle, Some(owner), key, input, respond).await;
         self.or_how_it_ended(row, request_id, decided).await
     }
 
-    async fn delivered(&self, worker: &str, request_id: &str, decision: Decision) -> Result<ApprovalDecided> {
+    async fn delivered(
+        &self,
+        worker: &str,
+        request_id: &str,
+        decision: StoredDecision,
+    ) -> Result<ApprovalDecided> {
         let row = self.row(worker).await?;
         let (now, delivery, state) = self.delivery(worker, request_id).await?;
         Ok(ApprovalDecided {
@@ -338,7 +343,7 @@ impl Supervisor {
 /// The stored result of a decision, for repetitions.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Decision {
+pub(super) struct StoredDecision {
     pub(super) decision: String,
     pub(super) option_id: String,
     pub(super) alias: Option<String>,
@@ -347,8 +352,8 @@ pub(super) struct Decision {
     always: Option<OwnerRule>,
 }
 
-impl Decision {
-    pub(super) fn of(choice: &Choice, event_id: EventId) -> Self {
+impl StoredDecision {
+    pub(super) fn of(choice: &PermissionDecision, event_id: EventId) -> Self {
         Self {
             decision: choice.decision.clone(),
             option_id: choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned()),
@@ -376,7 +381,7 @@ pub(super) fn accepted(
             "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
             "acceptedEventId": EventId(accepted.map_or(0, |(_, seq)| *seq)),
         });
-        let starts = matches!(next.link, Link::Starting | Link::Ending);
+        let starts = matches!(next.link, RuntimeStatus::Starting | RuntimeStatus::Ending);
         if starts && position.is_none() && asked.is_none() && next.turn().is_some() {
             response["startsAgent"] = true.into();
         }

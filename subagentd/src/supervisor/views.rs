@@ -15,10 +15,10 @@ use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
 
 use super::questions::elicitation_view;
-use super::worker::{Handle, Snapshot};
+use super::worker::{ActorHandle, Snapshot};
 use super::{Supervisor, memory, spec};
 use crate::core::queue::Queue;
-use crate::core::worker::{Hibernation, Link, Worker};
+use crate::core::worker::{Hibernation, RuntimeStatus, Worker};
 use crate::store::tasks::TaskQuery;
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
@@ -194,7 +194,7 @@ impl Supervisor {
         // Until the next runtime starts.
         let hibernated = snapshot.as_ref().is_some_and(|snapshot| {
             let worker = &snapshot.worker;
-            worker.hibernation == Hibernation::Begun && worker.link == Link::None
+            worker.hibernation == Hibernation::Begun && worker.link == RuntimeStatus::None
         });
         // Read again, because the row may be older than the snapshot.
         let hibernated_at = match hibernated {
@@ -332,7 +332,7 @@ fn pending_permission(approval: ApprovalRow) -> PendingApproval {
 }
 
 /// Waits a limited time until the actor is settled or reports an obstacle. Returns its snapshot.
-pub(super) async fn settled(handle: &Handle) -> Arc<Snapshot> {
+pub(super) async fn settled(handle: &ActorHandle) -> Arc<Snapshot> {
     let mut snapshots = handle.follow();
     let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
     match tokio::time::timeout(SETTLE, known).await {

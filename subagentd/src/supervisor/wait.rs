@@ -25,7 +25,7 @@ use crate::store::{EventQuery, WorkerRow, events};
 
 /// The result of a wait.
 #[derive(Debug)]
-pub struct Found {
+pub struct WaitMatch {
     /// The first event that matched.
     pub matched_event: Event,
     /// The worker's state after the match.
@@ -35,7 +35,7 @@ pub struct Found {
 }
 
 /// What a wait looks for.
-struct Wanted {
+struct WaitTargets {
     until: Until,
     /// The only turn whose events count.
     only: Option<TurnId>,
@@ -44,33 +44,33 @@ struct Wanted {
 }
 
 /// The part of an event that a wait needs.
-enum Seen {
+enum WaitEvent {
     /// An event that may match, completely.
     Event(Box<StoredEvent>),
     /// Progress that cannot match. `of_turn`: it belongs to the turn that counts. `part`: its text,
     /// if that is collected. Most events are of this kind and are not copied.
-    Progress { of_turn: bool, part: Option<Part> },
+    Progress { of_turn: bool, part: Option<CollectedPart> },
 }
 
 /// A part of the collected text.
-enum Part {
+enum CollectedPart {
     Piece(String),
     ToolCall,
 }
 
-impl Wanted {
-    fn look(&self, event: StoredEvent<&str>) -> Seen {
+impl WaitTargets {
+    fn look(&self, event: StoredEvent<&str>) -> WaitEvent {
         if !event.event_type.is_progress() || self.until.matches(event.event_type, event.kind.as_deref()) {
-            return Seen::Event(Box::new(event.owned()));
+            return WaitEvent::Event(Box::new(event.owned()));
         }
         let is_of = |turn: &TurnId| event.turn_id.as_ref() == Some(turn);
         let concerns = self.only.as_ref().is_none_or(is_of);
         let part = match concerns && self.collect.as_ref().is_some_and(is_of) {
-            true if event.is_tool_call() => Some(Part::ToolCall),
-            true => event.text().map(|text| Part::Piece(text.into_owned())),
+            true if event.is_tool_call() => Some(CollectedPart::ToolCall),
+            true => event.text().map(|text| CollectedPart::Piece(text.into_owned())),
             false => None,
         };
-        Seen::Progress { of_turn: concerns && self.only.is_some(), part }
+        WaitEvent::Progress { of_turn: concerns && self.only.is_some(), part }
     }
 }
 
@@ -88,7 +88,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`. `WAIT_TIMEOUT`
     /// and `WAIT_NO_PROGRESS`, with a diagnosis. `DAEMON_NOT_RUNNING` if the daemon is ending.
-    pub async fn wait(&self, worker: &str, request: WaitRequest, sight: EventScope) -> Result<Found> {
+    pub async fn wait(&self, worker: &str, request: WaitRequest, sight: EventScope) -> Result<WaitMatch> {
         let until = Until::parse(request.until.as_deref())?;
         let mut patience = WaitDeadlines::of(&request)?;
         let row = self.row(worker).await?;
@@ -110,7 +110,7 @@ impl Supervisor {
         let mut floor = 0;
         // Whether the only turn that counts has started.
         let mut begun = false;
-        let wanted = Arc::new(Wanted {
+        let wanted = Arc::new(WaitTargets {
             until,
             only: request.only_turn.clone(),
             collect: request.collect_turn.clone(),
@@ -137,12 +137,12 @@ impl Supervisor {
                 }
                 for seen in page.events {
                     let event = match seen {
-                        Seen::Event(event) => *event,
-                        Seen::Progress { of_turn, part } => {
+                        WaitEvent::Event(event) => *event,
+                        WaitEvent::Progress { of_turn, part } => {
                             begun |= of_turn;
                             match part {
-                                Some(Part::Piece(text)) => collected.push(text),
-                                Some(Part::ToolCall) => collected.tool_call(),
+                                Some(CollectedPart::Piece(text)) => collected.push(text),
+                                Some(CollectedPart::ToolCall) => collected.tool_call(),
                                 None => {}
                             }
                             continue;
@@ -167,7 +167,7 @@ impl Supervisor {
                     collected.add(event, request.collect_turn.as_ref());
                     if let Some(matched_event) = matched_event {
                         let state = self.view(&row).await.state;
-                        return Ok(Found { matched_event, state, collected });
+                        return Ok(WaitMatch { matched_event, state, collected });
                     }
                 }
                 if page.end {
@@ -176,7 +176,7 @@ impl Supervisor {
             }
             if let Some(asked) = asked {
                 let state = self.view(&row).await.state;
-                return Ok(Found { matched_event: asked.view(), state, collected });
+                return Ok(WaitMatch { matched_event: asked.view(), state, collected });
             }
             is_news = true;
             if *ending.borrow() {

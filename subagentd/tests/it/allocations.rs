@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::inner::{Client, Place};
+use crate::inner::{JournaledStateDir, KeepAliveClient};
 use subagent_testkit::counting::allocations;
 use subagent_testkit::in_own_process;
 
@@ -29,7 +29,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn an_event_is_taken_in_stored_and_followed_with_few_allocations() {
     in_own_process(|| {
-        let place = block_on(Place::new(1, EVENTS));
+        let place = block_on(JournaledStateDir::new(1, EVENTS));
         let (count, bytes) = allocations(1, || {
             block_on(async {
                 let supervisor = place.open().await;
@@ -48,13 +48,13 @@ fn a_list_of_workers_is_answered_with_few_allocations() {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (place, supervisor, socket) = runtime.block_on(async {
-            let place = Place::new(10, 1).await;
+            let place = JournaledStateDir::new(10, 1).await;
             let supervisor = place.open().await;
             place.follow(&supervisor, 1).await;
             let socket = place.serve(supervisor.clone());
             (place, supervisor, socket)
         });
-        let mut client = Client::connect(Path::new(&socket));
+        let mut client = KeepAliveClient::connect(Path::new(&socket));
         let mut ask = || assert!(client.get("/v1/workers") > 1000);
         ask();
         let (count, _) = allocations(20, ask);

@@ -15,21 +15,21 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
 use subagentd::api::{self, Api, Listening};
-use subagentd::core::worker::State;
+use subagentd::core::worker::LifecycleState;
 use subagentd::deliveries::Deliveries;
 use subagentd::schedules::{Schedules, Stay};
 use subagentd::store::{Cursor, Durability, NewName, NewWorker, Store};
-use subagentd::supervisor::{EventScope, Setup, Supervisor};
+use subagentd::supervisor::{DaemonSettings, EventScope, Supervisor};
 
 const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
 
 /// A state dir.
-pub(crate) struct Place {
+pub(crate) struct JournaledStateDir {
     dir: tempfile::TempDir,
     workers: Vec<WorkerId>,
 }
 
-impl Place {
+impl JournaledStateDir {
     /// One with so many workers, each with a journal of so many pieces of text that nobody has taken in. Their runtimes
     /// have ended.
     pub(crate) async fn new(workers: u8, events: u64) -> Self {
@@ -57,7 +57,7 @@ impl Place {
                     cwd: "/ws".to_owned(),
                     spec: SPEC.to_owned(),
                     placeholder: "sess_0".to_owned(),
-                    state: State::Starting,
+                    state: LifecycleState::Starting,
                 };
                 let id = tx.insert_worker(&worker, Timestamp(1))?;
                 tx.begin_incarnation(id, 1, &subagent_config::proc::boot_id().unwrap())?;
@@ -73,7 +73,7 @@ impl Place {
     pub(crate) async fn open(&self) -> Supervisor {
         let state_dir = self.dir.path().join("state");
         let env = Environment::new([("XDG_RUNTIME_DIR".into(), self.dir.path().into())], self.dir.path());
-        let setup = Setup {
+        let setup = DaemonSettings {
             runtime_dir: RuntimeDir::prepare(&env, &state_dir).unwrap(),
             state_dir,
             runtime_program: self.dir.path().join("no-such-program"),
@@ -163,9 +163,9 @@ fn journal(worker: &WorkerId, events: u64) -> Vec<u8> {
 }
 
 /// A connection that asks for the same again and again.
-pub(crate) struct Client(UnixStream);
+pub(crate) struct KeepAliveClient(UnixStream);
 
-impl Client {
+impl KeepAliveClient {
     pub(crate) fn connect(socket: &std::path::Path) -> Self {
         Self(UnixStream::connect(socket).unwrap())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::World;
+use crate::world::BenchWorld;
 
 /// Time limit for the next value.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -24,7 +24,7 @@ impl<T: Send + 'static> Follower<T> {
     /// Follows a worker from its first event. `look` extracts the wanted value from each line. The
     /// follower runs when this returns.
     pub(crate) fn start(
-        world: &World,
+        world: &BenchWorld,
         worker: &str,
         mut look: impl FnMut(&[u8]) -> Option<T> + Send + 'static,
     ) -> Self {

@@ -30,15 +30,15 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use subagent_protocol::time::Timestamp;
-use subagent_tests::measure::{Machine, Options, Report, put, table};
+use subagent_tests::measure::{Machine, MeasureOptions, Report, put, table};
 
 use reference::Reference;
 use rows::ROWS;
-use world::World;
+use world::BenchWorld;
 
 /// The settings shared by all rows.
 struct Bench {
-    options: Options,
+    options: MeasureOptions,
     reference: Result<Reference, String>,
 }
 
@@ -51,7 +51,7 @@ impl Bench {
 
 fn main() -> ExitCode {
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-    let options = match Options::parse(std::env::args().skip(1), &names) {
+    let options = match MeasureOptions::parse(std::env::args().skip(1), &names) {
         Ok(options) => options,
         Err(error) => {
             eprintln!("{error}");
@@ -97,7 +97,7 @@ fn write(text: &str) {
 fn about(bench: &Bench) -> Vec<(String, String)> {
     let machine = Machine::look(Path::new("/tmp"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
-    let world = World::empty();
+    let world = BenchWorld::empty();
     let version = world.sandbox.command("subagent").args(["--version"]).run();
     let reference = match &bench.reference {
         Ok(found) => found.versions.clone(),

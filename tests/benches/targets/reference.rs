@@ -14,7 +14,7 @@ use std::{env, fs};
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
 
-use crate::world::{World, executable, timed};
+use crate::world::{BenchWorld, executable, timed};
 
 /// The measured versions; others would not be comparable.
 const VERSIONS: [(&str, &str); 3] = [("subagent-cli", "0.1.7"), ("typer", "0.24.1"), ("click", "8.3.1")];
@@ -51,27 +51,27 @@ impl Reference {
     }
 
     /// Creates a workspace of its own in a row's sandbox, with a controller.
-    pub(crate) fn in_world<'a>(&'a self, world: &'a World) -> Place<'a> {
+    pub(crate) fn in_world<'a>(&'a self, world: &'a BenchWorld) -> ReferenceWorkspace<'a> {
         let folder = world.sandbox.file("reference");
         fs::create_dir_all(folder.join(".subagent")).unwrap();
         let agent = executable("fast-agent");
         let launcher = format!("    backend:\n      kind: acp-stdio\n    command: {}\n", agent.display());
         let config = format!("launchers:\n  fast:\n{launcher}defaults:\n  launcher: fast\n");
         fs::write(folder.join(".subagent/config.yaml"), config).unwrap();
-        let place = Place { reference: self, world, folder };
+        let place = ReferenceWorkspace { reference: self, world, folder };
         place.timed(&["controller", "init"]);
         place
     }
 }
 
 /// The reference's workspace in a sandbox.
-pub(crate) struct Place<'a> {
+pub(crate) struct ReferenceWorkspace<'a> {
     reference: &'a Reference,
-    world: &'a World,
+    world: &'a BenchWorld,
     folder: PathBuf,
 }
 
-impl Place<'_> {
+impl ReferenceWorkspace<'_> {
     /// Runs one of its commands. Returns the duration of the whole process in ms, and its data.
     pub(crate) fn timed(&self, args: &[&str]) -> (f64, Value) {
         let program = self.reference.program.to_str().unwrap();
@@ -80,17 +80,17 @@ impl Place<'_> {
     }
 
     /// Starts a worker. Returns the duration and the worker.
-    pub(crate) fn start(&self) -> (f64, Worker) {
+    pub(crate) fn start(&self) -> (f64, ReferenceWorker) {
         let (took, data) = self.timed(&["worker", "start"]);
         let id = data["workerId"].as_str().unwrap().to_owned();
         let pid = data["runtimePid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let runtime = pid.and_then(Process::find).expect("a live runtime of the reference");
         let socket = data["runtimeSocket"].as_str().map(PathBuf::from);
-        (took, Worker { id, runtime, socket })
+        (took, ReferenceWorker { id, runtime, socket })
     }
 
     /// Sends a prompt. Returns the time until the end of the turn was known, in ms.
-    pub(crate) fn send(&self, worker: &Worker, prompt: &str) -> f64 {
+    pub(crate) fn send(&self, worker: &ReferenceWorker, prompt: &str) -> f64 {
         let args = ["send", "--worker-id", &worker.id, "--text", prompt, "--wait-timeout-seconds", "900"];
         let (took, data) = self.timed(&args);
         assert_eq!(data["matchedEvent"]["type"], "turn.completed", "{data}");
@@ -98,7 +98,7 @@ impl Place<'_> {
     }
 
     /// Stops a worker. Kills its runtime and agent if they outlive that.
-    pub(crate) fn stop(&self, worker: &Worker) {
+    pub(crate) fn stop(&self, worker: &ReferenceWorker) {
         let below = worker.runtime.children();
         self.timed(&["worker", "stop", &worker.id]);
         for process in [&worker.runtime].into_iter().chain(&below) {
@@ -108,14 +108,14 @@ impl Place<'_> {
 }
 
 /// A worker of the reference.
-pub(crate) struct Worker {
+pub(crate) struct ReferenceWorker {
     id: String,
     runtime: Process,
     /// Its socket, always outside the sandbox.
     socket: Option<PathBuf>,
 }
 
-impl Drop for Worker {
+impl Drop for ReferenceWorker {
     fn drop(&mut self) {
         // It is gone already unless its runtime was killed.
         let _ = self.socket.as_ref().map(fs::remove_file);

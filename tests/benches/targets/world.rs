@@ -15,11 +15,11 @@ const PATIENCE: &str = "900";
 /// Time limit of commands that are not timed.
 const DEADLINE: Duration = Duration::from_secs(1000);
 
-pub(crate) struct World {
+pub(crate) struct BenchWorld {
     pub(crate) sandbox: Sandbox,
 }
 
-impl World {
+impl BenchWorld {
     /// A world without processes and without a controller.
     pub(crate) fn empty() -> Self {
         let mut sandbox = Sandbox::new();

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use nix::libc::{self, c_char, c_int, c_long, c_uint, c_void, iovec, off_t, size_t, ssize_t};
 
-use super::rules::{Op, Verdict, on_descriptor, on_path};
+use super::rules::{FileOperation, Verdict, on_descriptor, on_path};
 
 /// Ends a call with an error.
 fn fail(errno: c_int) -> c_int {
@@ -33,7 +33,7 @@ macro_rules! on_descriptor {
         /// The same requirements as the replaced function.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(fd: c_int $(, $arg: $type)*) -> c_int {
-            match on_descriptor(Op::$op, fd) {
+            match on_descriptor(FileOperation::$op, fd) {
                 Verdict::Fail(errno) => fail(errno),
                 // SAFETY: the caller's own arguments, for the call of the same meaning.
                 _ => narrow(unsafe { libc::syscall(libc::$call, fd $(, $arg)*) }),
@@ -61,7 +61,7 @@ macro_rules! on_write {
         /// The same requirements as the replaced function.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(fd: c_int, bytes: *const c_void, length: size_t $(, $arg: $type)*) -> ssize_t {
-            let length = match on_descriptor(Op::Write, fd) {
+            let length = match on_descriptor(FileOperation::Write, fd) {
                 Verdict::Fail(errno) => return wide(c_long::from(fail(errno))),
                 Verdict::Short => length / 2,
                 Verdict::GoOn => length,
@@ -85,7 +85,7 @@ on_write! {
 /// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
-    match on_descriptor(Op::Write, fd) {
+    match on_descriptor(FileOperation::Write, fd) {
         Verdict::Fail(errno) => wide(c_long::from(fail(errno))),
         // SAFETY: the caller's own arguments, and at most its number of buffers.
         Verdict::Short => wide(unsafe { libc::syscall(libc::SYS_writev, fd, buffers, count.min(1)) }),
@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn pwritev(
     count: c_int,
     offset: off_t,
 ) -> ssize_t {
-    let count = match on_descriptor(Op::Write, fd) {
+    let count = match on_descriptor(FileOperation::Write, fd) {
         Verdict::Fail(errno) => return wide(c_long::from(fail(errno))),
         Verdict::Short => count.min(1),
         Verdict::GoOn => count,
@@ -168,8 +168,8 @@ pub(crate) unsafe extern "C" fn openat(
     mode: c_uint,
 ) -> c_int {
     let changes = flags & (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) != 0;
-    let change = if changes { on_path(Op::Change, folder, path) } else { Verdict::GoOn };
-    match (change, on_path(Op::Open, folder, path)) {
+    let change = if changes { on_path(FileOperation::Change, folder, path) } else { Verdict::GoOn };
+    match (change, on_path(FileOperation::Open, folder, path)) {
         (Verdict::Fail(errno), _) | (_, Verdict::Fail(errno)) => fail(errno),
         // SAFETY: the caller's own arguments.
         _ => narrow(unsafe { libc::syscall(libc::SYS_openat, folder, path, flags, mode) }),
@@ -226,7 +226,7 @@ pub(crate) unsafe extern "C" fn renameat(
     to_folder: c_int,
     to: *const c_char,
 ) -> c_int {
-    match on_path(Op::Rename, to_folder, to) {
+    match on_path(FileOperation::Rename, to_folder, to) {
         Verdict::Fail(errno) => fail(errno),
         // SAFETY: the caller's own arguments.
         _ => narrow(unsafe { libc::syscall(libc::SYS_renameat2, from_folder, from, to_folder, to, 0) }),
@@ -251,7 +251,7 @@ pub(crate) unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -
 /// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    match on_path(Op::Unlink, folder, path) {
+    match on_path(FileOperation::Unlink, folder, path) {
         Verdict::Fail(errno) => fail(errno),
         // SAFETY: the caller's own arguments.
         _ => narrow(unsafe { libc::syscall(libc::SYS_unlinkat, folder, path, flags) }),
@@ -276,7 +276,7 @@ pub(crate) unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
 /// The same requirements as the replaced function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn statvfs(path: *const c_char, found: *mut libc::statvfs) -> c_int {
-    let full = match on_path(Op::Room, libc::AT_FDCWD, path) {
+    let full = match on_path(FileOperation::Room, libc::AT_FDCWD, path) {
         Verdict::Fail(libc::ENOSPC) => true,
         Verdict::Fail(errno) => return fail(errno),
         _ => false,

@@ -13,7 +13,7 @@ use nix::libc::{self, c_char, c_int};
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum FileOperation {
     Open,
     /// Opening for writing, or creating.
     Change,
@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
 }
 
 struct Rule {
-    op: Op,
+    op: FileOperation,
     path: Vec<u8>,
     nth: u64,
     count: u64,
@@ -78,15 +78,15 @@ fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
     let number = |key: &str| value(key).and_then(|text| text.parse().ok());
     Some(Rule {
         op: match value("op")? {
-            "open" => Op::Open,
-            "change" => Op::Change,
-            "write" => Op::Write,
-            "sync" => Op::Sync,
-            "truncate" => Op::Truncate,
-            "allocate" => Op::Allocate,
-            "rename" => Op::Rename,
-            "unlink" => Op::Unlink,
-            "room" => Op::Room,
+            "open" => FileOperation::Open,
+            "change" => FileOperation::Change,
+            "write" => FileOperation::Write,
+            "sync" => FileOperation::Sync,
+            "truncate" => FileOperation::Truncate,
+            "allocate" => FileOperation::Allocate,
+            "rename" => FileOperation::Rename,
+            "unlink" => FileOperation::Unlink,
+            "room" => FileOperation::Room,
             _ => return None,
         },
         path: value("path")?.as_bytes().to_vec(),
@@ -124,7 +124,7 @@ fn counters(path: &[u8], rules: usize) -> Option<&'static [[AtomicU64; 2]]> {
 }
 
 impl Rule {
-    fn judge(&self, op: Op, path: &[u8]) -> Verdict {
+    fn judge(&self, op: FileOperation, path: &[u8]) -> Verdict {
         if self.op != op || !matches(&self.path, path) {
             return Verdict::GoOn;
         }
@@ -158,7 +158,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-fn judge(op: Op, path: impl FnOnce(&mut [u8]) -> usize) -> Verdict {
+fn judge(op: FileOperation, path: impl FnOnce(&mut [u8]) -> usize) -> Verdict {
     let Some(rules) = RULES.get().filter(|rules| rules.iter().any(|rule| rule.op == op)) else {
         return Verdict::GoOn;
     };
@@ -170,13 +170,13 @@ fn judge(op: Op, path: impl FnOnce(&mut [u8]) -> usize) -> Verdict {
 }
 
 /// Decides about a call on a descriptor.
-pub(crate) fn on_descriptor(op: Op, fd: RawFd) -> Verdict {
+pub(crate) fn on_descriptor(op: FileOperation, fd: RawFd) -> Verdict {
     judge(op, |buffer| path_of(fd, buffer))
 }
 
 /// Decides about a call on a path below a folder. `AT_FDCWD` is for absolute paths; relative ones
 /// are used as they are.
-pub(crate) fn on_path(op: Op, folder: RawFd, path: *const c_char) -> Verdict {
+pub(crate) fn on_path(op: FileOperation, folder: RawFd, path: *const c_char) -> Verdict {
     judge(op, |buffer| {
         // SAFETY: the caller's path, which it guarantees to end with NUL.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();

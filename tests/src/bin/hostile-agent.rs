@@ -93,7 +93,7 @@ enum Ending {
 }
 
 /// The result of waiting for a response, which was printed already.
-enum Answer {
+enum ResponseWaitEnd {
     Given,
     Cancelled,
 }
@@ -269,7 +269,7 @@ impl Hostile {
         let texts = blocks.into_iter().flatten().filter_map(|block| block["text"].as_str());
         if let Some(quirk) = texts.flat_map(str::lines).find_map(|line| line.strip_prefix("quirk: ")) {
             return match quirks::play(self, quirk)? {
-                Some(Answer::Cancelled) => line(&end("cancelled")),
+                Some(ResponseWaitEnd::Cancelled) => line(&end("cancelled")),
                 _ => line(&end("end_turn")),
             };
         }
@@ -296,7 +296,7 @@ impl Hostile {
                 }
                 Some((_, ending)) => {
                     say("before")?;
-                    if let Some(Answer::Cancelled) = self.play(name)? {
+                    if let Some(ResponseWaitEnd::Cancelled) = self.play(name)? {
                         return line(&end("cancelled"));
                     }
                     *ending
@@ -336,7 +336,7 @@ impl Hostile {
     }
 
     /// Writes the hostile bytes of one case. Prints a response that it waited for.
-    fn play(&mut self, name: &str) -> io::Result<Option<Answer>> {
+    fn play(&mut self, name: &str) -> io::Result<Option<ResponseWaitEnd>> {
         match name {
             "truncated-json" => write(&head_of(&update_line("cut off"), 70))?,
             "giant-numbers" => {
@@ -537,28 +537,28 @@ impl Hostile {
     }
 
     /// A request that every client refuses with -32601. Waits for the response and prints it.
-    fn ping(&mut self, id: &Value) -> io::Result<Answer> {
+    fn ping(&mut self, id: &Value) -> io::Result<ResponseWaitEnd> {
         line(&json!({"jsonrpc": "2.0", "id": id, "method": "_hostile/ping", "params": {}}))?;
         self.wait_for(id)
     }
 
-    fn permission(&mut self, tool: Value, options: &Value) -> io::Result<Answer> {
+    fn permission(&mut self, tool: Value, options: &Value) -> io::Result<ResponseWaitEnd> {
         let id = json!(0);
         let params = json!({"sessionId": SESSION, "toolCall": tool, "options": options});
         line(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}))?;
         self.wait_for(&id)
     }
 
-    fn elicit(&mut self, members: &str) -> io::Result<Answer> {
+    fn elicit(&mut self, members: &str) -> io::Result<ResponseWaitEnd> {
         let id = json!("elicitation");
         raw(&elicitation(&id, members))?;
         self.wait_for(&id)
     }
 
-    fn wait_for(&mut self, id: &Value) -> io::Result<Answer> {
+    fn wait_for(&mut self, id: &Value) -> io::Result<ResponseWaitEnd> {
         while let Some(mut message) = self.read()? {
             if message["method"] == "session/cancel" {
-                return Ok(Answer::Cancelled);
+                return Ok(ResponseWaitEnd::Cancelled);
             }
             if message.get("method").is_none() && message["id"] == *id {
                 let answer = match message.get_mut("result") {
@@ -566,7 +566,7 @@ impl Hostile {
                     None => message["error"]["code"].take(),
                 };
                 say(&format!("answered: {answer}"))?;
-                return Ok(Answer::Given);
+                return Ok(ResponseWaitEnd::Given);
             }
         }
         Err(io::Error::other("stdin ended before the answer came"))

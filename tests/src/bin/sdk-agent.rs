@@ -35,7 +35,7 @@ use agent_client_protocol::v1::schema::{
     WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
-use options::{Offer, Options};
+use options::{Offer, SdkAgentOptions};
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct Echo {
     state: Option<PathBuf>,
     sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
     offered: Arc<Mutex<ClientCapabilities>>,
-    options: Arc<Options>,
+    options: Arc<SdkAgentOptions>,
     /// Parameters of the last session request, with the length of each value instead of the value.
     place: Arc<Mutex<String>>,
 }
@@ -341,7 +341,7 @@ async fn main() -> Result<()> {
                     Some("modes") => Offer::Modes,
                     _ => Offer::Nothing,
                 };
-                echo.options = Arc::new(Options::new(offer));
+                echo.options = Arc::new(SdkAgentOptions::new(offer));
             }
             _ => return Err(Error::invalid_params().data("usage: sdk-agent [--state DIR] [--offer WHAT]")),
         }

@@ -20,9 +20,9 @@ static FREE_PLACES: Mutex<usize> = Mutex::new(8);
 static PLACE_FREED: Condvar = Condvar::new();
 
 /// The slot of one case.
-struct Place;
+struct CaseSlot;
 
-impl Place {
+impl CaseSlot {
     fn take() -> Self {
         let free = FREE_PLACES.lock().unwrap();
         *PLACE_FREED.wait_while(free, |free| *free == 0).unwrap() -= 1;
@@ -30,7 +30,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CaseSlot {
     fn drop(&mut self) {
         *FREE_PLACES.lock().unwrap() += 1;
         PLACE_FREED.notify_one();
@@ -57,7 +57,7 @@ pub fn crowd<C: Sync>(
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let _place = Place::take();
+            let _place = CaseSlot::take();
             let begun = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| run(case)));
             if begun.elapsed() > SLOW {

@@ -51,7 +51,7 @@ impl Sandbox {
     pub fn lookout(&self) -> Lookout {
         let (over, heard) = mpsc::channel();
         let seen = Arc::new(AtomicBool::new(false));
-        let place = Place {
+        let place = SandboxObserver {
             seen: Arc::clone(&seen),
             evidence: self.evidence(false),
             id: self.id.clone(),
@@ -94,7 +94,7 @@ impl Lookout {
     }
 }
 
-struct Place {
+struct SandboxObserver {
     seen: Arc<AtomicBool>,
     evidence: Evidence,
     id: String,
@@ -103,7 +103,7 @@ struct Place {
     executables: PathBuf,
 }
 
-impl Place {
+impl SandboxObserver {
     fn look_until(&self, over: &mpsc::Receiver<()>) -> Report {
         let mut since: BTreeMap<String, Instant> = BTreeMap::new();
         let mut report = Report::default();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension};
 use subagent_protocol::codec::{Decoded, decode};
-use subagent_protocol::record::Record;
+use subagent_protocol::record::JournalRecord;
 
 use super::evidence::Evidence;
 
@@ -68,7 +68,7 @@ fn check_segment(
             }
         };
         rest = &rest[size..];
-        let Ok(record) = serde_json::from_slice::<Record>(json) else {
+        let Ok(record) = serde_json::from_slice::<JournalRecord>(json) else {
             violations
                 .push(format!("{name}: a record that cannot be read: {}", String::from_utf8_lossy(json)));
             continue;

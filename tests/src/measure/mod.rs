@@ -14,7 +14,7 @@ mod statistics;
 
 pub use document::{BEGIN, END, put, table};
 pub use machine::Machine;
-pub use options::Options;
+pub use options::MeasureOptions;
 pub use process::{Memory, Switches, context_switches, memory, peak_of, private};
 pub use report::{Figure, Outcome, Report, Row, Target, Unit};
 pub use statistics::Summary;

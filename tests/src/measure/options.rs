@@ -2,7 +2,7 @@
 
 /// The selected rows and their duration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct MeasureOptions {
     /// The selected rows; empty means all.
     pub only: Vec<String>,
     /// A short run, to check that everything works.
@@ -11,7 +11,7 @@ pub struct Options {
     pub five_million: bool,
 }
 
-impl Options {
+impl MeasureOptions {
     /// Parses the arguments after the program's name; `rows` are the existing rows.
     ///
     /// # Errors
@@ -54,8 +54,8 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Options, String> {
-        Options::parse(words.iter().map(|word| (*word).to_owned()), &["list", "send"])
+    fn parse(words: &[&str]) -> Result<MeasureOptions, String> {
+        MeasureOptions::parse(words.iter().map(|word| (*word).to_owned()), &["list", "send"])
     }
 
     #[test]

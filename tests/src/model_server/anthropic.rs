@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Wire, event, failure, streamed};
 use super::sample::aside;
-use super::script::{Step, Turn};
+use super::script::{ModelResponseStep, Turn};
 use super::seen::{Asked, Seen, id};
 use super::tools::{Call, Input, Offer};
 
@@ -40,7 +40,7 @@ async fn messages(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Respo
     if body["stream"] == true {
         return streamed(wire, steps, offered);
     }
-    let text: String = steps.iter().filter_map(Step::text).collect();
+    let text: String = steps.iter().filter_map(ModelResponseStep::text).collect();
     let mut message = wire.message(id("msg"));
     message["content"] = json!([{"type": "text", "text": text}]);
     message["stop_reason"] = json!("end_turn");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Piece, Wire, event, failure, pieces, streamed};
 use super::sample::sample;
-use super::script::{Step, Turn, answer};
+use super::script::{ModelResponseStep, Turn, answer};
 use super::seen::{Asked, ModelRequest, Seen};
 use super::tools::{Call, Input, Offer};
 
@@ -43,8 +43,8 @@ async fn call(State(seen): State<Arc<Seen>>, Path(call): Path<String>, body: Byt
     seen.add(ModelRequest { path, body, asked });
     match (method, schema) {
         ("streamGenerateContent", schema) => {
-            let steps =
-                schema.map_or_else(|| seen.answer(&turn), |value| vec![Step::Text(value.to_string())]);
+            let steps = schema
+                .map_or_else(|| seen.answer(&turn), |value| vec![ModelResponseStep::Text(value.to_string())]);
             streamed(Gemini { model: model.to_owned() }, steps, offered)
         }
         ("generateContent", Some(value)) => {

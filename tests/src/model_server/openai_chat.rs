@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Piece, Wire, cut, event, failed, failure, pieces, streamed};
 use super::sample::aside;
-use super::script::{Step, Turn};
+use super::script::{ModelResponseStep, Turn};
 use super::seen::{Asked, Seen, id};
 use super::tools::{Call, Input, Offer};
 
@@ -39,7 +39,7 @@ async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Re
 }
 
 /// Returns the response in one piece, after its last step.
-async fn whole(mut chat: Chat, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
+async fn whole(mut chat: Chat, steps: Vec<ModelResponseStep>, offered: Vec<Offer>) -> Response {
     if let Some(failed) = failed::<Chat>(&steps) {
         return failed;
     }

@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::script::{GATE_LIMIT, Step};
+use super::script::{GATE_LIMIT, ModelResponseStep};
 use super::tools::{Call, Offer, choose};
 
 /// Time between two checks for a gate's file.
@@ -55,8 +55,8 @@ pub(super) fn failure<W: Wire>(status: StatusCode, message: &str) -> Response {
 }
 
 /// Returns the scripted error that replaces a response.
-pub(super) fn failed<W: Wire>(steps: &[Step]) -> Option<Response> {
-    let Some(Step::Fail(status)) = steps.first() else { return None };
+pub(super) fn failed<W: Wire>(steps: &[ModelResponseStep]) -> Option<Response> {
+    let Some(ModelResponseStep::Fail(status)) = steps.first() else { return None };
     let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Some(failure::<W>(status, &format!("the script wants {status}")))
 }
@@ -67,7 +67,7 @@ pub(super) fn cut() -> io::Error {
 }
 
 /// Streams the response piece by piece, as server-sent events.
-pub(super) fn streamed<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
+pub(super) fn streamed<W: Wire>(mut wire: W, steps: Vec<ModelResponseStep>, offered: Vec<Offer>) -> Response {
     if let Some(failed) = failed::<W>(&steps) {
         return failed;
     }
@@ -89,22 +89,27 @@ pub(super) fn event(name: Option<&str>, data: &Value) -> String {
 
 /// Returns the pieces of a response, each at its time. Dropping the stream (the agent hung
 /// up) ends every wait.
-pub(super) fn pieces(steps: Vec<Step>, offered: Vec<Offer>) -> impl Stream<Item = Piece> + Send + 'static {
+pub(super) fn pieces(
+    steps: Vec<ModelResponseStep>,
+    offered: Vec<Offer>,
+) -> impl Stream<Item = Piece> + Send + 'static {
     stream::unfold((Some(VecDeque::from(steps)), offered), |(left, offered)| async {
         let mut left = left?;
         loop {
             let piece = match left.pop_front() {
                 None => return Some((Piece::End, (None, offered))),
-                Some(Step::Cut) => return Some((Piece::Cut, (None, offered))),
+                Some(ModelResponseStep::Cut) => return Some((Piece::Cut, (None, offered))),
                 // Only occurs as the first step, and then there is no stream.
-                Some(Step::Fail(_)) => continue,
-                Some(Step::Text(text)) => Piece::Text(text),
-                Some(Step::Call(tool)) => choose(&tool, &offered).map_or_else(Piece::Text, Piece::Call),
-                Some(Step::Pause(time)) => {
+                Some(ModelResponseStep::Fail(_)) => continue,
+                Some(ModelResponseStep::Text(text)) => Piece::Text(text),
+                Some(ModelResponseStep::Call(tool)) => {
+                    choose(&tool, &offered).map_or_else(Piece::Text, Piece::Call)
+                }
+                Some(ModelResponseStep::Pause(time)) => {
                     sleep(time).await;
                     continue;
                 }
-                Some(Step::WaitFor(path)) => {
+                Some(ModelResponseStep::WaitFor(path)) => {
                     if appears(&path).await {
                         continue;
                     }
@@ -141,7 +146,7 @@ mod tests {
     use super::super::tools::Tool;
     use super::*;
 
-    fn played(steps: Vec<Step>) -> Vec<Piece> {
+    fn played(steps: Vec<ModelResponseStep>) -> Vec<Piece> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(pieces(steps, vec![Offer::new("bash", &Value::Null)]).collect())
     }
@@ -149,8 +154,12 @@ mod tests {
     #[test]
     fn an_answer_ends_once_also_when_it_is_empty() {
         assert_eq!(played(vec![]), [Piece::End]);
-        let shell = Step::Call(Tool::Shell("b".into()));
-        let played = played(vec![Step::Text("a".into()), Step::Pause(Duration::ZERO), shell]);
+        let shell = ModelResponseStep::Call(Tool::Shell("b".into()));
+        let played = played(vec![
+            ModelResponseStep::Text("a".into()),
+            ModelResponseStep::Pause(Duration::ZERO),
+            shell,
+        ]);
         assert!(
             matches!(&played[..], [Piece::Text(_), Piece::Call(call), Piece::End] if call.name == "bash"),
             "{played:?}"
@@ -159,12 +168,12 @@ mod tests {
 
     #[test]
     fn nothing_follows_a_cut() {
-        assert_eq!(played(vec![Step::Cut, Step::Text("a".into())]), [Piece::Cut]);
+        assert_eq!(played(vec![ModelResponseStep::Cut, ModelResponseStep::Text("a".into())]), [Piece::Cut]);
     }
 
     #[test]
     fn a_tool_that_is_not_offered_is_said_and_not_called() {
-        let played = played(vec![Step::Call(Tool::Write("a".into(), "b".into()))]);
+        let played = played(vec![ModelResponseStep::Call(Tool::Write("a".into(), "b".into()))]);
         assert!(matches!(&played[..], [Piece::Text(said), Piece::End] if said.contains("no tool")));
     }
 
@@ -174,7 +183,8 @@ mod tests {
         let gate = folder.path().join("gate");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let steps = vec![Step::WaitFor(gate.clone()), Step::Text("opened".into())];
+            let steps =
+                vec![ModelResponseStep::WaitFor(gate.clone()), ModelResponseStep::Text("opened".into())];
             let mut answer = std::pin::pin!(pieces(steps, vec![]));
             let early = tokio::time::timeout(Duration::from_millis(30), answer.next()).await;
             assert!(early.is_err(), "passed a closed gate: {early:?}");

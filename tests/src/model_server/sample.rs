@@ -4,10 +4,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::script::Step;
+use super::script::ModelResponseStep;
 
 /// Returns the response to a request outside a turn: a value of the wanted shape, or a text.
-pub(super) fn aside(body: &Value) -> Vec<Step> {
+pub(super) fn aside(body: &Value) -> Vec<ModelResponseStep> {
     let schemas = [
         "/output_config/format/schema",
         "/output_format/schema",
@@ -15,7 +15,9 @@ pub(super) fn aside(body: &Value) -> Vec<Step> {
         "/text/format/schema",
     ];
     let schema = schemas.iter().find_map(|place| body.pointer(place));
-    vec![Step::Text(schema.map_or_else(|| "An aside".into(), |schema| sample(schema).to_string()))]
+    vec![ModelResponseStep::Text(
+        schema.map_or_else(|| "An aside".into(), |schema| sample(schema).to_string()),
+    )]
 }
 
 /// Returns a value that `schema` allows; an empty object without a schema.

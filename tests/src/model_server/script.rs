@@ -42,7 +42,7 @@ pub(super) enum Turn {
 
 /// One step of the model's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ModelResponseStep {
     /// Streams one chunk of text.
     Text(String),
     /// Pauses for this time.
@@ -57,7 +57,7 @@ pub(super) enum Step {
     Cut,
 }
 
-impl Step {
+impl ModelResponseStep {
     /// Returns the text of a text step.
     pub(super) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
@@ -65,29 +65,31 @@ impl Step {
 }
 
 /// Returns the response to a turn.
-pub(super) fn answer(turn: &Turn) -> Vec<Step> {
+pub(super) fn answer(turn: &Turn) -> Vec<ModelResponseStep> {
     match turn {
         Turn::ToolReturned(output) => chunks(&format!("DONE: {output}")),
         Turn::User(text) => match directive(text) {
             Some(("SAY", text)) => chunks(text),
-            Some(("RUN", command)) => vec![Step::Call(Tool::Shell(command.to_owned()))],
-            Some(("READ", path)) => vec![Step::Call(Tool::Read(path.to_owned()))],
+            Some(("RUN", command)) => vec![ModelResponseStep::Call(Tool::Shell(command.to_owned()))],
+            Some(("READ", path)) => vec![ModelResponseStep::Call(Tool::Read(path.to_owned()))],
             Some(("WRITE", file)) => match file.split_once('=') {
-                Some((path, text)) => vec![Step::Call(Tool::Write(path.into(), text.into()))],
+                Some((path, text)) => vec![ModelResponseStep::Call(Tool::Write(path.into(), text.into()))],
                 None => chunks("WRITE: needs path=text"),
             },
             Some(("MCP", call)) => mcp(call),
-            Some(("DELEGATE", text)) => vec![Step::Call(Tool::Delegate(text.to_owned()))],
-            Some(("FAIL", status)) => vec![Step::Fail(status.parse().unwrap_or(500))],
-            Some(("CUT", text)) => chunks(text).into_iter().chain([Step::Cut]).collect(),
+            Some(("DELEGATE", text)) => vec![ModelResponseStep::Call(Tool::Delegate(text.to_owned()))],
+            Some(("FAIL", status)) => vec![ModelResponseStep::Fail(status.parse().unwrap_or(500))],
+            Some(("CUT", text)) => chunks(text).into_iter().chain([ModelResponseStep::Cut]).collect(),
             Some(("SLOW", seconds)) => slow(seconds),
             Some(("GATE", gate)) => match gate.split_once('\n') {
-                Some((path, text)) => [Step::WaitFor(path.into())].into_iter().chain(chunks(text)).collect(),
+                Some((path, text)) => {
+                    [ModelResponseStep::WaitFor(path.into())].into_iter().chain(chunks(text)).collect()
+                }
                 None => {
                     vec![
-                        Step::Text("waiting ".into()),
-                        Step::WaitFor(gate.into()),
-                        Step::Text("opened".into()),
+                        ModelResponseStep::Text("waiting ".into()),
+                        ModelResponseStep::WaitFor(gate.into()),
+                        ModelResponseStep::Text("opened".into()),
                     ]
                 }
             },
@@ -112,29 +114,31 @@ fn directive(text: &str) -> Option<(&'static str, &str)> {
     }
 }
 
-fn mcp(call: &str) -> Vec<Step> {
+fn mcp(call: &str) -> Vec<ModelResponseStep> {
     let (name, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
     match serde_json::from_str(arguments) {
-        Ok(arguments) => vec![Step::Call(Tool::Mcp(name.into(), arguments))],
+        Ok(arguments) => vec![ModelResponseStep::Call(Tool::Mcp(name.into(), arguments))],
         Err(error) => chunks(&format!("MCP: {arguments:?} is no object of arguments: {error}")),
     }
 }
 
-fn slow(seconds: &str) -> Vec<Step> {
+fn slow(seconds: &str) -> Vec<ModelResponseStep> {
     let wanted = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match wanted {
         Some(wanted) if wanted <= MAX_SLOW => (1..=wanted.as_millis() / TICK.as_millis())
-            .flat_map(|tick| [Step::Text(format!("tick {tick} ")), Step::Pause(TICK)])
+            .flat_map(|tick| {
+                [ModelResponseStep::Text(format!("tick {tick} ")), ModelResponseStep::Pause(TICK)]
+            })
             .collect(),
         _ => chunks(&format!("SLOW: needs seconds, 0 to {}, not {seconds:?}", MAX_SLOW.as_secs())),
     }
 }
 
 /// Splits the text between characters into a few pieces, none of them empty.
-fn chunks(text: &str) -> Vec<Step> {
+fn chunks(text: &str) -> Vec<ModelResponseStep> {
     let characters: Vec<char> = text.chars().collect();
     let size = characters.len().div_ceil(CHUNKS).max(1);
-    characters.chunks(size).map(|chunk| Step::Text(chunk.iter().collect())).collect()
+    characters.chunks(size).map(|chunk| ModelResponseStep::Text(chunk.iter().collect())).collect()
 }
 
 #[cfg(test)]
@@ -143,14 +147,16 @@ mod tests {
 
     use super::*;
 
-    fn said(steps: &[Step]) -> String {
+    fn said(steps: &[ModelResponseStep]) -> String {
         steps
             .iter()
-            .filter_map(|step| if let Step::Text(text) = step { Some(text.as_str()) } else { None })
+            .filter_map(
+                |step| if let ModelResponseStep::Text(text) = step { Some(text.as_str()) } else { None },
+            )
             .collect()
     }
 
-    fn to(text: &str) -> Vec<Step> {
+    fn to(text: &str) -> Vec<ModelResponseStep> {
         answer(&Turn::User(text.into()))
     }
 
@@ -163,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_preamble_may_stand_before_the_directive() {
-        let shell = Step::Call(Tool::Shell("echo a\necho b".into()));
+        let shell = ModelResponseStep::Call(Tool::Shell("echo a\necho b".into()));
         assert_eq!(to("You are a reviewer.\n\nRUN: echo a\necho b"), [shell]);
     }
 
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_failure_counts_only_as_the_last_directive() {
-        assert_eq!(to("FAIL: 400"), [Step::Fail(400)]);
+        assert_eq!(to("FAIL: 400"), [ModelResponseStep::Fail(400)]);
         for failed in ["FAIL: 400", "CUT: half"] {
             assert_eq!(said(&to(&format!("{failed}\n\nSAY: after"))), "after");
         }
@@ -194,14 +200,14 @@ mod tests {
     fn a_gate_speaks_before_it_waits() {
         let steps = to("GATE: /tmp/a b");
         assert!(
-            matches!(&steps[..], [Step::Text(_), Step::WaitFor(path), Step::Text(_)] if path.as_os_str() == "/tmp/a b")
+            matches!(&steps[..], [ModelResponseStep::Text(_), ModelResponseStep::WaitFor(path), ModelResponseStep::Text(_)] if path.as_os_str() == "/tmp/a b")
         );
     }
 
     #[test]
     fn a_gate_with_a_text_says_that_and_nothing_before() {
         let steps = to("GATE: /tmp/a\n{\"b\": 1}");
-        assert_eq!(steps[0], Step::WaitFor("/tmp/a".into()));
+        assert_eq!(steps[0], ModelResponseStep::WaitFor("/tmp/a".into()));
         assert_eq!(said(&steps), "{\"b\": 1}");
     }
 
@@ -210,7 +216,7 @@ mod tests {
         let steps = to("SLOW: 0.5");
         let silence: Duration = steps
             .iter()
-            .filter_map(|step| if let Step::Pause(time) = step { Some(*time) } else { None })
+            .filter_map(|step| if let ModelResponseStep::Pause(time) = step { Some(*time) } else { None })
             .sum();
         assert_eq!(silence, Duration::from_millis(500));
         assert!(said(&steps).ends_with("tick 10 "));
@@ -228,7 +234,7 @@ mod tests {
         fn no_text_is_lost_and_no_chunk_empty(text in ".*") {
             let steps = chunks(&text);
             prop_assert!(steps.len() <= CHUNKS);
-            prop_assert!(!steps.contains(&Step::Text(String::new())));
+            prop_assert!(!steps.contains(&ModelResponseStep::Text(String::new())));
             prop_assert_eq!(said(&steps), text);
         }
 

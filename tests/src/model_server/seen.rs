@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::http::Uri;
 use serde_json::Value;
 
-use super::script::{self, Step, Turn};
+use super::script::{self, ModelResponseStep, Turn};
 
 /// One request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +115,7 @@ impl Seen {
     }
 
     /// Returns the response to a turn. Reactions apply to tool results while there are any.
-    pub(super) fn answer(&self, turn: &Turn) -> Vec<Step> {
+    pub(super) fn answer(&self, turn: &Turn) -> Vec<ModelResponseStep> {
         let reaction = match turn {
             Turn::ToolReturned(_) => {
                 self.reactions.lock().unwrap_or_else(PoisonError::into_inner).pop_front()

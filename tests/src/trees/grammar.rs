@@ -6,17 +6,17 @@ use crate::harness::Random;
 
 /// The actions of a process, in order; the last one says how it continues to live.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shape(pub Vec<Step>);
+pub struct ProcessShape(pub Vec<ProcessStep>);
 
 /// One step of a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum ProcessStep {
     /// Changes something about itself.
     Own(Own),
     /// Forks a child with this shape.
-    Fork(Shape),
+    Fork(ProcessShape),
     /// Forks a grandchild with this shape, whose parent ends at once.
-    DoubleFork(Shape),
+    DoubleFork(ProcessShape),
 }
 
 macro_rules! words {
@@ -86,7 +86,7 @@ const OWN: [Own; 12] = [
 /// Maximum depth of nested forks.
 const DEEPEST: u64 = 3;
 
-impl Shape {
+impl ProcessShape {
     /// Returns a random shape, small enough for a machine to run many.
     pub fn random(random: &mut Random) -> Self {
         Self::below(random, 0)
@@ -97,13 +97,13 @@ impl Shape {
         for _ in 0..=random.below(4) {
             let forks = depth < DEEPEST && random.below(3) == 0;
             steps.push(match (forks, random.below(2)) {
-                (true, 0) => Step::Fork(Self::below(random, depth + 1)),
-                (true, _) => Step::DoubleFork(Self::below(random, depth + 1)),
-                (false, _) => Step::Own(*random.pick(&OWN)),
+                (true, 0) => ProcessStep::Fork(Self::below(random, depth + 1)),
+                (true, _) => ProcessStep::DoubleFork(Self::below(random, depth + 1)),
+                (false, _) => ProcessStep::Own(*random.pick(&OWN)),
             });
         }
         let last = if random.below(2) == 0 { Own::Stay } else { *random.pick(&LAST) };
-        steps.push(Step::Own(last));
+        steps.push(ProcessStep::Own(last));
         Self(steps)
     }
 
@@ -111,8 +111,8 @@ impl Shape {
     #[must_use]
     pub fn processes(&self) -> usize {
         let forked = self.0.iter().map(|step| match step {
-            Step::Fork(shape) | Step::DoubleFork(shape) => shape.processes(),
-            Step::Own(_) => 0,
+            ProcessStep::Fork(shape) | ProcessStep::DoubleFork(shape) => shape.processes(),
+            ProcessStep::Own(_) => 0,
         });
         1 + forked.sum::<usize>()
     }
@@ -138,22 +138,22 @@ impl Shape {
                 return Some(Self(steps));
             }
             steps.push(match word? {
-                "fork(" => Step::Fork(Self::parse_until(words, Some(")"))?),
-                "orphan(" => Step::DoubleFork(Self::parse_until(words, Some(")"))?),
-                word => Step::Own(Own::ALL.iter().find(|(_, known)| *known == word)?.0),
+                "fork(" => ProcessStep::Fork(Self::parse_until(words, Some(")"))?),
+                "orphan(" => ProcessStep::DoubleFork(Self::parse_until(words, Some(")"))?),
+                word => ProcessStep::Own(Own::ALL.iter().find(|(_, known)| *known == word)?.0),
             });
         }
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for ProcessShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, step) in self.0.iter().enumerate() {
             let blank = if index == 0 { "" } else { " " };
             match step {
-                Step::Fork(shape) => write!(f, "{blank}fork( {shape} )")?,
-                Step::DoubleFork(shape) => write!(f, "{blank}orphan( {shape} )")?,
-                Step::Own(own) => {
+                ProcessStep::Fork(shape) => write!(f, "{blank}fork( {shape} )")?,
+                ProcessStep::DoubleFork(shape) => write!(f, "{blank}orphan( {shape} )")?,
+                ProcessStep::Own(own) => {
                     let word = Own::ALL.iter().find(|(known, _)| known == own).map_or("", |(_, word)| word);
                     write!(f, "{blank}{word}")?;
                 }
@@ -171,18 +171,18 @@ mod tests {
     fn a_shape_is_its_text() {
         let mut random = Random::new(7);
         for _ in 0..500 {
-            let shape = Shape::random(&mut random);
-            assert_eq!(Shape::parse(&shape.to_string()).as_ref(), Some(&shape), "{shape}");
+            let shape = ProcessShape::random(&mut random);
+            assert_eq!(ProcessShape::parse(&shape.to_string()).as_ref(), Some(&shape), "{shape}");
         }
-        assert_eq!(Shape::parse("fork( stay"), None);
-        assert_eq!(Shape::parse("stay )"), None);
-        assert_eq!(Shape::parse("dance"), None);
+        assert_eq!(ProcessShape::parse("fork( stay"), None);
+        assert_eq!(ProcessShape::parse("stay )"), None);
+        assert_eq!(ProcessShape::parse("dance"), None);
     }
 
     #[test]
     fn every_word_comes_up() {
         let mut random = Random::new(1);
-        let all: String = (0..200).map(|_| format!("{} ", Shape::random(&mut random))).collect();
+        let all: String = (0..200).map(|_| format!("{} ", ProcessShape::random(&mut random))).collect();
         for (_, word) in Own::ALL {
             assert!(all.split_whitespace().any(|seen| seen == *word), "{word} never comes up");
         }

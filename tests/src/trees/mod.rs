@@ -16,6 +16,6 @@ mod grammar;
 mod play;
 mod registry;
 
-pub use grammar::Shape;
+pub use grammar::ProcessShape;
 pub use play::play;
 pub use registry::Registry;

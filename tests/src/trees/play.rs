@@ -14,38 +14,38 @@ use nix::sys::wait::wait;
 use nix::unistd::{ForkResult, Pid, fork, pause, setpgid, setsid};
 
 use super::Registry;
-use super::grammar::{Own, Shape, Step};
+use super::grammar::{Own, ProcessShape, ProcessStep};
 
 /// Lifetime of a process in a chain: long enough for the machine to do other work.
 const LINK: Duration = Duration::from_millis(3);
 
 /// Runs this shape in this process and joins its registry; does not return.
 pub fn play(registry: &Path, text: &str) -> ! {
-    let shape = Shape::parse(text).unwrap_or_else(|| panic!("no shape: {text}"));
+    let shape = ProcessShape::parse(text).unwrap_or_else(|| panic!("no shape: {text}"));
     steps(registry, &shape);
     std::process::exit(0)
 }
 
 /// Runs the steps of one process. Its forks do not return from here.
-fn steps(registry: &Path, shape: &Shape) {
+fn steps(registry: &Path, shape: &ProcessShape) {
     Registry::join(registry);
     for (index, step) in shape.0.iter().enumerate() {
         match step {
-            Step::Fork(shape) => child(|| steps(registry, shape)),
-            Step::DoubleFork(shape) => {
+            ProcessStep::Fork(shape) => child(|| steps(registry, shape)),
+            ProcessStep::DoubleFork(shape) => {
                 child(|| child(|| steps(registry, shape)));
                 // It does not matter which child ended.
                 let _ = wait();
             }
-            Step::Own(own) => {
-                let rest = || Shape(shape.0[index + 1..].to_vec());
+            ProcessStep::Own(own) => {
+                let rest = || ProcessShape(shape.0[index + 1..].to_vec());
                 own_step(*own, registry, rest);
             }
         }
     }
 }
 
-fn own_step(own: Own, registry: &Path, rest: impl FnOnce() -> Shape) {
+fn own_step(own: Own, registry: &Path, rest: impl FnOnce() -> ProcessShape) {
     // A refused change (a group leader cannot lead a session) leaves the process as it is, which is
     // a valid shape too.
     match own {
@@ -106,7 +106,7 @@ fn rest_a_little() {
 }
 
 /// Runs the rest as the same program with another name.
-fn become_another(registry: &Path, rest: &Shape, wiped: bool) {
+fn become_another(registry: &Path, rest: &ProcessShape, wiped: bool) {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("-").arg("--tree").arg(registry).arg(rest.to_string());
     if wiped {

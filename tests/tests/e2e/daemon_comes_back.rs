@@ -15,17 +15,17 @@ use subagent_tests::harness::{Gate, Sandbox, wait_until};
 const SOON: Duration = Duration::from_secs(40);
 
 /// A parent with a background task whose turn waits at the gate.
-struct World {
+struct BackgroundTaskFixture {
     sandbox: Sandbox,
     root: String,
     gate: Gate,
 }
 
-fn world(sandbox: Sandbox) -> World {
+fn world(sandbox: Sandbox) -> BackgroundTaskFixture {
     world_of(sandbox, 1)
 }
 
-fn world_of(mut sandbox: Sandbox, tasks: usize) -> World {
+fn world_of(mut sandbox: Sandbox, tasks: usize) -> BackgroundTaskFixture {
     let root = sandbox.delegating(&json!(true), &[]);
     let gate = sandbox.gate("child");
     let begun = sandbox.file_name("begun");
@@ -37,10 +37,10 @@ fn world_of(mut sandbox: Sandbox, tasks: usize) -> World {
         .collect();
     let _ = sandbox.send(&root, &gives.join("\n"));
     wait_until("the turns of the tasks", SOON, || (sandbox.touches("begun") == tasks).then_some(()));
-    World { sandbox, root, gate }
+    BackgroundTaskFixture { sandbox, root, gate }
 }
 
-impl World {
+impl BackgroundTaskFixture {
     /// Waits until the parent's journal shows that its agent answered the messages about the ends
     /// of this many tasks.
     fn heard(&self, tasks: usize) {

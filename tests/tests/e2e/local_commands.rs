@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::executables;
 
 /// A private home and working directory.
-struct Place {
+struct PrivateHomeFixture {
     _dir: tempfile::TempDir,
     home: PathBuf,
     cwd: PathBuf,
@@ -24,7 +24,7 @@ struct Output {
     code: i32,
 }
 
-impl Place {
+impl PrivateHomeFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
@@ -109,7 +109,7 @@ launchers:
 
 #[test]
 fn config_init_writes_once_and_the_result_is_listed() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let path = place.home.join(".config/subagent/config.yaml");
     let expected = json!({"path": path, "scope": "user", "overwritten": false});
     assert_eq!(place.run(&["config", "init", "--json"]).data("config.initialized"), expected);
@@ -127,7 +127,7 @@ fn config_init_writes_once_and_the_result_is_listed() {
 
 #[test]
 fn config_init_for_a_project_and_with_a_wrong_scope() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let data = place.run(&["config", "init", "--scope", " PROJECT ", "--json"]).data("config.initialized");
     assert_eq!(data["path"], place.cwd.join(".subagent/config.yaml").to_str().unwrap());
     assert_eq!(data["scope"], "project");
@@ -137,7 +137,7 @@ fn config_init_for_a_project_and_with_a_wrong_scope() {
 
 #[test]
 fn no_config_is_an_empty_one() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let listed = place.run(&["launcher", "list"]);
     assert_eq!((listed.code, listed.stdout.as_str()), (0, "(no launchers configured)\n"));
     let data = place.run(&["launcher", "list", "--json"]).data("launcher.listed");
@@ -146,7 +146,7 @@ fn no_config_is_an_empty_one() {
 
 #[test]
 fn launcher_show_hides_the_values_of_variables() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let config = place.config(CONFIG);
     let shown = place.run(&["launcher", "show", "shell", "--config", &config, "--json"]);
     assert!(!shown.stdout.contains("very-secret"));
@@ -165,7 +165,7 @@ fn launcher_show_hides_the_values_of_variables() {
 
 #[test]
 fn launcher_probe_tells_what_would_be_started() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let config = place.config(CONFIG);
     let probe = |name: &str| {
         place.run(&["launcher", "probe", name, "--config", &config, "--json"]).data("launcher.probed")
@@ -194,7 +194,7 @@ fn launcher_probe_tells_what_would_be_started() {
 
 #[test]
 fn a_broken_or_missing_config_is_reported_with_its_path() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let config = place.config("launchers: [\n");
     let error = place.run(&["launcher", "list", "--config", &config, "--json"]).error("CONFIG_PARSE_ERROR");
     assert_eq!(error["details"]["path"], config);
@@ -205,7 +205,7 @@ fn a_broken_or_missing_config_is_reported_with_its_path() {
 
 #[test]
 fn errors_for_people_are_on_stderr() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let shown = place.run(&["launcher", "show", "nope"]);
     assert_eq!((shown.code, shown.stdout.as_str()), (1, ""));
     assert!(shown.stderr.starts_with("LAUNCHER_NOT_FOUND: "), "{}", shown.stderr);
@@ -213,7 +213,7 @@ fn errors_for_people_are_on_stderr() {
 
 #[test]
 fn what_is_wrong_with_the_input_is_reported_before_anything_is_asked() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     for (args, code, text) in [
         (&["worker", "list"] as &[&str], "WORKSPACE_ROOT_NOT_FOUND", "no workspace"),
         (&["send", "--worker-id", "w_1", "--text", "a", "--text-stdin"], "INVALID_INPUT", "exactly one"),
@@ -243,7 +243,7 @@ fn what_is_wrong_with_the_input_is_reported_before_anything_is_asked() {
 
 #[test]
 fn a_key_and_its_flag_are_a_duplicate() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     fs::write(place.cwd.join("in.json"), r#"{"workerId": null, "text": "x"}"#).unwrap();
     let error =
         place.run(&["send", "--input", "in.json", "--worker-id", "w", "--json"]).error("INVALID_INPUT");
@@ -252,7 +252,7 @@ fn a_key_and_its_flag_are_a_duplicate() {
 
 #[test]
 fn wrong_usage_exits_with_2_and_json_gets_an_envelope_too() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let plain = place.run(&["worker", "show"]);
     assert_eq!((plain.code, plain.stdout.as_str()), (2, ""));
     assert!(plain.stderr.contains("Usage:"), "{}", plain.stderr);
@@ -270,7 +270,7 @@ fn wrong_usage_exits_with_2_and_json_gets_an_envelope_too() {
 
 #[test]
 fn version_and_help_are_on_stdout() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let version = place.run(&["--version"]);
     assert_eq!((version.code, version.stderr.as_str()), (0, ""));
     assert!(version.stdout.starts_with("subagent "), "{}", version.stdout);
@@ -281,7 +281,7 @@ fn version_and_help_are_on_stdout() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_error() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut child =
@@ -294,7 +294,7 @@ fn a_reader_that_has_gone_is_no_error() {
 
 #[test]
 fn the_daemons_command_line() {
-    let place = Place::new();
+    let place = PrivateHomeFixture::new();
     let subagentd = |args: &[&str]| {
         let mut command = Command::new(executables().path("subagentd"));
         command.args(args).env_clear().env("HOME", &place.home).current_dir(&place.cwd).stdin(Stdio::null());

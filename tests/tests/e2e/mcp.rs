@@ -37,7 +37,7 @@ fn sandbox() -> Sandbox {
 }
 
 /// A client of `subagent mcp`.
-struct Client {
+struct McpClient {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -45,7 +45,7 @@ struct Client {
     last: u64,
 }
 
-impl Client {
+impl McpClient {
     /// Starts a client that supports forms.
     fn with_forms(sandbox: &Sandbox) -> Self {
         Self::of(sandbox.command("subagent").args(["mcp"]).process(), json!({"elicitation": {"form": {}}}))
@@ -152,7 +152,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for McpClient {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -174,7 +174,7 @@ fn inside(text: &str) -> &str {
 #[test]
 fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let listed = client.ask("tools/list", json!({}));
     let agents = &listed["result"]["tools"][0]["inputSchema"]["properties"]["agent"]["enum"];
     assert!(agents.as_array().unwrap().contains(&json!("scout")), "{agents}");
@@ -221,7 +221,7 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
 #[test]
 fn a_client_that_gives_tools_no_prefix_finds_them_with_one() {
     let sandbox = sandbox();
-    let mut client = Client::with(&sandbox, &["mcp", "--prefix"]);
+    let mut client = McpClient::with(&sandbox, &["mcp", "--prefix"]);
     let listed = client.ask("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -238,10 +238,10 @@ fn a_client_that_gives_tools_no_prefix_finds_them_with_one() {
 #[test]
 fn the_end_of_the_client_and_a_canceled_call_cancel_what_somebody_waits_for() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let status =
         |name: &str| sandbox.run(&["task", "wait", name, "--timeout-seconds", "30"]).data()["status"].clone();
-    let begun = |client: &mut Client, name: &str| {
+    let begun = |client: &mut McpClient, name: &str| {
         let gate = sandbox.gate(name);
         let mut arguments = scout(&gate.directive());
         arguments["name"] = name.into();
@@ -264,7 +264,7 @@ fn the_end_of_the_client_and_a_canceled_call_cancel_what_somebody_waits_for() {
 #[test]
 fn a_daemon_that_is_killed_while_somebody_waits_is_started_again_and_the_task_is_given_once() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let gate = sandbox.gate("kill");
     let id = client.call("task", scout(&format!("!tool read a\n{}\nstill here", gate.directive())));
     wait_until("the task to run", FAR, || {
@@ -283,7 +283,7 @@ fn a_daemon_that_is_killed_while_somebody_waits_is_started_again_and_the_task_is
 fn what_runs_in_the_background_goes_on_when_the_server_ends_with_all_that_descends_from_it() {
     let sandbox = sandbox();
     assert!(sandbox.find_daemon().is_none(), "the server starts it");
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let gate = sandbox.gate("background");
     let mut arguments = scout(&format!("!tool read a\n{}\nstill here", gate.directive()));
     arguments["background"] = true.into();
@@ -351,7 +351,7 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
 #[test]
 fn a_caller_reads_why_a_task_that_broke_a_rule_ended() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let prompt = "so far\n!tool execute rm -rf x\n!sleep 600000";
     let task = json!({"agent": "cleaner", "description": "Clean up", "prompt": prompt});
     let (text, is_error) = client.called("task", task);
@@ -365,7 +365,7 @@ fn a_caller_reads_why_a_task_that_broke_a_rule_ended() {
 #[test]
 fn m11_a_result_is_cut_for_its_caller_and_never_under_a_schema() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let long = format!("!tool read a\n[{}]", vec!["7"; 200].join(", "));
     let ask = |agent: &str| json!({"agent": agent, "description": "Count", "prompt": long, "name": agent});
     let (text, is_error) = client.called("task", ask("teller"));

@@ -40,13 +40,13 @@ fn copy(program: &str, to: &Path) {
 
 /// A sandbox that others may enter, like most homes, with a worker that has a
 /// secret and received one.
-struct Place {
+struct OtherUserFixture {
     sandbox: Sandbox,
     worker: String,
     stranger: PathBuf,
 }
 
-impl Place {
+impl OtherUserFixture {
     fn new(sabotage: &str) -> Self {
         let mut sandbox = Sandbox::new();
         sandbox.set_env("SUBAGENT_LOG", "trace");
@@ -102,7 +102,7 @@ fn holds(path: &Path, text: &str) -> bool {
 
 /// Returns what another user can access. This must be nothing, and must not depend on
 /// a single folder's mode.
-fn reached(place: &Place) -> Vec<String> {
+fn reached(place: &OtherUserFixture) -> Vec<String> {
     let (state, sockets) = (place.sandbox.state_dir().to_owned(), place.sandbox.file("run/subagent"));
     let mut found = Vec::new();
     for path in all_below(&state).into_iter().chain(all_below(&sockets)) {
@@ -121,7 +121,7 @@ fn reached(place: &Place) -> Vec<String> {
 }
 
 /// Returns what the sockets answer to another user who can connect.
-fn answered(place: &Place) -> Vec<String> {
+fn answered(place: &OtherUserFixture) -> Vec<String> {
     let folder = place.sandbox.file("run/subagent");
     let (daemon, runtime) = (place.socket(), place.runtime_socket());
     mode(&folder, 0o711);
@@ -148,7 +148,7 @@ fn answered(place: &Place) -> Vec<String> {
 }
 
 /// Returns what the command lines of our processes reveal.
-fn on_command_lines(place: &Place) -> Vec<String> {
+fn on_command_lines(place: &OtherUserFixture) -> Vec<String> {
     let mut found = Vec::new();
     let processes = place.sandbox.processes();
     assert!(processes.len() >= 4, "daemon, runtime, guard and agent: {processes:?}");
@@ -169,7 +169,7 @@ fn on_command_lines(place: &Place) -> Vec<String> {
 
 /// Checks the files of the checkout. Files outside the state directory are not secret. The state
 /// directory contains no value of a variable and no token, and its logs contain no prompt.
-fn in_files(place: &Place) -> Vec<String> {
+fn in_files(place: &OtherUserFixture) -> Vec<String> {
     let state = place.sandbox.state_dir();
     let token = place.sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     let token = token["owner"]["token"].as_str().unwrap().to_owned();
@@ -192,7 +192,7 @@ fn in_files(place: &Place) -> Vec<String> {
 }
 
 /// Returns what `--json` prints without need.
-fn in_output(place: &Place) -> Vec<String> {
+fn in_output(place: &OtherUserFixture) -> Vec<String> {
     let worker = place.worker.as_str();
     let commands: [&[&str]; 16] = [
         &["worker", "list"],
@@ -320,7 +320,7 @@ fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
 #[test]
 fn another_user_reaches_no_file_folder_or_socket() {
     if is_root("another_user_reaches_no_file_folder_or_socket") {
-        let place = Place::new("");
+        let place = OtherUserFixture::new("");
         assert_eq!(reached(&place), [""; 0]);
         place.sandbox.finish();
     }
@@ -329,7 +329,7 @@ fn another_user_reaches_no_file_folder_or_socket() {
 #[test]
 fn a_socket_that_stands_open_answers_nobody_else() {
     if is_root("a_socket_that_stands_open_answers_nobody_else") {
-        let place = Place::new("");
+        let place = OtherUserFixture::new("");
         assert_eq!(answered(&place), [""; 0]);
         place.sandbox.finish();
     }
@@ -338,7 +338,7 @@ fn a_socket_that_stands_open_answers_nobody_else() {
 #[test]
 fn command_lines_and_environments_tell_nobody_else_anything() {
     if is_root("command_lines_and_environments_tell_nobody_else_anything") {
-        let place = Place::new("");
+        let place = OtherUserFixture::new("");
         assert_eq!(on_command_lines(&place), [""; 0]);
         place.sandbox.finish();
     }
@@ -346,14 +346,14 @@ fn command_lines_and_environments_tell_nobody_else_anything() {
 
 #[test]
 fn no_file_of_the_checkout_holds_a_secret() {
-    let place = Place::new("");
+    let place = OtherUserFixture::new("");
     assert_eq!(in_files(&place), [""; 0]);
     place.sandbox.finish();
 }
 
 #[test]
 fn no_command_prints_a_value_or_needlessly_a_prompt() {
-    let place = Place::new("");
+    let place = OtherUserFixture::new("");
     assert_eq!(in_output(&place), [""; 0]);
     place.sandbox.finish();
 }
@@ -378,7 +378,7 @@ fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
     if !is_root("doctor for another user") {
         return;
     }
-    let place = Place::new("");
+    let place = OtherUserFixture::new("");
     let program = place.sandbox.file("subagent");
     copy(&place.sandbox.executable("subagent"), &program);
     let state = place.sandbox.state_dir().to_owned();
@@ -413,9 +413,9 @@ fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
     place.sandbox.finish();
 }
 
-fn turns_red(sabotage: &str, check: fn(&Place) -> Vec<String>) {
+fn turns_red(sabotage: &str, check: fn(&OtherUserFixture) -> Vec<String>) {
     if is_root(sabotage) {
-        let place = Place::new(sabotage);
+        let place = OtherUserFixture::new(sabotage);
         let found = check(&place);
         assert!(!found.is_empty(), "{sabotage}: nothing was noticed");
         // A broken product may violate an invariant. The sandbox is dropped, which ends everything.

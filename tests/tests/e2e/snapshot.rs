@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_model::{Applied, Row, Workers};
+use subagent_model::{Applied, OverviewRow, Workers};
 use subagent_tests::harness::{Sandbox, request, wait_until};
 
 fn get(sandbox: &Sandbox, path: &str) -> Value {
@@ -29,7 +29,7 @@ fn view(overview: &Value) -> Workers {
 
 /// The state of workers according to events.
 fn seen(view: &Workers) -> Value {
-    let row = |row: &Row| {
+    let row = |row: &OverviewRow| {
         let needs: Vec<&str> = row.needs.iter().map(|need| need.request_id.as_str()).collect();
         json!({
             "worker": row.worker_id(), "state": row.state, "turn": row.active_turn_id, "needs": needs, "waiting": row.waiting,

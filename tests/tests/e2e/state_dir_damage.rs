@@ -45,20 +45,20 @@ enum Damage {
 }
 
 #[derive(Debug, Clone)]
-struct Case {
+struct DamageCase {
     file: &'static str,
     damage: Damage,
     daemon: bool,
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<DamageCase> {
     let mut cases = Vec::new();
     for file in FILES {
         for damage in [Damage::Removed, Damage::Emptied, Damage::Folder, Damage::Pipe, Damage::Knot] {
             let next = cases.len() % 2 == 0;
             // Alternates between the two; the longer run has both.
             let both = [next, !next].into_iter().take(if times(1) > 1 { 2 } else { 1 });
-            cases.extend(both.map(|daemon| Case { file, damage, daemon }));
+            cases.extend(both.map(|daemon| DamageCase { file, damage, daemon }));
         }
     }
     cases
@@ -129,7 +129,7 @@ fn problems(sandbox: &Sandbox) -> Vec<Value> {
     found
 }
 
-fn run(case: &Case) {
+fn run(case: &DamageCase) {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     if !case.daemon {

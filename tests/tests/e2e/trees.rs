@@ -11,7 +11,7 @@ use std::{fs, thread};
 use nix::sys::signal::Signal;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Launcher, Random, Sandbox, executables, say, times, wait_until, wait_while};
-use subagent_tests::trees::{Registry, Shape};
+use subagent_tests::trees::{ProcessShape, Registry};
 
 /// Number of shapes in an ordinary run.
 const SHAPES: usize = 60;
@@ -25,7 +25,7 @@ const CHAIN: Duration = Duration::from_millis(200);
 const GROWN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy)]
-enum Death {
+enum TeardownCause {
     Stop,
     Runtime,
     Guard,
@@ -33,7 +33,13 @@ enum Death {
     DaemonAndRuntime,
 }
 
-const DEATHS: [Death; 5] = [Death::Stop, Death::Runtime, Death::Guard, Death::Agent, Death::DaemonAndRuntime];
+const DEATHS: [TeardownCause; 5] = [
+    TeardownCause::Stop,
+    TeardownCause::Runtime,
+    TeardownCause::Guard,
+    TeardownCause::Agent,
+    TeardownCause::DaemonAndRuntime,
+];
 
 /// Returns an agent program that no other process runs, so that it identifies the whole tree.
 fn own_program(folder: &Path, name: &str) -> PathBuf {
@@ -45,21 +51,21 @@ fn own_program(folder: &Path, name: &str) -> PathBuf {
     own
 }
 
-fn die(death: Death, sandbox: &Sandbox, worker: &str, registry: &Registry) {
+fn die(death: TeardownCause, sandbox: &Sandbox, worker: &str, registry: &Registry) {
     let runtime = sandbox.runtime(worker);
     let guard = sandbox.guard(&runtime);
     match death {
-        Death::Stop => {
+        TeardownCause::Stop => {
             sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
         }
-        Death::Runtime => runtime.signal(Signal::SIGKILL),
-        Death::Guard => guard.signal(Signal::SIGKILL),
-        Death::Agent => {
+        TeardownCause::Runtime => runtime.signal(Signal::SIGKILL),
+        TeardownCause::Guard => guard.signal(Signal::SIGKILL),
+        TeardownCause::Agent => {
             let below = |process: &Process| !registry.knows(process) && process.parent == guard.pid;
             let agent = wait_until("the agent itself", GROWN, || registry.left().into_iter().find(below));
             agent.signal(Signal::SIGKILL);
         }
-        Death::DaemonAndRuntime => {
+        TeardownCause::DaemonAndRuntime => {
             let daemon = sandbox.daemon();
             daemon.signal(Signal::SIGKILL);
             runtime.signal(Signal::SIGKILL);
@@ -86,7 +92,7 @@ impl Drop for Planted {
 }
 
 /// Makes all of these shapes die in this way, one after the other, in their own world.
-fn all_die(death: Death, shapes: &[Shape]) {
+fn all_die(death: TeardownCause, shapes: &[ProcessShape]) {
     let mut sandbox = Sandbox::new();
     let programs: Vec<PathBuf> =
         (0..shapes.len()).map(|index| own_program(sandbox.path(), &format!("agent-{index}"))).collect();
@@ -129,20 +135,20 @@ fn nothing_is_left_of_any_tree() {
             scope.spawn(move || all_die(death, shapes));
         }
     });
-    let processes: usize = shapes.iter().map(Shape::processes).sum();
+    let processes: usize = shapes.iter().map(ProcessShape::processes).sum();
     let (shapes, deaths) = (shapes.len(), DEATHS.len());
     say(&format!("faults: {shapes} trees of {processes} processes or more, each ended in {deaths} ways"));
 }
 
 /// Returns shapes that contain every word of the grammar; at least half of them are trees.
-fn shapes(random: &mut Random) -> Vec<Shape> {
-    let words = |shapes: &BTreeSet<Shape>| -> BTreeSet<String> {
-        let texts = shapes.iter().map(Shape::to_string);
+fn shapes(random: &mut Random) -> Vec<ProcessShape> {
+    let words = |shapes: &BTreeSet<ProcessShape>| -> BTreeSet<String> {
+        let texts = shapes.iter().map(ProcessShape::to_string);
         texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
     };
     let (mut shapes, mut small) = (BTreeSet::new(), 0);
-    while shapes.len() < times(SHAPES) || Shape::words().any(|word| !words(&shapes).contains(word)) {
-        let shape = Shape::random(random);
+    while shapes.len() < times(SHAPES) || ProcessShape::words().any(|word| !words(&shapes).contains(word)) {
+        let shape = ProcessShape::random(random);
         let is_small = shape.processes() < TREE;
         if is_small && small >= times(SHAPES) / 2 {
             continue;
@@ -150,7 +156,7 @@ fn shapes(random: &mut Random) -> Vec<Shape> {
         small += usize::from(shapes.insert(shape) && is_small);
     }
     assert!(shapes.iter().filter(|shape| shape.processes() >= TREE).count() * 2 >= shapes.len());
-    let mut shapes: Vec<Shape> = shapes.into_iter().collect();
+    let mut shapes: Vec<ProcessShape> = shapes.into_iter().collect();
     random.shuffle(&mut shapes);
     shapes
 }
@@ -178,7 +184,7 @@ fn a_tree_that_nobody_ends_is_found() {
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
             started => Some(started.unwrap()),
         });
-        let shape = Shape::parse(text).unwrap();
+        let shape = ProcessShape::parse(text).unwrap();
         wait_until("the tree", GROWN, || (registry.joined() >= shape.processes()).then_some(()));
         let joined = registry.joined();
         let seen = || (!registry.left().is_empty() || registry.joined() > joined).then_some(());

@@ -8,7 +8,7 @@ use serde_json::json;
 use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 
 use super::a_moment;
-use super::deaths::Death;
+use super::deaths::DaemonDeath;
 
 /// Number of deaths in an ordinary run.
 const DEATHS: usize = 10;
@@ -29,11 +29,11 @@ const STEPS: &[&str] = &[
 
 #[test]
 fn a_daemon_that_dies_while_a_background_end_is_due_comes_back_although_no_command_is_typed() {
-    let deaths = Death::all(DEATHS, STEPS);
-    crowd("a daemon comes back", WIDTH, &deaths, Death::name, run);
+    let deaths = DaemonDeath::all(DEATHS, STEPS);
+    crowd("a daemon comes back", WIDTH, &deaths, DaemonDeath::name, run);
 }
 
-fn run(death: &Death) {
+fn run(death: &DaemonDeath) {
     let mut random = Random::new(death.seed);
     let mut sandbox = Sandbox::new();
     let once = death.arm(&mut sandbox);

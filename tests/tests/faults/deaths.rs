@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use subagent_tests::harness::{Random, Sandbox, times};
 
-pub(crate) struct Death {
+pub(crate) struct DaemonDeath {
     number: usize,
     /// The step at which the daemon dies; `None`: it is killed at a random moment.
     pub(crate) step: Option<&'static str>,
@@ -12,7 +12,7 @@ pub(crate) struct Death {
     pub(crate) seed: u64,
 }
 
-impl Death {
+impl DaemonDeath {
     /// Returns this many in an ordinary run; every second one is at one of these steps.
     pub(crate) fn all(count: usize, steps: &[&'static str]) -> Vec<Self> {
         let mut random = Random::announced();

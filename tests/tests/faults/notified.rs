@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 
 use super::a_moment;
-use super::deaths::Death;
+use super::deaths::DaemonDeath;
 
 /// Number of deaths in an ordinary run: each step once.
 const DEATHS: usize = 2 * STEPS.len();
@@ -39,11 +39,11 @@ const STEPS: &[&str] = &[
 
 #[test]
 fn what_is_due_arrives_once_but_for_what_was_under_way_whenever_the_daemon_dies() {
-    let deaths = Death::all(DEATHS, STEPS);
-    crowd("notifications", WIDTH, &deaths, Death::name, run);
+    let deaths = DaemonDeath::all(DEATHS, STEPS);
+    crowd("notifications", WIDTH, &deaths, DaemonDeath::name, run);
 }
 
-fn run(death: &Death) {
+fn run(death: &DaemonDeath) {
     let mut random = Random::new(death.seed);
     let mut sandbox = Sandbox::new();
     let config = sandbox.file("home/.config/subagent");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_tests::model_server::ModelRequest;
 
-use super::world::World;
+use super::world::RealAgentWorld;
 
 /// The agent offers no other mode and no model.
 const NO_CHOICE: &str = "it offers none";
@@ -11,7 +11,7 @@ const NO_CHOICE: &str = "it offers none";
 /// Contained in each prompt after a choice, and in none before.
 const CHOSEN: &str = "chosen-by-the-user";
 
-pub(crate) fn handshake(world: &World) -> String {
+pub(crate) fn handshake(world: &RealAgentWorld) -> String {
     let name = world.agent.name;
     let probed = world.run(&["launcher", "probe", name, "--handshake"]).data_of("launcher.probed");
     let mut told = probed["handshake"].clone();
@@ -45,11 +45,11 @@ fn modes_of(told: &Value) -> Vec<String> {
 }
 
 /// Returns what `worker show` knows of the agent.
-fn shown(world: &World, worker: &str) -> Value {
+fn shown(world: &RealAgentWorld, worker: &str) -> Value {
     world.sandbox.show(worker)["agent"].take()
 }
 
-pub(crate) fn usage(world: &World) -> String {
+pub(crate) fn usage(world: &RealAgentWorld) -> String {
     world.say("nothing was chosen");
     let agent = shown(world, &world.worker);
     assert!(agent["memoryBytes"].as_u64().is_some_and(|bytes| bytes > 10_000_000), "{agent}");
@@ -68,7 +68,7 @@ pub(crate) fn usage(world: &World) -> String {
     if known.is_empty() { "nothing".into() } else { known.join(", ") }
 }
 
-pub(crate) fn at_start(world: &World) -> String {
+pub(crate) fn at_start(world: &RealAgentWorld) -> String {
     let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
     let worker = world.start_with(&["--mode", mode, "--model", model]);
     chosen(world, &worker, &format!("{CHOSEN}, at the start"));
@@ -76,7 +76,7 @@ pub(crate) fn at_start(world: &World) -> String {
     "yes".into()
 }
 
-pub(crate) fn idle(world: &World) -> String {
+pub(crate) fn idle(world: &RealAgentWorld) -> String {
     let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
     let flags = ["--mode", mode, "--model", model];
     let set = world.run(&[&["worker", "set", "--worker-id", &world.worker][..], &flags].concat());
@@ -90,7 +90,7 @@ pub(crate) fn idle(world: &World) -> String {
 
 /// The agent is in the mode, and the model server gets requests for another model than before. The
 /// result of the turn is up to the agent: some print more in another mode.
-fn chosen(world: &World, worker: &str, prompt: &str) {
+fn chosen(world: &RealAgentWorld, worker: &str, prompt: &str) {
     let agent = shown(world, worker);
     let current = (&agent["mode"], &agent["model"]);
     let (mode, model) = world.agent.chosen.unwrap();
@@ -110,7 +110,7 @@ fn says(request: &ModelRequest, text: &str) -> bool {
     request.body.to_string().contains(text)
 }
 
-pub(crate) fn unknown(world: &World) -> String {
+pub(crate) fn unknown(world: &RealAgentWorld) -> String {
     let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
     let refused = |flag: &str| {
         let set = world.run(&["worker", "set", "--worker-id", &world.worker, flag, "no-such"]);
@@ -125,7 +125,7 @@ pub(crate) fn unknown(world: &World) -> String {
     format!("refused; modes: {}", modes.join(", "))
 }
 
-pub(crate) fn unknown_at_start(world: &World) -> String {
+pub(crate) fn unknown_at_start(world: &RealAgentWorld) -> String {
     let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
     for (flag, known) in [("--mode", mode), ("--model", model)] {
         let start = world.run(&["worker", "start", "--launcher", world.agent.name, flag, "no-such"]);
@@ -140,7 +140,7 @@ pub(crate) fn unknown_at_start(world: &World) -> String {
 }
 
 /// Chooses a mode during a turn, which has to end normally.
-pub(crate) fn in_turn(world: &World) -> String {
+pub(crate) fn in_turn(world: &RealAgentWorld) -> String {
     let Some((mode, _)) = world.agent.chosen else { return NO_CHOICE.into() };
     let worker = world.start();
     let gate = world.sandbox.gate("in-turn");

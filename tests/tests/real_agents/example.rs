@@ -11,7 +11,7 @@ use subagent_tests::harness::{Output, Sandbox, executables, wait_until};
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
 use super::crew::Crew;
-use super::world::{DEADLINE, World};
+use super::world::{DEADLINE, RealAgentWorld};
 
 pub(crate) fn git(folder: &Path, args: &[&str]) -> String {
     let output = Command::new("git").current_dir(folder).args(args).output().unwrap();
@@ -30,7 +30,7 @@ fn bash(sandbox: &Sandbox) -> subagent_tests::harness::Command {
 }
 
 /// Runs the script of the example with this task.
-fn work(world: &World, task: &str) -> Output {
+fn work(world: &RealAgentWorld, task: &str) -> Output {
     let script = example("policy-with-a-real-agent/work.sh");
     let file = world.sandbox.file("task.md");
     fs::write(&file, task).unwrap();
@@ -40,7 +40,7 @@ fn work(world: &World, task: &str) -> Output {
 #[test]
 fn an_agent_under_rules_does_what_is_allowed_and_not_what_is_denied() {
     let Some(agent) = AGENTS.into_iter().find(|agent| RealAgent::is_installed(agent)) else { return };
-    let world = World::empty(agent);
+    let world = RealAgentWorld::empty(agent);
     let folder = world.sandbox.workspace();
     let published = world.sandbox.file("published.git");
     git(world.sandbox.path(), &["init", "-q", "--bare", published.to_str().unwrap()]);

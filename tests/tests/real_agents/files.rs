@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::turns::edit;
-use super::world::World;
+use super::world::RealAgentWorld;
 
 /// A PNG image with one pixel.
 const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
@@ -14,16 +14,16 @@ const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01
 /// The beginning of it, as encoded on the wire.
 const PNG_BASE64: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42m";
 
-pub(crate) fn text_attached(world: &World) -> String {
+pub(crate) fn text_attached(world: &RealAgentWorld) -> String {
     attached(world, "notes.md", b"nobody knows but the file\n", "nobody knows but the file")
 }
 
-pub(crate) fn image_attached(world: &World) -> String {
+pub(crate) fn image_attached(world: &RealAgentWorld) -> String {
     attached(world, "dot.png", PNG, PNG_BASE64)
 }
 
 /// Returns whether the model gets the attachment.
-fn attached(world: &World, name: &str, contents: &[u8], wanted: &str) -> String {
+fn attached(world: &RealAgentWorld, name: &str, contents: &[u8], wanted: &str) -> String {
     let file = world.sandbox.workspace().join(name);
     fs::write(&file, contents).unwrap();
     let before = world.models.requests().len();
@@ -41,7 +41,7 @@ fn attached(world: &World, name: &str, contents: &[u8], wanted: &str) -> String 
     }
 }
 
-pub(crate) fn through_client(world: &World) -> String {
+pub(crate) fn through_client(world: &RealAgentWorld) -> String {
     let (file, prompt) = edit(world, "through");
     let waited = world.send(&prompt);
     let end = world.decide(&waited, "allow");
@@ -59,7 +59,7 @@ pub(crate) fn through_client(world: &World) -> String {
     if uses.is_empty() { "no".into() } else { uses.join(" and ") }
 }
 
-pub(crate) fn outside(world: &World) -> String {
+pub(crate) fn outside(world: &RealAgentWorld) -> String {
     let file = world.sandbox.file("outside");
     let waited = world.send(&format!("WRITE: {}=new text", file.display()));
     let asked = waited["matchedEvent"]["type"] == "approval.requested";
@@ -77,7 +77,7 @@ pub(crate) fn outside(world: &World) -> String {
     }
 }
 
-pub(crate) fn commands(world: &World) -> String {
+pub(crate) fn commands(world: &RealAgentWorld) -> String {
     let waited = world.send("RUN: touch 'where it runs'");
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use subagent_tests::real_agent::RealAgent;
 
-use super::world::World;
+use super::world::RealAgentWorld;
 
 /// Agents that ask before commands, each with its own name for the tool.
 const ASKING: [&str; 2] = ["claude", "gemini"];
@@ -13,7 +13,7 @@ const ASKING: [&str; 2] = ["claude", "gemini"];
 #[test]
 fn a_hook_denies_a_command_of_a_real_agent() {
     for agent in ASKING.into_iter().filter(|agent| RealAgent::is_installed(agent)) {
-        let mut world = World::empty(agent);
+        let mut world = RealAgentWorld::empty(agent);
         let config = world.sandbox.file("home/.config/subagent");
         fs::create_dir_all(&config).unwrap();
         let hook = json!({"type": "command", "command": "grep -q 'rm kept' && { echo 'no rm here' >&2; exit 2; }; exit 0"});

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use subagent_tests::harness::wait_until;
 
-use super::world::{DEADLINE, World};
+use super::world::{DEADLINE, RealAgentWorld};
 
-pub(crate) fn five_turns(world: &World) -> String {
+pub(crate) fn five_turns(world: &RealAgentWorld) -> String {
     for turn in 1..=5 {
         world.say(&format!("turn number {turn}"));
         if turn == 1 {
@@ -19,7 +19,7 @@ pub(crate) fn five_turns(world: &World) -> String {
     "yes".into()
 }
 
-pub(crate) fn two_workers(world: &World) -> String {
+pub(crate) fn two_workers(world: &RealAgentWorld) -> String {
     let other = world.start();
     let gates = ["one", "two"].map(|name| world.sandbox.gate(name));
     let first = world.at_gate(&world.worker, &gates[0]);
@@ -40,7 +40,7 @@ pub(crate) fn two_workers(world: &World) -> String {
     "yes".into()
 }
 
-pub(crate) fn daemon_killed(world: &World) -> String {
+pub(crate) fn daemon_killed(world: &RealAgentWorld) -> String {
     let gate = world.sandbox.gate("daemon");
     let accepted = world.at_gate(&world.worker, &gate);
     let runtime = world.sandbox.runtime(&world.worker);
@@ -54,7 +54,7 @@ pub(crate) fn daemon_killed(world: &World) -> String {
 }
 
 /// Waits until the agent can load the session of this worker.
-fn can_be_loaded(world: &World, worker: &str) {
+fn can_be_loaded(world: &RealAgentWorld, worker: &str) {
     if world.agent.loads_next_minute {
         let minute = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / 60;
         let since = world.since.borrow()[worker];
@@ -63,7 +63,7 @@ fn can_be_loaded(world: &World, worker: &str) {
     }
 }
 
-pub(crate) fn all_killed(world: &World) -> String {
+pub(crate) fn all_killed(world: &RealAgentWorld) -> String {
     let sandbox = &world.sandbox;
     can_be_loaded(world, &world.worker);
     let session = sandbox.show(&world.worker)["sessionId"].clone();
@@ -75,7 +75,7 @@ pub(crate) fn all_killed(world: &World) -> String {
 }
 
 /// A turn after which the agent is running again. Returns the data of the event that reports it.
-fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
+fn back(world: &RealAgentWorld, worker: &str, text: &str, session: &Value) -> Value {
     world.say_to(worker, text);
     let events = world.sandbox.events(worker);
     let restarted = events.iter().rev().find(|event| event["type"] == "worker.restarted").unwrap();
@@ -87,7 +87,7 @@ fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
 }
 
 /// The agent is ended because it is idle, and resumes its session at the next message.
-pub(crate) fn hibernates(world: &World) -> String {
+pub(crate) fn hibernates(world: &RealAgentWorld) -> String {
     let sandbox = &world.sandbox;
     let worker = world.sleeper.take();
     let session = sandbox.show(&worker)["sessionId"].clone();
@@ -113,7 +113,7 @@ pub(crate) fn hibernates(world: &World) -> String {
     data["session"].as_str().unwrap().to_owned()
 }
 
-pub(crate) fn listed(world: &World) -> String {
+pub(crate) fn listed(world: &RealAgentWorld) -> String {
     let list = world.run(&["session", "list", "--launcher", world.agent.name, "--cwd", "."]);
     if !list.status.success() {
         list.error("AGENT_METHOD_UNSUPPORTED");
@@ -127,7 +127,7 @@ pub(crate) fn listed(world: &World) -> String {
 }
 
 /// Another worker resumes the session of the worker that [`two_workers`] has stopped.
-pub(crate) fn taken_up(world: &World) -> String {
+pub(crate) fn taken_up(world: &RealAgentWorld) -> String {
     let listed = world.run(&["worker", "list"]).data_of("worker.listed");
     let stopped = listed["items"].as_array().unwrap().iter().find(|worker| worker["state"] == "stopped");
     let stopped = stopped.unwrap();
@@ -144,7 +144,7 @@ pub(crate) fn taken_up(world: &World) -> String {
 }
 
 /// Deletes the session of a worker, which is stopped for that.
-pub(crate) fn deleted(world: &World) -> String {
+pub(crate) fn deleted(world: &RealAgentWorld) -> String {
     let worker = world.start();
     world.say_to(&worker, "soon forgotten");
     let session = world.sandbox.show(&worker)["sessionId"].as_str().unwrap().to_owned();

@@ -28,7 +28,7 @@ use subagent_testkit::times;
 use subagent_tests::harness::crowd;
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
-use world::World;
+use world::RealAgentWorld;
 
 /// Agents mostly wait: four at once keep two cores busy.
 const AT_ONCE: usize = 4;
@@ -37,10 +37,10 @@ const AT_ONCE: usize = 4;
 const SLOW: &str = "openhands";
 
 /// The name of its row in the table, and its function, which returns the agent's cell.
-type Case = (&'static str, fn(&World) -> String);
+type RealAgentCase = (&'static str, fn(&RealAgentWorld) -> String);
 
 /// The cases of each agent; those of one part share a worker, one after another.
-const CASES: [(&str, &[Case]); 3] = [
+const CASES: [(&str, &[RealAgentCase]); 3] = [
     (
         "lives",
         &[
@@ -74,7 +74,7 @@ const CASES: [(&str, &[Case]); 3] = [
     (
         "turns",
         &[
-            ("version", World::version),
+            ("version", RealAgentWorld::version),
             ("a text turn", turns::text),
             ("a shell command, allowed", turns::command_allowed),
             ("a shell command, denied", turns::command_denied),
@@ -116,7 +116,7 @@ fn every_case_with_every_agent() {
         &cases,
         |(agent, (part, _))| format!("{agent}.{part}"),
         |(agent, (_, rows))| {
-            let world = World::new(agent);
+            let world = RealAgentWorld::new(agent);
             let cells: Vec<_> = rows.iter().map(|(row, case)| (*row, world.case(row, *case))).collect();
             world.finish();
             table::compare(agent, &cells);

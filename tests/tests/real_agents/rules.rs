@@ -6,28 +6,28 @@ use serde_json::Value;
 use subagent_protocol::codec::{Decoded, decode};
 
 use super::turns::edit;
-use super::world::World;
+use super::world::RealAgentWorld;
 
 /// Maximum length of a record, in bytes.
 const LIMIT: usize = 1 << 24;
 /// The fields of a request that describe its call, besides the id.
 const FIELDS: [&str; 5] = ["kind", "title", "rawInput", "content", "locations"];
 
-pub(crate) fn command(world: &World) -> String {
+pub(crate) fn command(world: &RealAgentWorld) -> String {
     asked(world, "RUN: rm request-file", |call| described(&call))
 }
 
-pub(crate) fn edited(world: &World) -> String {
+pub(crate) fn edited(world: &RealAgentWorld) -> String {
     let (_, prompt) = edit(world, "never written");
     asked(world, &prompt, |call| described(&call))
 }
 
-pub(crate) fn mcp(world: &World) -> String {
+pub(crate) fn mcp(world: &RealAgentWorld) -> String {
     asked(world, r#"MCP: echo/echo {"text":"denied"}"#, |call| described(&call))
 }
 
 /// Returns the agent's name of a server's tool, `echo` of `echo`.
-pub(crate) fn mcp_name(world: &World) -> String {
+pub(crate) fn mcp_name(world: &RealAgentWorld) -> String {
     let title = |call: &Value| call["title"].as_str().map(str::to_owned);
     let waited = world.send(r#"MCP: echo/echo {"text":"named"}"#);
     let asks = waited["matchedEvent"]["type"] == "approval.requested";
@@ -40,7 +40,7 @@ pub(crate) fn mcp_name(world: &World) -> String {
 }
 
 /// Which of the agent's own tools are asked about where a rule denies all tools of some MCP server.
-pub(crate) fn taken_for_mcp(world: &World) -> String {
+pub(crate) fn taken_for_mcp(world: &RealAgentWorld) -> String {
     let offered = world.models.offered();
     let own = offered.iter().filter(|name| !name.contains("echo"));
     let rules = ["--allow", "*", "--deny", "mcp__elsewhere__*"];
@@ -55,7 +55,7 @@ pub(crate) fn taken_for_mcp(world: &World) -> String {
 }
 
 /// Returns the last status of a denied call.
-pub(crate) fn denied(world: &World) -> String {
+pub(crate) fn denied(world: &RealAgentWorld) -> String {
     let waited = world.send("RUN: rm request-file");
     world.decide(&waited, "deny");
     let calls = told(world, &waited["turnId"]);
@@ -68,14 +68,14 @@ pub(crate) fn denied(world: &World) -> String {
 }
 
 /// Returns what the worker's events report about the tool calls of a turn.
-fn told(world: &World, turn: &Value) -> Vec<Value> {
+fn told(world: &RealAgentWorld, turn: &Value) -> Vec<Value> {
     let mut events = world.sandbox.events(&world.worker);
     events.retain(|event| event["turnId"] == *turn && event["data"]["toolCallId"].is_string());
     events.into_iter().map(|mut event| event["data"].take()).collect()
 }
 
 /// Causes a question, inspects it, and denies it.
-fn asked(world: &World, prompt: &str, look: impl Fn(Records) -> String) -> String {
+fn asked(world: &RealAgentWorld, prompt: &str, look: impl Fn(Records) -> String) -> String {
     let waited = world.send(prompt);
     if waited["matchedEvent"]["type"] != "approval.requested" {
         return "never asks".into();
@@ -112,7 +112,7 @@ struct Records {
 }
 
 impl Records {
-    fn read(world: &World) -> Option<Self> {
+    fn read(world: &RealAgentWorld) -> Option<Self> {
         let folder = world.sandbox.state_dir().join("runtimes").join(&world.worker);
         let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
         let texts = files.filter(|file| file.extension().is_some_and(|end| end == "journal"));

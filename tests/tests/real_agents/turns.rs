@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use subagent_tests::harness::{wait_until, wait_while};
 
-use super::world::{DEADLINE, NEXT, World};
+use super::world::{DEADLINE, NEXT, RealAgentWorld};
 
 const YES: &str = "yes";
 /// A process that remains after another turn and this time is not ended by its agent.
@@ -21,12 +21,12 @@ const GOES_ON: &str = "yes, but the command goes on";
 const NEVER_ASKS: &str = "never asks: the turn waits until it is canceled";
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
-pub(crate) fn text(world: &World) -> String {
+pub(crate) fn text(world: &RealAgentWorld) -> String {
     world.say("a text in pieces, grüß dich");
     YES.into()
 }
 
-pub(crate) fn command_allowed(world: &World) -> String {
+pub(crate) fn command_allowed(world: &RealAgentWorld) -> String {
     let made = world.sandbox.workspace().join("made by a command");
     let waited = world.question("RUN: touch 'made by a command'", "touch 'made by a command'");
     assert!(!made.exists(), "nothing may run before it was allowed");
@@ -36,13 +36,13 @@ pub(crate) fn command_allowed(world: &World) -> String {
     YES.into()
 }
 
-pub(crate) fn command_denied(world: &World) -> String {
+pub(crate) fn command_denied(world: &RealAgentWorld) -> String {
     let file = world.sandbox.workspace().join("kept");
     fs::write(&file, "").unwrap();
     denied(world, "RUN: rm kept", "rm kept", || file.exists())
 }
 
-pub(crate) fn edit_allowed(world: &World) -> String {
+pub(crate) fn edit_allowed(world: &RealAgentWorld) -> String {
     let (file, prompt) = edit(world, "written");
     let waited = world.question(&prompt, "new text");
     assert!(!file.exists(), "nothing may be written before it was allowed");
@@ -52,20 +52,20 @@ pub(crate) fn edit_allowed(world: &World) -> String {
     YES.into()
 }
 
-pub(crate) fn edit_denied(world: &World) -> String {
+pub(crate) fn edit_denied(world: &RealAgentWorld) -> String {
     let (file, prompt) = edit(world, "not written");
     denied(world, &prompt, "new text", || !file.exists())
 }
 
 /// Returns a file of the workspace, and a prompt that writes it.
-pub(crate) fn edit(world: &World, name: &str) -> (PathBuf, String) {
+pub(crate) fn edit(world: &RealAgentWorld, name: &str) -> (PathBuf, String) {
     let file = world.sandbox.workspace().join(name);
     let prompt = format!("WRITE: {}=new text", file.display());
     (file, prompt)
 }
 
 /// Returns the effect of a refusal on the agent.
-fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool) -> String {
+fn denied(world: &RealAgentWorld, prompt: &str, about: &str, untouched: impl Fn() -> bool) -> String {
     let waited = world.question(prompt, about);
     let end = world.decide(&waited, "deny");
     assert!(untouched(), "it was denied");
@@ -82,7 +82,7 @@ fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool
 }
 
 /// A subagent of the agent requests permission for a command.
-pub(crate) fn subagent_asks(world: &World) -> String {
+pub(crate) fn subagent_asks(world: &RealAgentWorld) -> String {
     let command = "touch 'made by a subagent'";
     let made = world.sandbox.workspace().join("made by a subagent");
     let accepted = world.sandbox.send_no_wait(&world.worker, &format!("DELEGATE: RUN: {command}"));
@@ -120,7 +120,7 @@ pub(crate) fn subagent_asks(world: &World) -> String {
     "yes, in a session of its own".into()
 }
 
-pub(crate) fn mcp(world: &World) -> String {
+pub(crate) fn mcp(world: &RealAgentWorld) -> String {
     let waited = world.send(r#"MCP: echo/echo {"text":"over the wire"}"#);
     let asks = waited["matchedEvent"]["type"] == "approval.requested";
     let question = &waited["matchedEvent"]["data"];
@@ -135,21 +135,21 @@ pub(crate) fn mcp(world: &World) -> String {
     if asks { "yes, asks first".into() } else { "yes, never asks".into() }
 }
 
-pub(crate) fn cancel_text(world: &World) -> String {
+pub(crate) fn cancel_text(world: &RealAgentWorld) -> String {
     let accepted = world.speaking(&world.worker, "SLOW: 300");
     let obeys = world.cancel(&accepted);
     assert!(!world.said(&accepted["turnId"]).contains("tick 6000"), "it must complete its output");
     canceled(obeys)
 }
 
-pub(crate) fn cancel_question(world: &World) -> String {
+pub(crate) fn cancel_question(world: &RealAgentWorld) -> String {
     let waited = world.question("RUN: touch never-made", "touch never-made");
     let obeys = world.cancel(&waited);
     assert!(!world.sandbox.workspace().join("never-made").exists());
     canceled(obeys)
 }
 
-pub(crate) fn cancel_command(world: &World) -> String {
+pub(crate) fn cancel_command(world: &RealAgentWorld) -> String {
     let waited = world.question("RUN: touch running && exec tail -f running", "tail -f running");
     let request = &waited["matchedEvent"]["data"]["requestId"];
     world.sandbox.approve(&world.worker, request, "allow").data_of("approval.decided");
@@ -170,24 +170,24 @@ fn canceled(obeys: bool) -> String {
     if obeys { YES.into() } else { FORCED.into() }
 }
 
-pub(crate) fn bad_request(world: &World) -> String {
+pub(crate) fn bad_request(world: &RealAgentWorld) -> String {
     trouble(world, "FAIL: 400")
 }
 
-pub(crate) fn too_many(world: &World) -> String {
+pub(crate) fn too_many(world: &RealAgentWorld) -> String {
     trouble(world, "FAIL: 429")
 }
 
-pub(crate) fn server_error(world: &World) -> String {
+pub(crate) fn server_error(world: &RealAgentWorld) -> String {
     trouble(world, "FAIL: 500")
 }
 
-pub(crate) fn cut(world: &World) -> String {
+pub(crate) fn cut(world: &RealAgentWorld) -> String {
     trouble(world, "CUT: half of an answer")
 }
 
 /// A worker that a rate limit has parked: a message waits, and is sent once when its owner resumes it.
-fn goes_on(world: &World) {
+fn goes_on(world: &RealAgentWorld) {
     let prompt = "SAY: no longer limited";
     let sending = world.sandbox.sending(&world.worker, prompt).args(["--queue", "--no-wait"]);
     let queued = sending.run().data_of("turn.queued");
@@ -200,7 +200,7 @@ fn goes_on(world: &World) {
 
 /// Returns what the user sees when the provider fails. An agent that keeps
 /// retrying is canceled meanwhile.
-fn trouble(world: &World, prompt: &str) -> String {
+fn trouble(world: &RealAgentWorld, prompt: &str) -> String {
     let accepted = world.sandbox.send_no_wait(&world.worker, prompt);
     let mut end = world.waiting_for(&world.worker, &accepted["acceptedEventId"], ENDS).spawn();
     let again = wait_until("the end of the turn, or another attempt", DEADLINE, || {

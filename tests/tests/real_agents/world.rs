@@ -23,7 +23,7 @@ const NOT_DONE: Duration = Duration::from_secs(3);
 pub(crate) const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
 
 /// The world of one agent.
-pub(crate) struct World {
+pub(crate) struct RealAgentWorld {
     pub(crate) sandbox: Sandbox,
     pub(crate) models: ModelServer,
     pub(crate) worker: String,
@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(crate) sleeper: RefCell<String>,
 }
 
-impl World {
+impl RealAgentWorld {
     /// A world with a worker of this agent.
     pub(crate) fn new(name: &'static str) -> Self {
         let mut world = Self::empty(name);

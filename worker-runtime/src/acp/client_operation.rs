@@ -34,7 +34,7 @@ pub(crate) enum ClientOperation {
         content: String,
     },
     /// The ACP method `terminal/create`.
-    Create(Command),
+    Create(TerminalCommand),
     /// The ACP method `terminal/output`.
     Output { terminal: String },
     /// The ACP method `terminal/wait_for_exit`.
@@ -47,7 +47,7 @@ pub(crate) enum ClientOperation {
 
 /// The next step of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ClientOperationStep {
     /// Find out where the path leads, without carrying anything out.
     Find(Subject),
     /// Carry it out. With a path, only if the request still leads to it.
@@ -67,7 +67,7 @@ pub(crate) enum Subject {
 
 /// A command to run in a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct TerminalCommand {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
     /// Variables set in addition to those of the agent.
@@ -148,10 +148,10 @@ pub(crate) fn parse(method: &str, params: Option<&RawValue>) -> Result<ClientOpe
 pub(crate) fn session(params: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params {
+    struct SessionParams {
         session_id: String,
     }
-    read::<Params>(Some(params)).ok().map(|params| params.session_id)
+    read::<SessionParams>(Some(params)).ok().map(|params| params.session_id)
 }
 
 /// Unlike elsewhere, half of a surrogate pair is not repaired: the file would get another text.
@@ -171,7 +171,7 @@ fn without_nul(name: &str, text: String) -> Result<String, String> {
     if text.contains('\0') { Err(format!("`{name}` has a NUL byte in it")) } else { Ok(text) }
 }
 
-fn command(params: CreateParams) -> Result<Command, String> {
+fn command(params: CreateParams) -> Result<TerminalCommand, String> {
     let program = without_nul("command", params.command)?;
     if program.trim().is_empty() {
         return Err("`command` is empty".to_owned());
@@ -190,7 +190,7 @@ fn command(params: CreateParams) -> Result<Command, String> {
     let asked = params.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
     let output_bytes = asked.unwrap_or(MAX_OUTPUT_BYTES).min(MAX_OUTPUT_BYTES);
     let (program, args) = words(program, args);
-    Ok(Command { program, args, env, cwd, output_bytes })
+    Ok(TerminalCommand { program, args, env, cwd, output_bytes })
 }
 
 /// Splits a command line: agents send a program with arguments, or a whole line as `command`.
@@ -213,7 +213,7 @@ mod tests {
         parse(method, Some(&raw))
     }
 
-    fn created(params: &Value) -> Command {
+    fn created(params: &Value) -> TerminalCommand {
         match parsed("terminal/create", params) {
             Ok(ClientOperation::Create(command)) => command,
             other => panic!("{other:?}"),

@@ -10,7 +10,7 @@ pub(crate) const HEAD_BYTES: usize = 4096;
 
 /// One line, without its line end.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum AgentLine<'a> {
     /// The complete line, without its line end.
     Whole(&'a [u8]),
     /// The line is longer than the limit.
@@ -52,14 +52,14 @@ impl LineSplitter {
     }
 
     /// Takes a chunk of output and passes on every line that it completes.
-    pub(crate) fn feed(&mut self, mut chunk: &[u8], mut on_line: impl FnMut(Line<'_>)) {
+    pub(crate) fn feed(&mut self, mut chunk: &[u8], mut on_line: impl FnMut(AgentLine<'_>)) {
         while let Some(end) = memchr(b'\n', chunk) {
             let (line, rest) = chunk.split_at(end);
             chunk = &rest[1..];
             match &self.partial {
                 // The common case: the whole line lies in the chunk and is not copied.
                 Partial::Kept(kept) if kept.is_empty() && line.len() <= self.limit => {
-                    on_line(Line::Whole(line))
+                    on_line(AgentLine::Whole(line))
                 }
                 _ => {
                     self.extend(line);
@@ -77,7 +77,7 @@ impl LineSplitter {
     pub(crate) fn read<T: DeserializeOwned>(&mut self, chunk: &[u8]) -> Vec<T> {
         let mut read = Vec::new();
         self.feed(chunk, |line| {
-            if let Line::Whole(line) = line {
+            if let AgentLine::Whole(line) = line {
                 read.extend(serde_json::from_slice(line).ok());
             }
         });
@@ -85,11 +85,11 @@ impl LineSplitter {
     }
 
     /// Passes on the last line if the output ended without a line end.
-    pub(crate) fn finish(&mut self, mut on_line: impl FnMut(Line<'_>)) {
+    pub(crate) fn finish(&mut self, mut on_line: impl FnMut(AgentLine<'_>)) {
         match std::mem::take(&mut self.partial) {
             Partial::Kept(line) if line.is_empty() => {}
-            Partial::Kept(line) => on_line(Line::Whole(&line)),
-            Partial::Dropped { bytes, crc, head } => on_line(Line::TooLong { bytes, crc, head: &head }),
+            Partial::Kept(line) => on_line(AgentLine::Whole(&line)),
+            Partial::Dropped { bytes, crc, head } => on_line(AgentLine::TooLong { bytes, crc, head: &head }),
         }
     }
 
@@ -119,11 +119,11 @@ mod tests {
     fn split(limit: usize, chunks: &[&[u8]]) -> Vec<(u64, u32, Vec<u8>, bool)> {
         let mut lines = Vec::new();
         let mut splitter = LineSplitter::new(limit);
-        let mut take = |line: Line<'_>| match line {
-            Line::Whole(line) => {
+        let mut take = |line: AgentLine<'_>| match line {
+            AgentLine::Whole(line) => {
                 lines.push((line.len() as u64, crc32c::crc32c(line), line.to_vec(), true));
             }
-            Line::TooLong { bytes, crc, head } => lines.push((bytes, crc, head.to_vec(), false)),
+            AgentLine::TooLong { bytes, crc, head } => lines.push((bytes, crc, head.to_vec(), false)),
         };
         for chunk in chunks {
             splitter.feed(chunk, &mut take);

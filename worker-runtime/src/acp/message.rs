@@ -15,7 +15,7 @@ const MAX_ID_BYTES: usize = 1024;
 
 /// One message from the agent.
 #[derive(Debug)]
-pub(crate) enum Message<'a> {
+pub(crate) enum RpcMessage<'a> {
     /// A request. The response quotes `id`, the JSON text of a number or string.
     Request { id: &'a str, method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// A request whose id is null or invalid. The only possible response is an error
@@ -24,12 +24,12 @@ pub(crate) enum Message<'a> {
     /// A notification, without an id.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// A response. `id` is what it quotes; `None` if it is null or missing.
-    Response { id: Option<&'a str>, outcome: Outcome<'a> },
+    Response { id: Option<&'a str>, outcome: RpcOutcome<'a> },
 }
 
 /// The outcome that a response reports.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Outcome<'a> {
+pub(crate) enum RpcOutcome<'a> {
     /// Success. `null` is a valid result.
     Result(&'a RawValue),
     /// Failure, with the JSON-RPC error object.
@@ -37,7 +37,7 @@ pub(crate) enum Outcome<'a> {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RpcEnvelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "words::borrowed")]
@@ -60,23 +60,25 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 /// # Errors
 ///
 /// The reason why the line is not a message.
-pub(crate) fn parse(line: &str) -> Result<Message<'_>, NoiseReason> {
+pub(crate) fn parse(line: &str) -> Result<RpcMessage<'_>, NoiseReason> {
     if !line.starts_with('{') {
         return Err(not_a_message(line));
     }
-    let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(line) else { return Err(not_a_message(line)) };
+    let Ok(envelope) = serde_json::from_str::<RpcEnvelope<'_>>(line) else { return Err(not_a_message(line)) };
     let id = envelope.id.map(RawValue::get);
     match (envelope.method, id) {
-        (Some(method), None) => Ok(Message::Notification { method, params: envelope.params }),
-        (Some(method), Some(id)) if is_id(id) => Ok(Message::Request { id, method, params: envelope.params }),
-        (Some(_), Some(_)) => Ok(Message::InvalidRequest),
+        (Some(method), None) => Ok(RpcMessage::Notification { method, params: envelope.params }),
+        (Some(method), Some(id)) if is_id(id) => {
+            Ok(RpcMessage::Request { id, method, params: envelope.params })
+        }
+        (Some(_), Some(_)) => Ok(RpcMessage::InvalidRequest),
         (None, id) => {
             let outcome = match (envelope.error, envelope.result) {
-                (Some(error), _) => Outcome::Error(error),
-                (None, Some(result)) => Outcome::Result(result),
+                (Some(error), _) => RpcOutcome::Error(error),
+                (None, Some(result)) => RpcOutcome::Result(result),
                 (None, None) => return Err(NoiseReason::NotAMessage),
             };
-            Ok(Message::Response { id: id.filter(|id| is_id(id)), outcome })
+            Ok(RpcMessage::Response { id: id.filter(|id| is_id(id)), outcome })
         }
     }
 }
@@ -106,19 +108,19 @@ mod tests {
 
     #[test]
     fn kinds_of_messages() {
-        assert!(matches!(parse(r#"{"id":0,"method":"m"}"#), Ok(Message::Request { id: "0", .. })));
-        assert!(matches!(parse(r#"{"id":"a","method":"m"}"#), Ok(Message::Request { id: "\"a\"", .. })));
-        assert!(matches!(parse(r#"{"id":null,"method":"m"}"#), Ok(Message::InvalidRequest)));
-        assert!(matches!(parse(r#"{"id":[1],"method":"m"}"#), Ok(Message::InvalidRequest)));
-        assert!(matches!(parse(r#"{"method":"m"}"#), Ok(Message::Notification { params: None, .. })));
+        assert!(matches!(parse(r#"{"id":0,"method":"m"}"#), Ok(RpcMessage::Request { id: "0", .. })));
+        assert!(matches!(parse(r#"{"id":"a","method":"m"}"#), Ok(RpcMessage::Request { id: "\"a\"", .. })));
+        assert!(matches!(parse(r#"{"id":null,"method":"m"}"#), Ok(RpcMessage::InvalidRequest)));
+        assert!(matches!(parse(r#"{"id":[1],"method":"m"}"#), Ok(RpcMessage::InvalidRequest)));
+        assert!(matches!(parse(r#"{"method":"m"}"#), Ok(RpcMessage::Notification { params: None, .. })));
         assert!(matches!(
             parse(r#"{"id":1,"result":null}"#),
-            Ok(Message::Response { id: Some("1"), outcome: Outcome::Result(_) })
+            Ok(RpcMessage::Response { id: Some("1"), outcome: RpcOutcome::Result(_) })
         ));
-        assert!(matches!(parse(r#"{"id":null,"result":{}}"#), Ok(Message::Response { id: None, .. })));
+        assert!(matches!(parse(r#"{"id":null,"result":{}}"#), Ok(RpcMessage::Response { id: None, .. })));
         assert!(matches!(
             parse(r#"{"id":1,"result":null,"error":{}}"#),
-            Ok(Message::Response { outcome: Outcome::Error(_), .. })
+            Ok(RpcMessage::Response { outcome: RpcOutcome::Error(_), .. })
         ));
     }
 
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn deep_nesting_is_no_danger() {
         let line = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
-        assert!(matches!(parse(&line), Ok(Message::Notification { .. })));
+        assert!(matches!(parse(&line), Ok(RpcMessage::Notification { .. })));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! values. Keeps no more entries than a person can choose from.
 
 use serde_json::Value;
-use subagent_protocol::options::{Choice, Current, OptionValue};
+use subagent_protocol::options::{Current, OptionValue, SessionOption};
 
 /// Maximum length of an id or name in bytes. Longer ones are ignored.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -14,7 +14,7 @@ const MAX_VALUES: usize = 4096;
 
 /// A list entry with an id and a display name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedEntry {
     pub(crate) id: String,
     pub(crate) name: Option<String>,
 }
@@ -24,11 +24,11 @@ pub(crate) struct Named {
 struct Select {
     current: Option<String>,
     /// `None` if the list of values is unknown.
-    values: Option<Vec<Named>>,
+    values: Option<Vec<NamedEntry>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum ConfigOptionKind {
     Select(Select),
     Boolean(Option<bool>),
     /// An option of an unknown type.
@@ -36,18 +36,18 @@ enum Kind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ConfigOption {
+struct OfferedConfigOption {
     id: String,
     category: Option<String>,
-    kind: Kind,
+    kind: ConfigOptionKind,
 }
 
 /// What the agent has offered so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedOptions {
     modes: Option<Select>,
     models: Option<Select>,
-    config: Option<Vec<ConfigOption>>,
+    config: Option<Vec<OfferedConfigOption>>,
     /// Whether an option that was not listed does not exist. A restored session need not list any.
     complete: bool,
 }
@@ -79,10 +79,10 @@ pub(crate) enum Unavailable {
     /// The option does not exist; these config options do.
     Option(Vec<String>),
     /// The option does not accept this value; it accepts these.
-    Value(Vec<Named>),
+    Value(Vec<NamedEntry>),
 }
 
-impl Offer {
+impl OfferedOptions {
     /// Takes the result of `session/new` (`complete`), or of `session/load` or `session/resume`.
     /// Earlier offers stay known.
     pub(crate) fn opened(&mut self, result: &Value, complete: bool) {
@@ -119,10 +119,12 @@ impl Offer {
                 }
                 let option = self.config.iter_mut().flatten().find(|option| option.id == *id);
                 match (option.map(|option| &mut option.kind), value) {
-                    (Some(Kind::Select(select)), OptionValue::Text(text)) => {
+                    (Some(ConfigOptionKind::Select(select)), OptionValue::Text(text)) => {
                         select.current = Some(text.clone())
                     }
-                    (Some(Kind::Boolean(current)), OptionValue::Flag(flag)) => *current = Some(*flag),
+                    (Some(ConfigOptionKind::Boolean(current)), OptionValue::Flag(flag)) => {
+                        *current = Some(*flag)
+                    }
                     _ => {}
                 }
             }
@@ -134,21 +136,21 @@ impl Offer {
     /// # Errors
     ///
     /// The agent is known not to offer the choice.
-    pub(crate) fn setter(&self, choice: &Choice) -> Result<Setter, Unavailable> {
+    pub(crate) fn setter(&self, choice: &SessionOption) -> Result<Setter, Unavailable> {
         match choice {
-            Choice::Mode { value } => match (self.of_category("mode"), &self.modes) {
+            SessionOption::Mode { value } => match (self.of_category("mode"), &self.modes) {
                 (Some(option), _) => self.config_setter(&option.id, &OptionValue::Text(value.clone())),
                 (None, Some(modes)) => of(modes, value).map(Setter::Mode),
                 (None, None) if self.complete => Err(self.no_option()),
                 (None, None) => Ok(Setter::Mode(value.clone())),
             },
-            Choice::Model { value } => match (self.of_category("model"), &self.models) {
+            SessionOption::Model { value } => match (self.of_category("model"), &self.models) {
                 (Some(option), _) => self.config_setter(&option.id, &OptionValue::Text(value.clone())),
                 (None, Some(models)) => of(models, value).map(Setter::Model),
                 (None, None) if self.complete => Err(self.no_option()),
                 (None, None) => Ok(Setter::Model(value.clone())),
             },
-            Choice::ConfigOption { config_id, value } => self.config_setter(config_id, value),
+            SessionOption::ConfigOption { config_id, value } => self.config_setter(config_id, value),
         }
     }
 
@@ -156,19 +158,20 @@ impl Offer {
     /// model contains. `None` if the models are unknown: then the agent judges.
     pub(crate) fn model(&self, wish: &str) -> Option<String> {
         let values = match (self.of_category("model").map(|option| &option.kind), &self.models) {
-            (Some(Kind::Select(select)), _) | (None, Some(select)) => &select.values,
+            (Some(ConfigOptionKind::Select(select)), _) | (None, Some(select)) => &select.values,
             (Some(_), _) => return None,
             (None, None) if self.complete => return None,
             (None, None) => &None,
         };
         let Some(values) = values else { return Some(wish.to_owned()) };
         let wish_folded = wish.to_lowercase();
-        let folded = |value: &Named| {
+        let folded = |value: &NamedEntry| {
             (value.id.to_lowercase(), value.name.as_deref().unwrap_or_default().to_lowercase())
         };
-        let is_named = |value: &&Named| folded(value).0 == wish_folded || folded(value).1 == wish_folded;
-        let holds =
-            |value: &&Named| folded(value).0.contains(&wish_folded) || folded(value).1.contains(&wish_folded);
+        let is_named = |value: &&NamedEntry| folded(value).0 == wish_folded || folded(value).1 == wish_folded;
+        let holds = |value: &&NamedEntry| {
+            folded(value).0.contains(&wish_folded) || folded(value).1.contains(&wish_folded)
+        };
         let found = values.iter().find(|value| value.id == wish).or_else(|| values.iter().find(is_named));
         let mut holding = values.iter().filter(holds);
         let only = holding.next().filter(|_| holding.next().is_none());
@@ -179,16 +182,18 @@ impl Offer {
         let found = self.config.iter().flatten().find(|option| option.id == id);
         let value = match (found.map(|option| &option.kind), value) {
             (None, _) if self.config.is_some() || self.complete => return Err(self.no_option()),
-            (Some(Kind::Select(select)), value) => OptionValue::Text(of(select, &value.to_string())?),
-            (Some(Kind::Boolean(_)), OptionValue::Text(text)) => match text.as_str() {
+            (Some(ConfigOptionKind::Select(select)), value) => {
+                OptionValue::Text(of(select, &value.to_string())?)
+            }
+            (Some(ConfigOptionKind::Boolean(_)), OptionValue::Text(text)) => match text.as_str() {
                 "true" => OptionValue::Flag(true),
                 "false" => OptionValue::Flag(false),
                 _ => {
-                    let both = ["true", "false"].map(|id| Named { id: id.to_owned(), name: None });
+                    let both = ["true", "false"].map(|id| NamedEntry { id: id.to_owned(), name: None });
                     return Err(Unavailable::Value(both.to_vec()));
                 }
             },
-            (None | Some(Kind::Boolean(_) | Kind::Other), value) => value.clone(),
+            (None | Some(ConfigOptionKind::Boolean(_) | ConfigOptionKind::Other), value) => value.clone(),
         };
         Ok(Setter::Config(id.to_owned(), value))
     }
@@ -201,16 +206,16 @@ impl Offer {
     pub(crate) fn current(&self) -> Current {
         let selected = |category: &str, list: &Option<Select>| {
             let option = self.of_category(category).and_then(|option| match &option.kind {
-                Kind::Select(select) => select.current.clone(),
+                ConfigOptionKind::Select(select) => select.current.clone(),
                 _ => None,
             });
             option.or_else(|| list.as_ref().and_then(|list| list.current.clone()))
         };
         let config = self.config.iter().flatten().filter_map(|option| {
             let value = match &option.kind {
-                Kind::Select(select) => OptionValue::Text(select.current.clone()?),
-                Kind::Boolean(current) => OptionValue::Flag((*current)?),
-                Kind::Other => return None,
+                ConfigOptionKind::Select(select) => OptionValue::Text(select.current.clone()?),
+                ConfigOptionKind::Boolean(current) => OptionValue::Flag((*current)?),
+                ConfigOptionKind::Other => return None,
             };
             Some((option.id.clone(), value))
         });
@@ -223,7 +228,7 @@ impl Offer {
 
     /// Returns the first option of a category. If no option names a category, the category's name
     /// serves as the id.
-    fn of_category(&self, category: &str) -> Option<&ConfigOption> {
+    fn of_category(&self, category: &str) -> Option<&OfferedConfigOption> {
         let all = || self.config.iter().flatten();
         let named = || all().find(|option| option.category.is_none() && option.id == category);
         all().find(|option| option.category.as_deref() == Some(category)).or_else(named)
@@ -242,20 +247,20 @@ impl Offer {
     }
 }
 
-fn config_option(option: &Value) -> Option<ConfigOption> {
+fn config_option(option: &Value) -> Option<OfferedConfigOption> {
     let kind = match option["type"].as_str() {
-        Some("select") => Kind::Select(Select {
+        Some("select") => ConfigOptionKind::Select(Select {
             current: text(&option["currentValue"]),
             values: values(&option["options"]),
         }),
-        Some("boolean") => Kind::Boolean(option["currentValue"].as_bool()),
-        _ => Kind::Other,
+        Some("boolean") => ConfigOptionKind::Boolean(option["currentValue"].as_bool()),
+        _ => ConfigOptionKind::Other,
     };
-    Some(ConfigOption { id: text(&option["id"])?, category: text(&option["category"]), kind })
+    Some(OfferedConfigOption { id: text(&option["id"])?, category: text(&option["category"]), kind })
 }
 
 /// Returns the values of a select, which may be grouped.
-fn values(options: &Value) -> Option<Vec<Named>> {
+fn values(options: &Value) -> Option<Vec<NamedEntry>> {
     let mut found = Vec::new();
     for entry in options.as_array()? {
         let group = entry["options"].as_array();
@@ -276,8 +281,8 @@ fn select(holder: &Value, list: &str, current: &str, id: &str) -> Option<Select>
     Some(Select { current: text(&holder[current]), values })
 }
 
-fn named(value: &Value, id: &str) -> Option<Named> {
-    Some(Named { id: text(&value[id])?, name: text(&value["name"]) })
+fn named(value: &Value, id: &str) -> Option<NamedEntry> {
+    Some(NamedEntry { id: text(&value[id])?, name: text(&value["name"]) })
 }
 
 fn of(select: &Select, value: &str) -> Result<String, Unavailable> {
@@ -299,24 +304,24 @@ mod tests {
 
     use super::*;
 
-    fn mode(value: &str) -> Choice {
-        Choice::Mode { value: value.to_owned() }
+    fn mode(value: &str) -> SessionOption {
+        SessionOption::Mode { value: value.to_owned() }
     }
 
-    fn model(value: &str) -> Choice {
-        Choice::Model { value: value.to_owned() }
+    fn model(value: &str) -> SessionOption {
+        SessionOption::Model { value: value.to_owned() }
     }
 
-    fn config(id: &str, value: OptionValue) -> Choice {
-        Choice::ConfigOption { config_id: id.to_owned(), value }
+    fn config(id: &str, value: OptionValue) -> SessionOption {
+        SessionOption::ConfigOption { config_id: id.to_owned(), value }
     }
 
     fn words(text: &str) -> OptionValue {
         OptionValue::Text(text.to_owned())
     }
 
-    fn opened(result: &Value) -> Offer {
-        let mut offer = Offer::default();
+    fn opened(result: &Value) -> OfferedOptions {
+        let mut offer = OfferedOptions::default();
         offer.opened(result, true);
         offer
     }
@@ -385,7 +390,7 @@ mod tests {
 
     #[test]
     fn unknown_values_are_left_to_the_agent() {
-        let mut offer = Offer::default();
+        let mut offer = OfferedOptions::default();
         offer.opened(&Value::Null, false);
         assert_eq!(offer.setter(&mode("x")), Ok(Setter::Mode("x".into())));
         assert_eq!(offer.setter(&model("x")), Ok(Setter::Model("x".into())));

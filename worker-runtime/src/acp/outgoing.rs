@@ -14,7 +14,7 @@ const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// The kind of a line, as far as the sender needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OutgoingKind {
     /// Part of the handshake, a cancel, or the close of a session.
     Plain,
     /// The prompt of a turn.
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 /// One line with its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutgoingLine {
-    pub(crate) kind: Kind,
+    pub(crate) kind: OutgoingKind,
     /// JSON text that ends with `\n`.
     pub(crate) bytes: Vec<u8>,
 }
@@ -47,13 +47,13 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Appends a line. Drops an automatic one when too many of them wait.
     pub(crate) fn push(&mut self, line: OutgoingLine) {
-        if line.kind == Kind::Automatic {
+        if line.kind == OutgoingKind::Automatic {
             if self.automatic + line.bytes.len() > MAX_AUTOMATIC_BYTES {
                 return;
             }
             self.automatic += line.bytes.len();
         }
-        if line.kind == Kind::Result {
+        if line.kind == OutgoingKind::Result {
             self.results += line.bytes.len();
         }
         self.lines.push_back(line);
@@ -75,17 +75,17 @@ impl Outgoing {
 
     /// Records that this many bytes of [`Self::front`] were written. Returns the kind of a line
     /// that is now complete.
-    pub(crate) fn wrote(&mut self, bytes: usize) -> Option<Kind> {
+    pub(crate) fn wrote(&mut self, bytes: usize) -> Option<OutgoingKind> {
         self.written += bytes;
         if self.lines.front().is_none_or(|line| self.written < line.bytes.len()) {
             return None;
         }
         self.written = 0;
         let line = self.lines.pop_front()?;
-        if line.kind == Kind::Automatic {
+        if line.kind == OutgoingKind::Automatic {
             self.automatic -= line.bytes.len();
         }
-        if line.kind == Kind::Result {
+        if line.kind == OutgoingKind::Result {
             self.results -= line.bytes.len();
         }
         if self.lines.is_empty() {
@@ -104,28 +104,28 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    fn line(kind: Kind, bytes: usize) -> OutgoingLine {
+    fn line(kind: OutgoingKind, bytes: usize) -> OutgoingLine {
         OutgoingLine { kind, bytes: vec![b'x'; bytes] }
     }
 
     #[test]
     fn lines_are_done_in_order_and_only_as_a_whole() {
         let mut outgoing = Outgoing::default();
-        outgoing.push(line(Kind::Prompt, 3));
-        outgoing.push(line(Kind::Plain, 1));
+        outgoing.push(line(OutgoingKind::Prompt, 3));
+        outgoing.push(line(OutgoingKind::Plain, 1));
         assert_eq!(outgoing.wrote(2), None);
         assert_eq!(outgoing.front().map(<[u8]>::len), Some(1));
-        assert_eq!(outgoing.wrote(1), Some(Kind::Prompt));
-        assert_eq!(outgoing.wrote(1), Some(Kind::Plain));
+        assert_eq!(outgoing.wrote(1), Some(OutgoingKind::Prompt));
+        assert_eq!(outgoing.wrote(1), Some(OutgoingKind::Plain));
         assert!(outgoing.is_empty());
     }
 
     #[test]
     fn there_is_no_room_while_results_wait() {
         let mut outgoing = Outgoing::default();
-        outgoing.push(line(Kind::Result, MAX_RESULT_BYTES - 1));
+        outgoing.push(line(OutgoingKind::Result, MAX_RESULT_BYTES - 1));
         assert!(outgoing.has_room());
-        outgoing.push(line(Kind::Result, 1));
+        outgoing.push(line(OutgoingKind::Result, 1));
         assert!(!outgoing.has_room());
         outgoing.wrote(MAX_RESULT_BYTES - 1);
         assert!(outgoing.has_room());
@@ -135,10 +135,10 @@ mod tests {
     fn an_agent_that_never_reads_does_not_fill_our_memory() {
         let mut outgoing = Outgoing::default();
         for _ in 0..100_000 {
-            outgoing.push(line(Kind::Automatic, 100));
+            outgoing.push(line(OutgoingKind::Automatic, 100));
         }
         assert!(outgoing.automatic <= MAX_AUTOMATIC_BYTES);
-        outgoing.push(line(Kind::Prompt, 10 * MAX_AUTOMATIC_BYTES));
+        outgoing.push(line(OutgoingKind::Prompt, 10 * MAX_AUTOMATIC_BYTES));
         while let Some(bytes) = outgoing.front().map(<[u8]>::len) {
             outgoing.wrote(bytes);
         }

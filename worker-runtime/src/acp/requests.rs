@@ -36,7 +36,7 @@ pub(crate) const REQUEST_CANCELLED: i32 = -32800;
 pub(crate) const AUTH_REQUIRED: i64 = -32000;
 
 #[derive(Serialize)]
-struct Request<'a, P> {
+struct RpcRequest<'a, P> {
     jsonrpc: &'static str,
     id: u64,
     method: &'a str,
@@ -44,7 +44,7 @@ struct Request<'a, P> {
 }
 
 #[derive(Serialize)]
-struct Prompt<'a> {
+struct PromptParams<'a> {
     #[serde(rename = "sessionId")]
     session_id: &'a str,
     prompt: Vec<&'a Value>,
@@ -169,7 +169,7 @@ pub(crate) fn prompt(
     attached: &[Value],
 ) -> Vec<u8> {
     let prompt = before.into_iter().chain(prompt).chain(attached).collect();
-    request(id, "session/prompt", Prompt { session_id: session, prompt })
+    request(id, "session/prompt", PromptParams { session_id: session, prompt })
 }
 
 /// The ACP method `session/cancel`.
@@ -222,7 +222,7 @@ pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
 }
 
 pub(crate) fn request<P: Serialize>(id: u64, method: &str, params: P) -> Vec<u8> {
-    line(&Request { jsonrpc: "2.0", id, method, params })
+    line(&RpcRequest { jsonrpc: "2.0", id, method, params })
 }
 
 /// Echoes the id verbatim: it may be a number that no Rust type can hold.

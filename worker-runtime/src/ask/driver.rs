@@ -8,13 +8,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use subagent_protocol::ask::{Ask, Said};
+use subagent_protocol::ask::{AgentQuery, AgentQueryOutput};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use super::machine::{Action, Cx, Input, Machine};
-use crate::acp::lines::{Line, LineSplitter};
+use super::machine::{AgentQueryAction, AgentQueryInput, AgentQueryMachine, Cx};
+use crate::acp::lines::{AgentLine, LineSplitter};
 use crate::acp::outgoing::Outgoing;
 use crate::conversation::Exit;
 use crate::guard::{self, GuardStatus};
@@ -58,14 +58,14 @@ enum Wake {
     ChildExited,
 }
 
-enum Chunk {
+enum PipeChunk {
     Bytes(Vec<u8>),
     NotNow,
     End,
 }
 
 struct Driver {
-    machine: Machine,
+    machine: AgentQueryMachine,
     begun: Instant,
     agent: Option<AgentIo>,
     outgoing: Outgoing,
@@ -90,12 +90,12 @@ struct Driver {
 /// # Errors
 ///
 /// The question could not be started, or the answer cannot be written.
-pub(super) async fn run(ask: Ask) -> io::Result<()> {
-    let Ask { agent, temporary_cwd, question, deadlines, .. } = ask;
+pub(super) async fn run(ask: AgentQuery) -> io::Result<()> {
+    let AgentQuery { agent, temporary_cwd, question, deadlines, .. } = ask;
     let _folder = temporary_cwd.then(|| Temporary(agent.cwd.clone()));
     let cwd = agent.cwd.to_string_lossy().into_owned();
     let command = std::iter::once(&agent.program).chain(&agent.args).cloned().collect();
-    let machine = Machine::new(question, deadlines, cwd, command);
+    let machine = AgentQueryMachine::new(question, deadlines, cwd, command);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut child = signal(SignalKind::child())?;
     // Installs handlers that do nothing. The agent would inherit ignored signals.
@@ -126,7 +126,7 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
     let no_lock = OwnedFd::from(File::open("/dev/null")?);
     match spawn::spawn(&agent, &marker, no_lock) {
         Ok(io) => driver.agent = Some(io),
-        Err(error) => driver.apply(Input::SpawnFailed {
+        Err(error) => driver.apply(AgentQueryInput::SpawnFailed {
             errno: error.raw_os_error().unwrap_or(0),
             message: format!("{error} (working directory {})", agent.cwd.display()),
         }),
@@ -143,7 +143,7 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
             child.recv().await;
         }
     }
-    driver.response.send(&Said::Done(Box::new(driver.machine.into_answer())))?;
+    driver.response.send(&AgentQueryOutput::Done(Box::new(driver.machine.into_answer())))?;
     driver.response.finish().await
 }
 
@@ -154,7 +154,7 @@ struct ResponseWriter {
 }
 
 impl ResponseWriter {
-    fn send(&mut self, reply: &Said) -> io::Result<()> {
+    fn send(&mut self, reply: &AgentQueryOutput) -> io::Result<()> {
         serde_json::to_writer(&mut self.waiting, reply)?;
         self.waiting.push(b'\n');
         Ok(())
@@ -183,16 +183,16 @@ impl ResponseWriter {
     }
 }
 
-fn read(pipe: Option<&Receiver>) -> Chunk {
-    let Some(pipe) = pipe else { return Chunk::NotNow };
+fn read(pipe: Option<&Receiver>) -> PipeChunk {
+    let Some(pipe) = pipe else { return PipeChunk::NotNow };
     let mut bytes = Vec::with_capacity(CHUNK_BYTES);
     match pipe.try_read_buf(&mut bytes) {
-        Ok(0) => Chunk::End,
-        Ok(_) => Chunk::Bytes(bytes),
+        Ok(0) => PipeChunk::End,
+        Ok(_) => PipeChunk::Bytes(bytes),
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-            Chunk::NotNow
+            PipeChunk::NotNow
         }
-        Err(_) => Chunk::End,
+        Err(_) => PipeChunk::End,
     }
 }
 
@@ -244,26 +244,26 @@ impl Driver {
             Wake::Readable => self.response.write(),
             Wake::Status => self.read_status(),
             Wake::Asker => match read(self.asker.as_ref()) {
-                Chunk::End => {
+                PipeChunk::End => {
                     self.asker = None;
-                    self.apply(Input::HungUp);
+                    self.apply(AgentQueryInput::HungUp);
                 }
                 // The agent is expected to write nothing there.
-                Chunk::Bytes(_) | Chunk::NotNow => {}
+                PipeChunk::Bytes(_) | PipeChunk::NotNow => {}
             },
             Wake::Deadline => {
                 self.deadline = None;
-                self.apply(Input::Deadline);
+                self.apply(AgentQueryInput::Deadline);
             }
             Wake::Drained => {
                 self.drain = None;
                 match self.exit.take() {
                     Some(exit) => self.ended(exit),
-                    None => self.apply(Input::PipeClosed),
+                    None => self.apply(AgentQueryInput::PipeClosed),
                 }
             }
             Wake::Rescue => self.end_descendants(),
-            Wake::Terminated => self.apply(Input::HungUp),
+            Wake::Terminated => self.apply(AgentQueryInput::HungUp),
             Wake::ChildExited => {
                 if let Some(agent) = &mut self.agent {
                     // The exit status adds nothing to the guard's last line.
@@ -273,7 +273,7 @@ impl Driver {
         }
     }
 
-    fn apply(&mut self, input: Input<'_>) {
+    fn apply(&mut self, input: AgentQueryInput<'_>) {
         let (tail, now) = (&self.tail, millis_since(self.begun));
         let mut cx = Cx { now, tail: &|| tail.text(), actions: Vec::new() };
         self.machine.handle(input, &mut cx);
@@ -283,15 +283,15 @@ impl Driver {
         self.write_input();
     }
 
-    fn perform(&mut self, action: Action) {
+    fn perform(&mut self, action: AgentQueryAction) {
         match action {
-            Action::Send(line) => self.outgoing.push(line),
-            Action::Deadline(after) => self.deadline = Instant::now().checked_add(after),
-            Action::CloseInput => self.closes_input = true,
-            Action::Terminate => self.tell_guard(guard::TERMINATE),
-            Action::Stdout(line) => self.tail.push(&stderr::of_stdout(&line)),
-            Action::EndTree => self.tell_guard(guard::END),
-            Action::Finish => self.done = true,
+            AgentQueryAction::Send(line) => self.outgoing.push(line),
+            AgentQueryAction::Deadline(after) => self.deadline = Instant::now().checked_add(after),
+            AgentQueryAction::CloseInput => self.closes_input = true,
+            AgentQueryAction::Terminate => self.tell_guard(guard::TERMINATE),
+            AgentQueryAction::Stdout(line) => self.tail.push(&stderr::of_stdout(&line)),
+            AgentQueryAction::EndTree => self.tell_guard(guard::END),
+            AgentQueryAction::Finish => self.done = true,
         }
     }
 
@@ -305,18 +305,18 @@ impl Driver {
         let chunk = read(self.agent.as_ref().and_then(|agent| agent.output.as_ref()));
         let mut actions = Vec::new();
         let (machine, tail, now) = (&mut self.machine, &self.tail, millis_since(self.begun));
-        let on_line = |line: Line<'_>| {
+        let on_line = |line: AgentLine<'_>| {
             let mut cx = Cx { now, tail: &|| tail.text(), actions: Vec::new() };
-            machine.handle(Input::Line(line), &mut cx);
+            machine.handle(AgentQueryInput::Line(line), &mut cx);
             actions.extend(cx.actions);
         };
         let ended = match chunk {
-            Chunk::NotNow => return,
-            Chunk::Bytes(bytes) => {
+            PipeChunk::NotNow => return,
+            PipeChunk::Bytes(bytes) => {
                 self.lines.feed(&bytes, on_line);
                 false
             }
-            Chunk::End => {
+            PipeChunk::End => {
                 self.lines.finish(on_line);
                 true
             }
@@ -335,19 +335,19 @@ impl Driver {
 
     fn read_errors(&mut self) {
         match read(self.agent.as_ref().and_then(|agent| agent.errors.as_ref())) {
-            Chunk::NotNow => {}
-            Chunk::Bytes(bytes) => {
+            PipeChunk::NotNow => {}
+            PipeChunk::Bytes(bytes) => {
                 self.tail.push(&bytes);
                 if self.machine.shows_stderr() {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     if self.response.waiting.len() < MAX_UNREAD_BYTES {
                         // The output is text, so it always forms a line.
-                        let _ = self.response.send(&Said::Stderr { text });
+                        let _ = self.response.send(&AgentQueryOutput::Stderr { text });
                     }
                     self.response.write();
                 }
             }
-            Chunk::End => {
+            PipeChunk::End => {
                 if let Some(agent) = &mut self.agent {
                     agent.errors = None;
                 }
@@ -395,13 +395,13 @@ impl Driver {
 
     fn read_status(&mut self) {
         match read(self.agent.as_ref().and_then(|agent| agent.status.as_ref())) {
-            Chunk::NotNow => {}
-            Chunk::Bytes(bytes) => {
+            PipeChunk::NotNow => {}
+            PipeChunk::Bytes(bytes) => {
                 for status in self.status_lines.read::<GuardStatus>(&bytes) {
                     self.guard_says(status);
                 }
             }
-            Chunk::End => {
+            PipeChunk::End => {
                 if let Some(agent) = &mut self.agent {
                     agent.status = None;
                 }
@@ -414,10 +414,10 @@ impl Driver {
 
     fn guard_says(&mut self, status: GuardStatus) {
         match status {
-            GuardStatus::Spawned { .. } => self.apply(Input::Spawned),
+            GuardStatus::Spawned { .. } => self.apply(AgentQueryInput::Spawned),
             GuardStatus::SpawnFailed { errno, message } => {
                 self.clean = true;
-                self.apply(Input::SpawnFailed { errno, message });
+                self.apply(AgentQueryInput::SpawnFailed { errno, message });
             }
             GuardStatus::Exited { code, signal, .. } => {
                 self.exit = Some(Exit { code, signal });
@@ -441,16 +441,16 @@ impl Driver {
                 self.ended(exit);
             }
             Some(_) => {}
-            None if self.clean => self.apply(Input::TreeEnded),
+            None if self.clean => self.apply(AgentQueryInput::TreeEnded),
             None => {}
         }
     }
 
     fn ended(&mut self, exit: Exit) {
         self.drain = None;
-        self.apply(Input::AgentExited(exit));
+        self.apply(AgentQueryInput::AgentExited(exit));
         if self.clean {
-            self.apply(Input::TreeEnded);
+            self.apply(AgentQueryInput::TreeEnded);
         }
     }
 
@@ -460,7 +460,7 @@ impl Driver {
         let report = guard::end_descendants(RESCUE_ROUND, &[]);
         if report.clean {
             self.clean = true;
-            self.apply(Input::TreeEnded);
+            self.apply(AgentQueryInput::TreeEnded);
         } else {
             self.rescue = Some(Instant::now() + RESCUE_PAUSE);
         }

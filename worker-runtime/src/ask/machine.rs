@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_protocol::ask::{Answer, Deadlines, LoginKind, PhaseTime, Question};
+use subagent_protocol::ask::{AgentQueryResult, AgentQuestion, Deadlines, LoginKind, PhaseTime};
 use subagent_protocol::record::NoiseReason;
 use subagent_protocol::{Code, Error};
 
 use super::methods::unsupported;
 use super::requests as ask_requests;
-use crate::acp::lines::Line;
-use crate::acp::message::{self, Message, Outcome};
-use crate::acp::outgoing::{Kind, OutgoingLine};
+use crate::acp::lines::AgentLine;
+use crate::acp::message::{self, RpcMessage, RpcOutcome};
+use crate::acp::outgoing::{OutgoingKind, OutgoingLine};
 use crate::acp::requests::SessionContext;
 use crate::acp::{noise, requests, results};
 use crate::conversation::{Exit, errors};
@@ -32,13 +32,13 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An event from the driver.
 #[derive(Debug)]
-pub(super) enum Input<'a> {
+pub(super) enum AgentQueryInput<'a> {
     /// The guard started the agent.
     Spawned,
     /// The agent could not be started; no process is left.
     SpawnFailed { errno: i32, message: String },
     /// A line of the agent's output.
-    Line(Line<'a>),
+    Line(AgentLine<'a>),
     /// The agent closed its output or input, but still runs.
     PipeClosed,
     /// The agent's process ended. All its output was handed in before.
@@ -53,7 +53,7 @@ pub(super) enum Input<'a> {
 
 /// An action for the driver; actions run in order.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum AgentQueryAction {
     /// Writes to the agent.
     Send(OutgoingLine),
     /// Sets a deadline in place of the former one.
@@ -72,7 +72,7 @@ pub(super) enum Action {
 
 /// The kind of the last request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum AgentQueryStep {
     Initialize,
     NewSession,
     Authenticate,
@@ -81,7 +81,7 @@ enum Step {
     DeleteSession,
 }
 
-impl Step {
+impl AgentQueryStep {
     const fn method(self) -> &'static str {
         match self {
             Self::Initialize => "initialize",
@@ -106,11 +106,11 @@ impl Step {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum AgentQueryState {
     /// The guard is starting the agent.
     Spawning,
     /// A request waits for its response.
-    Asking { rpc: u64, step: Step },
+    Asking { rpc: u64, step: AgentQueryStep },
     /// The session is being closed.
     Closing { rpc: u64 },
     /// The agent's input is closed.
@@ -123,15 +123,15 @@ enum State {
     Ended,
 }
 
-pub(super) struct Machine {
-    question: Question,
+pub(super) struct AgentQueryMachine {
+    question: AgentQuestion,
     deadlines: Deadlines,
     /// The session's working directory.
     cwd: String,
     /// Program and arguments, for errors.
     command: Vec<String>,
-    state: State,
-    pub(super) answer: Answer,
+    state: AgentQueryState,
+    pub(super) answer: AgentQueryResult,
     capabilities: Value,
     next_rpc: u64,
     /// Start of the current phase, in milliseconds.
@@ -148,33 +148,38 @@ pub(super) struct Cx<'a> {
     /// Returns the end of the agent's stderr.
     pub(super) tail: &'a dyn Fn() -> String,
     /// The resulting actions, in order.
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Vec<AgentQueryAction>,
 }
 
 impl Cx<'_> {
-    fn push(&mut self, action: Action) {
+    fn push(&mut self, action: AgentQueryAction) {
         self.actions.push(action);
     }
 
-    fn send(&mut self, kind: Kind, bytes: Vec<u8>) {
-        self.push(Action::Send(OutgoingLine { kind, bytes }));
+    fn send(&mut self, kind: OutgoingKind, bytes: Vec<u8>) {
+        self.push(AgentQueryAction::Send(OutgoingLine { kind, bytes }));
     }
 
     fn deadline(&mut self, millis: u64) {
-        self.push(Action::Deadline(Duration::from_millis(millis)));
+        self.push(AgentQueryAction::Deadline(Duration::from_millis(millis)));
     }
 }
 
-impl Machine {
+impl AgentQueryMachine {
     /// A machine before the agent's start.
-    pub(super) fn new(question: Question, deadlines: Deadlines, cwd: String, command: Vec<String>) -> Self {
+    pub(super) fn new(
+        question: AgentQuestion,
+        deadlines: Deadlines,
+        cwd: String,
+        command: Vec<String>,
+    ) -> Self {
         Self {
             question,
             deadlines,
             cwd,
             command,
-            state: State::Spawning,
-            answer: Answer::default(),
+            state: AgentQueryState::Spawning,
+            answer: AgentQueryResult::default(),
             capabilities: Value::Null,
             next_rpc: 0,
             since: 0,
@@ -191,55 +196,59 @@ impl Machine {
 
     /// Whether the agent may ask the user to do something, so that its stderr must be shown.
     pub(super) fn shows_stderr(&self) -> bool {
-        matches!(self.question, Question::Login { .. } | Question::Logout)
+        matches!(self.question, AgentQuestion::Login { .. } | AgentQuestion::Logout)
     }
 
-    pub(super) fn into_answer(self) -> Answer {
+    pub(super) fn into_answer(self) -> AgentQueryResult {
         self.answer
     }
 
     /// Handles one input and adds the resulting actions.
-    pub(super) fn handle(&mut self, input: Input<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn handle(&mut self, input: AgentQueryInput<'_>, cx: &mut Cx<'_>) {
         match input {
-            Input::Spawned => {
+            AgentQueryInput::Spawned => {
                 self.phase_over("spawn", cx.now);
-                if self.state == State::Spawning {
-                    self.ask(Step::Initialize, cx);
+                if self.state == AgentQueryState::Spawning {
+                    self.ask(AgentQueryStep::Initialize, cx);
                 }
             }
-            Input::SpawnFailed { errno, message } => {
+            AgentQueryInput::SpawnFailed { errno, message } => {
                 self.fail(errors::spawn_failed(&self.command, errno, &message), cx);
-                self.state = State::Ended;
-                cx.push(Action::Finish);
+                self.state = AgentQueryState::Ended;
+                cx.push(AgentQueryAction::Finish);
             }
-            Input::Line(line) => self.line(line, cx),
-            Input::PipeClosed => match self.state {
-                State::Spawning | State::Asking { .. } => self.give_up(errors::pipe_closed_at_start(), cx),
-                State::Closing { .. } => self.close_input(cx),
+            AgentQueryInput::Line(line) => self.line(line, cx),
+            AgentQueryInput::PipeClosed => match self.state {
+                AgentQueryState::Spawning | AgentQueryState::Asking { .. } => {
+                    self.give_up(errors::pipe_closed_at_start(), cx)
+                }
+                AgentQueryState::Closing { .. } => self.close_input(cx),
                 _ => {}
             },
-            Input::AgentExited(exit) => {
-                if matches!(self.state, State::Spawning | State::Asking { .. }) {
+            AgentQueryInput::AgentExited(exit) => {
+                if matches!(self.state, AgentQueryState::Spawning | AgentQueryState::Asking { .. }) {
                     self.fail(errors::exited_at_start(&self.command, exit), cx);
                     self.since = cx.now;
                 }
-                if self.state != State::Ended {
+                if self.state != AgentQueryState::Ended {
                     self.killing(cx);
                 }
             }
-            Input::TreeEnded => {
-                if self.state != State::Ended {
-                    if matches!(self.state, State::Spawning | State::Asking { .. }) {
+            AgentQueryInput::TreeEnded => {
+                if self.state != AgentQueryState::Ended {
+                    if matches!(self.state, AgentQueryState::Spawning | AgentQueryState::Asking { .. }) {
                         self.fail(errors::exited_at_start(&self.command, Exit::default()), cx);
                     }
                     self.phase_over("end", cx.now);
-                    self.state = State::Ended;
-                    cx.push(Action::Finish);
+                    self.state = AgentQueryState::Ended;
+                    cx.push(AgentQueryAction::Finish);
                 }
             }
-            Input::Deadline => self.too_late(cx),
-            Input::HungUp => match self.state {
-                State::Spawning | State::Asking { .. } | State::Closing { .. } => self.close_input(cx),
+            AgentQueryInput::Deadline => self.too_late(cx),
+            AgentQueryInput::HungUp => match self.state {
+                AgentQueryState::Spawning
+                | AgentQueryState::Asking { .. }
+                | AgentQueryState::Closing { .. } => self.close_input(cx),
                 _ => {}
             },
         }
@@ -248,28 +257,30 @@ impl Machine {
     /// A deadline has passed: takes the next step.
     fn too_late(&mut self, cx: &mut Cx<'_>) {
         match self.state {
-            State::Spawning => self.no_answer("initialize", "spawn", self.deadlines.initialize_ms, cx),
-            State::Asking { step, .. } => {
+            AgentQueryState::Spawning => {
+                self.no_answer("initialize", "spawn", self.deadlines.initialize_ms, cx)
+            }
+            AgentQueryState::Asking { step, .. } => {
                 let millis = match step {
-                    Step::Initialize => self.deadlines.initialize_ms,
+                    AgentQueryStep::Initialize => self.deadlines.initialize_ms,
                     _ => self.deadlines.request_ms,
                 };
                 self.no_answer(step.method(), step.phase(), millis, cx);
             }
-            State::Closing { .. } => self.close_input(cx),
-            State::InputClosed => self.terminate(cx),
-            State::Terminated => {
+            AgentQueryState::Closing { .. } => self.close_input(cx),
+            AgentQueryState::InputClosed => self.terminate(cx),
+            AgentQueryState::Terminated => {
                 self.killing(cx);
-                cx.push(Action::EndTree);
+                cx.push(AgentQueryAction::EndTree);
             }
             // The guard keeps trying after this process ends.
-            State::Killing => {
+            AgentQueryState::Killing => {
                 self.fail(errors::not_ended(KILL_TIMEOUT.as_secs()), cx);
                 self.phase_over("end", cx.now);
-                self.state = State::Ended;
-                cx.push(Action::Finish);
+                self.state = AgentQueryState::Ended;
+                cx.push(AgentQueryAction::Finish);
             }
-            State::Ended => {}
+            AgentQueryState::Ended => {}
         }
     }
 
@@ -281,39 +292,44 @@ impl Machine {
         self.give_up(error, cx);
     }
 
-    fn ask(&mut self, step: Step, cx: &mut Cx<'_>) {
+    fn ask(&mut self, step: AgentQueryStep, cx: &mut Cx<'_>) {
         self.next_rpc += 1;
         let rpc = self.next_rpc;
         let bytes = match (step, &self.question) {
-            (Step::Initialize, _) => ask_requests::initialize(rpc),
-            (Step::Logout, _) => ask_requests::logout(rpc),
-            (Step::Authenticate, _) => {
+            (AgentQueryStep::Initialize, _) => ask_requests::initialize(rpc),
+            (AgentQueryStep::Logout, _) => ask_requests::logout(rpc),
+            (AgentQueryStep::Authenticate, _) => {
                 let id = self.answer.method.as_ref().map_or(&Value::Null, |method| &method["id"]);
                 requests::authenticate(rpc, id.as_str().unwrap_or_default())
             }
-            (Step::ListSessions { .. }, Question::ListSessions { cwd }) => {
+            (AgentQueryStep::ListSessions { .. }, AgentQuestion::ListSessions { cwd }) => {
                 ask_requests::list_sessions(rpc, cwd.as_deref(), self.cursor.as_deref())
             }
-            (Step::DeleteSession, Question::DeleteSession { session_id }) => {
+            (AgentQueryStep::DeleteSession, AgentQuestion::DeleteSession { session_id }) => {
                 ask_requests::delete_session(rpc, session_id)
             }
-            (Step::NewSession | Step::ListSessions { .. } | Step::DeleteSession, _) => requests::new_session(
+            (
+                AgentQueryStep::NewSession
+                | AgentQueryStep::ListSessions { .. }
+                | AgentQueryStep::DeleteSession,
+                _,
+            ) => requests::new_session(
                 rpc,
                 &SessionContext { cwd: self.cwd.clone(), ..SessionContext::default() },
             ),
         };
-        self.state = State::Asking { rpc, step };
-        cx.send(Kind::Plain, bytes);
+        self.state = AgentQueryState::Asking { rpc, step };
+        cx.send(OutgoingKind::Plain, bytes);
         cx.deadline(match step {
-            Step::Initialize => self.deadlines.initialize_ms,
+            AgentQueryStep::Initialize => self.deadlines.initialize_ms,
             _ => self.deadlines.request_ms,
         });
     }
 
-    fn line(&mut self, line: Line<'_>, cx: &mut Cx<'_>) {
+    fn line(&mut self, line: AgentLine<'_>, cx: &mut Cx<'_>) {
         let line = match line {
-            Line::Whole(line) => line,
-            Line::TooLong { bytes, crc, head } => {
+            AgentLine::Whole(line) => line,
+            AgentLine::TooLong { bytes, crc, head } => {
                 let described = noise::describe(NoiseReason::TooLong, bytes, crc, head);
                 return self.noise(described.head, cx);
             }
@@ -324,18 +340,18 @@ impl Machine {
             return;
         }
         match message::parse(text) {
-            Ok(Message::Response { id: Some(id), outcome }) => self.answered(id, outcome, line.len(), cx),
+            Ok(RpcMessage::Response { id: Some(id), outcome }) => self.answered(id, outcome, line.len(), cx),
             // No user can be asked here: permission requests are rejected, and no other
             // client method is offered.
-            Ok(Message::Request { id, method, .. }) if method == "session/request_permission" => {
-                cx.send(Kind::Automatic, requests::permission(id, None));
+            Ok(RpcMessage::Request { id, method, .. }) if method == "session/request_permission" => {
+                cx.send(OutgoingKind::Automatic, requests::permission(id, None));
             }
-            Ok(Message::Request { id, method, .. }) => {
+            Ok(RpcMessage::Request { id, method, .. }) => {
                 let message = format!("Method not found: {}", shorten::text(&method, 200));
-                cx.send(Kind::Automatic, requests::error(id, requests::METHOD_NOT_FOUND, &message));
+                cx.send(OutgoingKind::Automatic, requests::error(id, requests::METHOD_NOT_FOUND, &message));
             }
-            Ok(Message::Notification { .. }) => {}
-            Ok(Message::Response { .. } | Message::InvalidRequest) => {
+            Ok(RpcMessage::Notification { .. }) => {}
+            Ok(RpcMessage::Response { .. } | RpcMessage::InvalidRequest) => {
                 self.noise(noise::of_line(NoiseReason::UnexpectedResponse, line).head, cx);
             }
             Err(reason) => self.noise(noise::of_line(reason, line).head, cx),
@@ -344,47 +360,51 @@ impl Machine {
 
     fn noise(&mut self, head: String, cx: &mut Cx<'_>) {
         self.first_noise.get_or_insert_with(|| head.clone());
-        cx.push(Action::Stdout(head));
+        cx.push(AgentQueryAction::Stdout(head));
     }
 
-    fn answered(&mut self, id: &str, outcome: Outcome<'_>, bytes: usize, cx: &mut Cx<'_>) {
+    fn answered(&mut self, id: &str, outcome: RpcOutcome<'_>, bytes: usize, cx: &mut Cx<'_>) {
         let (rpc, step) = match self.state {
-            State::Asking { rpc, step } => (rpc, step),
-            State::Closing { rpc } if message::quotes(id, rpc) => return self.close_input(cx),
+            AgentQueryState::Asking { rpc, step } => (rpc, step),
+            AgentQueryState::Closing { rpc } if message::quotes(id, rpc) => return self.close_input(cx),
             _ => return,
         };
         if !message::quotes(id, rpc) {
             return;
         }
-        let page = matches!(step, Step::ListSessions { .. });
+        let page = matches!(step, AgentQueryStep::ListSessions { .. });
         match outcome {
-            Outcome::Error(error) => {
+            RpcOutcome::Error(error) => {
                 let error = self.refused(step, &results::value(error));
                 self.give_up(error, cx);
             }
-            Outcome::Result(raw) => {
+            RpcOutcome::Result(raw) => {
                 if !page {
                     self.phase_over(step.phase(), cx.now);
                 }
                 let result = results::value(raw);
                 match step {
-                    Step::Initialize => self.initialized(result, cx),
-                    Step::NewSession => self.session_made(result, raw.get(), cx),
-                    Step::ListSessions { pages } => self.page(&result, pages + 1, bytes, cx),
-                    Step::Authenticate | Step::Logout | Step::DeleteSession => self.close_input(cx),
+                    AgentQueryStep::Initialize => self.initialized(result, cx),
+                    AgentQueryStep::NewSession => self.session_made(result, raw.get(), cx),
+                    AgentQueryStep::ListSessions { pages } => self.page(&result, pages + 1, bytes, cx),
+                    AgentQueryStep::Authenticate | AgentQueryStep::Logout | AgentQueryStep::DeleteSession => {
+                        self.close_input(cx)
+                    }
                 }
             }
         }
     }
 
     /// Converts the agent's error to ours.
-    fn refused(&self, step: Step, error: &Value) -> Error {
+    fn refused(&self, step: AgentQueryStep, error: &Value) -> Error {
         let ours = errors::rpc(step.method(), error);
         match results::error_code(error) {
             Some(requests::AUTH_REQUIRED) => Error { code: Code::AuthRequired, ..ours }
                 .with("authMethods", self.described_methods())
                 .with("reasonCategory", "auth"),
-            Some(NOT_FOUND) if step == Step::DeleteSession => Error { code: Code::SessionNotFound, ..ours },
+            Some(NOT_FOUND) if step == AgentQueryStep::DeleteSession => {
+                Error { code: Code::SessionNotFound, ..ours }
+            }
             Some(code) if code == i64::from(requests::METHOD_NOT_FOUND) => {
                 Error { code: Code::AgentMethodUnsupported, ..ours }
             }
@@ -402,21 +422,25 @@ impl Machine {
         }
         let session = &self.capabilities["sessionCapabilities"];
         let (step, offered) = match &self.question {
-            Question::Handshake => (Step::NewSession, true),
-            Question::Login { method } => match self.choose(method.as_deref()) {
+            AgentQuestion::Handshake => (AgentQueryStep::NewSession, true),
+            AgentQuestion::Login { method } => match self.choose(method.as_deref()) {
                 Ok(method) => {
                     let kind = LoginKind::of(&method);
                     self.answer.method = Some(method);
                     if kind != Some(LoginKind::Agent) {
                         return self.close_input(cx);
                     }
-                    (Step::Authenticate, true)
+                    (AgentQueryStep::Authenticate, true)
                 }
                 Err(error) => return self.give_up(error, cx),
             },
-            Question::Logout => (Step::Logout, offered(&self.capabilities["auth"]["logout"])),
-            Question::ListSessions { .. } => (Step::ListSessions { pages: 0 }, offered(&session["list"])),
-            Question::DeleteSession { .. } => (Step::DeleteSession, offered(&session["delete"])),
+            AgentQuestion::Logout => (AgentQueryStep::Logout, offered(&self.capabilities["auth"]["logout"])),
+            AgentQuestion::ListSessions { .. } => {
+                (AgentQueryStep::ListSessions { pages: 0 }, offered(&session["list"]))
+            }
+            AgentQuestion::DeleteSession { .. } => {
+                (AgentQueryStep::DeleteSession, offered(&session["delete"]))
+            }
         };
         if offered {
             self.ask(step, cx);
@@ -432,8 +456,8 @@ impl Machine {
             None => self.give_up(errors::no_session_id(raw), cx),
             Some(id) if offered(&self.capabilities["sessionCapabilities"]["close"]) => {
                 self.next_rpc += 1;
-                self.state = State::Closing { rpc: self.next_rpc };
-                cx.send(Kind::Plain, requests::close_session(self.next_rpc, &id));
+                self.state = AgentQueryState::Closing { rpc: self.next_rpc };
+                cx.send(OutgoingKind::Plain, requests::close_session(self.next_rpc, &id));
                 cx.deadline(self.deadlines.stop_grace_ms);
             }
             Some(_) => self.close_input(cx),
@@ -455,12 +479,12 @@ impl Machine {
             return self.close_input(cx);
         }
         self.cursor = next;
-        self.ask(Step::ListSessions { pages }, cx);
+        self.ask(AgentQueryStep::ListSessions { pages }, cx);
     }
 
     /// The question failed. Ends the agent.
     fn give_up(&mut self, error: Error, cx: &mut Cx<'_>) {
-        if let State::Asking { step, .. } = self.state
+        if let AgentQueryState::Asking { step, .. } = self.state
             && !self.answer.phases.iter().any(|phase| phase.phase == step.phase())
         {
             self.phase_over(step.phase(), cx.now);
@@ -471,7 +495,7 @@ impl Machine {
             self.close_input(cx);
         } else {
             // An agent that does not answer ignores the end of its input too.
-            cx.push(Action::CloseInput);
+            cx.push(AgentQueryAction::CloseInput);
             self.terminate(cx);
         }
     }
@@ -491,21 +515,21 @@ impl Machine {
     }
 
     fn close_input(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::InputClosed;
-        cx.push(Action::CloseInput);
+        self.state = AgentQueryState::InputClosed;
+        cx.push(AgentQueryAction::CloseInput);
         cx.deadline(self.deadlines.stop_grace_ms);
     }
 
     fn terminate(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::Terminated;
-        cx.push(Action::Terminate);
+        self.state = AgentQueryState::Terminated;
+        cx.push(AgentQueryAction::Terminate);
         cx.deadline(self.deadlines.stop_grace_ms);
     }
 
     /// From here on, only the guard can report the end.
     fn killing(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::Killing;
-        cx.push(Action::Deadline(KILL_TIMEOUT));
+        self.state = AgentQueryState::Killing;
+        cx.push(AgentQueryAction::Deadline(KILL_TIMEOUT));
     }
 
     fn phase_over(&mut self, phase: &str, now: u64) {

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use subagent_protocol::ask::LoginKind;
 use subagent_protocol::{Code, Error};
 
-use super::machine::Machine;
+use super::machine::AgentQueryMachine;
 use crate::shorten;
 
 /// Maximum number of login methods listed in an error.
 const MAX_METHODS: usize = 50;
 
-impl Machine {
+impl AgentQueryMachine {
     /// Returns the named login method, or the only one.
     pub(super) fn choose(&self, named: Option<&str>) -> Result<Value, Error> {
         let methods = self.methods();

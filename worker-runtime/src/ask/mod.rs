@@ -13,7 +13,7 @@ mod tests;
 
 use std::io::{self, BufRead as _, Read as _};
 
-use subagent_protocol::ask::Ask;
+use subagent_protocol::ask::AgentQuery;
 use subagent_protocol::{MAX_LINE_BYTES, OLDEST_PROTOCOL};
 
 use crate::startup;
@@ -31,13 +31,13 @@ pub(crate) fn run() -> io::Result<()> {
 }
 
 /// Reads the first line. After it, only the end of the input matters.
-fn read() -> io::Result<Ask> {
+fn read() -> io::Result<AgentQuery> {
     let mut line = Vec::new();
     let max = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     io::stdin().lock().take(max).read_until(b'\n', &mut line)?;
     let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
     // Serde quotes its input, which may be a secret. The error names only the position.
-    let ask: Ask = serde_json::from_slice(&line)
+    let ask: AgentQuery = serde_json::from_slice(&line)
         .map_err(|error| invalid(format!("standard input is not a question (column {})", error.column())))?;
     if ask.protocol < OLDEST_PROTOCOL {
         return Err(invalid(format!(

@@ -1,4 +1,4 @@
-//! The requests of an [`Ask`](subagent_protocol::ask::Ask) that workers never make.
+//! The requests of an [`AgentQuery`](subagent_protocol::ask::AgentQuery) that workers never make.
 //!
 //! Does not know when they are sent.
 

@@ -17,9 +17,11 @@ use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use subagent_protocol::MAX_LINE_BYTES;
 
-use super::lines::{Lines, TooLong};
-use super::walk::{self, AccessScope, Found, WalkError, WalkPath};
-use crate::conversation::{Answer, Found as Resolved, MAX_SHOWN_BYTES, Refused};
+use super::lines::{LineRange, TooLong};
+use super::walk::{self, AccessScope, LocatedFile, WalkError, WalkPath};
+use crate::conversation::{
+    ClientOperationError, ClientOperationResult, MAX_SHOWN_BYTES, ResolvedRequest as Resolved,
+};
 
 /// Maximum text per read. As JSON it can take six times as much, and the response is one line.
 const MAX_TEXT_BYTES: usize = MAX_LINE_BYTES / 6 - 4096;
@@ -38,14 +40,14 @@ pub(super) fn read(
     allowed: Option<&str>,
     line: Option<u64>,
     limit: Option<u64>,
-) -> Result<Answer, Refused> {
+) -> Result<ClientOperationResult, ClientOperationError> {
     let found = walk::to_file(scope, walk_path(path, allowed), None)
         .map_err(|error| refused("read", path, &error))?;
     let Some((looked_at, stat)) = found.there else { return Err(not_found(path)) };
-    let failed = |error: io::Error| Refused::internal(format!("cannot read {path}: {error}"));
+    let failed = |error: io::Error| ClientOperationError::internal(format!("cannot read {path}: {error}"));
     regular(&stat, path)?;
     let mut file = reopen(&looked_at, OFlags::RDONLY).map_err(|error| failed(error.into()))?;
-    let mut lines = Lines::new(line, limit, MAX_TEXT_BYTES);
+    let mut lines = LineRange::new(line, limit, MAX_TEXT_BYTES);
     let mut piece = vec![0; PIECE_BYTES];
     let mut scanned = 0;
     while !lines.is_full() {
@@ -57,20 +59,24 @@ pub(super) fn read(
         };
         scanned += length as u64;
         if scanned > MAX_SCANNED_BYTES {
-            return Err(Refused::invalid(format!("{path}: the lines are more than 1 GiB into the file")));
+            return Err(ClientOperationError::invalid(format!(
+                "{path}: the lines are more than 1 GiB into the file"
+            )));
         }
         lines.take(&piece[..length]).map_err(|TooLong| {
             let mebibytes = MAX_TEXT_BYTES / (1024 * 1024);
-            Refused::invalid(format!(
+            ClientOperationError::invalid(format!(
                 "{path} is too long: more than {mebibytes} MiB are not read at once; ask for fewer lines with `limit`"
             ))
         })?;
     }
     match String::from_utf8(lines.kept()) {
-        Ok(text) => Ok(Answer::Content(text)),
+        Ok(text) => Ok(ClientOperationResult::Content(text)),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            Err(Refused::internal(format!("{path} is not UTF-8 text (at byte {at} of what was asked for)")))
+            Err(ClientOperationError::internal(format!(
+                "{path} is not UTF-8 text (at byte {at} of what was asked for)"
+            )))
         }
     }
 }
@@ -82,8 +88,8 @@ pub(super) fn write(
     path: &str,
     allowed: Option<&str>,
     content: &str,
-) -> Result<Answer, Refused> {
-    let failed = |error: io::Error| Refused::internal(format!("cannot write {path}: {error}"));
+) -> Result<ClientOperationResult, ClientOperationError> {
+    let failed = |error: io::Error| ClientOperationError::internal(format!("cannot write {path}: {error}"));
     for _ in 0..ATTEMPTS {
         let make = |above: &OwnedFd, name: &OsStr| make_folder(above, name, umask);
         let found = walk::to_file(scope, walk_path(path, allowed), Some(&make));
@@ -91,20 +97,20 @@ pub(super) fn write(
         if let Some((looked_at, stat)) = &found.there {
             regular(stat, path)?;
             let mut file = reopen(looked_at, OFlags::WRONLY).map_err(|error| failed(error.into()))?;
-            return overwrite(&mut file, content).map(|()| Answer::Written).map_err(failed);
+            return overwrite(&mut file, content).map(|()| ClientOperationResult::Written).map_err(failed);
         }
         match create(&found, umask, content) {
-            Ok(()) => return Ok(Answer::Written),
+            Ok(()) => return Ok(ClientOperationResult::Written),
             // Another process created the name first, or removed the folder.
             Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    Err(Refused::internal(format!("cannot write {path}: it is repeatedly created and removed")))
+    Err(ClientOperationError::internal(format!("cannot write {path}: it is repeatedly created and removed")))
 }
 
 /// Finds a file to read.
-pub(super) fn find_source(scope: &AccessScope, path: &str) -> Result<Resolved, Refused> {
+pub(super) fn find_source(scope: &AccessScope, path: &str) -> Result<Resolved, ClientOperationError> {
     match walk::where_to(scope, Path::new(path)).map_err(|error| refused("read", path, &error))? {
         (found, Some((_, stat))) => {
             regular(&stat, path)?;
@@ -116,7 +122,11 @@ pub(super) fn find_source(scope: &AccessScope, path: &str) -> Result<Resolved, R
 
 /// Finds the file to write, or its future path. Returns its present text if `shown` and if
 /// the text is short.
-pub(super) fn find_target(scope: &AccessScope, path: &str, shown: bool) -> Result<Resolved, Refused> {
+pub(super) fn find_target(
+    scope: &AccessScope,
+    path: &str,
+    shown: bool,
+) -> Result<Resolved, ClientOperationError> {
     let found = walk::where_to(scope, Path::new(path)).map_err(|error| refused("write", path, &error))?;
     let (found, there) = found;
     let mut text = None;
@@ -130,13 +140,13 @@ pub(super) fn find_target(scope: &AccessScope, path: &str, shown: bool) -> Resul
 }
 
 /// Finds the folder of a command.
-pub(super) fn find_folder(scope: &AccessScope, path: &str) -> Result<Resolved, Refused> {
+pub(super) fn find_folder(scope: &AccessScope, path: &str) -> Result<Resolved, ClientOperationError> {
     let found = walk::to_folder(scope, WalkPath::Named(Path::new(path)));
     let (_, found) = found.map_err(|error| refused_cwd(path, &error))?;
     text_of("run a command in", path, found).map(|path| Resolved { path, text: None })
 }
 
-fn text_of(what: &str, path: &str, found: PathBuf) -> Result<String, Refused> {
+fn text_of(what: &str, path: &str, found: PathBuf) -> Result<String, ClientOperationError> {
     let found = found.into_os_string().into_string();
     found.map_err(|_| refused(what, path, &WalkError::NoText))
 }
@@ -166,8 +176,8 @@ fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
     file.set_len(length)
 }
 
-fn create(found: &Found, umask: u32, content: &str) -> io::Result<()> {
-    let Found { folder, name, .. } = found;
+fn create(found: &LocatedFile, umask: u32, content: &str) -> io::Result<()> {
+    let LocatedFile { folder, name, .. } = found;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | SAFE_OPEN_FLAGS;
     let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
     let mode = Mode::from_raw_mode(0o666 & !umask);
@@ -199,43 +209,47 @@ fn reopen(looked_at: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
     rustix::fs::open(path, flags | SAFE_OPEN_FLAGS, Mode::empty()).map(File::from)
 }
 
-fn regular(stat: &Stat, path: &str) -> Result<(), Refused> {
+fn regular(stat: &Stat, path: &str) -> Result<(), ClientOperationError> {
     let what = match walk::kind(stat) {
         FileType::RegularFile => return Ok(()),
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
         _ => "a device",
     };
-    Err(Refused::invalid(format!("{path} is {what}, not a regular file")))
+    Err(ClientOperationError::invalid(format!("{path} is {what}, not a regular file")))
 }
 
-fn not_found(path: &str) -> Refused {
-    Refused::not_found(format!("Resource not found: {path}"))
+fn not_found(path: &str) -> ClientOperationError {
+    ClientOperationError::not_found(format!("Resource not found: {path}"))
 }
 
-fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
+fn refused(what: &str, path: &str, error: &WalkError) -> ClientOperationError {
     match error {
         WalkError::System(Errno::NOENT) => not_found(path),
         WalkError::System(Errno::ISDIR) => {
-            Refused::invalid(format!("{path} is a folder, not a regular file"))
+            ClientOperationError::invalid(format!("{path} is a folder, not a regular file"))
         }
         WalkError::System(errno) => {
-            Refused::internal(format!("cannot {what} {path}: {}", io::Error::from(*errno)))
+            ClientOperationError::internal(format!("cannot {what} {path}: {}", io::Error::from(*errno)))
         }
         WalkError::Outside(_)
         | WalkError::Private
         | WalkError::Confined(_)
         | WalkError::TooMany(_)
         | WalkError::Moved
-        | WalkError::NoText => Refused::invalid(format!("cannot {what} {path}: {error}")),
+        | WalkError::NoText => ClientOperationError::invalid(format!("cannot {what} {path}: {error}")),
     }
 }
 
 /// Explains why a folder cannot be a command's working directory.
-pub(super) fn refused_cwd(path: &str, error: &WalkError) -> Refused {
+pub(super) fn refused_cwd(path: &str, error: &WalkError) -> ClientOperationError {
     match error {
-        WalkError::System(Errno::NOTDIR) => Refused::invalid(format!("`cwd` is no folder: {path}")),
-        WalkError::System(Errno::NOENT) => Refused::not_found(format!("Resource not found: {path}")),
-        error => Refused::invalid(format!("cannot run a command in {path}: {error}")),
+        WalkError::System(Errno::NOTDIR) => {
+            ClientOperationError::invalid(format!("`cwd` is no folder: {path}"))
+        }
+        WalkError::System(Errno::NOENT) => {
+            ClientOperationError::not_found(format!("Resource not found: {path}"))
+        }
+        error => ClientOperationError::invalid(format!("cannot run a command in {path}: {error}")),
     }
 }

@@ -6,7 +6,7 @@ use memchr::memchr_iter;
 
 /// Keeps `count` lines from line `first` on.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineRange {
     /// Number of lines still to skip.
     skip: u64,
     /// Number of lines still wanted; `None` means all.
@@ -19,7 +19,7 @@ pub(super) struct Lines {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-impl Lines {
+impl LineRange {
     /// Lines count from 1, and 0 means 1. Keeps at most `max` bytes.
     pub(super) fn new(first: Option<u64>, count: Option<u64>, max: usize) -> Self {
         Self { skip: first.unwrap_or(1).saturating_sub(1), want: count, kept: Vec::new(), max }
@@ -76,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn page(text: &str, first: Option<u64>, count: Option<u64>, pieces: usize) -> String {
-        let mut lines = Lines::new(first, count, 1000);
+        let mut lines = LineRange::new(first, count, 1000);
         for piece in text.as_bytes().chunks(pieces) {
             lines.take(piece).unwrap();
         }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn text_over_the_limit_is_an_error() {
-        let mut lines = Lines::new(None, Some(2), 3);
+        let mut lines = LineRange::new(None, Some(2), 3);
         assert_eq!(lines.take(b"ab\n"), Ok(()));
         assert!(!lines.is_full());
         assert_eq!(lines.take(b"c"), Err(TooLong));

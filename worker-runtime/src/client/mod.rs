@@ -20,8 +20,8 @@ use std::sync::Arc;
 use subagent_protocol::start::{AgentCommand, RuntimeStart};
 use tokio::sync::mpsc;
 
-use crate::acp::client_operation::{ClientOperation, Step, Subject};
-use crate::conversation::{Answer, Found, Input, Refused};
+use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject};
+use crate::conversation::{ClientOperationError, ClientOperationResult, ConversationInput, ResolvedRequest};
 use crate::guard::GuardStatus;
 use terminals::{Spawned, Terminals};
 use walk::AccessScope;
@@ -33,7 +33,7 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// An event from the thread or from a terminal's guard.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum ClientEvent {
     /// The thread finished a job.
     JobDone(Done),
     /// A terminal's guard reports a status.
@@ -46,33 +46,33 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) enum Done {
     /// A file request was carried out.
-    Answered(Result<Answer, Refused>),
+    Answered(Result<ClientOperationResult, ClientOperationError>),
     /// The path of a request was resolved.
-    Found(Result<Found, Refused>),
+    Found(Result<ResolvedRequest, ClientOperationError>),
     /// A terminal was started.
-    Spawned(Box<Result<Spawned, Refused>>),
+    Spawned(Box<Result<Spawned, ClientOperationError>>),
 }
 
 /// The thread's current request.
 #[derive(Debug)]
-struct Job {
+struct ClientJob {
     /// `None` once the request was dropped.
     call: Option<u64>,
     /// Whether the job may start a process.
     spawns: bool,
 }
 
-pub(crate) struct Client {
+pub(crate) struct ClientExecutor {
     job_context: Arc<JobContext>,
     /// Requests for the thread, oldest first.
-    waiting: VecDeque<(u64, Step)>,
-    job: Option<Job>,
+    waiting: VecDeque<(u64, ClientOperationStep)>,
+    job: Option<ClientJob>,
     terminals: Terminals,
     ending: bool,
     given_up: bool,
     /// Events from the thread and from guards.
-    pub(crate) events: mpsc::Receiver<Event>,
-    events_in: mpsc::Sender<Event>,
+    pub(crate) events: mpsc::Receiver<ClientEvent>,
+    events_in: mpsc::Sender<ClientEvent>,
 }
 
 /// Data that the thread needs.
@@ -84,7 +84,7 @@ struct JobContext {
     guard_lock: OwnedFd,
 }
 
-impl Client {
+impl ClientExecutor {
     /// Creates the client for this agent. Each terminal's guard holds `guard_lock` while it lives.
     pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> Self {
         let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
@@ -110,8 +110,12 @@ impl Client {
     }
 
     /// Carries out a request or queues it. Returns `None` if the response follows later.
-    pub(crate) fn ask(&mut self, call: u64, step: Step) -> Option<Result<Answer, Refused>> {
-        let Step::Do(request, allowed) = step else {
+    pub(crate) fn ask(
+        &mut self,
+        call: u64,
+        step: ClientOperationStep,
+    ) -> Option<Result<ClientOperationResult, ClientOperationError>> {
+        let ClientOperationStep::Do(request, allowed) = step else {
             self.waiting.push_back((call, step));
             return None;
         };
@@ -121,10 +125,12 @@ impl Client {
             ClientOperation::Kill { terminal } => Some(self.terminals.kill(&terminal)),
             ClientOperation::Create(_) if self.creating() >= self.terminals.room() => {
                 let max = terminals::MAX_TERMINALS;
-                Some(Err(Refused::internal(format!("too many terminals: {max} are open; release some"))))
+                Some(Err(ClientOperationError::internal(format!(
+                    "too many terminals: {max} are open; release some"
+                ))))
             }
             ClientOperation::Read { .. } | ClientOperation::Write { .. } | ClientOperation::Create(_) => {
-                self.waiting.push_back((call, Step::Do(request, allowed)));
+                self.waiting.push_back((call, ClientOperationStep::Do(request, allowed)));
                 None
             }
             // Returned by `other_answers`, together with those to waiting requests.
@@ -138,13 +144,13 @@ impl Client {
     }
 
     /// Returns responses to other requests: those that waited for a terminal which was released.
-    pub(crate) fn other_answers(&mut self) -> Vec<Input<'static>> {
+    pub(crate) fn other_answers(&mut self) -> Vec<ConversationInput<'static>> {
         self.terminals.answers()
     }
 
     /// Gives the next request to the idle thread. Returns `None` if there is none or
     /// the thread is busy.
-    pub(crate) fn begin_next(&mut self) -> Option<Vec<Input<'static>>> {
+    pub(crate) fn begin_next(&mut self) -> Option<Vec<ConversationInput<'static>>> {
         if self.job.is_some() {
             return None;
         }
@@ -154,29 +160,32 @@ impl Client {
         let work = move || {
             let done = job_context.carry_out(step);
             // The loop is gone. A spawned guard ends with its pipe.
-            let _ = events.blocking_send(Event::JobDone(done));
+            let _ = events.blocking_send(ClientEvent::JobDone(done));
         };
         let thread = std::thread::Builder::new().name("files".to_owned()).stack_size(STACK_BYTES);
         Some(match thread.spawn(work) {
             Ok(_) => {
-                self.job = Some(Job { call: Some(call), spawns });
+                self.job = Some(ClientJob { call: Some(call), spawns });
                 Vec::new()
             }
             Err(error) => {
-                let outcome = Err(Refused::internal(format!("no thread could be started: {error}")));
-                vec![Input::CallDone { call, outcome }]
+                let outcome =
+                    Err(ClientOperationError::internal(format!("no thread could be started: {error}")));
+                vec![ConversationInput::CallDone { call, outcome }]
             }
         })
     }
 
     /// Takes an event from the thread or a guard.
-    pub(crate) fn event(&mut self, event: Event) -> Vec<Input<'static>> {
+    pub(crate) fn event(&mut self, event: ClientEvent) -> Vec<ConversationInput<'static>> {
         match event {
-            Event::JobDone(done) => {
+            ClientEvent::JobDone(done) => {
                 let call = self.job.take().and_then(|job| job.call);
                 match (done, call) {
-                    (Done::Answered(outcome), Some(call)) => vec![Input::CallDone { call, outcome }],
-                    (Done::Found(found), Some(call)) => vec![Input::CallFound { call, found }],
+                    (Done::Answered(outcome), Some(call)) => {
+                        vec![ConversationInput::CallDone { call, outcome }]
+                    }
+                    (Done::Found(found), Some(call)) => vec![ConversationInput::CallFound { call, found }],
                     (Done::Answered(_) | Done::Found(_), None) => Vec::new(),
                     (Done::Spawned(spawned), call) => match *spawned {
                         Ok(spawned) => {
@@ -184,14 +193,14 @@ impl Client {
                             self.terminals.add(spawned, wanted, &self.events_in)
                         }
                         Err(refused) => {
-                            let done = |call| Input::CallDone { call, outcome: Err(refused) };
+                            let done = |call| ConversationInput::CallDone { call, outcome: Err(refused) };
                             call.map(done).into_iter().collect()
                         }
                     },
                 }
             }
-            Event::Guard { terminal, status } => self.terminals.guard_says(terminal, status),
-            Event::GuardGone { terminal } => self.terminals.guard_gone(terminal),
+            ClientEvent::Guard { terminal, status } => self.terminals.guard_says(terminal, status),
+            ClientEvent::GuardGone { terminal } => self.terminals.guard_gone(terminal),
         }
     }
 
@@ -262,15 +271,15 @@ fn scopes(roots: Vec<PathBuf>, start: &RuntimeStart) -> (AccessScope, AccessScop
     (AccessScope { confined: read, ..writable.clone() }, writable)
 }
 
-fn spawns(step: &Step) -> bool {
-    matches!(step, Step::Do(ClientOperation::Create(_), _))
+fn spawns(step: &ClientOperationStep) -> bool {
+    matches!(step, ClientOperationStep::Do(ClientOperation::Create(_), _))
 }
 
 impl JobContext {
-    fn carry_out(&self, step: Step) -> Done {
+    fn carry_out(&self, step: ClientOperationStep) -> Done {
         match step {
-            Step::Find(subject) => Done::Found(self.find(&subject)),
-            Step::Do(request, allowed) => {
+            ClientOperationStep::Find(subject) => Done::Found(self.find(&subject)),
+            ClientOperationStep::Do(request, allowed) => {
                 subagent_failpoint::hit("client_file.before_open");
                 let done = self.work(request, allowed.as_deref());
                 subagent_failpoint::hit("client_file.after_close");
@@ -279,7 +288,7 @@ impl JobContext {
         }
     }
 
-    fn find(&self, subject: &Subject) -> Result<Found, Refused> {
+    fn find(&self, subject: &Subject) -> Result<ResolvedRequest, ClientOperationError> {
         match subject {
             Subject::File(path) => files::find_source(&self.readable, path),
             Subject::Target(path, shown) => files::find_target(&self.writable, path, *shown),
@@ -303,7 +312,9 @@ impl JobContext {
             ClientOperation::Output { .. }
             | ClientOperation::WaitForExit { .. }
             | ClientOperation::Kill { .. }
-            | ClientOperation::Release { .. } => Done::Answered(Err(Refused::internal("no such request"))),
+            | ClientOperation::Release { .. } => {
+                Done::Answered(Err(ClientOperationError::internal("no such request")))
+            }
         }
     }
 }

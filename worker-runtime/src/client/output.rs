@@ -5,13 +5,13 @@
 use std::collections::VecDeque;
 
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct TerminalOutput {
     bytes: VecDeque<u8>,
     limit: usize,
     printed: u64,
 }
 
-impl Output {
+impl TerminalOutput {
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: VecDeque::new(), limit, printed: 0 }
     }
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn printed(limit: usize, chunks: &[&[u8]]) -> Output {
-        let mut output = Output::new(limit);
+    fn printed(limit: usize, chunks: &[&[u8]]) -> TerminalOutput {
+        let mut output = TerminalOutput::new(limit);
         chunks.iter().for_each(|chunk| output.push(chunk));
         output
     }
@@ -112,7 +112,7 @@ mod tests {
             chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 0..8),
             limit in 0_usize..60, ended in any::<bool>(),
         ) {
-            let mut output = Output::new(limit);
+            let mut output = TerminalOutput::new(limit);
             chunks.iter().for_each(|chunk| output.push(chunk));
             let (text, truncated) = output.text(ended);
             prop_assert!(text.len() <= limit && output.bytes.len() <= limit);
@@ -125,7 +125,7 @@ mod tests {
         #[test]
         fn good_text_stays_good(text in ".{0,40}", cut in 0_usize..80, limit in 4_usize..60) {
             let cut = cut.min(text.len());
-            let mut output = Output::new(limit);
+            let mut output = TerminalOutput::new(limit);
             output.push(&text.as_bytes()[..cut]);
             let (half, whole) = (output.text(false).0.contains('\u{fffd}'), text.contains('\u{fffd}'));
             prop_assert!(!half || whole);

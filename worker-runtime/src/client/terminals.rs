@@ -17,14 +17,14 @@ use subagent_protocol::start::AgentCommand;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 
-use super::output::Output;
-use super::{Event, JobContext, files, walk};
-use crate::acp::client_operation::Command;
+use super::output::TerminalOutput;
+use super::{ClientEvent, JobContext, files, walk};
+use crate::acp::client_operation::TerminalCommand;
 use crate::acp::lines::LineSplitter;
-use crate::conversation::{Answer, Input, Refused};
+use crate::conversation::{ClientOperationError, ClientOperationResult, ConversationInput};
 use crate::guard::{self, GuardStatus};
 use crate::shorten;
-use crate::spawn::{self, Guarded};
+use crate::spawn::{self, SpawnedGuard};
 
 /// Maximum number of open terminals.
 pub(super) const MAX_TERMINALS: usize = 32;
@@ -48,20 +48,23 @@ pub(crate) struct Spawned {
 /// Starts a guard for a command. Blocks: runs on the thread.
 pub(super) fn spawn(
     job_context: &JobContext,
-    command: &Command,
+    command: &TerminalCommand,
     allowed: Option<&str>,
-) -> Result<Spawned, Refused> {
+) -> Result<Spawned, ClientOperationError> {
     let name = command.cwd.as_deref().map_or_else(|| job_context.agent.cwd.to_string_lossy(), Into::into);
     let (folder, _) = walk::to_folder(&job_context.readable, files::walk_path(&name, allowed))
         .map_err(|error| files::refused_cwd(&name, &error))?;
     spawn_in(job_context, command, &name, &folder).map_err(|error| {
-        Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
+        ClientOperationError::internal(format!(
+            "cannot start {}: {error}",
+            shorten::text(&command.program, 200)
+        ))
     })
 }
 
 fn spawn_in(
     job_context: &JobContext,
-    command: &Command,
+    command: &TerminalCommand,
     name: &str,
     folder: &OwnedFd,
 ) -> io::Result<Spawned> {
@@ -84,14 +87,14 @@ fn spawn_in(
         sandbox: job_context.agent.sandbox.clone(),
     };
     let stdio = [Stdio::null(), Stdio::from(printed.try_clone()?), Stdio::from(printed)];
-    let Guarded { guard, life, status } =
+    let SpawnedGuard { guard, life, status } =
         spawn::start_guard(&guarded, &job_context.marker, job_context.guard_lock.try_clone()?, stdio)?;
     Ok(Spawned { guard, life, status, output, output_bytes: command.output_bytes })
 }
 
 /// The state of a terminal.
 #[derive(Debug)]
-enum Phase {
+enum TerminalPhase {
     /// The guard starts the command for this request; `None` once the request was dropped.
     Starting(Option<u64>),
     /// The command runs; these requests wait for its end.
@@ -102,7 +105,7 @@ enum Phase {
 
 struct Terminal {
     number: u64,
-    phase: Phase,
+    phase: TerminalPhase,
     guard: Child,
     /// The guard was reaped, so its pid may belong to another process.
     reaped: bool,
@@ -114,14 +117,14 @@ struct Terminal {
     /// The guard got the order to end the command.
     end_requested: bool,
     life: File,
-    output: Arc<Mutex<Output>>,
+    output: Arc<Mutex<TerminalOutput>>,
 }
 
 pub(super) struct Terminals {
     incarnation: u64,
     last: u64,
     all: Vec<Terminal>,
-    answers: Vec<Input<'static>>,
+    answers: Vec<ConversationInput<'static>>,
 }
 
 impl Terminals {
@@ -139,14 +142,14 @@ impl Terminals {
         &mut self,
         spawned: Spawned,
         call: Option<u64>,
-        events: &mpsc::Sender<Event>,
-    ) -> Vec<Input<'static>> {
+        events: &mpsc::Sender<ClientEvent>,
+    ) -> Vec<ConversationInput<'static>> {
         let Spawned { guard, life, status, output: pipe, output_bytes } = spawned;
         self.last += 1;
-        let output = Arc::new(Mutex::new(Output::new(output_bytes)));
+        let output = Arc::new(Mutex::new(TerminalOutput::new(output_bytes)));
         let mut terminal = Terminal {
             number: self.last,
-            phase: Phase::Starting(call),
+            phase: TerminalPhase::Starting(call),
             guard,
             reaped: false,
             gone: false,
@@ -165,8 +168,9 @@ impl Terminals {
             Err(error) => {
                 // Without a status pipe the end cannot be reported. Treats the guard as dead.
                 (terminal.gone, terminal.released) = (true, true);
-                let outcome = Err(Refused::internal(format!("cannot listen to the command: {error}")));
-                answers.extend(call.map(|call| Input::CallDone { call, outcome }));
+                let outcome =
+                    Err(ClientOperationError::internal(format!("cannot listen to the command: {error}")));
+                answers.extend(call.map(|call| ConversationInput::CallDone { call, outcome }));
             }
         }
         if call.is_none() {
@@ -176,70 +180,77 @@ impl Terminals {
         answers
     }
 
-    fn find(&mut self, id: &str) -> Result<&mut Terminal, Refused> {
+    fn find(&mut self, id: &str) -> Result<&mut Terminal, ClientOperationError> {
         let incarnation = self.incarnation;
         let of_this_name = |terminal: &&mut Terminal| {
-            let known = !matches!(terminal.phase, Phase::Starting(_)) && !terminal.released;
+            let known = !matches!(terminal.phase, TerminalPhase::Starting(_)) && !terminal.released;
             known && name(incarnation, terminal.number) == id
         };
-        let unknown = || Refused::not_found(format!("no such terminal: {}", shorten::text(id, 100)));
+        let unknown =
+            || ClientOperationError::not_found(format!("no such terminal: {}", shorten::text(id, 100)));
         self.all.iter_mut().find(of_this_name).ok_or_else(unknown)
     }
 
-    pub(super) fn output(&mut self, id: &str) -> Result<Answer, Refused> {
+    pub(super) fn output(&mut self, id: &str) -> Result<ClientOperationResult, ClientOperationError> {
         let terminal = self.find(id)?;
         let exit = match &terminal.phase {
-            Phase::Exited(exit) => Some(exit.clone()),
-            Phase::Starting(_) | Phase::Running(_) => None,
+            TerminalPhase::Exited(exit) => Some(exit.clone()),
+            TerminalPhase::Starting(_) | TerminalPhase::Running(_) => None,
         };
         let (text, truncated) = lock(&terminal.output).text(exit.is_some());
-        Ok(Answer::Output { text, truncated, exit })
+        Ok(ClientOperationResult::Output { text, truncated, exit })
     }
 
-    pub(super) fn wait_for_exit(&mut self, id: &str, call: u64) -> Option<Result<Answer, Refused>> {
+    pub(super) fn wait_for_exit(
+        &mut self,
+        id: &str,
+        call: u64,
+    ) -> Option<Result<ClientOperationResult, ClientOperationError>> {
         let terminal = match self.find(id) {
             Ok(terminal) => terminal,
             Err(refused) => return Some(Err(refused)),
         };
         match &mut terminal.phase {
-            Phase::Exited(exit) => Some(Ok(Answer::Exited(exit.clone()))),
-            Phase::Running(waiting) => {
+            TerminalPhase::Exited(exit) => Some(Ok(ClientOperationResult::Exited(exit.clone()))),
+            TerminalPhase::Running(waiting) => {
                 waiting.push(call);
                 None
             }
-            Phase::Starting(_) => Some(Err(Refused::internal("the terminal has not started"))),
+            TerminalPhase::Starting(_) => {
+                Some(Err(ClientOperationError::internal("the terminal has not started")))
+            }
         }
     }
 
-    pub(super) fn kill(&mut self, id: &str) -> Result<Answer, Refused> {
+    pub(super) fn kill(&mut self, id: &str) -> Result<ClientOperationResult, ClientOperationError> {
         self.find(id)?.end();
-        Ok(Answer::Done)
+        Ok(ClientOperationResult::Done)
     }
 
-    pub(super) fn release(&mut self, id: &str) -> Result<Answer, Refused> {
+    pub(super) fn release(&mut self, id: &str) -> Result<ClientOperationResult, ClientOperationError> {
         let waiting = self.find(id)?.release();
-        let released = |call| Input::CallDone {
+        let released = |call| ConversationInput::CallDone {
             call,
-            outcome: Err(Refused::not_found("the terminal was released meanwhile")),
+            outcome: Err(ClientOperationError::not_found("the terminal was released meanwhile")),
         };
         self.answers.extend(waiting.into_iter().map(released));
         self.sweep();
-        Ok(Answer::Done)
+        Ok(ClientOperationResult::Done)
     }
 
     /// Returns the responses that became ready since the last call.
-    pub(super) fn answers(&mut self) -> Vec<Input<'static>> {
+    pub(super) fn answers(&mut self) -> Vec<ConversationInput<'static>> {
         std::mem::take(&mut self.answers)
     }
 
     pub(super) fn drop_call(&mut self, call: u64) {
         for terminal in &mut self.all {
             match &mut terminal.phase {
-                Phase::Starting(starter) if *starter == Some(call) => {
+                TerminalPhase::Starting(starter) if *starter == Some(call) => {
                     terminal.release();
                 }
-                Phase::Running(waiting) => waiting.retain(|waiting| *waiting != call),
-                Phase::Starting(_) | Phase::Exited(_) => {}
+                TerminalPhase::Running(waiting) => waiting.retain(|waiting| *waiting != call),
+                TerminalPhase::Starting(_) | TerminalPhase::Exited(_) => {}
             }
         }
     }
@@ -251,20 +262,22 @@ impl Terminals {
         self.sweep();
     }
 
-    pub(super) fn guard_says(&mut self, number: u64, status: GuardStatus) -> Vec<Input<'static>> {
+    pub(super) fn guard_says(&mut self, number: u64, status: GuardStatus) -> Vec<ConversationInput<'static>> {
         let id = name(self.incarnation, number);
         let Some(terminal) = self.all.iter_mut().find(|terminal| terminal.number == number) else {
             return Vec::new();
         };
         match status {
             GuardStatus::Spawned { .. } => match terminal.phase {
-                Phase::Starting(call) => {
-                    terminal.phase = Phase::Running(Vec::new());
-                    let created =
-                        |call| Input::CallDone { call, outcome: Ok(Answer::Created { terminal: id }) };
+                TerminalPhase::Starting(call) => {
+                    terminal.phase = TerminalPhase::Running(Vec::new());
+                    let created = |call| ConversationInput::CallDone {
+                        call,
+                        outcome: Ok(ClientOperationResult::Created { terminal: id }),
+                    };
                     call.map(created).into_iter().collect()
                 }
-                Phase::Running(_) | Phase::Exited(_) => Vec::new(),
+                TerminalPhase::Running(_) | TerminalPhase::Exited(_) => Vec::new(),
             },
             GuardStatus::SpawnFailed { message, .. } => {
                 terminal.clean = true;
@@ -279,17 +292,19 @@ impl Terminals {
         }
     }
 
-    pub(super) fn guard_gone(&mut self, number: u64) -> Vec<Input<'static>> {
+    pub(super) fn guard_gone(&mut self, number: u64) -> Vec<ConversationInput<'static>> {
         let id = name(self.incarnation, number);
         let Some(terminal) = self.all.iter_mut().find(|terminal| terminal.number == number) else {
             return Vec::new();
         };
         terminal.gone = true;
         let inputs = match terminal.phase {
-            Phase::Starting(_) => terminal.not_started("it was ended before it had started".to_owned()),
+            TerminalPhase::Starting(_) => {
+                terminal.not_started("it was ended before it had started".to_owned())
+            }
             // Its exit status is unknown.
-            Phase::Running(_) => terminal.exited(id, ExitStatus::default()),
-            Phase::Exited(_) => Vec::new(),
+            TerminalPhase::Running(_) => terminal.exited(id, ExitStatus::default()),
+            TerminalPhase::Exited(_) => Vec::new(),
         };
         self.reap();
         inputs
@@ -351,37 +366,41 @@ impl Terminal {
         self.end();
         lock(&self.output).forget();
         match &mut self.phase {
-            Phase::Starting(call) => *call = None,
-            Phase::Running(waiting) => return std::mem::take(waiting),
-            Phase::Exited(_) => {}
+            TerminalPhase::Starting(call) => *call = None,
+            TerminalPhase::Running(waiting) => return std::mem::take(waiting),
+            TerminalPhase::Exited(_) => {}
         }
         Vec::new()
     }
 
-    fn not_started(&mut self, message: String) -> Vec<Input<'static>> {
+    fn not_started(&mut self, message: String) -> Vec<ConversationInput<'static>> {
         self.released = true;
         let call = match &mut self.phase {
-            Phase::Starting(call) => call.take(),
-            Phase::Running(_) | Phase::Exited(_) => None,
+            TerminalPhase::Starting(call) => call.take(),
+            TerminalPhase::Running(_) | TerminalPhase::Exited(_) => None,
         };
-        let done = |call| Input::CallDone { call, outcome: Err(Refused::internal(message)) };
+        let done = |call| ConversationInput::CallDone {
+            call,
+            outcome: Err(ClientOperationError::internal(message)),
+        };
         call.map(done).into_iter().collect()
     }
 
-    fn exited(&mut self, terminal_id: String, exit: ExitStatus) -> Vec<Input<'static>> {
-        let waiting = match std::mem::replace(&mut self.phase, Phase::Exited(exit.clone())) {
-            Phase::Running(waiting) => waiting,
-            Phase::Starting(_) | Phase::Exited(_) => Vec::new(),
+    fn exited(&mut self, terminal_id: String, exit: ExitStatus) -> Vec<ConversationInput<'static>> {
+        let waiting = match std::mem::replace(&mut self.phase, TerminalPhase::Exited(exit.clone())) {
+            TerminalPhase::Running(waiting) => waiting,
+            TerminalPhase::Starting(_) | TerminalPhase::Exited(_) => Vec::new(),
         };
         let (output_bytes, tail) = {
             let output = lock(&self.output);
             (output.printed(), output.tail(TAIL_BYTES))
         };
         let exited = TerminalExited { terminal_id, exit_status: exit.clone(), output_bytes, tail };
-        let done = waiting
-            .into_iter()
-            .map(|call| Input::CallDone { call, outcome: Ok(Answer::Exited(exit.clone())) });
-        std::iter::once(Input::TerminalExited(exited)).chain(done).collect()
+        let done = waiting.into_iter().map(|call| ConversationInput::CallDone {
+            call,
+            outcome: Ok(ClientOperationResult::Exited(exit.clone())),
+        });
+        std::iter::once(ConversationInput::TerminalExited(exited)).chain(done).collect()
     }
 }
 
@@ -397,7 +416,7 @@ fn exit_status(code: Option<i32>, signal: Option<i32>) -> ExitStatus {
     ExitStatus { exit_code: code.and_then(|code| u32::try_from(code).ok()), signal }
 }
 
-fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
+fn lock(output: &Mutex<TerminalOutput>) -> MutexGuard<'_, TerminalOutput> {
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -406,15 +425,15 @@ async fn listen(
     terminal: u64,
     pipe: Receiver,
     status: Receiver,
-    output: Arc<Mutex<Output>>,
-    events: mpsc::Sender<Event>,
+    output: Arc<Mutex<TerminalOutput>>,
+    events: mpsc::Sender<ClientEvent>,
 ) {
     let mut pipe = Some(pipe);
     let mut lines = LineSplitter::new(STATUS_LINE_BYTES);
     loop {
         tokio::select! {
             () = readable(pipe.as_ref()) => {
-                if read(pipe.as_ref(), &output) == Read::End {
+                if read(pipe.as_ref(), &output) == PipeReadStatus::End {
                     pipe = None;
                 }
             }
@@ -430,7 +449,7 @@ async fn listen(
                         // All output of the command itself is in the pipe.
                         drain(pipe.as_ref(), &output);
                     }
-                    if events.send(Event::Guard { terminal, status }).await.is_err() {
+                    if events.send(ClientEvent::Guard { terminal, status }).await.is_err() {
                         return;
                     }
                 }
@@ -439,7 +458,7 @@ async fn listen(
     }
     drain(pipe.as_ref(), &output);
     // The receiver may be gone.
-    let _ = events.send(Event::GuardGone { terminal }).await;
+    let _ = events.send(ClientEvent::GuardGone { terminal }).await;
 }
 
 async fn readable(pipe: Option<&Receiver>) {
@@ -453,30 +472,30 @@ async fn readable(pipe: Option<&Receiver>) {
 }
 
 #[derive(PartialEq, Eq)]
-enum Read {
+enum PipeReadStatus {
     More,
     NotNow,
     End,
 }
 
-fn read(pipe: Option<&Receiver>, output: &Mutex<Output>) -> Read {
-    let Some(pipe) = pipe else { return Read::End };
+fn read(pipe: Option<&Receiver>, output: &Mutex<TerminalOutput>) -> PipeReadStatus {
+    let Some(pipe) = pipe else { return PipeReadStatus::End };
     let mut bytes = Vec::with_capacity(OUTPUT_BYTES);
     match pipe.try_read_buf(&mut bytes) {
-        Ok(0) => Read::End,
+        Ok(0) => PipeReadStatus::End,
         Ok(_) => {
             lock(output).push(&bytes);
-            Read::More
+            PipeReadStatus::More
         }
-        Err(error) if would_block(&error) => Read::NotNow,
-        Err(_) => Read::End,
+        Err(error) if would_block(&error) => PipeReadStatus::NotNow,
+        Err(_) => PipeReadStatus::End,
     }
 }
 
 /// Reads what is available, without waiting for more.
-fn drain(pipe: Option<&Receiver>, output: &Mutex<Output>) {
+fn drain(pipe: Option<&Receiver>, output: &Mutex<TerminalOutput>) {
     for _ in 0..LAST_READS {
-        if read(pipe, output) != Read::More {
+        if read(pipe, output) != PipeReadStatus::More {
             return;
         }
     }
@@ -511,7 +530,7 @@ mod tests {
             terminals.add(spawned, Some(1), &events);
             terminals.guard_says(1, GuardStatus::Spawned { pid: 1 });
             for _ in 0..=room {
-                assert_eq!(terminals.kill("term_1_1"), Ok(Answer::Done));
+                assert_eq!(terminals.kill("term_1_1"), Ok(ClientOperationResult::Done));
             }
             done.send(()).unwrap();
         });

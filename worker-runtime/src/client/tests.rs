@@ -12,18 +12,18 @@ use tempfile::TempDir;
 use super::files;
 use super::walk::{self, AccessScope, WalkPath};
 use crate::acp::requests::{INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND};
-use crate::conversation::{Answer, Refused};
+use crate::conversation::{ClientOperationError, ClientOperationResult};
 
 const SECRET: &str = "outside";
 
 /// A workspace `in` with a file, and a folder `out` beside it.
-struct World {
+struct AccessScopeFixture {
     base: PathBuf,
     scope: AccessScope,
     _folder: TempDir,
 }
 
-impl World {
+impl AccessScopeFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
@@ -45,14 +45,14 @@ impl World {
         symlink(target, self.base.join(path)).unwrap();
     }
 
-    fn read(&self, path: &str) -> Result<String, Refused> {
+    fn read(&self, path: &str) -> Result<String, ClientOperationError> {
         match files::read(&self.scope, &self.path(path), None, None, None)? {
-            Answer::Content(text) => Ok(text),
+            ClientOperationResult::Content(text) => Ok(text),
             other => panic!("{other:?}"),
         }
     }
 
-    fn write(&self, path: &str, content: &str) -> Result<(), Refused> {
+    fn write(&self, path: &str, content: &str) -> Result<(), ClientOperationError> {
         files::write(&self.scope, 0o022, &self.path(path), None, content).map(drop)
     }
 
@@ -70,13 +70,13 @@ impl World {
     }
 }
 
-fn code<T>(outcome: Result<T, Refused>) -> i32 {
+fn code<T>(outcome: Result<T, ClientOperationError>) -> i32 {
     outcome.map(|_| 0).unwrap_or_else(|refused| refused.code)
 }
 
 #[test]
 fn a_file_is_read_and_written_where_it_is() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     assert_eq!(world.read("in/./sub/../file").unwrap(), "inside");
     world.write("in/file", "shorter").unwrap();
     world.write("in/file", "s").unwrap();
@@ -94,7 +94,7 @@ fn a_file_is_read_and_written_where_it_is() {
 
 #[test]
 fn a_file_that_is_written_keeps_what_it_is() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     let path = world.base.join("in/file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
     fs::hard_link(&path, world.base.join("in/other")).unwrap();
@@ -108,7 +108,7 @@ fn a_file_that_is_written_keeps_what_it_is() {
 
 #[test]
 fn links_that_stay_inside_are_followed() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     world.link("file", "in/one");
     world.link("../one", "in/sub/two");
     world.link(world.path("in/sub/two"), "in/three");
@@ -129,7 +129,7 @@ fn links_that_stay_inside_are_followed() {
 
 #[test]
 fn nothing_leads_out() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     world.link("../out/file", "in/relative");
     world.link(world.path("out/file"), "in/absolute");
     world.link("../out", "in/folder");
@@ -168,7 +168,7 @@ fn nothing_leads_out() {
 
 #[test]
 fn several_roots_are_one_place() {
-    let mut world = World::new();
+    let mut world = AccessScopeFixture::new();
     world.scope.roots.push(world.base.join("also"));
     world.link("in", "by-another-name");
     world.scope.roots.push(world.base.join("by-another-name"));
@@ -189,7 +189,7 @@ fn several_roots_are_one_place() {
 
 #[test]
 fn private_files_are_inaccessible() {
-    let mut world = World::new();
+    let mut world = AccessScopeFixture::new();
     fs::create_dir_all(world.base.join("in/.subagent/state/deep")).unwrap();
     fs::write(world.base.join("in/.subagent/state/state.db"), SECRET).unwrap();
     fs::write(world.base.join("in/.subagent/config.yaml"), "ours").unwrap();
@@ -215,7 +215,7 @@ fn private_files_are_inaccessible() {
 
 #[test]
 fn only_regular_files_are_opened_and_nothing_waits() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     nix::unistd::mkfifo(&world.base.join("in/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(world.base.join("in/socket")).unwrap();
     world.link("pipe", "in/link");
@@ -239,7 +239,7 @@ fn only_regular_files_are_opened_and_nothing_waits() {
 
 #[test]
 fn a_file_below_a_file_and_a_name_that_is_too_long_are_errors() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     for path in
         ["in/file/below".to_owned(), format!("in/{}", "n".repeat(300)), format!("in/{}x", "d/".repeat(1000))]
     {
@@ -250,12 +250,12 @@ fn a_file_below_a_file_and_a_name_that_is_too_long_are_errors() {
 
 #[test]
 fn text_is_utf8_and_of_bounded_length() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     fs::write(world.base.join("in/file"), b"good\n\xff\n").unwrap();
     let refused = world.read("in/file").unwrap_err();
     assert_eq!((refused.code, refused.message.contains("not UTF-8 text (at byte 5")), (INTERNAL_ERROR, true));
     let page = files::read(&world.scope, &world.path("in/file"), None, Some(1), Some(1)).unwrap();
-    assert_eq!(page, Answer::Content("good\n".to_owned()));
+    assert_eq!(page, ClientOperationResult::Content("good\n".to_owned()));
     let huge = fs::File::create(world.base.join("in/huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let refused = world.read("in/huge").unwrap_err();
@@ -269,7 +269,7 @@ fn text_is_utf8_and_of_bounded_length() {
 /// A thread swaps a folder and a link to the outside while files are accessed through that name.
 #[test]
 fn no_race_leads_out() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     fs::write(world.base.join("in/sub/file"), "inside").unwrap();
     world.link("../out/sub", "in/trap");
     let (done, base) = (AtomicBool::new(false), &world.base);
@@ -309,7 +309,7 @@ fn no_race_leads_out() {
 /// A name alternates between a pipe, a link to the outside and a file.
 #[test]
 fn no_race_waits_for_a_pipe() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -352,7 +352,7 @@ proptest! {
         links in prop::collection::vec((prop::collection::vec(any_name(), 1..3), any_target()), 0..7),
         path in prop::collection::vec(any_name(), 1..7),
     ) {
-        let world = World::new();
+        let world = AccessScopeFixture::new();
         fs::create_dir_all(world.base.join("in/a/b")).unwrap();
         fs::write(world.base.join("in/a/file"), "inside").unwrap();
         for (name, (absolute, target)) in links {
@@ -374,13 +374,13 @@ proptest! {
     }
 }
 
-fn written_where_allowed(world: &World, allowed: &str) -> i32 {
+fn written_where_allowed(world: &AccessScopeFixture, allowed: &str) -> i32 {
     code(files::write(&world.scope, 0o022, &world.path("in/as/named"), Some(&world.path(allowed)), "new"))
 }
 
 #[test]
 fn resolved_paths_have_no_links() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     world.link("../sub", "in/sub/back");
     world.link("sub/made", "in/dangling");
     let found = |path: &str| files::find_target(&world.scope, &world.path(path), true);
@@ -407,7 +407,7 @@ fn resolved_paths_have_no_links() {
 
 #[test]
 fn allowed_writes_follow_no_links() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     assert_eq!(written_where_allowed(&world, "in/sub/file"), 0);
     assert_eq!(written_where_allowed(&world, "in/made/folder/file"), 0);
     assert_eq!((world.here("in/sub/file"), world.here("in/made/folder/file")), ("new".into(), "new".into()));
@@ -432,7 +432,7 @@ fn allowed_writes_follow_no_links() {
 /// A thread swaps an allowed folder and a link to a forbidden one.
 #[test]
 fn no_race_leads_from_allowed_to_denied_files() {
-    let world = World::new();
+    let world = AccessScopeFixture::new();
     fs::create_dir(world.base.join("in/kept")).unwrap();
     fs::write(world.base.join("in/kept/file"), SECRET).unwrap();
     world.link("kept", "in/trap");

@@ -77,7 +77,7 @@ pub(super) enum WalkPath<'a> {
 
 /// The end of a path: a name in an open folder.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct LocatedFile {
     /// The open folder that contains the name.
     pub(super) folder: OwnedFd,
     pub(super) name: OsString,
@@ -110,7 +110,7 @@ pub(super) fn to_file(
     scope: &AccessScope,
     walk_path: WalkPath<'_>,
     make: Option<MakeFolder<'_>>,
-) -> Result<Found, WalkError> {
+) -> Result<LocatedFile, WalkError> {
     let mut walk = Walk::begin(scope, walk_path)?;
     loop {
         let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
@@ -339,7 +339,7 @@ impl<'a> Walk<'a> {
         self.restart(&path)
     }
 
-    fn found(mut self, name: OsString, there: Option<(OwnedFd, Stat)>) -> Result<Found, WalkError> {
+    fn found(mut self, name: OsString, there: Option<(OwnedFd, Stat)>) -> Result<LocatedFile, WalkError> {
         if let Some((_, stat)) = &there {
             if kind(stat) == FileType::Directory {
                 return Err(Errno::ISDIR.into());
@@ -350,7 +350,7 @@ impl<'a> Walk<'a> {
         }
         self.confined(&self.at.join(&name))?;
         let folder = self.folders.pop().ok_or(Errno::NOTDIR)?;
-        Ok(Found { folder, name, there })
+        Ok(LocatedFile { folder, name, there })
     }
 
     /// Checks a path without links against the agent's sandbox.

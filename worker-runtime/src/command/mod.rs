@@ -16,7 +16,7 @@ use std::time::Duration;
 use nix::sys::prctl;
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 
-use self::running::Outcome;
+use self::running::CommandOutcome;
 use crate::guard::{self, signals};
 
 /// Duration of one attempt to end the descendants, before the result is written.
@@ -34,19 +34,19 @@ pub(crate) fn run() -> io::Result<()> {
     // A signal must not end this process before its process tree.
     let signals = signals::take_over()?;
     subagent_failpoint::hit("command.before_spawn");
-    let outcome = match running::Running::start(&run) {
+    let outcome = match running::RunningCommand::start(&run) {
         Ok(running) => {
             subagent_failpoint::hit("command.after_spawn");
             running.until_end(&signals)
         }
-        Err(error) => Outcome::Ended(CommandResult {
+        Err(error) => CommandOutcome::Ended(CommandResult {
             end: CommandEnd::NotStarted { error },
             stdout: String::new(),
             stderr: String::new(),
             truncated: false,
         }),
     };
-    if let Outcome::Ended(result) = outcome {
+    if let CommandOutcome::Ended(result) = outcome {
         let mut line = serde_json::to_vec(&result).map_err(io::Error::other)?;
         line.push(b'\n');
         // A write error means that the caller is gone and needs no result.

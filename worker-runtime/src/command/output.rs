@@ -6,7 +6,7 @@ use std::io::{self, Read};
 const CHUNK: usize = 64 * 1024;
 
 /// An output pipe with the bytes kept from it.
-pub(super) struct Output<R> {
+pub(super) struct CapturedOutput<R> {
     /// `None` after end of file.
     pub(super) pipe: Option<R>,
     kept: Vec<u8>,
@@ -14,7 +14,7 @@ pub(super) struct Output<R> {
     truncated: bool,
 }
 
-impl<R: Read> Output<R> {
+impl<R: Read> CapturedOutput<R> {
     /// `pipe` must be non-blocking.
     pub(super) const fn new(pipe: Option<R>, limit: usize) -> Self {
         Self { pipe, kept: Vec::new(), limit, truncated: false }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn all(text: &[u8], limit: usize) -> (String, bool) {
-        let mut output = Output::new(Some(text), limit);
+        let mut output = CapturedOutput::new(Some(text), limit);
         while output.take() {}
         assert!(output.pipe.is_none());
         output.text()

@@ -19,7 +19,7 @@ use nix::unistd::{getpid, getppid, setsid};
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 
 use super::END_ROUND;
-use super::output::Output;
+use super::output::CapturedOutput;
 use crate::guard;
 use crate::guard::signals::{self, SignalRequest};
 
@@ -27,7 +27,7 @@ use crate::guard::signals::{self, SignalRequest};
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// The outcome of a command.
-pub(super) enum Outcome {
+pub(super) enum CommandOutcome {
     /// The command has ended.
     Ended(CommandResult),
     /// The caller no longer wants the result.
@@ -35,17 +35,17 @@ pub(super) enum Outcome {
 }
 
 /// The running command with its pipes.
-pub(super) struct Running<'a> {
+pub(super) struct RunningCommand<'a> {
     child: Child,
     stdin: Option<ChildStdin>,
     to_write: &'a [u8],
-    stdout: Output<ChildStdout>,
-    stderr: Output<ChildStderr>,
+    stdout: CapturedOutput<ChildStdout>,
+    stderr: CapturedOutput<ChildStderr>,
     /// `None` means never: the deadline exceeds the clock's range.
     deadline: Option<Instant>,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningCommand<'a> {
     /// Starts the command with its pipes.
     ///
     /// # Errors
@@ -80,17 +80,17 @@ impl<'a> Running<'a> {
             child,
             stdin,
             to_write: run.stdin.as_bytes(),
-            stdout: Output::new(stdout, run.max_output_bytes),
-            stderr: Output::new(stderr, run.max_output_bytes),
+            stdout: CapturedOutput::new(stdout, run.max_output_bytes),
+            stderr: CapturedOutput::new(stderr, run.max_output_bytes),
             deadline,
         })
     }
 
     /// Waits for the end and then ends every descendant.
-    pub(super) fn until_end(mut self, signals: &SignalFd) -> Outcome {
+    pub(super) fn until_end(mut self, signals: &SignalFd) -> CommandOutcome {
         let Some(end) = self.wait(signals) else {
             let _ = guard::end_descendants(END_ROUND, &[]);
-            return Outcome::Abandoned;
+            return CommandOutcome::Abandoned;
         };
         let _ = guard::end_descendants(END_ROUND, &[]);
         // The pipes now contain everything that their writers have written.
@@ -98,7 +98,7 @@ impl<'a> Running<'a> {
         while self.stderr.take() {}
         let (stdout, long) = self.stdout.text();
         let (stderr, longer) = self.stderr.text();
-        Outcome::Ended(CommandResult { end, stdout, stderr, truncated: long || longer })
+        CommandOutcome::Ended(CommandResult { end, stdout, stderr, truncated: long || longer })
     }
 
     /// Returns how the command ended; `None` if the caller is gone.
@@ -117,14 +117,14 @@ impl<'a> Running<'a> {
             if left.is_zero() {
                 return Some(CommandEnd::TimedOut);
             }
-            if self.settle(signals, left) == Caller::Gone {
+            if self.settle(signals, left) == CallerState::Gone {
                 return None;
             }
         }
     }
 
     /// Waits for the next event and handles it.
-    fn settle(&mut self, signals: &SignalFd, at_most: Duration) -> Caller {
+    fn settle(&mut self, signals: &SignalFd, at_most: Duration) -> CallerState {
         let caller = io::stdin();
         let mut fds = vec![
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
@@ -139,7 +139,7 @@ impl<'a> Running<'a> {
         match poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             // A command that cannot be watched is ended.
-            Err(_) => return Caller::Gone,
+            Err(_) => return CallerState::Gone,
         }
         let caller_moved = fds[1].any().unwrap_or(true);
         drop(fds);
@@ -147,9 +147,9 @@ impl<'a> Running<'a> {
         self.stdout.take();
         self.stderr.take();
         if signals::drain(signals) == SignalRequest::End || (caller_moved && hung_up(&caller)) {
-            return Caller::Gone;
+            return CallerState::Gone;
         }
-        Caller::Waits
+        CallerState::Waits
     }
 
     /// Writes as much as the pipe accepts. Does not wait for a command that ignores its input.
@@ -168,7 +168,7 @@ impl<'a> Running<'a> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Caller {
+enum CallerState {
     Waits,
     Gone,
 }

@@ -12,14 +12,14 @@ use subagent_protocol::record::{
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
 use super::turn::CancelCause;
-use super::{Conversation, Cx, State, errors};
-use crate::acp::outgoing::Kind;
+use super::{Conversation, ConversationState, Cx, errors};
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
 
 /// Maximum number of open requests, so that an agent cannot fill the memory.
 pub(super) const MAX_OPEN: usize = 256;
 
-struct Open {
+struct PendingQuestion {
     id: RequestId,
     asker: Asker,
     turn: Option<u64>,
@@ -37,7 +37,7 @@ enum Asker {
 /// All open requests; rarely more than two.
 #[derive(Default)]
 pub(super) struct Approvals {
-    open: Vec<Open>,
+    open: Vec<PendingQuestion>,
 }
 
 impl Approvals {
@@ -53,7 +53,7 @@ impl Approvals {
         self.open.len() >= MAX_OPEN
     }
 
-    fn take(&mut self, which: impl Fn(&Open) -> bool) -> Vec<Open> {
+    fn take(&mut self, which: impl Fn(&PendingQuestion) -> bool) -> Vec<PendingQuestion> {
         self.open.extract_if(.., |open| which(open)).collect()
     }
 }
@@ -70,7 +70,7 @@ impl Conversation {
         let over = self.answers_no_more();
         if over.is_none() && self.approvals.is_full() {
             let message = "too many open questions";
-            cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
+            cx.send(OutgoingKind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
             let method = match kind {
                 QuestionKind::Permission => "session/request_permission",
                 QuestionKind::Elicitation => "elicitation/create",
@@ -79,7 +79,7 @@ impl Conversation {
         }
         let Some(id) = (self.config.make_request_id)() else {
             let message = "the client could not generate an id for the request";
-            return cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
+            return cx.send(OutgoingKind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
         };
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
         // A record that is too long for its reader might lose the request.
@@ -102,7 +102,9 @@ impl Conversation {
     /// Returns why no answer is possible any more, if so.
     fn answers_no_more(&self) -> Option<ApprovalClosedReason> {
         match (&self.state, self.turn().map(|turn| turn.cancel)) {
-            (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
+            (ConversationState::Ending(_) | ConversationState::Ended, _) => {
+                Some(ApprovalClosedReason::Stopped)
+            }
             (_, Some(Some(_))) => Some(ApprovalClosedReason::TurnCanceled),
             _ => None,
         }
@@ -122,7 +124,7 @@ impl Conversation {
             QuestionKind::Elicitation => RecordType::ElicitationRequested,
         };
         cx.record(record, turn, &body);
-        let open = Open { id: body.request_id, asker, turn, kind };
+        let open = PendingQuestion { id: body.request_id, asker, turn, kind };
         match over {
             // The agent waits for a response.
             Some(reason) => self.answer_cancelled(open, reason, cx),
@@ -139,7 +141,7 @@ impl Conversation {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
         // A client that lost the content of an elicitation can still cancel it.
-        let fits = |open: &Open| open.kind == QuestionKind::Permission || option.is_none();
+        let fits = |open: &PendingQuestion| open.kind == QuestionKind::Permission || option.is_none();
         let Some(open) = self.approvals.take(|open| open.id == *id && fits(open)).pop() else {
             return Err(Refusal::NoSuchRequest);
         };
@@ -147,9 +149,9 @@ impl Conversation {
         match (&open.asker, option) {
             (Asker::Call(call), option) => self.call_decided(*call, option, rule, cx),
             (Asker::Agent(rpc), Some(option)) => {
-                cx.send(Kind::Answer, requests::permission(rpc, Some(option)));
+                cx.send(OutgoingKind::Answer, requests::permission(rpc, Some(option)));
             }
-            (Asker::Agent(rpc), None) => cx.send(Kind::Answer, cancelled(open.kind, rpc)),
+            (Asker::Agent(rpc), None) => cx.send(OutgoingKind::Answer, cancelled(open.kind, rpc)),
         }
         Ok(())
     }
@@ -162,11 +164,11 @@ impl Conversation {
         content: Option<&Map<String, Value>>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
-        let fits = |open: &Open| open.id == *id && open.kind == QuestionKind::Elicitation;
+        let fits = |open: &PendingQuestion| open.id == *id && open.kind == QuestionKind::Elicitation;
         let Some(open) = self.approvals.take(fits).pop() else { return Err(Refusal::NoSuchRequest) };
         cx.record(RecordType::AnswerWritten, open.turn, &AnswerWritten { request_id: open.id });
         if let Asker::Agent(rpc) = open.asker {
-            cx.send(Kind::Answer, requests::elicitation(&rpc, action, content));
+            cx.send(OutgoingKind::Answer, requests::elicitation(&rpc, action, content));
         }
         Ok(())
     }
@@ -177,7 +179,7 @@ impl Conversation {
         for open in &withdrawn {
             closed(open, ApprovalClosedReason::Withdrawn, cx);
             let message = "the request was withdrawn";
-            cx.send(Kind::Automatic, requests::error(rpc, requests::REQUEST_CANCELLED, message));
+            cx.send(OutgoingKind::Automatic, requests::error(rpc, requests::REQUEST_CANCELLED, message));
         }
         !withdrawn.is_empty()
     }
@@ -217,15 +219,15 @@ impl Conversation {
     pub(super) fn cancel_at_agent(&mut self, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         self.cancel_approvals(reason, cx);
         let session = match &self.state {
-            State::Ready { session, .. } => Some(&session.id),
-            State::Ending(ending) => ending.session.as_ref().map(|session| &session.id),
+            ConversationState::Ready { session, .. } => Some(&session.id),
+            ConversationState::Ending(ending) => ending.session.as_ref().map(|session| &session.id),
             _ => None,
         };
         if let Some(session) = session {
-            cx.send(Kind::Plain, requests::cancel(session));
+            cx.send(OutgoingKind::Plain, requests::cancel(session));
         }
         for child in self.children.to_cancel() {
-            cx.send(Kind::Plain, requests::cancel(child));
+            cx.send(OutgoingKind::Plain, requests::cancel(child));
         }
     }
 
@@ -238,10 +240,10 @@ impl Conversation {
         self.give_up_prompt(errors::never_sent(), cx);
     }
 
-    fn answer_cancelled(&mut self, open: Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
+    fn answer_cancelled(&mut self, open: PendingQuestion, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         closed(&open, reason, cx);
         match open.asker {
-            Asker::Agent(rpc) => cx.send(Kind::Answer, cancelled(open.kind, &rpc)),
+            Asker::Agent(rpc) => cx.send(OutgoingKind::Answer, cancelled(open.kind, &rpc)),
             Asker::Call(call) => self.call_not_decided(call, reason, cx),
         }
     }
@@ -254,7 +256,7 @@ fn cancelled(kind: QuestionKind, rpc: &str) -> Vec<u8> {
     }
 }
 
-fn closed(open: &Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
+fn closed(open: &PendingQuestion, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
     let body = ApprovalClosed { request_id: open.id.clone(), reason };
     cx.record(RecordType::ApprovalClosed, open.turn, &body);
 }

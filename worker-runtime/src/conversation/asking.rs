@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::start::ClientRules;
 
-use super::calls::Open;
-use super::effects::{Found, Refused};
-use super::{Action, Conversation, Cx};
-use crate::acp::client_operation::{ClientOperation, Command, Step, Subject};
+use super::calls::OpenClientRequest;
+use super::effects::{ClientOperationError, ResolvedRequest};
+use super::{Conversation, ConversationAction, Cx};
+use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject, TerminalCommand};
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
 use crate::shorten;
@@ -39,20 +39,20 @@ pub(super) enum Stage {
     Allowed(String),
 }
 
-impl Open {
+impl OpenClientRequest {
     /// Returns the next step, once.
-    pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<Step> {
+    pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<ClientOperationStep> {
         match &self.stage {
             Stage::Begun => {
                 match self.request.as_ref().zip(rules).and_then(|(request, rules)| find(request, rules)) {
                     Some(subject) => {
                         self.stage = Stage::Finding;
-                        Some(Step::Find(subject))
+                        Some(ClientOperationStep::Find(subject))
                     }
-                    None => Some(Step::Do(self.request.take()?, None)),
+                    None => Some(ClientOperationStep::Do(self.request.take()?, None)),
                 }
             }
-            Stage::Allowed(path) => Some(Step::Do(self.request.take()?, Some(path.clone()))),
+            Stage::Allowed(path) => Some(ClientOperationStep::Do(self.request.take()?, Some(path.clone()))),
             Stage::Finding | Stage::Asking(_) => None,
         }
     }
@@ -100,7 +100,12 @@ fn without_dots(path: &str) -> PathBuf {
 
 impl Conversation {
     /// The path of a request was resolved.
-    pub(super) fn call_found(&mut self, call: u64, found: Result<Found, Refused>, cx: &mut Cx<'_>) {
+    pub(super) fn call_found(
+        &mut self,
+        call: u64,
+        found: Result<ResolvedRequest, ClientOperationError>,
+        cx: &mut Cx<'_>,
+    ) {
         let Some(open) = self.calls.find(call).filter(|open| open.stage == Stage::Finding) else { return };
         let found = match found {
             Ok(found) => found,
@@ -109,14 +114,14 @@ impl Conversation {
         let (Some(request), Some(rules)) = (&open.request, &self.config.client_rules) else { return };
         if !needs_permission(request, &found.path, rules) {
             open.stage = Stage::Allowed(found.path);
-            return cx.push(Action::Call(call));
+            return cx.push(ConversationAction::Call(call));
         }
         if self.approvals.is_full() {
-            return self.refuse_call(call, Refused::internal("too many open questions"), cx);
+            return self.refuse_call(call, ClientOperationError::internal("too many open questions"), cx);
         }
         let Some(id) = (self.config.make_request_id)() else {
             let message = "the client could not generate an id for the request";
-            return self.refuse_call(call, Refused::internal(message), cx);
+            return self.refuse_call(call, ClientOperationError::internal(message), cx);
         };
         let mut params = match question(request, &found, id.as_str()) {
             Ok(tool_call) => json!({"toolCall": tool_call, "options": [
@@ -145,7 +150,7 @@ impl Conversation {
         let Stage::Asking(found) = &open.stage else { return };
         if option == Some(ALLOW) {
             open.stage = Stage::Allowed(found.clone());
-            return cx.push(Action::Call(call));
+            return cx.push(ConversationAction::Call(call));
         }
         let why = match (option, rule) {
             (None, _) => return self.call_not_decided(call, ApprovalClosedReason::TurnCanceled, cx),
@@ -153,7 +158,7 @@ impl Conversation {
             (Some(_), None) => "the owner of the worker has rejected it".to_owned(),
         };
         let message = format!("{} was not done: {why}", open.method);
-        self.refuse_call(call, Refused::invalid(message), cx);
+        self.refuse_call(call, ClientOperationError::invalid(message), cx);
     }
 
     /// No decision is possible any more.
@@ -166,12 +171,16 @@ impl Conversation {
             | ApprovalClosedReason::Stopped => "the worker is being stopped",
         };
         let message = format!("what the rules of the worker ask for was not allowed before {why}");
-        self.refuse_call(call, Refused { code: requests::REQUEST_CANCELLED, message }, cx);
+        self.refuse_call(call, ClientOperationError { code: requests::REQUEST_CANCELLED, message }, cx);
     }
 }
 
 /// The tool call shown for the decision. It carries the question's id, which the agent cannot know.
-fn question(request: &ClientOperation, found: &Found, id: &str) -> Result<Value, Refused> {
+fn question(
+    request: &ClientOperation,
+    found: &ResolvedRequest,
+    id: &str,
+) -> Result<Value, ClientOperationError> {
     let mut call = json!({"toolCallId": id, "status": "pending"});
     let mut file = |verb: &str, kind: &str, path: &str, input: Value| {
         call["title"] = title(&format!("{verb} {path}")).into();
@@ -210,13 +219,13 @@ fn title(text: &str) -> String {
 
 /// Formats a command for people and for rules. Includes the names of its variables; their
 /// values may be secrets.
-fn command_line(command: &Command) -> Result<(String, Value), Refused> {
-    let Command { program, args, env, .. } = command;
+fn command_line(command: &TerminalCommand) -> Result<(String, Value), ClientOperationError> {
+    let TerminalCommand { program, args, env, .. } = command;
     let names = env.iter().map(|(name, _)| name);
     if [program].into_iter().chain(args).chain(names).map(String::len).sum::<usize>() > MAX_SHOWN_BYTES {
         let kibibytes = MAX_SHOWN_BYTES / 1024;
         let message = format!("the rules of the worker cannot judge a command of more than {kibibytes} KiB");
-        return Err(Refused::invalid(message));
+        return Err(ClientOperationError::invalid(message));
     }
     let line = match (program.as_str(), args.as_slice()) {
         ("/bin/sh", [option, line]) if option == "-c" => Some(line),
@@ -228,7 +237,7 @@ fn command_line(command: &Command) -> Result<(String, Value), Refused> {
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if let Some((name, _)) = env.iter().find(|(name, _)| !is_name(name)) {
         let message = format!("the rules of the worker cannot judge a variable of this name: {name:?}");
-        return Err(Refused::invalid(message));
+        return Err(ClientOperationError::invalid(message));
     }
     let variables = env.iter().map(|(name, _)| format!("{name}=..."));
     let start = (!env.is_empty()).then(|| "env".to_owned());

@@ -10,14 +10,16 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use serde_json::value::RawValue;
 use subagent_protocol::MAX_LINE_BYTES;
-use subagent_protocol::client::{self, ClientRequest, ClientResponse, Facts, Failure, TerminalExited};
+use subagent_protocol::client::{
+    self, ClientRequest, ClientRequestFacts, ClientResponse, Failure, TerminalExited,
+};
 use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 
 use super::asking::Stage;
-use super::effects::{Answer, Refused};
-use super::{Action, Conversation, Cx, State};
-use crate::acp::client_operation::{self, ClientOperation, Step};
-use crate::acp::outgoing::Kind;
+use super::effects::{ClientOperationError, ClientOperationResult};
+use super::{Conversation, ConversationAction, ConversationState, Cx};
+use crate::acp::client_operation::{self, ClientOperation, ClientOperationStep};
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
 
@@ -29,7 +31,7 @@ const MAX_BYTES: usize = MAX_LINE_BYTES;
 const MAX_MESSAGE_BYTES: usize = 5000;
 
 /// An open client request.
-pub(super) struct Open {
+pub(super) struct OpenClientRequest {
     pub(super) call: u64,
     /// The agent's request id, as JSON text.
     rpc: String,
@@ -37,7 +39,7 @@ pub(super) struct Open {
     /// The session that makes the request, if named.
     pub(super) session: Option<String>,
     /// Facts for the response record.
-    about: Facts,
+    about: ClientRequestFacts,
     /// Length of its parameters, in bytes.
     bytes: usize,
     /// The operation, until the driver takes it.
@@ -48,24 +50,24 @@ pub(super) struct Open {
 
 /// All unanswered client requests.
 #[derive(Default)]
-pub(super) struct Calls {
-    open: Vec<Open>,
+pub(super) struct OpenClientRequests {
+    open: Vec<OpenClientRequest>,
     last: u64,
     /// Terminals whose command still runs, as far as known.
     running: BTreeSet<String>,
 }
 
-impl Calls {
+impl OpenClientRequests {
     /// Whether no request is open and no command runs.
     pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty() && self.running.is_empty()
     }
 
-    pub(super) fn find(&mut self, call: u64) -> Option<&mut Open> {
+    pub(super) fn find(&mut self, call: u64) -> Option<&mut OpenClientRequest> {
         self.open.iter_mut().find(|open| open.call == call)
     }
 
-    fn take(&mut self, call: u64) -> Option<Open> {
+    fn take(&mut self, call: u64) -> Option<OpenClientRequest> {
         let at = self.open.iter().position(|open| open.call == call)?;
         Some(self.open.remove(at))
     }
@@ -81,26 +83,36 @@ impl Conversation {
         let bytes = params.map_or(0, |params| params.get().len());
         let request = match client_operation::parse(method, params) {
             Ok(request) => self.check_limits(bytes).map(|()| request),
-            Err(what) => {
-                Err(Refused { code: requests::INVALID_PARAMS, message: format!("Invalid params: {what}") })
-            }
+            Err(what) => Err(ClientOperationError {
+                code: requests::INVALID_PARAMS,
+                message: format!("Invalid params: {what}"),
+            }),
         };
         let about = request.as_ref().map(about).unwrap_or_default();
         let (rpc, method) = (rpc.to_owned(), method.to_owned());
         let session = params.and_then(client_operation::session);
-        let open = Open { call, rpc, method, session, about, bytes, request: None, stage: Stage::Begun };
+        let open = OpenClientRequest {
+            call,
+            rpc,
+            method,
+            session,
+            about,
+            bytes,
+            request: None,
+            stage: Stage::Begun,
+        };
         match request {
             Ok(request) => {
-                self.calls.open.push(Open { request: Some(request), ..open });
-                cx.push(Action::Call(call));
+                self.calls.open.push(OpenClientRequest { request: Some(request), ..open });
+                cx.push(ConversationAction::Call(call));
             }
             Err(refused) => self.refuse(open, refused, cx),
         }
     }
 
-    fn check_limits(&self, bytes: usize) -> Result<(), Refused> {
-        let refused = |message: &str| Err(Refused::internal(message));
-        if matches!(self.state, State::Ending(_) | State::Ended) {
+    fn check_limits(&self, bytes: usize) -> Result<(), ClientOperationError> {
+        let refused = |message: &str| Err(ClientOperationError::internal(message));
+        if matches!(self.state, ConversationState::Ending(_) | ConversationState::Ended) {
             return refused("the worker is being stopped");
         }
         let open = &self.calls.open;
@@ -112,36 +124,42 @@ impl Conversation {
 
     /// Returns the next step of this request, if it is still wanted. Call it once, after
     /// its record is written.
-    pub(crate) fn take_call(&mut self, call: u64) -> Option<Step> {
+    pub(crate) fn take_call(&mut self, call: u64) -> Option<ClientOperationStep> {
         let rules = self.config.client_rules.as_ref();
         self.calls.find(call)?.next_step(rules)
     }
 
-    pub(super) fn call_done(&mut self, call: u64, outcome: Result<Answer, Refused>, cx: &mut Cx<'_>) {
+    pub(super) fn call_done(
+        &mut self,
+        call: u64,
+        outcome: Result<ClientOperationResult, ClientOperationError>,
+        cx: &mut Cx<'_>,
+    ) {
         // A request that was withdrawn has its response already.
         let Some(mut open) = self.calls.take(call) else { return };
         let answer = match outcome {
             Ok(answer) => answer,
             Err(refused) => return self.refuse(open, refused, cx),
         };
-        if let Answer::Created { terminal } = &answer {
+        if let ClientOperationResult::Created { terminal } = &answer {
             self.calls.running.insert(terminal.clone());
         }
         learn(&mut open.about, &answer);
         let line = requests::result(&open.rpc, &result(&answer));
         self.record_response(open, None, cx);
-        cx.send(Kind::Result, line);
+        cx.send(OutgoingKind::Result, line);
     }
 
     /// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
     pub(super) fn call_withdrawn(&mut self, rpc: &str, cx: &mut Cx<'_>) -> bool {
-        let withdrawn: Vec<Open> = self.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
+        let withdrawn: Vec<OpenClientRequest> =
+            self.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
         let any = !withdrawn.is_empty();
         for open in withdrawn {
-            cx.push(Action::DropCall(open.call));
+            cx.push(ConversationAction::DropCall(open.call));
             self.close_question_of(open.call, ApprovalClosedReason::Withdrawn, cx);
             let message = "the request was withdrawn; it may have been partly carried out".to_owned();
-            self.refuse(open, Refused { code: requests::REQUEST_CANCELLED, message }, cx);
+            self.refuse(open, ClientOperationError { code: requests::REQUEST_CANCELLED, message }, cx);
         }
         any
     }
@@ -149,37 +167,37 @@ impl Conversation {
     /// The agent is ending or has ended: drops its requests and ends its terminals.
     pub(super) fn end_calls(&mut self, cx: &mut Cx<'_>) {
         for open in std::mem::take(&mut self.calls.open) {
-            self.refuse(open, Refused::internal("the worker is being stopped"), cx);
+            self.refuse(open, ClientOperationError::internal("the worker is being stopped"), cx);
         }
-        cx.push(Action::EndCalls);
+        cx.push(ConversationAction::EndCalls);
     }
 
     /// Rejects requests whose records are given up on a full disk: nothing
     /// happens without a record.
     pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
-        let unwritten = |open: &mut Open| open.request.is_some() && open.stage == Stage::Begun;
+        let unwritten = |open: &mut OpenClientRequest| open.request.is_some() && open.stage == Stage::Begun;
         for open in self.calls.open.extract_if(.., unwritten) {
             let message = "the disk is full: the request could not be written down";
-            cx.send(Kind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
+            cx.send(OutgoingKind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
         }
     }
 
     pub(super) fn terminal_exited(&mut self, exited: &TerminalExited, cx: &mut Cx<'_>) {
         self.calls.running.remove(&exited.terminal_id);
-        if !matches!(self.state, State::Ended) {
+        if !matches!(self.state, ConversationState::Ended) {
             let turn = self.attributed_turn();
             cx.batch.push(RecordType::TerminalExited, turn, Some(client::TERMINAL), &to_raw(exited));
         }
     }
 
     /// Answers a request with an error, if it is still open.
-    pub(super) fn refuse_call(&mut self, call: u64, refused: Refused, cx: &mut Cx<'_>) {
+    pub(super) fn refuse_call(&mut self, call: u64, refused: ClientOperationError, cx: &mut Cx<'_>) {
         if let Some(open) = self.calls.take(call) {
             self.refuse(open, refused, cx);
         }
     }
 
-    fn refuse(&self, open: Open, mut refused: Refused, cx: &mut Cx<'_>) {
+    fn refuse(&self, open: OpenClientRequest, mut refused: ClientOperationError, cx: &mut Cx<'_>) {
         // The message may quote the agent's input, which has no length limit.
         refused.message = crate::shorten::text(&refused.message, MAX_MESSAGE_BYTES);
         let line = match (refused.code, &open.about.path) {
@@ -189,11 +207,11 @@ impl Conversation {
             _ => requests::error(&open.rpc, refused.code, &refused.message),
         };
         self.record_response(open, Some(Failure { code: refused.code, message: refused.message }), cx);
-        cx.send(Kind::Automatic, line);
+        cx.send(OutgoingKind::Automatic, line);
     }
 
-    fn record_response(&self, open: Open, error: Option<Failure>, cx: &mut Cx<'_>) {
-        let Open { call, method, about: facts, .. } = open;
+    fn record_response(&self, open: OpenClientRequest, error: Option<Failure>, cx: &mut Cx<'_>) {
+        let OpenClientRequest { call, method, about: facts, .. } = open;
         let body = ClientResponse { call, method: method.clone(), facts, error };
         self.record_call(RecordType::ClientResponse, &method, &to_raw(&body), cx);
     }
@@ -203,7 +221,7 @@ impl Conversation {
     }
 }
 
-impl Refused {
+impl ClientOperationError {
     /// An error that the request did not cause.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self { code: requests::INTERNAL_ERROR, message: message.into() }
@@ -220,49 +238,56 @@ impl Refused {
     }
 }
 
-fn about(request: &ClientOperation) -> Facts {
+fn about(request: &ClientOperation) -> ClientRequestFacts {
     match request {
-        ClientOperation::Read { path, .. } => Facts { path: Some(path.clone()), ..Facts::default() },
-        ClientOperation::Write { path, content } => {
-            Facts { path: Some(path.clone()), bytes: Some(content.len() as u64), ..Facts::default() }
+        ClientOperation::Read { path, .. } => {
+            ClientRequestFacts { path: Some(path.clone()), ..ClientRequestFacts::default() }
         }
-        ClientOperation::Create(_) => Facts::default(),
+        ClientOperation::Write { path, content } => ClientRequestFacts {
+            path: Some(path.clone()),
+            bytes: Some(content.len() as u64),
+            ..ClientRequestFacts::default()
+        },
+        ClientOperation::Create(_) => ClientRequestFacts::default(),
         ClientOperation::Output { terminal }
         | ClientOperation::WaitForExit { terminal }
         | ClientOperation::Kill { terminal }
         | ClientOperation::Release { terminal } => {
             // An id that is not ours can have any length.
-            Facts { terminal_id: Some(crate::shorten::text(terminal, 100)), ..Facts::default() }
+            ClientRequestFacts {
+                terminal_id: Some(crate::shorten::text(terminal, 100)),
+                ..ClientRequestFacts::default()
+            }
         }
     }
 }
 
-fn learn(about: &mut Facts, answer: &Answer) {
+fn learn(about: &mut ClientRequestFacts, answer: &ClientOperationResult) {
     match answer {
-        Answer::Content(text) => about.bytes = Some(text.len() as u64),
-        Answer::Created { terminal } => about.terminal_id = Some(terminal.clone()),
-        Answer::Output { text, exit, .. } => {
+        ClientOperationResult::Content(text) => about.bytes = Some(text.len() as u64),
+        ClientOperationResult::Created { terminal } => about.terminal_id = Some(terminal.clone()),
+        ClientOperationResult::Output { text, exit, .. } => {
             about.bytes = Some(text.len() as u64);
             about.exit_status.clone_from(exit);
         }
-        Answer::Exited(exit) => about.exit_status = Some(exit.clone()),
-        Answer::Written | Answer::Done => {}
+        ClientOperationResult::Exited(exit) => about.exit_status = Some(exit.clone()),
+        ClientOperationResult::Written | ClientOperationResult::Done => {}
     }
 }
 
-fn result(answer: &Answer) -> serde_json::Value {
+fn result(answer: &ClientOperationResult) -> serde_json::Value {
     match answer {
-        Answer::Content(content) => json!({"content": content}),
-        Answer::Created { terminal } => json!({"terminalId": terminal}),
-        Answer::Output { text, truncated, exit } => {
+        ClientOperationResult::Content(content) => json!({"content": content}),
+        ClientOperationResult::Created { terminal } => json!({"terminalId": terminal}),
+        ClientOperationResult::Output { text, truncated, exit } => {
             let mut result = json!({"output": text, "truncated": truncated});
             if let Some(exit) = exit {
                 result["exitStatus"] = json!(exit);
             }
             result
         }
-        Answer::Exited(exit) => json!(exit),
-        Answer::Written | Answer::Done => json!({}),
+        ClientOperationResult::Exited(exit) => json!(exit),
+        ClientOperationResult::Written | ClientOperationResult::Done => json!({}),
     }
 }
 
@@ -271,7 +296,7 @@ mod tests {
     use serde_json::Value;
 
     use super::super::tests::Talk;
-    use super::super::{Input, Storage, Timer};
+    use super::super::{ConversationInput, Storage, Timer};
     use super::*;
     use subagent_protocol::record::RecordType as T;
 
@@ -279,8 +304,8 @@ mod tests {
         json!({"id": id, "method": "fs/read_text_file", "params": {"sessionId": "s", "path": "/w/a"}})
     }
 
-    fn done(talk: &mut Talk, call: u64, outcome: Result<Answer, Refused>) {
-        talk.input(Input::CallDone { call, outcome });
+    fn done(talk: &mut Talk, call: u64, outcome: Result<ClientOperationResult, ClientOperationError>) {
+        talk.input(ConversationInput::CallDone { call, outcome });
     }
 
     fn types(talk: &Talk) -> Vec<T> {
@@ -299,14 +324,14 @@ mod tests {
             talk.records[0].body,
             json!({"call": 1, "method": "fs/read_text_file", "params": read(0)["params"]})
         );
-        assert_eq!(talk.actions, [Action::Call(1)]);
+        assert_eq!(talk.actions, [ConversationAction::Call(1)]);
         let path = "/w/a".to_owned();
         let request = ClientOperation::Read { path, line: None, limit: None };
-        assert_eq!(talk.conversation.take_call(1), Some(Step::Do(request, None)));
+        assert_eq!(talk.conversation.take_call(1), Some(ClientOperationStep::Do(request, None)));
         assert_eq!(talk.conversation.take_call(1), None, "it is carried out once");
         talk.forget();
-        done(&mut talk, 1, Ok(Answer::Content("secret".to_owned())));
-        done(&mut talk, 1, Ok(Answer::Content("secret".to_owned())));
+        done(&mut talk, 1, Ok(ClientOperationResult::Content("secret".to_owned())));
+        done(&mut talk, 1, Ok(ClientOperationResult::Content("secret".to_owned())));
         assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 0, "result": {"content": "secret"}})]);
         assert_eq!(types(&talk), [T::ClientResponse]);
         assert_eq!(
@@ -321,7 +346,7 @@ mod tests {
         let mut talk = Talk::ready(None, json!({}));
         talk.line(read(7));
         talk.forget();
-        done(&mut talk, 1, Err(Refused::not_found("Resource not found: /w/a")));
+        done(&mut talk, 1, Err(ClientOperationError::not_found("Resource not found: /w/a")));
         let error = json!({"code": -32002, "message": "Resource not found: /w/a", "data": {"uri": "/w/a"}});
         assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 7, "error": error})]);
         assert_eq!(talk.records[0].body["error"]["code"], -32002);
@@ -332,7 +357,7 @@ mod tests {
         let mut talk = Talk::ready(None, json!({}));
         talk.line(json!({"id": "a", "method": "fs/write_text_file", "params": {"path": "x", "content": ""}}));
         assert_eq!(types(&talk), [T::ClientRequest, T::ClientResponse]);
-        assert!(!talk.actions.contains(&Action::Call(1)));
+        assert!(!talk.actions.contains(&ConversationAction::Call(1)));
         let error = &talk.sent()[0]["error"];
         assert_eq!(
             (&error["code"], &error["message"]),
@@ -348,9 +373,9 @@ mod tests {
         let withdraw = json!({"method": "$/cancel_request", "params": {"requestId": 0}});
         talk.line(withdraw.clone());
         assert_eq!(talk.sent()[0]["error"]["code"], -32800);
-        assert!(talk.actions.contains(&Action::DropCall(1)));
+        assert!(talk.actions.contains(&ConversationAction::DropCall(1)));
         assert_eq!(talk.conversation.take_call(1), None);
-        done(&mut talk, 1, Ok(Answer::Content(String::new())));
+        done(&mut talk, 1, Ok(ClientOperationResult::Content(String::new())));
         talk.line(withdraw);
         assert_eq!(talk.sent().len(), 1);
         assert_eq!(types(&talk), [T::ClientResponse, T::Notification], "there is nothing left to withdraw");
@@ -363,7 +388,7 @@ mod tests {
         talk.forget();
         talk.line(read(1000));
         assert_eq!(talk.sent()[0]["error"]["message"], "too many open requests");
-        done(&mut talk, 1, Err(Refused::internal("m")));
+        done(&mut talk, 1, Err(ClientOperationError::internal("m")));
         talk.forget();
         talk.line(read(1001));
         assert_eq!(talk.sent(), Vec::<Value>::new(), "there is room again");
@@ -380,23 +405,23 @@ mod tests {
         let mut talk = Talk::ready(None, json!({}));
         talk.line(json!({"id": 0, "method": "terminal/wait_for_exit", "params": {"terminalId": "t"}}));
         talk.forget();
-        talk.input(Input::End { reason: "r".to_owned() });
-        assert!(talk.actions.contains(&Action::EndCalls));
+        talk.input(ConversationInput::End { reason: "r".to_owned() });
+        assert!(talk.actions.contains(&ConversationAction::EndCalls));
         assert_eq!(talk.sent()[0]["error"]["message"], "the worker is being stopped");
         talk.forget();
         talk.line(read(1));
         assert_eq!(talk.sent()[0]["error"]["code"], -32603);
-        assert!(!talk.actions.iter().any(|action| matches!(action, Action::Call(_))));
+        assert!(!talk.actions.iter().any(|action| matches!(action, ConversationAction::Call(_))));
     }
 
     #[test]
     fn nothing_is_done_without_a_record() {
         let mut talk = Talk::ready(None, json!({}));
         talk.prompt(5).unwrap();
-        talk.input(Input::Storage(Storage::Full));
+        talk.input(ConversationInput::Storage(Storage::Full));
         talk.line(read(0));
         talk.forget();
-        talk.input(Input::Timer(Timer::StorageFull));
+        talk.input(ConversationInput::Timer(Timer::StorageFull));
         assert_eq!(talk.conversation.take_call(1), None);
         assert_eq!(
             talk.sent()[0]["error"]["message"],

@@ -20,7 +20,7 @@ const MAX_ID_BYTES: usize = 1024;
 const MAX_TITLE_LETTERS: usize = 200;
 
 /// A session below the agent's own.
-struct Session {
+struct KnownChildSession {
     id: String,
     title: Option<String>,
     /// Whether this session can be canceled separately.
@@ -30,7 +30,7 @@ struct Session {
 
 /// The known sessions, the most recently reported one last.
 #[derive(Default)]
-pub(super) struct Children(Vec<Session>);
+pub(super) struct KnownChildSessions(Vec<KnownChildSession>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,14 +38,14 @@ struct Asking {
     session_id: Option<Value>,
 }
 
-impl Children {
+impl KnownChildSessions {
     /// Takes the `params` of an update. Absent values stay, null removes them.
     pub(super) fn see(&mut self, params: &str) {
         let Ok(params) = surrogates::parse::<Value>(params) else { return };
         let update = &params["update"];
         let Some(id) = update["sessionId"].as_str().filter(|id| id.len() <= MAX_ID_BYTES) else { return };
         let known = self.0.iter().position(|session| session.id == id).map(|at| self.0.remove(at));
-        let mut session = known.unwrap_or_else(|| Session {
+        let mut session = known.unwrap_or_else(|| KnownChildSession {
             id: id.to_owned(),
             title: None,
             cancelable: false,
@@ -103,17 +103,17 @@ mod tests {
 
     use super::*;
 
-    fn see(children: &mut Children, update: &Value) {
+    fn see(children: &mut KnownChildSessions, update: &Value) {
         children.see(&json!({"sessionId": "own", "update": update}).to_string());
     }
 
-    fn to_cancel(children: &Children) -> Vec<&str> {
+    fn to_cancel(children: &KnownChildSessions) -> Vec<&str> {
         children.to_cancel().collect()
     }
 
     #[test]
     fn an_update_is_a_patch() {
-        let mut children = Children::default();
+        let mut children = KnownChildSessions::default();
         see(&mut children, &json!({"sessionId": "a", "title": "Tests", "capabilities": {"cancel": {}}}));
         assert_eq!((to_cancel(&children), children.title("a").as_deref()), (vec!["a"], Some("Tests")));
         see(&mut children, &json!({"sessionId": "a", "state": {"state": "idle"}}));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn not_more_are_known_than_fit_and_those_that_work_are_kept() {
-        let mut children = Children::default();
+        let mut children = KnownChildSessions::default();
         let running =
             json!({"sessionId": "works", "capabilities": {"cancel": {}}, "state": {"state": "running"}});
         see(&mut children, &running);

@@ -1,29 +1,30 @@
 //! Commands of the daemon: accepted and recorded, or refused with a reason.
 
-use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::frame::{Refusal, RuntimeCommand};
 
 use super::turn::{CancelCause, PromptParts};
-use super::{Conversation, Cx, ReplyTo, State, Storage, Timer};
-use crate::acp::outgoing::Kind;
+use super::{Conversation, ConversationState, Cx, ReplyTo, Storage, Timer};
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
 
 impl Conversation {
-    pub(super) fn command(&mut self, to: ReplyTo, command: Command, cx: &mut Cx<'_>) {
-        if let Command::Terminate { reason } = command {
+    pub(super) fn command(&mut self, to: ReplyTo, command: RuntimeCommand, cx: &mut Cx<'_>) {
+        if let RuntimeCommand::Terminate { reason } = command {
             self.begin_end(&reason, cx);
             return cx.reply(to, Ok(()));
         }
-        let answers = matches!(command, Command::Answer { .. } | Command::AnswerElicitation { .. });
+        let answers =
+            matches!(command, RuntimeCommand::Answer { .. } | RuntimeCommand::AnswerElicitation { .. });
         if answers && self.storage == Storage::Full {
             // Applies while ending too: the command may repeat an accepted one whose record
             // is not written yet.
             return cx.reply(to, Err(Refusal::StorageFull));
         }
-        if matches!(self.state, State::Ending(_) | State::Ended) {
+        if matches!(self.state, ConversationState::Ending(_) | ConversationState::Ended) {
             let refusal = match command {
                 // Accepted, but perhaps not recorded yet. `Ending` would mean that
                 // it was not accepted.
-                Command::Prompt { turn, .. } if turn <= self.last_turn => {
+                RuntimeCommand::Prompt { turn, .. } if turn <= self.last_turn => {
                     Refusal::WrongTurn { last: self.last_turn }
                 }
                 _ => Refusal::Ending,
@@ -31,7 +32,7 @@ impl Conversation {
             return cx.reply(to, Err(refusal));
         }
         match command {
-            Command::Prompt { turn, turn_id, prompt, attachments, change } => {
+            RuntimeCommand::Prompt { turn, turn_id, prompt, attachments, change } => {
                 let (prompt, attachments, change) = (&prompt, &attachments, change.as_deref());
                 let given = PromptParts { turn, turn_id, prompt, attachments, change };
                 match self.prompt(to.connection, given, cx) {
@@ -45,7 +46,7 @@ impl Conversation {
                     Err(refusal) => cx.reply(to, Err(refusal)),
                 }
             }
-            Command::Cancel { turn, reason } => match self.cancel(turn, reason, cx) {
+            RuntimeCommand::Cancel { turn, reason } => match self.cancel(turn, reason, cx) {
                 Ok(first) => {
                     cx.reply(to, Ok(()));
                     if first {
@@ -57,11 +58,11 @@ impl Conversation {
                 }
                 Err(refusal) => cx.reply(to, Err(refusal)),
             },
-            Command::Answer { request_id, option_id, rule } => {
+            RuntimeCommand::Answer { request_id, option_id, rule } => {
                 let answer = self.answer(&request_id, option_id.as_deref(), rule.as_deref(), cx);
                 cx.reply(to, answer);
             }
-            Command::SetOptions { request, options } => {
+            RuntimeCommand::SetOptions { request, options } => {
                 let taken = self.set_options(&request, &options);
                 let is_taken = taken.is_ok();
                 cx.reply(to, taken);
@@ -69,32 +70,32 @@ impl Conversation {
                     self.next_setting(cx);
                 }
             }
-            Command::AnswerElicitation { request_id, action, content } => {
+            RuntimeCommand::AnswerElicitation { request_id, action, content } => {
                 let content = content.as_ref().map(|content| &content.0);
                 let answer = self.answer_elicitation(&request_id, action, content, cx);
                 cx.reply(to, answer);
             }
-            Command::CancelChild { session_id } => {
+            RuntimeCommand::CancelChild { session_id } => {
                 if !self.children.takes_cancel(&session_id) {
                     return cx.reply(to, Err(Refusal::NoSuchSession));
                 }
-                cx.send(Kind::Plain, requests::cancel(&session_id));
+                cx.send(OutgoingKind::Plain, requests::cancel(&session_id));
                 cx.reply(to, Ok(()));
             }
-            Command::Hibernate { last_turn, reason } => match self.may_hibernate(last_turn) {
+            RuntimeCommand::Hibernate { last_turn, reason } => match self.may_hibernate(last_turn) {
                 Ok(()) => {
                     cx.reply(to, Ok(()));
                     self.begin_end(&reason, cx);
                 }
                 Err(refusal) => cx.reply(to, Err(refusal)),
             },
-            Command::Terminate { .. } => {}
+            RuntimeCommand::Terminate { .. } => {}
         }
     }
 
     /// Whether the session can restore everything that ends with the agent.
     fn may_hibernate(&self, last_turn: u64) -> Result<(), Refusal> {
-        let State::Ready { turn, .. } = &self.state else { return Err(Refusal::NotReady) };
+        let ConversationState::Ready { turn, .. } = &self.state else { return Err(Refusal::NotReady) };
         if self.last_turn > last_turn {
             return Err(Refusal::WrongTurn { last: self.last_turn });
         }

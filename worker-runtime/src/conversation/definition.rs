@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 use subagent_protocol::definition::{Instructions, is_kept};
-use subagent_protocol::frame::Change;
-use subagent_protocol::options::Choice;
+use subagent_protocol::frame::DefinitionChange;
+use subagent_protocol::options::SessionOption;
 use subagent_protocol::record::PromptBy;
 
 use super::Conversation;
@@ -49,7 +49,7 @@ impl Conversation {
 
     /// Applies another definition to the present session. Returns whether an option must be
     /// set before the prompt.
-    pub(super) fn take_change(&mut self, change: &Change) -> bool {
+    pub(super) fn take_change(&mut self, change: &DefinitionChange) -> bool {
         let context = &mut self.config.context;
         let same = |known: &Instructions| {
             let Instructions { name, prompt, .. } = &change.instructions;
@@ -65,9 +65,9 @@ impl Conversation {
     }
 
     /// Returns the model that the definition prefers, unless a client has chosen one.
-    pub(super) fn wished_model(&self) -> Option<Choice> {
+    pub(super) fn wished_model(&self) -> Option<SessionOption> {
         let chosen = self.config.options.model.is_some();
         let wish = self.config.context.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
-        Some(Choice::Model { value: wish })
+        Some(SessionOption::Model { value: wish })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::definition::Instructions;
-use subagent_protocol::frame::{Change, Command};
+use subagent_protocol::frame::{DefinitionChange, RuntimeCommand};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::options::Options;
 use subagent_protocol::record::RecordType as T;
@@ -141,9 +141,9 @@ fn changing(talk: &mut Talk, turn: u64, mode: &str) {
         ..instructions(false)
     };
     let options = Options { mode: Some(mode.to_owned()), ..Options::default() };
-    let change = Some(Box::new(Change { instructions, options, client_rules: None }));
+    let change = Some(Box::new(DefinitionChange { instructions, options, client_rules: None }));
     let (prompt, turn_id) = (vec![json!({"type": "text", "text": "p"})], TurnId::from_random([0; 5]));
-    talk.command(Command::Prompt { turn, turn_id, prompt, attachments: vec![], change }).unwrap();
+    talk.command(RuntimeCommand::Prompt { turn, turn_id, prompt, attachments: vec![], change }).unwrap();
 }
 
 fn text_before(sent: &Value) -> &str {
@@ -174,7 +174,7 @@ fn a_prompt_that_waits_for_its_mode_is_not_sent_after_a_cancel_or_without_the_mo
     changing(&mut talk, 6, "bold");
     let asked = talk.sent().remove(0);
     talk.forget();
-    talk.command(Command::Cancel { turn: 6, reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Cancel { turn: 6, reason: "r".to_owned() }).unwrap();
     let end = talk.records.iter().find(|record| record.t == T::TurnEnd).unwrap();
     assert_eq!(end.body["error"]["details"]["dispatched"], "no");
     talk.forget();

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 use subagent_protocol::client::{ExitStatus, TerminalExited};
-use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::frame::{Refusal, RuntimeCommand};
 use subagent_protocol::record::{AgentStarted, RecordType};
 
-use crate::acp::lines::Line;
-use crate::acp::outgoing::{Kind, OutgoingLine};
-use crate::journal::batch::Batch;
+use crate::acp::lines::AgentLine;
+use crate::acp::outgoing::{OutgoingKind, OutgoingLine};
+use crate::journal::batch::RecordBatch;
 use crate::stderr::Tail;
 
 /// An event for the conversation.
 #[derive(Debug)]
-pub(crate) enum Input<'a> {
+pub(crate) enum ConversationInput<'a> {
     /// The guard is being started.
     Begin,
     /// The guard started the agent.
@@ -27,7 +27,7 @@ pub(crate) enum Input<'a> {
         message: String,
     },
     /// A line of the agent's output.
-    Line(Line<'a>),
+    Line(AgentLine<'a>),
     /// The agent closed its output or input, but still runs.
     PipeClosed,
     /// The agent's process ended. All its output was handed in before.
@@ -43,7 +43,7 @@ pub(crate) enum Input<'a> {
     Command {
         /// The command to answer.
         to: ReplyTo,
-        command: Command,
+        command: RuntimeCommand,
     },
     /// This runtime has to end.
     End {
@@ -55,14 +55,14 @@ pub(crate) enum Input<'a> {
         /// Number of the client request.
         call: u64,
         /// The response to the agent.
-        outcome: Result<Answer, Refused>,
+        outcome: Result<ClientOperationResult, ClientOperationError>,
     },
     /// The path of a client request was resolved.
     CallFound {
         /// Number of the client request.
         call: u64,
         /// The resolved path, or why there is none.
-        found: Result<Found, Refused>,
+        found: Result<ResolvedRequest, ClientOperationError>,
     },
     /// The command of a terminal ended.
     TerminalExited(TerminalExited),
@@ -81,7 +81,7 @@ pub(crate) struct Exit {
 
 /// The response to a client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ClientOperationResult {
     /// The text of a file or of the requested lines.
     Content(String),
     /// The file was written.
@@ -108,7 +108,7 @@ pub(crate) enum Answer {
 
 /// A resolved client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedRequest {
     /// The path without links.
     pub(crate) path: String,
     /// The file's text, if requested and short.
@@ -117,7 +117,7 @@ pub(crate) struct Found {
 
 /// Why a client request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct ClientOperationError {
     /// The JSON-RPC or ACP error code.
     pub(crate) code: i32,
     pub(crate) message: String,
@@ -163,7 +163,7 @@ pub(crate) enum Timer {
 
 /// An action for the driver, after the records are written.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum ConversationAction {
     /// Writes to the agent.
     Send(OutgoingLine),
     /// Reports a command as accepted.
@@ -200,9 +200,9 @@ pub(crate) enum Action {
 /// Collects the effects of an input.
 pub(crate) struct Cx<'a> {
     /// The resulting records, in order.
-    pub(crate) batch: &'a mut Batch,
+    pub(crate) batch: &'a mut RecordBatch,
     /// The resulting actions, in order.
-    pub(crate) actions: &'a mut Vec<Action>,
+    pub(crate) actions: &'a mut Vec<ConversationAction>,
     /// The last lines of the agent's stderr.
     pub(crate) tail: &'a Tail,
 }
@@ -212,14 +212,14 @@ impl Cx<'_> {
         self.batch.push_body(t, turn, body);
     }
 
-    pub(super) fn send(&mut self, kind: Kind, bytes: Vec<u8>) {
-        self.actions.push(Action::Send(OutgoingLine { kind, bytes }));
+    pub(super) fn send(&mut self, kind: OutgoingKind, bytes: Vec<u8>) {
+        self.actions.push(ConversationAction::Send(OutgoingLine { kind, bytes }));
     }
 
     pub(super) fn reply(&mut self, to: ReplyTo, answer: Result<(), Refusal>) {
         self.actions.push(match answer {
-            Ok(()) => Action::Accept(to),
-            Err(refusal) => Action::Refuse(to, refusal),
+            Ok(()) => ConversationAction::Accept(to),
+            Err(refusal) => ConversationAction::Refuse(to, refusal),
         });
     }
 
@@ -228,14 +228,14 @@ impl Cx<'_> {
     }
 
     pub(super) fn set_timer_to(&mut self, timer: Timer, after: Duration) {
-        self.actions.push(Action::SetTimer(timer, after));
+        self.actions.push(ConversationAction::SetTimer(timer, after));
     }
 
     pub(super) fn clear_timer(&mut self, timer: Timer) {
-        self.actions.push(Action::ClearTimer(timer));
+        self.actions.push(ConversationAction::ClearTimer(timer));
     }
 
-    pub(super) fn push(&mut self, action: Action) {
+    pub(super) fn push(&mut self, action: ConversationAction) {
         self.actions.push(action);
     }
 }

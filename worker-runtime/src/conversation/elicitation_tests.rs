@@ -1,7 +1,7 @@
 //! Cases of elicitations and of sessions below the worker's, without any process.
 
 use serde_json::{Value, json};
-use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::frame::{Refusal, RuntimeCommand};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::RecordType as T;
 use subagent_protocol::secret::Secret;
@@ -15,9 +15,9 @@ fn elicit(talk: &mut Talk) -> RequestId {
     talk.conversation.open_approvals().pop().unwrap()
 }
 
-fn answer(request_id: RequestId, action: ElicitationAction) -> Command {
+fn answer(request_id: RequestId, action: ElicitationAction) -> RuntimeCommand {
     let content = json!({"a": "hunter2"}).as_object().cloned().map(Secret);
-    Command::AnswerElicitation { request_id, action, content }
+    RuntimeCommand::AnswerElicitation { request_id, action, content }
 }
 
 #[test]
@@ -41,10 +41,11 @@ fn an_answer_of_the_wrong_kind_is_refused_but_a_cancel_fits_all() {
     let refused = talk.command(answer(permission, ElicitationAction::Decline));
     assert_eq!(refused, Err(Refusal::NoSuchRequest));
     let id = elicit(&mut talk);
-    let select = Command::Answer { request_id: id.clone(), option_id: Some("allow".to_owned()), rule: None };
+    let select =
+        RuntimeCommand::Answer { request_id: id.clone(), option_id: Some("allow".to_owned()), rule: None };
     assert_eq!(talk.command(select), Err(Refusal::NoSuchRequest));
     talk.forget();
-    talk.command(Command::Answer { request_id: id, option_id: None, rule: None }).unwrap();
+    talk.command(RuntimeCommand::Answer { request_id: id, option_id: None, rule: None }).unwrap();
     assert_eq!(talk.sent()[0]["result"], json!({"action": "cancel"}));
 }
 
@@ -68,7 +69,7 @@ fn a_cancel_answers_all_questions_and_is_passed_on_to_those_that_take_one() {
     let asked = &talk.records.last().unwrap().body;
     assert_eq!((&asked["sessionId"], &asked["sessionTitle"]), (&json!("c1"), &json!("T")));
     talk.forget();
-    talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
     let sent = talk.sent();
     let results: Vec<&Value> = sent.iter().filter_map(|message| message.get("result")).collect();
     assert_eq!(results, [&json!({"action": "cancel"}), &json!({"outcome": {"outcome": "cancelled"}})]);

@@ -3,26 +3,26 @@
 //! The steps are `session/cancel`, `session/close` if offered, end of input, SIGTERM, and the
 //! guard's SIGKILL. When the agent ends, the remaining steps are skipped.
 
-use subagent_protocol::record::{self, ApprovalClosedReason, Ended, RecordType, Terminating, TurnEnd};
+use subagent_protocol::record::{self, ApprovalClosedReason, EndedRecord, RecordType, Terminating, TurnEnd};
 
 use super::handshake::Opened;
 use super::turn::{CancelCause, OpenTurn};
-use super::{Action, Conversation, Cx, Exit, Session, State, Timer, errors};
-use crate::acp::outgoing::Kind;
+use super::{AgentSession, Conversation, ConversationAction, ConversationState, Cx, Exit, Timer, errors};
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
 
 /// The progress of an end.
-pub(super) struct Ending {
-    step: Step,
+pub(super) struct ShutdownProgress {
+    step: ShutdownStep,
     reason: String,
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<AgentSession>,
     pub(super) turn: Option<OpenTurn>,
     /// Whether progress records were dropped to get the end written.
     shed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ShutdownStep {
     /// The agent was asked to cancel its turn.
     Canceling,
     /// The agent was asked to close its session.
@@ -47,7 +47,7 @@ impl Conversation {
             self.shed(cx);
         }
         cx.record(RecordType::Terminating, None, &Terminating { reason: reason.to_owned() });
-        self.enter_ending(Step::Canceling, reason, cx);
+        self.enter_ending(ShutdownStep::Canceling, reason, cx);
         if let Some(turn) = self.turn_mut() {
             if turn.cancel.replace(turn.cancel.unwrap_or(CancelCause::Stopping)).is_none() {
                 self.cancel_at_agent(ApprovalClosedReason::Stopped, cx);
@@ -69,25 +69,26 @@ impl Conversation {
         }
         cx.record(RecordType::Terminating, None, &Terminating { reason: reason.to_owned() });
         self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
-        self.enter_ending(Step::InputClosed, reason, cx);
-        cx.push(Action::CloseInput);
+        self.enter_ending(ShutdownStep::InputClosed, reason, cx);
+        cx.push(ConversationAction::CloseInput);
         cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
     }
 
     /// Ends an agent whose start failed. Closes its session first, if there is one.
     pub(super) fn end_agent_now(&mut self, cx: &mut Cx<'_>) {
         self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
-        self.enter_ending(Step::Canceling, "the agent could not be started", cx);
-        if matches!(&self.state, State::Ending(Ending { session: Some(session), .. }) if session.can_close) {
+        self.enter_ending(ShutdownStep::Canceling, "the agent could not be started", cx);
+        if matches!(&self.state, ConversationState::Ending(ShutdownProgress { session: Some(session), .. }) if session.can_close)
+        {
             return self.turn_is_over(cx);
         }
-        self.set_step(Step::Terminated);
-        cx.push(Action::CloseInput);
-        cx.push(Action::Terminate);
+        self.set_step(ShutdownStep::Terminated);
+        cx.push(ConversationAction::CloseInput);
+        cx.push(ConversationAction::Terminate);
         cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
     }
 
-    fn enter_ending(&mut self, step: Step, reason: &str, cx: &mut Cx<'_>) {
+    fn enter_ending(&mut self, step: ShutdownStep, reason: &str, cx: &mut Cx<'_>) {
         self.end_calls(cx);
         cx.clear_timer(Timer::Startup);
         cx.clear_timer(Timer::Phase);
@@ -95,29 +96,35 @@ impl Conversation {
         cx.clear_timer(Timer::CancelGrace);
         self.drop_settings(cx);
         let can_close = self.agent.as_ref().is_some_and(|agent| agent.capabilities.close);
-        let (session, turn) = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Ready { session, turn } => (Some(session), turn),
+        let (session, turn) = match std::mem::replace(&mut self.state, ConversationState::Ended) {
+            ConversationState::Ready { session, turn } => (Some(session), turn),
             // The session exists, but is not ready yet.
-            State::Replaying { id, .. } | State::Applying(Opened { id, .. }) => {
-                (Some(Session { id, can_close }), None)
+            ConversationState::Replaying { id, .. } | ConversationState::Applying(Opened { id, .. }) => {
+                (Some(AgentSession { id, can_close }), None)
             }
-            State::Ending(ending) => (ending.session, ending.turn),
+            ConversationState::Ending(ending) => (ending.session, ending.turn),
             _ => (None, None),
         };
-        self.state = State::Ending(Ending { step, reason: reason.to_owned(), session, turn, shed: false });
+        self.state = ConversationState::Ending(ShutdownProgress {
+            step,
+            reason: reason.to_owned(),
+            session,
+            turn,
+            shed: false,
+        });
     }
 
     /// A turn has ended. Continues an end that waited for it.
     pub(super) fn turn_is_over(&mut self, cx: &mut Cx<'_>) {
         let rpc = self.next_rpc + 1;
-        let State::Ending(ending) = &mut self.state else { return };
-        if ending.step != Step::Canceling {
+        let ConversationState::Ending(ending) = &mut self.state else { return };
+        if ending.step != ShutdownStep::Canceling {
             return;
         }
         match &ending.session {
             Some(session) if session.can_close => {
-                ending.step = Step::Closing { rpc };
-                cx.send(Kind::Plain, requests::close_session(rpc, &session.id));
+                ending.step = ShutdownStep::Closing { rpc };
+                cx.send(OutgoingKind::Plain, requests::close_session(rpc, &session.id));
                 self.next_rpc = rpc;
                 cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
             }
@@ -127,7 +134,9 @@ impl Conversation {
 
     pub(super) fn awaits_close(&self) -> Option<u64> {
         match &self.state {
-            State::Ending(Ending { step: Step::Closing { rpc }, .. }) => Some(*rpc),
+            ConversationState::Ending(ShutdownProgress { step: ShutdownStep::Closing { rpc }, .. }) => {
+                Some(*rpc)
+            }
             _ => None,
         }
     }
@@ -138,39 +147,39 @@ impl Conversation {
     }
 
     fn close_input(&mut self, cx: &mut Cx<'_>) {
-        self.set_step(Step::InputClosed);
-        cx.push(Action::CloseInput);
+        self.set_step(ShutdownStep::InputClosed);
+        cx.push(ConversationAction::CloseInput);
         cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
     }
 
-    fn set_step(&mut self, step: Step) {
-        if let State::Ending(ending) = &mut self.state {
+    fn set_step(&mut self, step: ShutdownStep) {
+        if let ConversationState::Ending(ending) = &mut self.state {
             ending.step = step;
         }
     }
 
     /// The agent did not end within this step: takes the next one.
     pub(super) fn stop_grace_over(&mut self, cx: &mut Cx<'_>) {
-        let State::Ending(ending) = &self.state else { return };
+        let ConversationState::Ending(ending) = &self.state else { return };
         match ending.step {
-            Step::Canceling => {
+            ShutdownStep::Canceling => {
                 let error = errors::stopped(&ending.reason);
                 self.end_turn(&TurnEnd::Failed { error }, cx);
                 // It ignored the cancel and would ignore a close too.
                 self.close_input(cx);
             }
-            Step::Closing { .. } => self.close_input(cx),
-            Step::InputClosed => {
-                self.set_step(Step::Terminated);
-                cx.push(Action::Terminate);
+            ShutdownStep::Closing { .. } => self.close_input(cx),
+            ShutdownStep::InputClosed => {
+                self.set_step(ShutdownStep::Terminated);
+                cx.push(ConversationAction::Terminate);
                 cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
             }
-            Step::Terminated => {
-                self.set_step(Step::Killing);
-                cx.push(Action::EndTree);
+            ShutdownStep::Terminated => {
+                self.set_step(ShutdownStep::Killing);
+                cx.push(ConversationAction::EndTree);
             }
             // From here on, only the guard can report the end.
-            Step::Killing | Step::Exited => {}
+            ShutdownStep::Killing | ShutdownStep::Exited => {}
         }
     }
 
@@ -180,12 +189,16 @@ impl Conversation {
         if self.is_starting() {
             return self.fail_start(errors::pipe_closed_at_start(), cx);
         }
-        if matches!(self.state, State::Ready { .. }) {
+        if matches!(self.state, ConversationState::Ready { .. }) {
             self.end_turn(&TurnEnd::Failed { error: errors::pipe_closed_in_turn(&tail) }, cx);
             return self.end_unresponsive("the agent closed its standard input or output", cx);
         }
         // Expected while ending, but no response can arrive any more.
-        if let State::Ending(Ending { step: Step::Canceling | Step::Closing { .. }, .. }) = self.state {
+        if let ConversationState::Ending(ShutdownProgress {
+            step: ShutdownStep::Canceling | ShutdownStep::Closing { .. },
+            ..
+        }) = self.state
+        {
             cx.clear_timer(Timer::StopGrace);
             self.stop_grace_over(cx);
         }
@@ -197,27 +210,27 @@ impl Conversation {
         cx.record(RecordType::AgentExited, None, &body);
         self.forget_approvals(cx);
         let error = match &self.state {
-            State::Ending(ending) => errors::stopped(&ending.reason),
+            ConversationState::Ending(ending) => errors::stopped(&ending.reason),
             _ => errors::exited_in_turn(exit, &tail),
         };
         self.end_turn(&TurnEnd::Failed { error }, cx);
         if self.is_starting() {
             self.exited_at_start(exit, cx);
         }
-        if matches!(self.state, State::Ended) {
+        if matches!(self.state, ConversationState::Ended) {
             return;
         }
         cx.clear_timer(Timer::StopGrace);
         let reason = match &self.state {
-            State::Ending(ending) => ending.reason.clone(),
+            ConversationState::Ending(ending) => ending.reason.clone(),
             _ => "the agent ended".to_owned(),
         };
-        self.enter_ending(Step::Exited, &reason, cx);
+        self.enter_ending(ShutdownStep::Exited, &reason, cx);
     }
 
     /// The proof that no process is left: the last record.
     pub(super) fn tree_ended(&mut self, killed: u64, millis: u64, cx: &mut Cx<'_>) {
-        if matches!(self.state, State::Ended) {
+        if matches!(self.state, ConversationState::Ended) {
             return;
         }
         cx.clear_timer(Timer::Startup);
@@ -230,20 +243,20 @@ impl Conversation {
             &TurnEnd::Failed { error: errors::exited_in_turn(Exit::default(), &cx.tail.text()) },
             cx,
         );
-        cx.record(RecordType::Ended, None, &Ended { killed, millis });
-        self.state = State::Ended;
-        cx.push(Action::Exit);
+        cx.record(RecordType::Ended, None, &EndedRecord { killed, millis });
+        self.state = ConversationState::Ended;
+        cx.push(ConversationAction::Exit);
     }
 
     /// The end cannot be recorded: drops progress records first, then the journal.
     pub(super) fn storage_full_at_end(&mut self, cx: &mut Cx<'_>) {
         self.shed(cx);
         let abandon = match &mut self.state {
-            State::Ending(ending) => std::mem::replace(&mut ending.shed, true),
+            ConversationState::Ending(ending) => std::mem::replace(&mut ending.shed, true),
             _ => true,
         };
         if abandon {
-            cx.push(Action::AbandonJournal);
+            cx.push(ConversationAction::AbandonJournal);
         } else {
             cx.set_timer_to(Timer::StorageFull, super::STORAGE_TIMEOUT);
         }

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::{Code, Error};
-use subagent_protocol::options::Choice;
+use subagent_protocol::options::SessionOption;
 use subagent_protocol::rate_limit::{self, Reset};
 use subagent_protocol::start::Login;
 
@@ -239,17 +239,17 @@ pub(super) fn check_context(context: &SessionContext, capabilities: Capabilities
 }
 
 /// Adds what every error about an option reports.
-pub(super) fn of_option(error: Error, choice: &Choice) -> Error {
+pub(super) fn of_option(error: Error, choice: &SessionOption) -> Error {
     error
         .with("option", shorten::text(choice.name(), 1024))
         .with("value", shorten::value(&json!(choice.value()), 1024))
 }
 
-pub(super) fn option_unavailable(choice: &Choice, unavailable: &Unavailable) -> Error {
+pub(super) fn option_unavailable(choice: &SessionOption, unavailable: &Unavailable) -> Error {
     let (what, name) = match choice {
-        Choice::Mode { .. } => ("mode", String::new()),
-        Choice::Model { .. } => ("model", String::new()),
-        Choice::ConfigOption { config_id, .. } => {
+        SessionOption::Mode { .. } => ("mode", String::new()),
+        SessionOption::Model { .. } => ("model", String::new()),
+        SessionOption::ConfigOption { config_id, .. } => {
             ("config option", format!(" {}", shorten::text(config_id, 200)))
         }
     };
@@ -257,14 +257,16 @@ pub(super) fn option_unavailable(choice: &Choice, unavailable: &Unavailable) -> 
     let (message, available, count) = match unavailable {
         Unavailable::Option(known) => {
             let message = match choice {
-                Choice::ConfigOption { .. } => format!("the agent has no {what}{name}"),
+                SessionOption::ConfigOption { .. } => format!("the agent has no {what}{name}"),
                 _ => format!("the agent has no {what} to choose"),
             };
             (message, json!(known), known.len())
         }
         Unavailable::Value(values) => {
             let message = match choice {
-                Choice::ConfigOption { .. } => format!("the agent's {what}{name} has no value {value}"),
+                SessionOption::ConfigOption { .. } => {
+                    format!("the agent's {what}{name} has no value {value}")
+                }
                 _ => format!("the agent has no {what} {value}"),
             };
             let ids: Vec<&str> = values.iter().map(|value| value.id.as_str()).collect();
@@ -280,7 +282,7 @@ pub(super) fn option_unavailable(choice: &Choice, unavailable: &Unavailable) -> 
     of_option(error, choice)
 }
 
-pub(super) fn option_rejected(choice: &Choice, method: &str, error: &Value) -> Error {
+pub(super) fn option_rejected(choice: &SessionOption, method: &str, error: &Value) -> Error {
     let not_there = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
     let mut reported = rpc(method, error);
     if not_there {
@@ -290,7 +292,7 @@ pub(super) fn option_rejected(choice: &Choice, method: &str, error: &Value) -> E
     of_option(reported.recommend(advice), choice)
 }
 
-pub(super) fn option_timeout(choice: &Choice, method: &str, seconds: u64, tail: &str) -> Error {
+pub(super) fn option_timeout(choice: &SessionOption, method: &str, seconds: u64, tail: &str) -> Error {
     let message = format!("the agent did not answer {method} within {seconds} s");
     let error = Error::new(Code::BackendTimeout, message)
         .with("method", method)

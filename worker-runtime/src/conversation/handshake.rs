@@ -10,9 +10,12 @@ use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::{Current, Options};
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
 
-use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors, rate_limits};
-use crate::acp::message::Outcome;
-use crate::acp::outgoing::Kind;
+use super::{
+    AgentSession, Conversation, ConversationAction, ConversationState, Cx, Exit, InitializedAgent, Timer,
+    errors, rate_limits,
+};
+use crate::acp::message::RpcOutcome;
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{requests, results};
 use crate::shorten;
 
@@ -71,10 +74,10 @@ impl Conversation {
     pub(super) fn agent_started(&mut self, started: &AgentStarted, cx: &mut Cx<'_>) {
         cx.record(RecordType::AgentStarted, None, started);
         // An end may have been requested before the agent existed.
-        if matches!(self.state, State::Starting) {
+        if matches!(self.state, ConversationState::Starting) {
             let rpc = self.rpc();
-            self.state = State::Initializing { rpc };
-            cx.send(Kind::Plain, requests::initialize(rpc, reads_files(&self.config.command)));
+            self.state = ConversationState::Initializing { rpc };
+            cx.send(OutgoingKind::Plain, requests::initialize(rpc, reads_files(&self.config.command)));
         }
     }
 
@@ -88,10 +91,10 @@ impl Conversation {
     /// replay has its own limit.
     fn awaited(&self) -> Option<(&'static str, &'static str)> {
         match &self.state {
-            State::Starting => Some(("initialize", "spawn")),
-            State::Initializing { .. } => Some(("initialize", "initialize")),
-            State::Opening(opening) => Some((opening.attempt.method(), opening.attempt.method())),
-            State::LoggingIn(_) => Some(("authenticate", "authenticate")),
+            ConversationState::Starting => Some(("initialize", "spawn")),
+            ConversationState::Initializing { .. } => Some(("initialize", "initialize")),
+            ConversationState::Opening(opening) => Some((opening.attempt.method(), opening.attempt.method())),
+            ConversationState::LoggingIn(_) => Some(("authenticate", "authenticate")),
             _ => None,
         }
     }
@@ -108,7 +111,7 @@ impl Conversation {
     pub(super) fn phase_timeout(&mut self, cx: &mut Cx<'_>) {
         let Some((method, phase)) = self.awaited() else { return self.give_up_turn_login(cx) };
         let millis = self.phase_millis().unwrap_or(self.config.timeouts.startup_ms);
-        if let State::Opening(opening) = &mut self.state
+        if let ConversationState::Opening(opening) = &mut self.state
             && opening.attempt != Attempt::New
             && !opening.rest.is_empty()
             && !self.config.restore_failures.is_empty()
@@ -116,7 +119,7 @@ impl Conversation {
             let (rest, mut lost) = (std::mem::take(&mut opening.rest), std::mem::take(&mut opening.lost));
             let (rpc, logged_in) = (opening.rpc, opening.logged_in);
             lost.push(format!("{method}: no answer within {} s", millis as f64 / 1000.0));
-            cx.send(Kind::Plain, requests::cancel_request(rpc));
+            cx.send(OutgoingKind::Plain, requests::cancel_request(rpc));
             return self.open_next(rest, lost, logged_in, cx);
         }
         let error = errors::no_answer(&self.config.command, method, phase, millis as f64 / 1000.0);
@@ -127,11 +130,11 @@ impl Conversation {
     fn phase_millis(&self) -> Option<u64> {
         let timeouts = &self.config.timeouts;
         match &self.state {
-            State::Starting | State::Initializing { .. } => timeouts.initialize_ms,
+            ConversationState::Starting | ConversationState::Initializing { .. } => timeouts.initialize_ms,
             // After an attempt that hung before, time must remain for a new session.
-            State::Opening(Opening { attempt: Attempt::Resume | Attempt::Load, rest, .. })
-                if !rest.is_empty() && !self.config.restore_failures.is_empty() =>
-            {
+            ConversationState::Opening(Opening {
+                attempt: Attempt::Resume | Attempt::Load, rest, ..
+            }) if !rest.is_empty() && !self.config.restore_failures.is_empty() => {
                 let third = timeouts.startup_ms / 3;
                 Some(timeouts.session_ms.map_or(third, |millis| millis.min(third)))
             }
@@ -157,15 +160,15 @@ impl Conversation {
         cx.clear_timer(Timer::Phase);
         // A start that was called off has not failed.
         if self.is_starting() {
-            let error =
-                match &self.state {
-                    // The next runtime must know that this one was restoring the session. A full
-                    // disk says nothing about that.
-                    State::Opening(Opening {
-                        attempt: attempt @ (Attempt::Resume | Attempt::Load), ..
-                    }) if error.code != Code::StorageFull => error.with("phase", attempt.method()),
-                    _ => error,
-                };
+            let error = match &self.state {
+                // The next runtime must know that this one was restoring the session. A full
+                // disk says nothing about that.
+                ConversationState::Opening(Opening {
+                    attempt: attempt @ (Attempt::Resume | Attempt::Load),
+                    ..
+                }) if error.code != Code::StorageFull => error.with("phase", attempt.method()),
+                _ => error,
+            };
             let error = errors::at_start(error, &self.config.command, &cx.tail.text());
             cx.record(RecordType::StartFailed, None, &StartFailed { error: error.clone() });
             self.failed = Some(error);
@@ -177,10 +180,10 @@ impl Conversation {
         self.record_start_failure(error, cx);
     }
 
-    pub(super) fn initialized(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn initialized(&mut self, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
         let raw = match outcome {
-            Outcome::Result(raw) => raw,
-            Outcome::Error(error) => {
+            RpcOutcome::Result(raw) => raw,
+            RpcOutcome::Error(error) => {
                 let error = errors::rpc("initialize", &results::value(error));
                 return self.fail_start(error, cx);
             }
@@ -191,7 +194,7 @@ impl Conversation {
         }
         let capabilities = results::Capabilities::of(&result);
         let auth_methods = results::auth_methods(&result);
-        self.agent = Some(Agent { capabilities, auth_methods, raw: raw.to_owned() });
+        self.agent = Some(InitializedAgent { capabilities, auth_methods, raw: raw.to_owned() });
         self.take_system_prompt(capabilities.system_prompt);
         if let Err(error) = errors::check_context(&self.config.context, capabilities) {
             return self.fail_start(error, cx);
@@ -235,7 +238,7 @@ impl Conversation {
         let context = &self.config.context;
         let stored = self.config.session.as_deref().unwrap_or_default();
         cx.send(
-            Kind::Plain,
+            OutgoingKind::Plain,
             match attempt {
                 Attempt::Resume => requests::resume_session(rpc, stored, context),
                 Attempt::Load => requests::load_session(rpc, stored, context),
@@ -244,7 +247,7 @@ impl Conversation {
         );
         // Some agents also repeat the history in `session/resume`.
         self.replaying = attempt != Attempt::New;
-        self.state = State::Opening(Opening { rpc, ..opening });
+        self.state = ConversationState::Opening(Opening { rpc, ..opening });
         match self.phase_millis() {
             Some(millis) => cx.set_timer(Timer::Phase, millis),
             None => cx.clear_timer(Timer::Phase),
@@ -254,20 +257,20 @@ impl Conversation {
     /// Returns the id of the pending session request.
     pub(super) fn awaits_session(&self) -> Option<u64> {
         match &self.state {
-            State::Opening(opening) => Some(opening.rpc),
+            ConversationState::Opening(opening) => Some(opening.rpc),
             _ => None,
         }
     }
 
-    pub(super) fn session_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
-        let State::Opening(opening) = &mut self.state else { return };
+    pub(super) fn session_answered(&mut self, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
+        let ConversationState::Opening(opening) = &mut self.state else { return };
         let (attempt, logged_in) = (opening.attempt, opening.logged_in);
         let rest = std::mem::take(&mut opening.rest);
         let mut lost = std::mem::take(&mut opening.lost);
         // Agents without any login return the same error for every failure.
         let may_want_login = rest.is_empty() || self.offers_login();
         match outcome {
-            Outcome::Error(error) => {
+            RpcOutcome::Error(error) => {
                 let error = results::value(error);
                 if may_want_login && results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
                     let opening = Opening { rpc: 0, attempt, rest, lost, logged_in };
@@ -289,7 +292,7 @@ impl Conversation {
                 };
                 self.fail_start(error, cx);
             }
-            Outcome::Result(raw) => {
+            RpcOutcome::Result(raw) => {
                 let value = results::value(raw);
                 let result = results::opened(raw);
                 self.settings.offer.opened(&value, attempt == Attempt::New);
@@ -327,7 +330,8 @@ impl Conversation {
                         }
                         cx.clear_timer(Timer::Phase);
                         cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
-                        self.state = State::Replaying { id, looks: 0, seen: self.replayed, lost, result };
+                        self.state =
+                            ConversationState::Replaying { id, looks: 0, seen: self.replayed, lost, result };
                     }
                 }
             }
@@ -337,7 +341,7 @@ impl Conversation {
     /// Ends the replay of a loaded session after a pause. Some agents continue it after their
     /// response, and it must not count as output of the next turn.
     pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
-        let State::Replaying { id, looks, seen, lost, result } = &mut self.state else { return };
+        let ConversationState::Replaying { id, looks, seen, lost, result } = &mut self.state else { return };
         if *seen != self.replayed && *looks < MAX_REPLAY_PAUSES {
             (*looks, *seen) = (*looks + 1, self.replayed);
             return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
@@ -348,7 +352,9 @@ impl Conversation {
 
     /// All options of the session are set.
     pub(super) fn ready(&mut self, cx: &mut Cx<'_>) {
-        let State::Applying(Opened { id, attempt, lost, result }) = &mut self.state else { return };
+        let ConversationState::Applying(Opened { id, attempt, lost, result }) = &mut self.state else {
+            return;
+        };
         let (id, attempt) = (std::mem::take(id), *attempt);
         let (lost, opened) = (std::mem::take(lost), result.take());
         // A session with another id than the stored one has unknown content.
@@ -359,7 +365,7 @@ impl Conversation {
         // A record that is too long for its reader might lose the session.
         let room = MAX_LINE_BYTES.saturating_sub(agent.map_or(0, |agent| agent.raw.get().len()));
         let opened = opened.filter(|opened| opened.get().len() <= room);
-        let body = record::Session {
+        let body = record::SessionRecord {
             session_id: id.clone(),
             origin: match attempt {
                 Attempt::New => SessionOrigin::New,
@@ -379,12 +385,16 @@ impl Conversation {
         let can_close = agent.is_some_and(|agent| agent.capabilities.close);
         cx.record(RecordType::Session, None, &body);
         if self.replayed > 0 {
-            cx.push(Action::Note(format!("{} replayed {} updates", attempt.method(), self.replayed)));
+            cx.push(ConversationAction::Note(format!(
+                "{} replayed {} updates",
+                attempt.method(),
+                self.replayed
+            )));
         }
         self.first_noise = None;
         // The servers may contain secrets and are no longer needed.
         self.config.context.mcp_servers = McpServers::default();
-        self.state = State::Ready { session: Session { id, can_close }, turn: None };
+        self.state = ConversationState::Ready { session: AgentSession { id, can_close }, turn: None };
     }
 }
 

@@ -9,10 +9,10 @@ use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{MAX_LINE_BYTES, client, update};
 
-use super::{Action, Conversation, Cx, State, children, handshake, rate_limits};
-use crate::acp::lines::Line;
-use crate::acp::message::{self, Message, Outcome};
-use crate::acp::outgoing::Kind;
+use super::{Conversation, ConversationAction, ConversationState, Cx, children, handshake, rate_limits};
+use crate::acp::lines::AgentLine;
+use crate::acp::message::{self, RpcMessage, RpcOutcome};
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{noise, requests};
 
 #[derive(Deserialize)]
@@ -23,10 +23,10 @@ struct CancelRequest<'a> {
 }
 
 impl Conversation {
-    pub(super) fn line(&mut self, line: Line<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn line(&mut self, line: AgentLine<'_>, cx: &mut Cx<'_>) {
         let line = match line {
-            Line::Whole(line) => line,
-            Line::TooLong { bytes, crc, head } => {
+            AgentLine::Whole(line) => line,
+            AgentLine::TooLong { bytes, crc, head } => {
                 let noise = noise::describe(NoiseReason::TooLong, bytes, crc, head);
                 return self.noise(&noise, cx);
             }
@@ -45,26 +45,29 @@ impl Conversation {
             return;
         }
         match message::parse(text) {
-            Ok(Message::Notification { method, params }) => self.notification(&method, params, cx),
-            Ok(Message::Response { id, outcome }) => {
+            Ok(RpcMessage::Notification { method, params }) => self.notification(&method, params, cx),
+            Ok(RpcMessage::Response { id, outcome }) => {
                 if !id.is_some_and(|id| self.response(id, outcome, cx)) {
                     self.noise(&noise::of_line(NoiseReason::UnexpectedResponse, line), cx);
                 }
             }
-            Ok(Message::Request { id, method, params }) => match &*method {
+            Ok(RpcMessage::Request { id, method, params }) => match &*method {
                 "session/request_permission" => self.asked(QuestionKind::Permission, id, params, cx),
                 "elicitation/create" => self.asked(QuestionKind::Elicitation, id, params, cx),
                 method if client::kind_of(method).is_some() => self.called(id, method, params, cx),
                 _ => {
                     let message =
                         format!("Method not found: {}", method.chars().take(200).collect::<String>());
-                    cx.send(Kind::Automatic, requests::error(id, requests::METHOD_NOT_FOUND, &message));
+                    cx.send(
+                        OutgoingKind::Automatic,
+                        requests::error(id, requests::METHOD_NOT_FOUND, &message),
+                    );
                     self.notified(&method, params, cx);
                 }
             },
-            Ok(Message::InvalidRequest) => {
+            Ok(RpcMessage::InvalidRequest) => {
                 let message = "the id of a request must be a number or a string";
-                cx.send(Kind::Automatic, requests::error("null", requests::INVALID_REQUEST, message));
+                cx.send(OutgoingKind::Automatic, requests::error("null", requests::INVALID_REQUEST, message));
                 self.noise(&noise::of_line(NoiseReason::NotAMessage, line), cx);
             }
             Err(reason) => self.noise(&noise::of_line(reason, line), cx),
@@ -72,7 +75,7 @@ impl Conversation {
     }
 
     /// Returns whether the response was expected.
-    fn response(&mut self, id: &str, outcome: Outcome<'_>, cx: &mut Cx<'_>) -> bool {
+    fn response(&mut self, id: &str, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) -> bool {
         let is = |rpc: Option<u64>| rpc.is_some_and(|rpc| message::quotes(id, rpc));
         if is(self.turn().map(|turn| turn.rpc)) {
             self.prompt_answered(outcome, cx);
@@ -84,7 +87,7 @@ impl Conversation {
             self.option_answered(outcome, cx);
         } else if is(self.awaits_close()) {
             self.session_closed(cx);
-        } else if let State::Initializing { rpc } = self.state
+        } else if let ConversationState::Initializing { rpc } = self.state
             && is(Some(rpc))
         {
             self.initialized(outcome, cx);
@@ -97,7 +100,7 @@ impl Conversation {
     fn notification(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
         match (method, params) {
             ("session/update", Some(params)) => {
-                let update::Seen { kind, session } = update::look(params.get());
+                let update::ClassifiedUpdate { kind, session } = update::look(params.get());
                 if let Some(reset) = rate_limits::told(params) {
                     self.limit_resets = reset;
                 }
@@ -148,15 +151,15 @@ impl Conversation {
     /// Returns the worker's session id once it is known.
     pub(super) fn own_session(&self) -> Option<&str> {
         match &self.state {
-            State::Ready { session, .. } => Some(session.id.as_str()),
-            State::Ending(ending) => ending.session.as_ref().map(|session| session.id.as_str()),
-            State::Replaying { id, .. } => Some(id.as_str()),
-            State::Applying(opened) => Some(opened.id.as_str()),
-            State::Starting
-            | State::Initializing { .. }
-            | State::Opening(_)
-            | State::LoggingIn(_)
-            | State::Ended => None,
+            ConversationState::Ready { session, .. } => Some(session.id.as_str()),
+            ConversationState::Ending(ending) => ending.session.as_ref().map(|session| session.id.as_str()),
+            ConversationState::Replaying { id, .. } => Some(id.as_str()),
+            ConversationState::Applying(opened) => Some(opened.id.as_str()),
+            ConversationState::Starting
+            | ConversationState::Initializing { .. }
+            | ConversationState::Opening(_)
+            | ConversationState::LoggingIn(_)
+            | ConversationState::Ended => None,
         }
     }
 
@@ -171,7 +174,7 @@ impl Conversation {
             self.first_noise = Some(noise.head.clone());
         }
         // Some agents print the reason for their end here.
-        cx.push(Action::Stdout(noise.head.clone()));
+        cx.push(ConversationAction::Stdout(noise.head.clone()));
         cx.record(RecordType::Noise, self.attributed_turn(), noise);
     }
 

@@ -10,9 +10,9 @@ use subagent_protocol::error::Error;
 use subagent_protocol::record::{TurnEnd, TurnEndBody};
 
 use super::handshake::Opening;
-use super::{Conversation, Cx, State, Timer, errors};
-use crate::acp::message::Outcome;
-use crate::acp::outgoing::Kind;
+use super::{Conversation, ConversationState, Cx, Timer, errors};
+use crate::acp::message::RpcOutcome;
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{requests, results};
 
 /// The ACP request that runs a login method.
@@ -59,8 +59,8 @@ impl Conversation {
         match self.way_to_log_in() {
             Some(way) if !opening.logged_in => {
                 let rpc = self.rpc();
-                cx.send(Kind::Plain, requests::authenticate(rpc, &way));
-                self.state = State::LoggingIn(LoggingIn { rpc, opening });
+                cx.send(OutgoingKind::Plain, requests::authenticate(rpc, &way));
+                self.state = ConversationState::LoggingIn(LoggingIn { rpc, opening });
                 match self.config.timeouts.session_ms {
                     Some(millis) => cx.set_timer(Timer::Phase, millis),
                     None => cx.clear_timer(Timer::Phase),
@@ -76,18 +76,18 @@ impl Conversation {
     /// Returns the id of the pending login request.
     pub(super) fn awaits_login(&self) -> Option<u64> {
         match &self.state {
-            State::LoggingIn(login) => Some(login.rpc),
+            ConversationState::LoggingIn(login) => Some(login.rpc),
             _ => None,
         }
     }
 
-    pub(super) fn logged_in(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
-        if let Outcome::Error(error) = outcome {
+    pub(super) fn logged_in(&mut self, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
+        if let RpcOutcome::Error(error) = outcome {
             let error = self.auth_error(METHOD, &results::value(error), "start the worker again");
             return self.fail_start(error, cx);
         }
-        let State::LoggingIn(LoggingIn { mut opening, .. }) =
-            std::mem::replace(&mut self.state, State::Starting)
+        let ConversationState::LoggingIn(LoggingIn { mut opening, .. }) =
+            std::mem::replace(&mut self.state, ConversationState::Starting)
         else {
             return;
         };
@@ -104,7 +104,8 @@ impl Conversation {
         cx: &mut Cx<'_>,
     ) {
         let error = self.auth_error("session/prompt", error, "send the message again");
-        let wanted = matches!(&self.state, State::Ready { turn: Some(turn), .. } if turn.cancel.is_none());
+        let wanted =
+            matches!(&self.state, ConversationState::Ready { turn: Some(turn), .. } if turn.cancel.is_none());
         match self.way_to_log_in() {
             Some(way) if wanted => {
                 let rpc = self.rpc();
@@ -112,7 +113,7 @@ impl Conversation {
                 if let Some(turn) = self.turn_mut() {
                     (turn.rpc, turn.login) = (rpc, Some(TurnLogin { error, answer }));
                 }
-                cx.send(Kind::Plain, requests::authenticate(rpc, &way));
+                cx.send(OutgoingKind::Plain, requests::authenticate(rpc, &way));
                 cx.set_timer(Timer::Phase, millis);
             }
             _ => self.end_refused_turn(TurnLogin { error, answer }, cx),
@@ -127,17 +128,17 @@ impl Conversation {
     pub(super) fn turn_login_answered(
         &mut self,
         TurnLogin { error, answer }: TurnLogin,
-        outcome: &Outcome<'_>,
+        outcome: &RpcOutcome<'_>,
         cx: &mut Cx<'_>,
     ) {
         cx.clear_timer(Timer::Phase);
         match outcome {
-            Outcome::Result(_) => {
+            RpcOutcome::Result(_) => {
                 let error = errors::logged_in(error);
                 self.write_refused_turn(&TurnLogin { error, answer }, cx);
                 self.turn_is_over(cx);
             }
-            Outcome::Error(refused) => {
+            RpcOutcome::Error(refused) => {
                 let error = error.with("login", results::error_text(&results::value(refused)));
                 self.end_refused_turn(TurnLogin { error, answer }, cx);
             }
@@ -150,7 +151,7 @@ impl Conversation {
         let Some(login) = self.take_login() else { return };
         cx.clear_timer(Timer::Phase);
         if let Some(rpc) = rpc {
-            cx.send(Kind::Plain, requests::cancel_request(rpc));
+            cx.send(OutgoingKind::Plain, requests::cancel_request(rpc));
         }
         self.end_refused_turn(login, cx);
     }
@@ -166,7 +167,7 @@ impl Conversation {
             .agent
             .as_ref()
             .is_some_and(|agent| agent.capabilities.resume || agent.capabilities.load == Some(true));
-        if restores && !canceled && self.is_quiet() && matches!(self.state, State::Ready { .. }) {
+        if restores && !canceled && self.is_quiet() && matches!(self.state, ConversationState::Ready { .. }) {
             self.begin_end(ENDED, cx);
         }
     }

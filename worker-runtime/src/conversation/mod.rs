@@ -27,7 +27,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::Error;
-use subagent_protocol::frame::Phase;
+use subagent_protocol::frame::RuntimePhase;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::options::Options;
 use subagent_protocol::rate_limit::Reset;
@@ -37,13 +37,16 @@ use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
 pub(crate) use asking::MAX_SHOWN_BYTES;
-use calls::Calls;
-use children::Children;
-pub(crate) use effects::{Action, Answer, Cx, Exit, Found, Input, Refused, ReplyTo, Storage, Timer};
-use ending::Ending;
+use calls::OpenClientRequests;
+use children::KnownChildSessions;
+pub(crate) use effects::{
+    ClientOperationError, ClientOperationResult, ConversationAction, ConversationInput, Cx, Exit, ReplyTo,
+    ResolvedRequest, Storage, Timer,
+};
+use ending::ShutdownProgress;
 use handshake::{Opened, Opening};
 use login::LoggingIn;
-use settings::Settings;
+use settings::SessionSettings;
 use tool_calls::ToolCalls;
 use turn::OpenTurn;
 
@@ -54,7 +57,7 @@ const STORAGE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
 
 /// The configuration of a conversation.
-pub(crate) struct Config {
+pub(crate) struct ConversationConfig {
     /// The session to restore; `None` starts a new one.
     pub(crate) session: Option<String>,
     /// Whether a new session is not acceptable.
@@ -78,7 +81,7 @@ pub(crate) struct Config {
 }
 
 /// What the agent reported in `initialize`.
-struct Agent {
+struct InitializedAgent {
     capabilities: Capabilities,
     /// The login methods by id; `None` is an unknown type.
     auth_methods: Vec<(String, Option<LoginKind>)>,
@@ -86,12 +89,12 @@ struct Agent {
 }
 
 #[derive(Clone)]
-struct Session {
+struct AgentSession {
     id: String,
     can_close: bool,
 }
 
-enum State {
+enum ConversationState {
     /// The guard is starting the agent.
     Starting,
     /// `initialize` waits for its response.
@@ -106,24 +109,24 @@ enum State {
     /// The session exists, and its options are being set.
     Applying(Opened),
     /// The session is ready for turns.
-    Ready { session: Session, turn: Option<OpenTurn> },
+    Ready { session: AgentSession, turn: Option<OpenTurn> },
     /// The agent is ending or has ended.
-    Ending(Ending),
+    Ending(ShutdownProgress),
     /// No process of the agent is left.
     Ended,
 }
 
 pub(crate) struct Conversation {
-    config: Config,
-    state: State,
+    config: ConversationConfig,
+    state: ConversationState,
     approvals: Approvals,
-    calls: Calls,
+    calls: OpenClientRequests,
     tool_calls: ToolCalls,
-    settings: Settings,
+    settings: SessionSettings,
     /// Sessions that the agent runs below its own.
-    children: Children,
+    children: KnownChildSessions,
     storage: Storage,
-    agent: Option<Agent>,
+    agent: Option<InitializedAgent>,
     /// Why there is no session.
     failed: Option<Error>,
     /// The id of our next request.
@@ -146,16 +149,16 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: ConversationConfig) -> Self {
         Self {
             last_turn: config.last_turn,
             config,
-            state: State::Starting,
+            state: ConversationState::Starting,
             approvals: Approvals::default(),
-            calls: Calls::default(),
+            calls: OpenClientRequests::default(),
             tool_calls: ToolCalls::default(),
-            settings: Settings::default(),
-            children: Children::default(),
+            settings: SessionSettings::default(),
+            children: KnownChildSessions::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -170,22 +173,22 @@ impl Conversation {
     }
 
     /// Handles one input; effects go to `cx`.
-    pub(crate) fn handle(&mut self, input: Input<'_>, cx: &mut Cx<'_>) {
+    pub(crate) fn handle(&mut self, input: ConversationInput<'_>, cx: &mut Cx<'_>) {
         match input {
-            Input::Begin => self.begin(cx),
-            Input::AgentStarted(started) => self.agent_started(&started, cx),
-            Input::SpawnFailed { errno, message } => self.spawn_failed(errno, &message, cx),
-            Input::Line(line) => self.line(line, cx),
-            Input::PipeClosed => self.pipe_closed(cx),
-            Input::AgentExited(exit) => self.agent_exited(exit, cx),
-            Input::TreeEnded { killed, millis } => self.tree_ended(killed, millis, cx),
-            Input::Command { to, command } => self.command(to, command, cx),
-            Input::End { reason } => self.begin_end(&reason, cx),
-            Input::CallDone { call, outcome } => self.call_done(call, outcome, cx),
-            Input::CallFound { call, found } => self.call_found(call, found, cx),
-            Input::TerminalExited(exited) => self.terminal_exited(&exited, cx),
-            Input::Timer(timer) => self.timer(timer, cx),
-            Input::Storage(storage) => self.storage_changed(storage, cx),
+            ConversationInput::Begin => self.begin(cx),
+            ConversationInput::AgentStarted(started) => self.agent_started(&started, cx),
+            ConversationInput::SpawnFailed { errno, message } => self.spawn_failed(errno, &message, cx),
+            ConversationInput::Line(line) => self.line(line, cx),
+            ConversationInput::PipeClosed => self.pipe_closed(cx),
+            ConversationInput::AgentExited(exit) => self.agent_exited(exit, cx),
+            ConversationInput::TreeEnded { killed, millis } => self.tree_ended(killed, millis, cx),
+            ConversationInput::Command { to, command } => self.command(to, command, cx),
+            ConversationInput::End { reason } => self.begin_end(&reason, cx),
+            ConversationInput::CallDone { call, outcome } => self.call_done(call, outcome, cx),
+            ConversationInput::CallFound { call, found } => self.call_found(call, found, cx),
+            ConversationInput::TerminalExited(exited) => self.terminal_exited(&exited, cx),
+            ConversationInput::Timer(timer) => self.timer(timer, cx),
+            ConversationInput::Storage(storage) => self.storage_changed(storage, cx),
         }
     }
 
@@ -215,20 +218,20 @@ impl Conversation {
         self.next_rpc
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> RuntimePhase {
         match (&self.failed, &self.state) {
-            (Some(error), _) => Phase::Failed { error: error.clone() },
+            (Some(error), _) => RuntimePhase::Failed { error: error.clone() },
             (
                 None,
-                State::Starting
-                | State::Initializing { .. }
-                | State::Opening(_)
-                | State::LoggingIn(_)
-                | State::Replaying { .. }
-                | State::Applying(_),
-            ) => Phase::Starting,
-            (None, State::Ready { .. }) => Phase::Ready,
-            (None, State::Ending(_) | State::Ended) => Phase::Ending,
+                ConversationState::Starting
+                | ConversationState::Initializing { .. }
+                | ConversationState::Opening(_)
+                | ConversationState::LoggingIn(_)
+                | ConversationState::Replaying { .. }
+                | ConversationState::Applying(_),
+            ) => RuntimePhase::Starting,
+            (None, ConversationState::Ready { .. }) => RuntimePhase::Ready,
+            (None, ConversationState::Ending(_) | ConversationState::Ended) => RuntimePhase::Ending,
         }
     }
 
@@ -260,41 +263,41 @@ impl Conversation {
 
     /// Whether the conversation is ending or has ended.
     pub(crate) fn is_ending(&self) -> bool {
-        matches!(self.state, State::Ending(_) | State::Ended)
+        matches!(self.state, ConversationState::Ending(_) | ConversationState::Ended)
     }
 
     fn is_starting(&self) -> bool {
         matches!(
             self.state,
-            State::Starting
-                | State::Initializing { .. }
-                | State::Opening(_)
-                | State::LoggingIn(_)
-                | State::Replaying { .. }
-                | State::Applying(_)
+            ConversationState::Starting
+                | ConversationState::Initializing { .. }
+                | ConversationState::Opening(_)
+                | ConversationState::LoggingIn(_)
+                | ConversationState::Replaying { .. }
+                | ConversationState::Applying(_)
         )
     }
 
     fn turn(&self) -> Option<&OpenTurn> {
         match &self.state {
-            State::Ready { turn, .. } => turn.as_ref(),
-            State::Ending(ending) => ending.turn.as_ref(),
+            ConversationState::Ready { turn, .. } => turn.as_ref(),
+            ConversationState::Ending(ending) => ending.turn.as_ref(),
             _ => None,
         }
     }
 
     fn turn_mut(&mut self) -> Option<&mut OpenTurn> {
         match &mut self.state {
-            State::Ready { turn, .. } => turn.as_mut(),
-            State::Ending(ending) => ending.turn.as_mut(),
+            ConversationState::Ready { turn, .. } => turn.as_mut(),
+            ConversationState::Ending(ending) => ending.turn.as_mut(),
             _ => None,
         }
     }
 
     fn take_turn(&mut self) -> Option<OpenTurn> {
         match &mut self.state {
-            State::Ready { turn, .. } => turn.take(),
-            State::Ending(ending) => ending.turn.take(),
+            ConversationState::Ready { turn, .. } => turn.take(),
+            ConversationState::Ending(ending) => ending.turn.take(),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use subagent_protocol::frame::Command;
+use subagent_protocol::frame::RuntimeCommand;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::RecordType as T;
 use subagent_protocol::start::ClientRules;
@@ -12,11 +12,11 @@ use subagent_protocol::start::ClientRules;
 use super::tests::Talk;
 use super::*;
 use crate::acp::client_operation;
-use crate::acp::lines::Line;
-use crate::journal::batch::reading::Read;
+use crate::acp::lines::AgentLine;
+use crate::journal::batch::reading::OwnedRecord;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ConversationStep {
     Started,
     Answer {
         rpc: u64,
@@ -68,35 +68,35 @@ fn talk(session: Option<&str>, turn_ms: Option<u64>) -> Talk {
     talk
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = ConversationStep> {
     prop_oneof![
-        2 => Just(Step::Started),
-        12 => (0_u64..9, prop::bool::weighted(0.2)).prop_map(|(rpc, error)| Step::Answer { rpc, error }),
-        2 => (1_u64..9).prop_map(|rpc| Step::WantsLogin { rpc }),
-        6 => Just(Step::Update),
-        5 => Just(Step::Ask),
-        4 => Just(Step::Write),
-        6 => (1_u64..6, prop::bool::weighted(0.2)).prop_map(|(call, fails)| Step::Carry { call, fails }),
-        2 => (0_u64..5).prop_map(Step::Withdraw),
-        2 => r#"[{}\[\]":,a-z0-9]{0,30}"#.prop_map(Step::Text),
-        8 => (0_u64..3).prop_map(|skip| Step::Prompt { skip }),
-        4 => (0_u64..2).prop_map(|back| Step::Cancel { back }),
-        5 => (1_u8..6, any::<bool>()).prop_map(|(request, option)| Step::Decide { request, option }),
-        1 => Just(Step::Terminate),
-        3 => (0_u8..7).prop_map(Step::Timer),
-        1 => Just(Step::PipeClosed),
-        1 => Just(Step::Exited),
-        2 => Just(Step::TreeEnded),
-        1 => Just(Step::SpawnFailed),
-        2 => any::<bool>().prop_map(Step::Storage),
-        3 => Just(Step::SetOptions),
-        1 => (0u64..2).prop_map(|back| Step::Hibernate { back }),
+        2 => Just(ConversationStep::Started),
+        12 => (0_u64..9, prop::bool::weighted(0.2)).prop_map(|(rpc, error)| ConversationStep::Answer { rpc, error }),
+        2 => (1_u64..9).prop_map(|rpc| ConversationStep::WantsLogin { rpc }),
+        6 => Just(ConversationStep::Update),
+        5 => Just(ConversationStep::Ask),
+        4 => Just(ConversationStep::Write),
+        6 => (1_u64..6, prop::bool::weighted(0.2)).prop_map(|(call, fails)| ConversationStep::Carry { call, fails }),
+        2 => (0_u64..5).prop_map(ConversationStep::Withdraw),
+        2 => r#"[{}\[\]":,a-z0-9]{0,30}"#.prop_map(ConversationStep::Text),
+        8 => (0_u64..3).prop_map(|skip| ConversationStep::Prompt { skip }),
+        4 => (0_u64..2).prop_map(|back| ConversationStep::Cancel { back }),
+        5 => (1_u8..6, any::<bool>()).prop_map(|(request, option)| ConversationStep::Decide { request, option }),
+        1 => Just(ConversationStep::Terminate),
+        3 => (0_u8..7).prop_map(ConversationStep::Timer),
+        1 => Just(ConversationStep::PipeClosed),
+        1 => Just(ConversationStep::Exited),
+        2 => Just(ConversationStep::TreeEnded),
+        1 => Just(ConversationStep::SpawnFailed),
+        2 => any::<bool>().prop_map(ConversationStep::Storage),
+        3 => Just(ConversationStep::SetOptions),
+        1 => (0u64..2).prop_map(|back| ConversationStep::Hibernate { back }),
     ]
 }
 
 /// Generates only what a driver can report: lines while the agent runs, its end once,
 /// the proof after it.
-struct World {
+struct DriverModel {
     talk: Talk,
     started: bool,
     exited: bool,
@@ -105,82 +105,89 @@ struct World {
     set: Vec<String>,
 }
 
-impl World {
-    fn take(&mut self, step: Step) {
+impl DriverModel {
+    fn take(&mut self, step: ConversationStep) {
         let lives = self.started && !self.exited;
         let result = |rpc: u64| json!({"id": rpc, "result": {"protocolVersion": 1, "sessionId": "s", "authMethods": [{"id": "key"}], "stopReason": "end_turn", "modes": {"availableModes": [{"id": "m"}]}, "models": {"availableModels": [{"modelId": "l"}]}}});
         match step {
-            Step::Started if !self.started => {
+            ConversationStep::Started if !self.started => {
                 self.started = true;
                 self.talk.started();
             }
-            Step::Answer { rpc, error: false } if lives => self.talk.line(result(rpc)),
-            Step::Answer { rpc, error: true } if lives => {
+            ConversationStep::Answer { rpc, error: false } if lives => self.talk.line(result(rpc)),
+            ConversationStep::Answer { rpc, error: true } if lives => {
                 self.talk.line(json!({"id": rpc, "error": {"code": -32603, "message": "no"}}));
             }
-            Step::WantsLogin { rpc } if lives => {
+            ConversationStep::WantsLogin { rpc } if lives => {
                 self.talk.line(json!({"id": rpc, "error": {"code": -32000, "message": "login"}}));
             }
-            Step::Update if lives => self.talk.update("agent_message_chunk"),
-            Step::Ask if lives => {
+            ConversationStep::Update if lives => self.talk.update("agent_message_chunk"),
+            ConversationStep::Ask if lives => {
                 self.asked += 1;
                 let kinds = ["session/request_permission", "elicitation/create"];
                 let method = kinds[usize::from(self.asked.is_multiple_of(2))];
                 self.talk.line(json!({"id": self.asked - 1, "method": method, "params": {}}));
             }
-            Step::Write if lives => {
+            ConversationStep::Write if lives => {
                 self.asked += 1;
                 let params = json!({"path": "/w/a", "content": "x"});
                 self.talk
                     .line(json!({"id": self.asked - 1, "method": "fs/write_text_file", "params": params}));
             }
-            Step::Carry { call, fails } => match self.talk.conversation.take_call(call) {
-                Some(client_operation::Step::Find(_)) => {
-                    let found = Found { path: "/w/a".to_owned(), text: None };
-                    let found = if fails { Err(Refused::internal("m")) } else { Ok(found) };
-                    self.talk.input(Input::CallFound { call, found });
+            ConversationStep::Carry { call, fails } => match self.talk.conversation.take_call(call) {
+                Some(client_operation::ClientOperationStep::Find(_)) => {
+                    let found = ResolvedRequest { path: "/w/a".to_owned(), text: None };
+                    let found = if fails { Err(ClientOperationError::internal("m")) } else { Ok(found) };
+                    self.talk.input(ConversationInput::CallFound { call, found });
                 }
-                Some(client_operation::Step::Do(_, allowed)) => {
+                Some(client_operation::ClientOperationStep::Do(_, allowed)) => {
                     assert_eq!(allowed.as_deref(), Some("/w/a"), "no client or rule has allowed it");
-                    let outcome = if fails { Err(Refused::internal("m")) } else { Ok(Answer::Written) };
-                    self.talk.input(Input::CallDone { call, outcome });
+                    let outcome = if fails {
+                        Err(ClientOperationError::internal("m"))
+                    } else {
+                        Ok(ClientOperationResult::Written)
+                    };
+                    self.talk.input(ConversationInput::CallDone { call, outcome });
                 }
                 None => {}
             },
-            Step::Withdraw(id) if lives => {
+            ConversationStep::Withdraw(id) if lives => {
                 self.talk.line(json!({"method": "$/cancel_request", "params": {"requestId": id}}));
             }
-            Step::Text(text) if lives => self.talk.input(Input::Line(Line::Whole(text.as_bytes()))),
-            Step::Prompt { skip } => {
+            ConversationStep::Text(text) if lives => {
+                self.talk.input(ConversationInput::Line(AgentLine::Whole(text.as_bytes())))
+            }
+            ConversationStep::Prompt { skip } => {
                 let _ = self.talk.prompt(self.talk.conversation.last_turn() + skip);
             }
-            Step::Cancel { back } => {
+            ConversationStep::Cancel { back } => {
                 let turn = self.talk.conversation.last_turn() - back;
-                let _ = self.talk.command(Command::Cancel { turn, reason: "r".to_owned() });
+                let _ = self.talk.command(RuntimeCommand::Cancel { turn, reason: "r".to_owned() });
             }
-            Step::Decide { request, option } => {
+            ConversationStep::Decide { request, option } => {
                 let request_id = RequestId::from_random([request; 5]);
                 let option_id = option.then(|| "allow-once".to_owned());
-                let _ = self.talk.command(Command::Answer { request_id, option_id, rule: None });
+                let _ = self.talk.command(RuntimeCommand::Answer { request_id, option_id, rule: None });
             }
-            Step::SetOptions => {
+            ConversationStep::SetOptions => {
                 let request = format!("set-{}", self.set.len());
                 let options =
                     Options { mode: Some("m".to_owned()), model: Some("l".to_owned()), ..Options::default() };
-                if self.talk.command(Command::SetOptions { request: request.clone(), options }).is_ok() {
+                if self.talk.command(RuntimeCommand::SetOptions { request: request.clone(), options }).is_ok()
+                {
                     self.set.push(request);
                 }
             }
-            Step::Hibernate { back } => {
+            ConversationStep::Hibernate { back } => {
                 let works = self.talk.conversation.has_work();
                 let last_turn = self.talk.conversation.last_turn() - back;
                 let ending = self.talk.conversation.is_ending();
-                let command = Command::Hibernate { last_turn, reason: "r".to_owned() };
+                let command = RuntimeCommand::Hibernate { last_turn, reason: "r".to_owned() };
                 let taken = self.talk.command(command).is_ok();
                 assert!(!taken || (!works && !ending && back == 0), "something is open");
             }
-            Step::Terminate => self.talk.input(Input::End { reason: "r".to_owned() }),
-            Step::Timer(number) => {
+            ConversationStep::Terminate => self.talk.input(ConversationInput::End { reason: "r".to_owned() }),
+            ConversationStep::Timer(number) => {
                 let timers = [
                     Timer::Startup,
                     Timer::Turn,
@@ -190,19 +197,21 @@ impl World {
                     Timer::Option,
                     Timer::Phase,
                 ];
-                self.talk.input(Input::Timer(timers[usize::from(number)]));
+                self.talk.input(ConversationInput::Timer(timers[usize::from(number)]));
             }
-            Step::PipeClosed if lives => self.talk.input(Input::PipeClosed),
-            Step::Exited if lives => {
+            ConversationStep::PipeClosed if lives => self.talk.input(ConversationInput::PipeClosed),
+            ConversationStep::Exited if lives => {
                 self.exited = true;
-                self.talk.input(Input::AgentExited(Exit { code: Some(1), signal: None }));
+                self.talk.input(ConversationInput::AgentExited(Exit { code: Some(1), signal: None }));
             }
-            Step::TreeEnded if self.exited => self.talk.input(Input::TreeEnded { killed: 0, millis: 0 }),
-            Step::SpawnFailed if !self.started => {
-                self.talk.input(Input::SpawnFailed { errno: 2, message: "m".to_owned() });
+            ConversationStep::TreeEnded if self.exited => {
+                self.talk.input(ConversationInput::TreeEnded { killed: 0, millis: 0 })
             }
-            Step::Storage(full) => {
-                self.talk.input(Input::Storage(if full { Storage::Full } else { Storage::Ok }));
+            ConversationStep::SpawnFailed if !self.started => {
+                self.talk.input(ConversationInput::SpawnFailed { errno: 2, message: "m".to_owned() });
+            }
+            ConversationStep::Storage(full) => {
+                self.talk.input(ConversationInput::Storage(if full { Storage::Full } else { Storage::Ok }));
             }
             _ => {}
         }
@@ -210,13 +219,13 @@ impl World {
 }
 
 #[derive(Default)]
-struct Turn {
+struct ModelTurn {
     dispatched: bool,
     ended: bool,
 }
 
-fn check(world: &World) -> Result<(), TestCaseError> {
-    let mut turns: BTreeMap<u64, Turn> = BTreeMap::new();
+fn check(world: &DriverModel) -> Result<(), TestCaseError> {
+    let mut turns: BTreeMap<u64, ModelTurn> = BTreeMap::new();
     let mut requests: BTreeMap<String, u32> = BTreeMap::new();
     let mut calls: BTreeMap<u64, u32> = BTreeMap::new();
     for (record, n) in world.talk.records.iter().zip(1..) {
@@ -261,7 +270,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     // Each command that sets options has exactly one final record, at the latest when
     // the agent is ended.
     for request in &world.set {
-        let of = |record: &&Read| record.t == T::OptionSet && record.body["request"] == **request;
+        let of = |record: &&OwnedRecord| record.t == T::OptionSet && record.body["request"] == **request;
         let all: Vec<bool> =
             world.talk.records.iter().filter(of).map(|record| record.body["last"] == true).collect();
         let last = all.iter().filter(|last| **last).count();
@@ -289,20 +298,20 @@ proptest! {
 
     #[test]
     fn every_journal_is_well_ordered(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..60)) {
-        let mut world = World { talk: talk(None, Some(1000)), started: false, exited: false, asked: 0, set: Vec::new() };
+        let mut world = DriverModel { talk: talk(None, Some(1000)), started: false, exited: false, asked: 0, set: Vec::new() };
         if ready {
-            for step in [Step::Started, Step::Answer { rpc: 1, error: false }, Step::Answer { rpc: 2, error: false }] {
+            for step in [ConversationStep::Started, ConversationStep::Answer { rpc: 1, error: false }, ConversationStep::Answer { rpc: 2, error: false }] {
                 world.take(step);
             }
         }
         for step in steps {
             world.take(step);
-            if world.talk.actions.contains(&Action::Exit) {
+            if world.talk.actions.contains(&ConversationAction::Exit) {
                 break;
             }
         }
         check(&world)?;
-        if world.talk.actions.contains(&Action::Exit) {
+        if world.talk.actions.contains(&ConversationAction::Exit) {
             prop_assert_eq!(world.talk.records.last().map(|record| record.t), Some(T::Ended));
             prop_assert!(!world.talk.conversation.has_work());
         }
@@ -310,25 +319,25 @@ proptest! {
 
     #[test]
     fn an_end_always_comes(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..30)) {
-        let mut world = World { talk: talk(None, None), started: false, exited: false, asked: 0, set: Vec::new() };
-        world.take(Step::Started);
+        let mut world = DriverModel { talk: talk(None, None), started: false, exited: false, asked: 0, set: Vec::new() };
+        world.take(ConversationStep::Started);
         if ready {
-            world.take(Step::Answer { rpc: 1, error: false });
-            world.take(Step::Answer { rpc: 2, error: false });
+            world.take(ConversationStep::Answer { rpc: 1, error: false });
+            world.take(ConversationStep::Answer { rpc: 2, error: false });
         }
-        for step in steps.into_iter().filter(|step| !matches!(step, Step::TreeEnded | Step::Exited)) {
+        for step in steps.into_iter().filter(|step| !matches!(step, ConversationStep::TreeEnded | ConversationStep::Exited)) {
             world.take(step);
         }
-        world.take(Step::Terminate);
+        world.take(ConversationStep::Terminate);
         // The agent does nothing more; only the clock advances.
         for _ in 0..8 {
-            world.take(Step::Timer(3));
+            world.take(ConversationStep::Timer(3));
         }
-        prop_assert!(world.talk.actions.contains(&Action::EndTree));
-        world.take(Step::Exited);
-        world.take(Step::TreeEnded);
+        prop_assert!(world.talk.actions.contains(&ConversationAction::EndTree));
+        world.take(ConversationStep::Exited);
+        world.take(ConversationStep::TreeEnded);
         check(&world)?;
-        prop_assert!(world.talk.actions.contains(&Action::Exit));
+        prop_assert!(world.talk.actions.contains(&ConversationAction::Exit));
         let _: Vec<Value> = world.talk.sent();
     }
 }

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 use subagent_protocol::error::{Code, Error};
 use subagent_protocol::frame::Refusal;
-use subagent_protocol::options::{Choice, Options, PATIENCE};
+use subagent_protocol::options::{Options, PATIENCE, SessionOption};
 use subagent_protocol::record::{OptionSet, RecordType};
 
 use super::handshake::Opened;
-use super::{Conversation, Cx, State, Storage, Timer, errors};
-use crate::acp::message::Outcome;
-use crate::acp::options::{Offer, Setter};
-use crate::acp::outgoing::Kind;
+use super::{Conversation, ConversationState, Cx, Storage, Timer, errors};
+use crate::acp::message::RpcOutcome;
+use crate::acp::options::{OfferedOptions, Setter};
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{requests, results};
 
 /// Maximum number of waiting options.
@@ -23,7 +23,7 @@ const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// An option waiting to be set.
 struct PendingOption {
-    choice: Choice,
+    choice: SessionOption,
     /// The command that set it; `None` before the session is ready.
     request: Option<String>,
     /// Whether the agent can work without it.
@@ -39,8 +39,8 @@ struct ActiveOption {
 
 /// The waiting options and the agent's offer.
 #[derive(Default)]
-pub(super) struct Settings {
-    pub(super) offer: Offer,
+pub(super) struct SessionSettings {
+    pub(super) offer: OfferedOptions,
     waiting: VecDeque<PendingOption>,
     asked: Option<ActiveOption>,
     /// The preferred model that could not be set.
@@ -49,7 +49,7 @@ pub(super) struct Settings {
     pub(super) began: Options,
 }
 
-impl Settings {
+impl SessionSettings {
     /// Whether no option is waiting.
     pub(super) fn is_quiet(&self) -> bool {
         self.asked.is_none() && self.waiting.is_empty()
@@ -66,7 +66,7 @@ impl Conversation {
         let wishes = optional.into_iter().chain(chosen);
         let wishes = wishes.map(|(choice, optional)| PendingOption { choice, request: None, optional });
         self.settings.waiting.extend(wishes);
-        self.state = State::Applying(opened);
+        self.state = ConversationState::Applying(opened);
         self.next_setting(cx);
     }
 
@@ -74,13 +74,13 @@ impl Conversation {
     /// whether anything must be set.
     pub(super) fn want_changes(&mut self, options: &Options, wished: Option<&str>) -> bool {
         let current = self.settings.offer.current();
-        let is_set = |choice: &Choice| match choice {
-            Choice::Mode { value } => current.mode.as_ref() == Some(value),
-            Choice::Model { value } => current.model.as_ref() == Some(value),
-            Choice::ConfigOption { .. } => false,
+        let is_set = |choice: &SessionOption| match choice {
+            SessionOption::Mode { value } => current.mode.as_ref() == Some(value),
+            SessionOption::Model { value } => current.model.as_ref() == Some(value),
+            SessionOption::ConfigOption { .. } => false,
         };
         let optional = wished.filter(|_| options.model.is_none());
-        let optional = optional.map(|value| (Choice::Model { value: value.to_owned() }, true));
+        let optional = optional.map(|value| (SessionOption::Model { value: value.to_owned() }, true));
         let chosen = options.choices().into_iter().map(|choice| (choice, false));
         let wishes = optional.into_iter().chain(chosen).filter(|(choice, _)| !is_set(choice));
         let wishes = wishes.map(|(choice, optional)| PendingOption { choice, request: None, optional });
@@ -91,7 +91,7 @@ impl Conversation {
     /// The daemon asks to set options.
     pub(super) fn set_options(&mut self, request: &str, options: &Options) -> Result<(), Refusal> {
         let choices = options.choices();
-        if !matches!(self.state, State::Ready { .. }) {
+        if !matches!(self.state, ConversationState::Ready { .. }) {
             return Err(Refusal::NotReady);
         }
         if self.storage == Storage::Full {
@@ -110,15 +110,15 @@ impl Conversation {
     pub(super) fn next_setting(&mut self, cx: &mut Cx<'_>) {
         while self.settings.asked.is_none() {
             let session = match &self.state {
-                State::Ready { session, .. } => session.id.clone(),
-                State::Applying(opened) => opened.id.clone(),
+                ConversationState::Ready { session, .. } => session.id.clone(),
+                ConversationState::Applying(opened) => opened.id.clone(),
                 _ => return,
             };
             let Some(mut wish) = self.settings.waiting.pop_front() else {
                 self.release_prompt(cx);
                 return self.ready(cx);
             };
-            if let Choice::Model { value } = &mut wish.choice
+            if let SessionOption::Model { value } = &mut wish.choice
                 && wish.optional
             {
                 let Some(id) = self.settings.offer.model(value) else {
@@ -130,7 +130,7 @@ impl Conversation {
             match self.settings.offer.setter(&wish.choice) {
                 Ok(setter) => {
                     let rpc = self.rpc();
-                    cx.send(Kind::Plain, requests::set(rpc, &session, &setter));
+                    cx.send(OutgoingKind::Plain, requests::set(rpc, &session, &setter));
                     cx.set_timer_to(Timer::Option, PATIENCE);
                     self.settings.asked = Some(ActiveOption { rpc, wish, setter });
                 }
@@ -145,7 +145,7 @@ impl Conversation {
     /// The agent works without the definition's preferred model. In an established session this
     /// is reported at once.
     fn has_no_model(&mut self, wish: PendingOption, cx: &mut Cx<'_>) {
-        if matches!(self.state, State::Applying(_)) {
+        if matches!(self.state, ConversationState::Applying(_)) {
             self.settings.no_model = Some(wish.choice.value().to_string());
             return;
         }
@@ -163,15 +163,15 @@ impl Conversation {
         self.settings.asked.as_ref().map(|asked| asked.rpc)
     }
 
-    pub(super) fn option_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn option_answered(&mut self, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
         let Some(ActiveOption { wish, setter, .. }) = self.settings.asked.take() else { return };
         cx.clear_timer(Timer::Option);
         match outcome {
-            Outcome::Result(raw) => {
+            RpcOutcome::Result(raw) => {
                 self.settings.offer.set(&setter, &results::value(raw));
                 self.record_option(&wish, Some(&setter), Ok(raw), cx);
             }
-            Outcome::Error(error) => {
+            RpcOutcome::Error(error) => {
                 let error = errors::option_rejected(&wish.choice, setter.method(), &results::value(error));
                 self.not_set(wish, Some(&setter), error, cx);
             }
@@ -219,7 +219,7 @@ impl Conversation {
         self.settings.waiting.retain(|other| other.request != wish.request);
         self.record_option(&wish, setter, Err(error.clone()), cx);
         match (&self.state, &wish.request) {
-            (State::Ready { .. }, None) => self.give_up_prompt(error, cx),
+            (ConversationState::Ready { .. }, None) => self.give_up_prompt(error, cx),
             (_, None) => self.fail_start(error, cx),
             (_, Some(_)) => {}
         }

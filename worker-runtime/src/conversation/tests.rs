@@ -7,25 +7,25 @@ mod hibernate;
 mod login;
 
 use serde_json::{Value, json};
-use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::frame::{Refusal, RuntimeCommand};
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{AgentStarted, RecordType as T};
 
 use super::*;
-use crate::acp::lines::Line;
-use crate::acp::outgoing::Kind;
-use crate::journal::batch::Batch;
-use crate::journal::batch::reading::{Read, records};
+use crate::acp::lines::AgentLine;
+use crate::acp::outgoing::OutgoingKind;
+use crate::journal::batch::RecordBatch;
+use crate::journal::batch::reading::{OwnedRecord, records};
 use crate::stderr::Tail;
 
 /// A conversation with all its effects.
 pub(super) struct Talk {
     pub(super) conversation: Conversation,
-    batch: Batch,
+    batch: RecordBatch,
     tail: Tail,
-    pub(super) records: Vec<Read>,
-    pub(super) actions: Vec<Action>,
+    pub(super) records: Vec<OwnedRecord>,
+    pub(super) actions: Vec<ConversationAction>,
     connection: u64,
     command: u64,
 }
@@ -38,7 +38,7 @@ impl Talk {
             let [low, high] = next.to_le_bytes();
             Some(RequestId::from_random([low, low, low, low, low ^ high]))
         });
-        let config = Config {
+        let config = ConversationConfig {
             session: session.map(str::to_owned),
             resume_only: false,
             restore_failures: Vec::new(),
@@ -53,14 +53,14 @@ impl Talk {
         };
         let mut talk = Self {
             conversation: Conversation::new(config),
-            batch: Batch::new(1),
+            batch: RecordBatch::new(1),
             tail: Tail::default(),
             records: Vec::new(),
             actions: Vec::new(),
             connection: 1,
             command: 0,
         };
-        talk.input(Input::Begin);
+        talk.input(ConversationInput::Begin);
         talk
     }
 
@@ -70,14 +70,14 @@ impl Talk {
         talk.started();
         talk.line(json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": capabilities}}));
         talk.line(json!({"id": 2, "result": {"sessionId": "s"}}));
-        assert_eq!(talk.conversation.phase(), Phase::Ready);
+        assert_eq!(talk.conversation.phase(), RuntimePhase::Ready);
         talk.forget();
         talk
     }
 
     pub(super) fn started(&mut self) {
         let guard = ProcessId { pid: 2, start_time: 3 };
-        self.input(Input::AgentStarted(AgentStarted { agent_pid: 7, guard }));
+        self.input(ConversationInput::AgentStarted(AgentStarted { agent_pid: 7, guard }));
     }
 
     pub(super) fn forget(&mut self) {
@@ -85,7 +85,7 @@ impl Talk {
         self.actions.clear();
     }
 
-    pub(super) fn input(&mut self, input: Input<'_>) {
+    pub(super) fn input(&mut self, input: ConversationInput<'_>) {
         let mut cx = Cx { batch: &mut self.batch, actions: &mut self.actions, tail: &self.tail };
         self.conversation.handle(input, &mut cx);
         self.records.extend(records(self.batch.bytes()));
@@ -93,20 +93,20 @@ impl Talk {
     }
 
     pub(super) fn line(&mut self, message: Value) {
-        self.input(Input::Line(Line::Whole(message.to_string().as_bytes())));
+        self.input(ConversationInput::Line(AgentLine::Whole(message.to_string().as_bytes())));
     }
 
     pub(super) fn update(&mut self, kind: &str) {
         self.line(json!({"method": "session/update", "params": {"update": {"sessionUpdate": kind}}}));
     }
 
-    pub(super) fn command(&mut self, command: Command) -> Result<(), Refusal> {
+    pub(super) fn command(&mut self, command: RuntimeCommand) -> Result<(), Refusal> {
         self.command += 1;
         let to = ReplyTo { connection: self.connection, id: self.command };
-        self.input(Input::Command { to, command });
+        self.input(ConversationInput::Command { to, command });
         let answer = self.actions.iter().find_map(|action| match action {
-            Action::Accept(of) if *of == to => Some(Ok(())),
-            Action::Refuse(of, refusal) if *of == to => Some(Err(refusal.clone())),
+            ConversationAction::Accept(of) if *of == to => Some(Ok(())),
+            ConversationAction::Refuse(of, refusal) if *of == to => Some(Err(refusal.clone())),
             _ => None,
         });
         answer.expect("every command has an answer")
@@ -114,7 +114,7 @@ impl Talk {
 
     pub(super) fn prompt(&mut self, turn: u64) -> Result<(), Refusal> {
         let turn_id = TurnId::from_random([0; 5]);
-        self.command(Command::Prompt {
+        self.command(RuntimeCommand::Prompt {
             change: None,
             turn,
             turn_id,
@@ -125,7 +125,7 @@ impl Talk {
 
     pub(super) fn sent(&self) -> Vec<Value> {
         let lines = self.actions.iter().filter_map(|action| match action {
-            Action::Send(line) => Some(serde_json::from_slice(&line.bytes).unwrap()),
+            ConversationAction::Send(line) => Some(serde_json::from_slice(&line.bytes).unwrap()),
             _ => None,
         });
         lines.collect()
@@ -162,7 +162,7 @@ fn body(talk: &Talk, t: T) -> Value {
 fn each_phase_may_have_a_deadline_of_its_own() {
     let timeouts = Timeouts { initialize_ms: Some(7000), session_ms: Some(3000), ..Timeouts::default() };
     let mut talk = Talk::new(None, None);
-    talk.conversation = Conversation::new(Config {
+    talk.conversation = Conversation::new(ConversationConfig {
         session: None,
         resume_only: false,
         restore_failures: Vec::new(),
@@ -176,12 +176,12 @@ fn each_phase_may_have_a_deadline_of_its_own() {
         make_request_id: Box::new(|| None),
     });
     talk.forget();
-    talk.input(Input::Begin);
-    assert!(talk.actions.contains(&Action::SetTimer(Timer::Phase, Duration::from_secs(7))));
+    talk.input(ConversationInput::Begin);
+    assert!(talk.actions.contains(&ConversationAction::SetTimer(Timer::Phase, Duration::from_secs(7))));
     talk.started();
     talk.line(json!({"id": 1, "result": {}}));
-    assert!(talk.actions.contains(&Action::SetTimer(Timer::Phase, Duration::from_secs(3))));
-    talk.input(Input::Timer(Timer::Phase));
+    assert!(talk.actions.contains(&ConversationAction::SetTimer(Timer::Phase, Duration::from_secs(3))));
+    talk.input(ConversationInput::Timer(Timer::Phase));
     let error = &body(&talk, T::StartFailed)["error"];
     assert_eq!(
         (&error["code"], &error["details"]["phase"]),
@@ -193,16 +193,20 @@ fn each_phase_may_have_a_deadline_of_its_own() {
 #[test]
 fn a_session_that_hung_before_is_given_up_in_time_for_a_new_one() {
     let mut first = restoring(0, false, Timeouts::default(), json!({}));
-    assert!(!first.actions.iter().any(|action| matches!(action, Action::SetTimer(Timer::Phase, _))));
-    first.input(Input::Timer(Timer::Startup));
+    assert!(
+        !first.actions.iter().any(|action| matches!(action, ConversationAction::SetTimer(Timer::Phase, _)))
+    );
+    first.input(ConversationInput::Timer(Timer::Startup));
     assert_eq!(body(&first, T::StartFailed)["error"]["details"]["phase"], "session/load");
 
     let mut second = restoring(1, false, Timeouts::default(), json!({"sessionCapabilities": {"resume": {}}}));
     for method in ["session/resume", "session/load"] {
         assert_eq!(second.sent().last().unwrap()["method"], method);
-        assert!(second.actions.contains(&Action::SetTimer(Timer::Phase, Duration::from_secs(20))));
+        assert!(
+            second.actions.contains(&ConversationAction::SetTimer(Timer::Phase, Duration::from_secs(20)))
+        );
         second.forget();
-        second.input(Input::Timer(Timer::Phase));
+        second.input(ConversationInput::Timer(Timer::Phase));
         assert_eq!(second.sent()[0]["method"], "$/cancel_request");
     }
     // A late response must not count for the new request.
@@ -222,15 +226,15 @@ fn a_session_that_hung_before_is_given_up_in_time_for_a_new_one() {
 #[test]
 fn an_end_during_a_restore_is_reported_as_such() {
     let mut talk = restoring(0, false, Timeouts::default(), json!({}));
-    talk.input(Input::AgentExited(Exit { code: Some(1), signal: None }));
+    talk.input(ConversationInput::AgentExited(Exit { code: Some(1), signal: None }));
     assert_eq!(body(&talk, T::StartFailed)["error"]["details"]["phase"], "session/load");
 }
 
 #[test]
 fn a_disk_that_is_full_while_a_session_is_restored_is_no_fault_of_the_session() {
     let mut talk = restoring(0, false, Timeouts::default(), json!({"loadSession": true}));
-    talk.input(Input::Storage(Storage::Full));
-    talk.input(Input::Timer(Timer::StorageFull));
+    talk.input(ConversationInput::Storage(Storage::Full));
+    talk.input(ConversationInput::Timer(Timer::StorageFull));
     let error = &body(&talk, T::StartFailed)["error"];
     assert_eq!((&error["code"], &error["details"]["phase"]), (&json!("STORAGE_FULL"), &json!(null)));
 }
@@ -323,15 +327,15 @@ fn the_history_of_a_loaded_session_is_no_news() {
     talk.update("agent_message_chunk");
     talk.update("usage_update");
     // The replay continues after the response; it ends with a pause.
-    talk.input(Input::Timer(Timer::Replay));
+    talk.input(ConversationInput::Timer(Timer::Replay));
     assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
-    talk.input(Input::Timer(Timer::Replay));
+    talk.input(ConversationInput::Timer(Timer::Replay));
     let kinds: Vec<_> = talk.records.iter().filter_map(|record| record.kind.as_deref()).collect();
     assert_eq!(kinds, ["replayed", "available_commands", "replayed", "usage"]);
     talk.prompt(5).unwrap();
     talk.update("plan");
     assert_eq!(talk.records.last().unwrap().turn, Some(5));
-    assert!(talk.actions.contains(&Action::Note("session/load replayed 2 updates".to_owned())));
+    assert!(talk.actions.contains(&ConversationAction::Note("session/load replayed 2 updates".to_owned())));
 }
 
 #[test]
@@ -347,7 +351,7 @@ fn updates_before_the_answer_to_a_resume_are_history() {
     talk.update("plan");
     let kinds: Vec<_> = talk.records.iter().filter_map(|record| record.kind.as_deref()).collect();
     assert_eq!(kinds, ["replayed", "replayed", "usage", "plan"]);
-    assert!(talk.actions.contains(&Action::Note("session/resume replayed 2 updates".to_owned())));
+    assert!(talk.actions.contains(&ConversationAction::Note("session/resume replayed 2 updates".to_owned())));
     assert_eq!(talk.prompt(5), Ok(()));
 }
 
@@ -379,13 +383,13 @@ fn the_prompt_is_sent_after_its_record_and_reply() {
     let mut talk = Talk::ready(Some(1000), json!({}));
     talk.prompt(5).unwrap();
     assert_eq!(talk.types(), [T::Dispatching]);
-    let accepted = talk.actions.iter().position(|action| matches!(action, Action::Accept(_))).unwrap();
-    let sent = talk
-        .actions
-        .iter()
-        .position(|action| matches!(action, Action::Send(line) if line.kind == Kind::Prompt));
+    let accepted =
+        talk.actions.iter().position(|action| matches!(action, ConversationAction::Accept(_))).unwrap();
+    let sent = talk.actions.iter().position(
+        |action| matches!(action, ConversationAction::Send(line) if line.kind == OutgoingKind::Prompt),
+    );
     assert!(accepted < sent.unwrap());
-    assert!(talk.actions.contains(&Action::SetTimer(Timer::Turn, Duration::from_secs(1))));
+    assert!(talk.actions.contains(&ConversationAction::SetTimer(Timer::Turn, Duration::from_secs(1))));
     assert_eq!(talk.prompt(6), Err(Refusal::Busy));
     assert_eq!(talk.prompt(5), Err(Refusal::WrongTurn { last: 5 }));
 }
@@ -434,7 +438,7 @@ fn an_agent_that_asks_without_end_gets_an_error() {
     let error = json!({"code": -32603, "message": "too many open questions"});
     assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 1000, "error": error})]);
     let request_id = talk.conversation.open_approvals().remove(0);
-    talk.command(Command::Answer { request_id, option_id: None, rule: None }).unwrap();
+    talk.command(RuntimeCommand::Answer { request_id, option_id: None, rule: None }).unwrap();
     talk.line(ask(1001));
     assert_eq!(talk.records.last().unwrap().t, T::ApprovalRequested, "there is room again");
 }
@@ -443,16 +447,19 @@ fn an_agent_that_asks_without_end_gets_an_error() {
 fn commands_before_a_session_are_not_taken() {
     let mut talk = Talk::new(None, None);
     assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
-    assert_eq!(talk.command(Command::Cancel { turn: 5, reason: String::new() }), Err(Refusal::NoSuchTurn));
+    assert_eq!(
+        talk.command(RuntimeCommand::Cancel { turn: 5, reason: String::new() }),
+        Err(Refusal::NoSuchTurn)
+    );
     talk.started();
-    assert_eq!(talk.conversation.phase(), Phase::Starting);
+    assert_eq!(talk.conversation.phase(), RuntimePhase::Starting);
 }
 
 #[test]
 fn a_prompt_that_was_taken_is_so_also_for_a_runtime_that_ends() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
-    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Terminate { reason: "r".to_owned() }).unwrap();
     assert_eq!(talk.prompt(5), Err(Refusal::WrongTurn { last: 5 }));
     assert_eq!(talk.prompt(6), Err(Refusal::Ending));
 }
@@ -467,7 +474,7 @@ fn a_withdrawn_request_cannot_be_answered() {
     talk.line(json!({"method": "$/cancel_request", "params": {"requestId": "a"}}));
     assert_eq!(talk.records[0].body["reason"], "withdrawn");
     assert_eq!(talk.sent()[0]["error"]["code"], -32800);
-    let answer = Command::Answer { request_id: id, option_id: None, rule: None };
+    let answer = RuntimeCommand::Answer { request_id: id, option_id: None, rule: None };
     assert_eq!(talk.command(answer), Err(Refusal::NoSuchRequest));
 }
 
@@ -491,12 +498,12 @@ fn a_turn_that_takes_too_long_fails_once_the_agent_has_canceled_it() {
     let mut talk = Talk::ready(Some(1000), json!({}));
     talk.prompt(5).unwrap();
     talk.forget();
-    talk.input(Input::Timer(Timer::Turn));
+    talk.input(ConversationInput::Timer(Timer::Turn));
     assert_eq!(talk.methods(), ["session/cancel"]);
     assert!(talk.records.is_empty());
     talk.line(json!({"id": 3, "result": {"stopReason": "cancelled"}}));
     assert_eq!(talk.records[0].body["error"]["code"], "BACKEND_TIMEOUT");
-    assert_eq!(talk.conversation.phase(), Phase::Ready);
+    assert_eq!(talk.conversation.phase(), RuntimePhase::Ready);
     talk.update("plan");
     assert_eq!(talk.records[1].turn, Some(5), "late updates are of the canceled turn");
 }
@@ -506,22 +513,22 @@ fn an_end_takes_its_polite_steps() {
     let mut talk = Talk::ready(None, json!({"sessionCapabilities": {"close": {}}}));
     talk.prompt(5).unwrap();
     talk.forget();
-    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Terminate { reason: "r".to_owned() }).unwrap();
     assert_eq!(talk.types(), [T::Terminating]);
     assert_eq!(talk.methods(), ["session/cancel"]);
     talk.line(json!({"id": 3, "result": {"stopReason": "cancelled"}}));
     assert_eq!(talk.methods(), ["session/cancel", "session/close"]);
     talk.line(json!({"id": 4, "error": {"code": -32601}}));
-    assert_eq!(talk.actions.iter().filter(|action| **action == Action::CloseInput).count(), 1);
-    talk.input(Input::Timer(Timer::StopGrace));
-    assert!(talk.actions.contains(&Action::Terminate));
-    assert!(!talk.actions.contains(&Action::EndTree));
-    talk.input(Input::Timer(Timer::StopGrace));
-    assert!(talk.actions.contains(&Action::EndTree));
-    talk.input(Input::AgentExited(Exit { code: None, signal: Some(9) }));
-    talk.input(Input::TreeEnded { killed: 2, millis: 3 });
+    assert_eq!(talk.actions.iter().filter(|action| **action == ConversationAction::CloseInput).count(), 1);
+    talk.input(ConversationInput::Timer(Timer::StopGrace));
+    assert!(talk.actions.contains(&ConversationAction::Terminate));
+    assert!(!talk.actions.contains(&ConversationAction::EndTree));
+    talk.input(ConversationInput::Timer(Timer::StopGrace));
+    assert!(talk.actions.contains(&ConversationAction::EndTree));
+    talk.input(ConversationInput::AgentExited(Exit { code: None, signal: Some(9) }));
+    talk.input(ConversationInput::TreeEnded { killed: 2, millis: 3 });
     assert_eq!(talk.types(), [T::Terminating, T::TurnEnd, T::AgentExited, T::Ended]);
-    assert_eq!(talk.actions.last(), Some(&Action::Exit));
+    assert_eq!(talk.actions.last(), Some(&ConversationAction::Exit));
 }
 
 #[test]
@@ -534,17 +541,19 @@ fn a_foreign_version_is_named() {
         (&error["code"], &error["details"]["response"]["protocolVersion"]),
         (&json!("BACKEND_PROTOCOL_ERROR"), &json!(2))
     );
-    assert!(matches!(talk.conversation.phase(), Phase::Failed { .. }));
+    assert!(matches!(talk.conversation.phase(), RuntimePhase::Failed { .. }));
 }
 
 #[test]
 fn invalid_text_is_kept_with_replacements() {
     let mut talk = Talk::ready(None, json!({}));
-    talk.input(Input::Line(Line::Whole(b"\xef\xbb\xbf{\"method\":\"_x\",\"params\":[\"\xff\"]}\r")));
+    talk.input(ConversationInput::Line(AgentLine::Whole(
+        b"\xef\xbb\xbf{\"method\":\"_x\",\"params\":[\"\xff\"]}\r",
+    )));
     assert_eq!(talk.records[0].body, json!({"method": "_x", "params": ["\u{fffd}"]}));
-    talk.input(Input::Line(Line::Whole(b"{\"id\":null,\"result\":{}}")));
+    talk.input(ConversationInput::Line(AgentLine::Whole(b"{\"id\":null,\"result\":{}}")));
     assert_eq!(talk.records[1].body["reason"], "unexpected_response");
-    talk.input(Input::Line(Line::Whole(b"{\"id\":null,\"method\":\"m\"}")));
+    talk.input(ConversationInput::Line(AgentLine::Whole(b"{\"id\":null,\"method\":\"m\"}")));
     assert_eq!(
         talk.sent()[0],
         json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": talk.sent()[0]["error"]["message"]}})
@@ -557,7 +566,7 @@ fn a_line_that_its_replacements_make_too_long_is_noise() {
     let mut line = br#"{"method":"session/update","params":{"update":{"x":""#.to_vec();
     line.resize(subagent_protocol::MAX_LINE_BYTES / 3 + 1000, 0xff);
     line.extend(br#""}}}"#);
-    talk.input(Input::Line(Line::Whole(&line)));
+    talk.input(ConversationInput::Line(AgentLine::Whole(&line)));
     assert_eq!(talk.types(), [T::Noise]);
     let body = &talk.records[0].body;
     assert_eq!((&body["reason"], &body["bytes"]), (&json!("too_long"), &json!(line.len())));
@@ -570,7 +579,7 @@ fn additional_data_keeps_a_record_within_its_limit() {
     let mut talk = Talk::new(None, None);
     talk.started();
     let line = format!(r#"{{"id":1,"result":{}}}"#, long(subagent_protocol::MAX_LINE_BYTES - 1000));
-    talk.input(Input::Line(Line::Whole(line.as_bytes())));
+    talk.input(ConversationInput::Line(AgentLine::Whole(line.as_bytes())));
     talk.line(json!({"id": 2, "result": {"sessionId": "s", "x": "x".repeat(100_000)}}));
     assert_eq!(talk.records.last().unwrap().t, T::Session);
     let call = json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "x".repeat(64_000)});
@@ -579,7 +588,7 @@ fn additional_data_keeps_a_record_within_its_limit() {
         r#"{{"id":1,"method":"session/request_permission","params":{{"toolCall":{{"toolCallId":"a"}},"x":{}}}}}"#,
         long(subagent_protocol::MAX_LINE_BYTES - 1000)
     );
-    talk.input(Input::Line(Line::Whole(asked.as_bytes())));
+    talk.input(ConversationInput::Line(AgentLine::Whole(asked.as_bytes())));
     assert_eq!(talk.records.last().unwrap().t, T::ApprovalRequested);
 }
 

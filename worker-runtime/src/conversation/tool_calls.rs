@@ -41,7 +41,7 @@ struct Update<'a> {
 /// The parameters of a permission request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+struct PermissionParams<'a> {
     #[serde(borrow, default)]
     session_id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -170,7 +170,7 @@ impl ToolCalls {
     /// sessions, and a request may name another session than its call. A request with an unknown id
     /// belongs to the only open call that it fits.
     pub(super) fn request(&mut self, params: &RawValue) -> Option<Box<RawValue>> {
-        let Request { session_id: session, tool_call } = serde_json::from_str(params.get()).ok()?;
+        let PermissionParams { session_id: session, tool_call } = serde_json::from_str(params.get()).ok()?;
         let request: CallFields<'_> = serde_json::from_str(tool_call.get()).ok()?;
         let (said, id) = (request.members(), request.tool_call_id);
         let named = || self.0.iter().enumerate().rev().filter(|(_, known)| known.announced && known.id == id);

@@ -3,14 +3,14 @@
 use serde_json::Value;
 use subagent_protocol::Error;
 use subagent_protocol::attachment::Attachment;
-use subagent_protocol::frame::{Change, Refusal};
+use subagent_protocol::frame::{DefinitionChange, Refusal};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody};
 
 use super::login::TurnLogin;
-use super::{Action, Conversation, Cx, State, Storage, Timer, definition, errors};
-use crate::acp::message::Outcome;
-use crate::acp::outgoing::Kind;
+use super::{Conversation, ConversationAction, ConversationState, Cx, Storage, Timer, definition, errors};
+use crate::acp::message::RpcOutcome;
+use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{attachments, requests, results};
 
 /// The prompt that the agent works on.
@@ -42,7 +42,7 @@ pub(super) struct PromptParts<'a> {
     pub(super) turn_id: TurnId,
     pub(super) prompt: &'a [Value],
     pub(super) attachments: &'a [Attachment],
-    pub(super) change: Option<&'a Change>,
+    pub(super) change: Option<&'a DefinitionChange>,
 }
 
 impl Conversation {
@@ -58,7 +58,7 @@ impl Conversation {
         let (last, full) = (self.last_turn, self.storage == Storage::Full);
         let rpc = self.next_rpc + 1;
         let takes = self.agent.as_ref().map(|agent| agent.capabilities.prompt).unwrap_or_default();
-        let State::Ready { session, turn } = &self.state else { return Err(Refusal::NotReady) };
+        let ConversationState::Ready { session, turn } = &self.state else { return Err(Refusal::NotReady) };
         // Gaps are allowed: turns that were canceled before they were sent never arrive.
         if number <= last {
             return Err(Refusal::WrongTurn { last });
@@ -77,7 +77,7 @@ impl Conversation {
         let instructions = definition::block(&self.config.context);
         let line = requests::prompt(rpc, &session, instructions.as_ref(), prompt, &attached);
         let (line, held) = if waits { (None, Some(line)) } else { (Some(line), None) };
-        if let State::Ready { turn, .. } = &mut self.state {
+        if let ConversationState::Ready { turn, .. } = &mut self.state {
             *turn = Some(OpenTurn { number, rpc, cancel: None, held, login: None });
         }
         (self.next_rpc, self.last_turn) = (rpc, number);
@@ -107,25 +107,25 @@ impl Conversation {
     }
 
     /// The agent answered `session/prompt`.
-    pub(super) fn prompt_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn prompt_answered(&mut self, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
         let cancel = self.turn().and_then(|turn| turn.cancel);
         if let Some(login) = self.take_login() {
             return self.turn_login_answered(login, &outcome, cx);
         }
-        let (Outcome::Result(raw) | Outcome::Error(raw)) = &outcome;
+        let (RpcOutcome::Result(raw) | RpcOutcome::Error(raw)) = &outcome;
         let answer = results::answer(raw).map(ToOwned::to_owned);
         let end = match (cancel, outcome) {
             (Some(CancelCause::Timeout), _) => {
                 TurnEnd::Failed { error: errors::turn_timeout(self.turn_limit_seconds()) }
             }
-            (_, Outcome::Result(raw)) => {
+            (_, RpcOutcome::Result(raw)) => {
                 let result = results::value(raw);
                 let stop_reason = result["stopReason"].as_str().map(str::to_owned);
                 self.instructions_kept(stop_reason.as_deref());
                 let (usage, meta) = (results::aside(&result["usage"]), results::aside(&result["_meta"]));
                 TurnEnd::Answered { stop_reason, usage, meta }
             }
-            (_, Outcome::Error(error)) => {
+            (_, RpcOutcome::Error(error)) => {
                 let error = results::value(error);
                 if results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
                     return self.prompt_wants_login(&error, answer, cx);
@@ -149,7 +149,7 @@ impl Conversation {
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
         cx.clear_timer(Timer::Phase);
-        cx.push(Action::DropPrompt);
+        cx.push(ConversationAction::DropPrompt);
         self.late_turn = turn.cancel.is_some().then_some(turn.number);
     }
 
@@ -198,7 +198,9 @@ impl Conversation {
         let dropped = cx.batch.shed();
         self.refuse_unwritten_calls(cx);
         if dropped > 0 {
-            cx.push(Action::Note(format!("the disk is full: {dropped} updates of the agent were dropped")));
+            cx.push(ConversationAction::Note(format!(
+                "the disk is full: {dropped} updates of the agent were dropped"
+            )));
         }
         dropped
     }
@@ -220,7 +222,7 @@ impl Conversation {
 
     /// Sends the prompt. Separate from [`Self::prompt`], so that the reply goes out first.
     pub(super) fn send_prompt(line: Vec<u8>, cx: &mut Cx<'_>) {
-        cx.send(Kind::Prompt, line);
+        cx.send(OutgoingKind::Prompt, line);
     }
 
     fn turn_limit_seconds(&self) -> f64 {

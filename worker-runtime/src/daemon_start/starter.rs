@@ -20,7 +20,7 @@ use subagent_protocol::api::{Announced, DaemonInfo};
 use subagent_protocol::start::DaemonStart;
 use tokio::net::unix::pipe::Receiver;
 
-use super::{Found, START_PAUSE, StartReport, sibling};
+use super::{DaemonCheckResult, START_PAUSE, StartReport, sibling};
 use crate::spawn::receiver;
 
 /// Maximum length of a daemon's readiness line, in bytes.
@@ -107,33 +107,33 @@ impl Starter {
     }
 
     /// Checks, and starts a daemon if necessary.
-    pub(crate) fn look(&self) -> (Found, Option<Starting>) {
-        self.try_look().unwrap_or_else(|error| (Found::Failed(error), None))
+    pub(crate) fn look(&self) -> (DaemonCheckResult, Option<Starting>) {
+        self.try_look().unwrap_or_else(|error| (DaemonCheckResult::Failed(error), None))
     }
 
-    fn try_look(&self) -> Result<(Found, Option<Starting>), String> {
+    fn try_look(&self) -> Result<(DaemonCheckResult, Option<Starting>), String> {
         let path = self.start.state_dir.join("start.lock");
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         let lock = open(&path, OpenOptions::new().read(true).write(true)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok((Found::Busy, None)),
+            Err(TryLockError::WouldBlock) => return Ok((DaemonCheckResult::Busy, None)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let info = match self.died() {
             Ok(info) => info,
-            Err(why) => return Ok((Found::NotWanted(why), None)),
+            Err(why) => return Ok((DaemonCheckResult::NotWanted(why), None)),
         };
         if listens(&info.socket).map_err(|error| format!("{}: {error}", info.socket.display()))? {
-            return Ok((Found::Listens, None));
+            return Ok((DaemonCheckResult::Listens, None));
         }
         let now = milliseconds(SystemTime::now());
         if let Some(rest) = last_start(&lock).and_then(|last| rest_of_pause(last, now)) {
-            return Ok((Found::TooSoon(rest), None));
+            return Ok((DaemonCheckResult::TooSoon(rest), None));
         }
         note_start(&lock, now).map_err(failed)?;
         let starting = self.spawn(lock).map_err(|error| format!("{}: {error}", self.program.display()))?;
-        Ok((Found::Started, Some(starting)))
+        Ok((DaemonCheckResult::Started, Some(starting)))
     }
 
     /// Returns what the dead daemon wrote about itself.
@@ -334,17 +334,17 @@ mod tests {
             fs::write(self.dir.path().join("daemon.json"), info.to_string()).unwrap();
         }
 
-        fn found(&self) -> Found {
+        fn found(&self) -> DaemonCheckResult {
             self.starter.look().0
         }
 
         /// Returns the result of a check once the lock is free. A process that another test forks
         /// holds the lock until its exec.
-        fn found_when_free(&self) -> Found {
+        fn found_when_free(&self) -> DaemonCheckResult {
             let until = std::time::Instant::now() + Duration::from_secs(20);
             loop {
                 match self.found() {
-                    Found::Busy if std::time::Instant::now() < until => std::thread::yield_now(),
+                    DaemonCheckResult::Busy if std::time::Instant::now() < until => std::thread::yield_now(),
                     found => return found,
                 }
             }
@@ -355,9 +355,9 @@ mod tests {
     async fn a_daemon_that_died_is_started_and_not_again_within_a_minute() {
         let fixture = fixture();
         let (found, starting) = fixture.starter.look();
-        assert_eq!(found, Found::Started);
+        assert_eq!(found, DaemonCheckResult::Started);
         let mut starting = starting.unwrap();
-        assert_eq!(fixture.found(), Found::Busy);
+        assert_eq!(fixture.found(), DaemonCheckResult::Busy);
         let said = loop {
             tokio::time::timeout(Duration::from_secs(20), starting.output.readable()).await.unwrap().unwrap();
             if let Some(said) = starting.read() {
@@ -367,43 +367,43 @@ mod tests {
         assert_eq!(said, StartReport::Failed("its program cannot be executed".to_owned()));
         drop(starting);
         let found = fixture.found_when_free();
-        assert!(matches!(found, Found::TooSoon(rest) if rest <= START_PAUSE), "{found:?}");
+        assert!(matches!(found, DaemonCheckResult::TooSoon(rest) if rest <= START_PAUSE), "{found:?}");
     }
 
     #[test]
     fn nothing_is_started_beside_a_daemon_or_in_the_place_of_one_that_ended() {
         let fixture = fixture();
         let listener = std::os::unix::net::UnixListener::bind(fixture.dir.path().join("s")).unwrap();
-        assert_eq!(fixture.found_when_free(), Found::Listens);
+        assert_eq!(fixture.found_when_free(), DaemonCheckResult::Listens);
         drop(listener);
         let held = File::open(fixture.dir.path().join("start.lock")).unwrap();
         held.lock().unwrap();
-        assert_eq!(fixture.found(), Found::Busy);
+        assert_eq!(fixture.found(), DaemonCheckResult::Busy);
         drop(held);
         for (mode, ending) in [("foreground", false), ("background", true)] {
             fixture.announce(mode, ending);
-            assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)), "{mode} {ending}");
+            assert!(matches!(fixture.found_when_free(), DaemonCheckResult::NotWanted(_)), "{mode} {ending}");
         }
         fixture.announce("background", false);
         // Created while the first file exists, so it is certainly another file.
         fs::write(fixture.dir.path().join("other"), "").unwrap();
         fs::remove_file(fixture.dir.path().join("state.db")).unwrap();
-        assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
+        assert!(matches!(fixture.found_when_free(), DaemonCheckResult::NotWanted(_)));
         fs::rename(fixture.dir.path().join("other"), fixture.dir.path().join("state.db")).unwrap();
-        assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)));
+        assert!(matches!(fixture.found_when_free(), DaemonCheckResult::NotWanted(_)));
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_worker_without_tasks_starts_only_a_daemon_that_is_awaited() {
         let mut fixture = fixture();
         fixture.starter.start.if_awaited = true;
-        assert_eq!(fixture.found_when_free(), Found::NotWanted("nothing awaits it"));
+        assert_eq!(fixture.found_when_free(), DaemonCheckResult::NotWanted("nothing awaits it"));
         for (mode, ending) in [("foreground", false), ("background", true)] {
             fixture.announce_awaited(mode, ending, true);
-            assert!(matches!(fixture.found_when_free(), Found::NotWanted(_)), "{mode} {ending}");
+            assert!(matches!(fixture.found_when_free(), DaemonCheckResult::NotWanted(_)), "{mode} {ending}");
         }
         fixture.announce_awaited("background", false, true);
-        assert_eq!(fixture.found_when_free(), Found::Started);
+        assert_eq!(fixture.found_when_free(), DaemonCheckResult::Started);
     }
 
     #[test]
@@ -411,6 +411,6 @@ mod tests {
         let fixture = fixture();
         fs::remove_file(fixture.dir.path().join("start.lock")).unwrap();
         fs::create_dir(fixture.dir.path().join("start.lock")).unwrap();
-        assert!(matches!(fixture.found(), Found::Failed(why) if why.contains("start.lock")));
+        assert!(matches!(fixture.found(), DaemonCheckResult::Failed(why) if why.contains("start.lock")));
     }
 }

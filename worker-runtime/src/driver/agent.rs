@@ -15,9 +15,9 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::alarms::Alarm;
 use super::{AgentExit, Driver};
-use crate::acp::lines::Line;
-use crate::acp::outgoing::Kind;
-use crate::conversation::{Cx, Exit, Input};
+use crate::acp::lines::AgentLine;
+use crate::acp::outgoing::OutgoingKind;
+use crate::conversation::{ConversationInput, Cx, Exit};
 use crate::guard::{self, GuardStatus, ancestry};
 use crate::spawn::AgentIo;
 use crate::stderr;
@@ -37,7 +37,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
 
-enum Chunk {
+enum AgentOutputChunk {
     Bytes(Vec<u8>),
     NotNow,
     End,
@@ -48,16 +48,16 @@ enum Chunk {
 ///
 /// Polls instead of trying. A read that does not fill the buffer then counts as the last one. This
 /// saves a read from an empty pipe.
-fn read(pipe: Option<&mut Receiver>, capacity: usize) -> Chunk {
-    let Some(pipe) = pipe else { return Chunk::NotNow };
+fn read(pipe: Option<&mut Receiver>, capacity: usize) -> AgentOutputChunk {
+    let Some(pipe) = pipe else { return AgentOutputChunk::NotNow };
     let mut bytes = Vec::with_capacity(capacity);
     let polled = pin!(pipe.read_buf(&mut bytes)).poll(&mut Context::from_waker(Waker::noop()));
     match polled {
-        Poll::Ready(Ok(0)) => Chunk::End,
-        Poll::Ready(Ok(_)) => Chunk::Bytes(bytes),
-        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => Chunk::NotNow,
-        Poll::Ready(Err(_)) => Chunk::End,
-        Poll::Pending => Chunk::NotNow,
+        Poll::Ready(Ok(0)) => AgentOutputChunk::End,
+        Poll::Ready(Ok(_)) => AgentOutputChunk::Bytes(bytes),
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => AgentOutputChunk::NotNow,
+        Poll::Ready(Err(_)) => AgentOutputChunk::End,
+        Poll::Pending => AgentOutputChunk::NotNow,
     }
 }
 
@@ -73,14 +73,14 @@ impl Driver {
 
     pub(super) fn read_output(&mut self) {
         match read(self.agent.as_mut().and_then(|agent| agent.output.as_mut()), OUTPUT_BYTES) {
-            Chunk::NotNow => {}
-            Chunk::Bytes(bytes) => {
+            AgentOutputChunk::NotNow => {}
+            AgentOutputChunk::Bytes(bytes) => {
                 self.take_output(Some(&bytes));
                 if bytes.len() >= BURST_BYTES {
                     self.alarms.set(Alarm::Trim, BURST_PAUSE);
                 }
             }
-            Chunk::End => {
+            AgentOutputChunk::End => {
                 if let Some(agent) = &mut self.agent {
                     agent.output = None;
                 }
@@ -95,8 +95,9 @@ impl Driver {
         let mut actions = Vec::new();
         self.journal.batch.set_time();
         let (conversation, batch, tail) = (&mut self.conversation, &mut self.journal.batch, &self.tail);
-        let on_line = |line: Line<'_>| {
-            conversation.handle(Input::Line(line), &mut Cx { batch, actions: &mut actions, tail });
+        let on_line = |line: AgentLine<'_>| {
+            conversation
+                .handle(ConversationInput::Line(line), &mut Cx { batch, actions: &mut actions, tail });
         };
         match bytes {
             Some(bytes) => self.splitter.feed(bytes, on_line),
@@ -107,9 +108,9 @@ impl Driver {
 
     pub(super) fn read_errors(&mut self) {
         match read(self.agent.as_mut().and_then(|agent| agent.errors.as_mut()), ERROR_BYTES) {
-            Chunk::NotNow => {}
-            Chunk::Bytes(bytes) => self.take_errors(&bytes),
-            Chunk::End => {
+            AgentOutputChunk::NotNow => {}
+            AgentOutputChunk::Bytes(bytes) => self.take_errors(&bytes),
+            AgentOutputChunk::End => {
                 if let Some(agent) = &mut self.agent {
                     agent.errors = None;
                 }
@@ -134,9 +135,9 @@ impl Driver {
             };
             match input.try_write(bytes) {
                 Ok(length) => match self.outgoing.wrote(length) {
-                    Some(Kind::Prompt) => subagent_failpoint::hit("dispatch.after_write"),
-                    Some(Kind::Answer) => subagent_failpoint::hit("answer.after_write"),
-                    Some(Kind::Plain | Kind::Result | Kind::Automatic) | None => {}
+                    Some(OutgoingKind::Prompt) => subagent_failpoint::hit("dispatch.after_write"),
+                    Some(OutgoingKind::Answer) => subagent_failpoint::hit("answer.after_write"),
+                    Some(OutgoingKind::Plain | OutgoingKind::Result | OutgoingKind::Automatic) | None => {}
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -180,13 +181,13 @@ impl Driver {
 
     pub(super) fn read_status(&mut self) {
         match read(self.agent.as_mut().and_then(|agent| agent.status.as_mut()), ERROR_BYTES) {
-            Chunk::NotNow => {}
-            Chunk::Bytes(bytes) => {
+            AgentOutputChunk::NotNow => {}
+            AgentOutputChunk::Bytes(bytes) => {
                 for status in self.status_lines.read::<GuardStatus>(&bytes) {
                     self.guard_says(status);
                 }
             }
-            Chunk::End => {
+            AgentOutputChunk::End => {
                 if let Some(agent) = &mut self.agent {
                     agent.status = None;
                 }
@@ -203,13 +204,13 @@ impl Driver {
         match status {
             GuardStatus::Spawned { pid } => {
                 if let Some(guard) = self.guard {
-                    self.apply(Input::AgentStarted(AgentStarted { agent_pid: pid, guard }));
+                    self.apply(ConversationInput::AgentStarted(AgentStarted { agent_pid: pid, guard }));
                 }
             }
             GuardStatus::SpawnFailed { errno, message } => {
                 self.clean = Some((0, 0));
                 self.exit = AgentExit::Delivered;
-                self.apply(Input::SpawnFailed { errno, message });
+                self.apply(ConversationInput::SpawnFailed { errno, message });
             }
             GuardStatus::Exited { code, signal, .. } => {
                 self.exit = AgentExit::Pending(Exit { code, signal });
@@ -242,11 +243,11 @@ impl Driver {
         if let AgentExit::Pending(exit) = self.exit {
             self.exit = AgentExit::Delivered;
             self.alarms.clear(Alarm::Drain);
-            self.apply(Input::AgentExited(exit));
+            self.apply(ConversationInput::AgentExited(exit));
         }
         // The proof covers everything that the agent has started, also through this runtime.
         if let Some((killed, millis)) = self.clean.filter(|_| self.client.all_ended()) {
-            self.apply(Input::TreeEnded { killed, millis });
+            self.apply(ConversationInput::TreeEnded { killed, millis });
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::Driver;
 use super::alarms::Alarm;
-use crate::client::Event;
-use crate::conversation::{Input, Storage};
+use crate::client::ClientEvent;
+use crate::conversation::{ConversationInput, Storage};
 use crate::guard;
 
 /// How long the end waits for a terminal that is being started.
@@ -31,7 +31,7 @@ impl Driver {
                 let others = self.client.other_answers();
                 self.apply_all(others);
                 if let Some(outcome) = outcome {
-                    self.apply(Input::CallDone { call, outcome });
+                    self.apply(ConversationInput::CallDone { call, outcome });
                 }
             } else if let Some(failed) = self.client.begin_next() {
                 self.apply_all(failed);
@@ -42,7 +42,7 @@ impl Driver {
         self.serves_calls = false;
     }
 
-    pub(super) fn client_event(&mut self, event: Event) {
+    pub(super) fn client_event(&mut self, event: ClientEvent) {
         let inputs = self.client.event(event);
         self.apply_all(inputs);
         self.rescue_lost();
@@ -50,7 +50,7 @@ impl Driver {
         self.serve_calls();
     }
 
-    fn apply_all(&mut self, inputs: Vec<Input<'static>>) {
+    fn apply_all(&mut self, inputs: Vec<ConversationInput<'static>>) {
         for input in inputs {
             self.apply(input);
         }

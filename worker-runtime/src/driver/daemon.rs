@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 
 use super::Driver;
 use super::alarms::Alarm;
-use crate::conversation::{Input, ReplyTo};
-use crate::daemon_start::Input as Daemon;
+use crate::conversation::{ConversationInput, ReplyTo};
+use crate::daemon_start::DaemonStartInput as Daemon;
 use crate::guard::ancestry;
-use crate::socket::{self, Event, EventKind, Verdict};
+use crate::socket::{self, ConnectionEvent, EventKind, PeerAdmission};
 
 /// Maximum number of open connections. Only one of them is served.
 const MAX_CONNECTIONS: usize = 16;
@@ -47,19 +47,19 @@ impl Driver {
         }
         let Stream::UdSocket(socket) = &stream;
         match socket::judge(socket) {
-            Verdict::Trusted => {
+            PeerAdmission::Trusted => {
                 self.next_connection += 1;
                 let (events, ends) = (self.events_in.clone(), self.ends.subscribe());
                 self.connections.spawn(socket::serve(stream, self.next_connection, events, ends));
             }
-            Verdict::BelowGuard => {
+            PeerAdmission::BelowGuard => {
                 self.connections.spawn(socket::turn_away(stream, Refusal::BelowGuard, self.generation));
             }
-            Verdict::Dropped => {}
+            PeerAdmission::Dropped => {}
         }
     }
 
-    pub(super) fn event(&mut self, event: Event) {
+    pub(super) fn event(&mut self, event: ConnectionEvent) {
         let connection = event.connection;
         let served = self.serving.as_ref().is_some_and(|serving| serving.connection == connection);
         match event.kind {
@@ -71,7 +71,7 @@ impl Driver {
             EventKind::Command { id, command } => {
                 self.look_at_quota();
                 self.look_at_lock();
-                self.apply(Input::Command { to: ReplyTo { connection, id }, command });
+                self.apply(ConversationInput::Command { to: ReplyTo { connection, id }, command });
             }
             EventKind::Closed if served => {
                 self.serving = None;
@@ -114,7 +114,7 @@ impl Driver {
         self.decide(Daemon::Served);
         self.look_at_quota();
         if desired == Desired::Stop {
-            self.apply(Input::End { reason: "the daemon wants this worker stopped".to_owned() });
+            self.apply(ConversationInput::End { reason: "the daemon wants this worker stopped".to_owned() });
         }
     }
 

@@ -6,8 +6,8 @@ use subagent_protocol::frame::FromRuntime;
 
 use super::Driver;
 use super::alarms::Alarm;
-use crate::acp::outgoing::Kind;
-use crate::conversation::{Action, Cx, Input, Storage};
+use crate::acp::outgoing::OutgoingKind;
+use crate::conversation::{ConversationAction, ConversationInput, Cx, Storage};
 use crate::{guard, stderr};
 
 /// Delay before the first retry on a full disk.
@@ -20,12 +20,12 @@ const UNWATCHED_QUOTA_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Hands one input to the conversation and carries out the effects.
-    pub(super) fn apply(&mut self, input: Input<'_>) {
+    pub(super) fn apply(&mut self, input: ConversationInput<'_>) {
         let actions = self.handle(input);
         self.settle(actions);
     }
 
-    fn handle(&mut self, input: Input<'_>) -> Vec<Action> {
+    fn handle(&mut self, input: ConversationInput<'_>) -> Vec<ConversationAction> {
         let mut actions = Vec::new();
         self.journal.batch.set_time();
         let mut cx = Cx { batch: &mut self.journal.batch, actions: &mut actions, tail: &self.tail };
@@ -34,7 +34,7 @@ impl Driver {
     }
 
     /// Writes the waiting records and then carries out the actions that waited for them.
-    pub(super) fn settle(&mut self, actions: Vec<Action>) {
+    pub(super) fn settle(&mut self, actions: Vec<ConversationAction>) {
         self.sort(actions);
         match self.commit() {
             Ok(()) if self.storage == Storage::Full => {
@@ -75,42 +75,44 @@ impl Driver {
 
     fn storage_is(&mut self, storage: Storage) {
         self.storage = storage;
-        let actions = self.handle(Input::Storage(storage));
+        let actions = self.handle(ConversationInput::Storage(storage));
         self.sort(actions);
     }
 
     /// Carries out actions that need no record; the others wait.
-    fn sort(&mut self, actions: Vec<Action>) {
+    fn sort(&mut self, actions: Vec<ConversationAction>) {
         for action in withhold(&mut self.withheld, actions) {
             self.perform(action);
         }
     }
 
-    fn perform(&mut self, action: Action) {
+    fn perform(&mut self, action: ConversationAction) {
         match action {
-            Action::Send(line) => self.outgoing.push(line),
-            Action::Accept(to) => self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: None }),
-            Action::Refuse(to, refusal) => {
+            ConversationAction::Send(line) => self.outgoing.push(line),
+            ConversationAction::Accept(to) => {
+                self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: None })
+            }
+            ConversationAction::Refuse(to, refusal) => {
                 self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: Some(refusal) });
             }
-            Action::SetTimer(timer, after) => self.alarms.set(Alarm::Conversation(timer), after),
-            Action::ClearTimer(timer) => self.alarms.clear(Alarm::Conversation(timer)),
-            Action::CloseInput => self.close_input(),
-            Action::Terminate => self.tell_guard(guard::TERMINATE),
-            Action::Call(call) => self.calls.push_back(call),
-            Action::DropCall(call) => self.client.drop_call(call),
-            Action::EndCalls => self.end_calls(),
-            Action::EndTree => self.tell_guard(guard::END),
-            Action::AbandonJournal => {
+            ConversationAction::SetTimer(timer, after) => self.alarms.set(Alarm::Conversation(timer), after),
+            ConversationAction::ClearTimer(timer) => self.alarms.clear(Alarm::Conversation(timer)),
+            ConversationAction::CloseInput => self.close_input(),
+            ConversationAction::Terminate => self.tell_guard(guard::TERMINATE),
+            ConversationAction::Call(call) => self.calls.push_back(call),
+            ConversationAction::DropCall(call) => self.client.drop_call(call),
+            ConversationAction::EndCalls => self.end_calls(),
+            ConversationAction::EndTree => self.tell_guard(guard::END),
+            ConversationAction::AbandonJournal => {
                 self.log.note("the end of this runtime could not be written into its journal");
                 self.abandoned = true;
                 self.alarms.set(Alarm::Retry, Duration::ZERO);
             }
             // Nothing to do: the dropped prompt was never handed out.
-            Action::DropPrompt => {}
-            Action::Note(message) => self.log.note(&message),
-            Action::Stdout(line) => self.take_errors(&stderr::of_stdout(&line)),
-            Action::Exit => self.done = true,
+            ConversationAction::DropPrompt => {}
+            ConversationAction::Note(message) => self.log.note(&message),
+            ConversationAction::Stdout(line) => self.take_errors(&stderr::of_stdout(&line)),
+            ConversationAction::Exit => self.done = true,
         }
     }
 
@@ -136,17 +138,20 @@ impl Driver {
 }
 
 /// Adds actions that wait for their records to `withheld`. Returns the others, in order.
-pub(crate) fn withhold(withheld: &mut Vec<Action>, actions: Vec<Action>) -> Vec<Action> {
+pub(crate) fn withhold(
+    withheld: &mut Vec<ConversationAction>,
+    actions: Vec<ConversationAction>,
+) -> Vec<ConversationAction> {
     let mut at_once = Vec::new();
     for action in actions {
         match action {
-            Action::SetTimer(..)
-            | Action::ClearTimer(_)
-            | Action::Refuse(..)
-            | Action::DropCall(_)
-            | Action::AbandonJournal => at_once.push(action),
-            Action::DropPrompt => {
-                withheld.retain(|action| !matches!(action, Action::Send(line) if line.kind == Kind::Prompt));
+            ConversationAction::SetTimer(..)
+            | ConversationAction::ClearTimer(_)
+            | ConversationAction::Refuse(..)
+            | ConversationAction::DropCall(_)
+            | ConversationAction::AbandonJournal => at_once.push(action),
+            ConversationAction::DropPrompt => {
+                withheld.retain(|action| !matches!(action, ConversationAction::Send(line) if line.kind == OutgoingKind::Prompt));
             }
             _ => withheld.push(action),
         }
@@ -160,22 +165,33 @@ mod tests {
     use crate::acp::outgoing::OutgoingLine;
     use crate::conversation::{ReplyTo, Timer};
 
-    fn send(kind: Kind) -> Action {
-        Action::Send(OutgoingLine { kind, bytes: b"x\n".to_vec() })
+    fn send(kind: OutgoingKind) -> ConversationAction {
+        ConversationAction::Send(OutgoingLine { kind, bytes: b"x\n".to_vec() })
     }
 
     #[test]
     fn a_prompt_that_waits_is_forgotten_with_its_turn() {
-        let accept = || Action::Accept(ReplyTo { connection: 1, id: 2 });
+        let accept = || ConversationAction::Accept(ReplyTo { connection: 1, id: 2 });
         let mut withheld = Vec::new();
-        let begun = vec![accept(), send(Kind::Prompt), Action::SetTimer(Timer::Turn, Duration::ZERO)];
-        assert_eq!(withhold(&mut withheld, begun), [Action::SetTimer(Timer::Turn, Duration::ZERO)]);
-        assert_eq!(withheld, [accept(), send(Kind::Prompt)]);
-        let ended = vec![Action::ClearTimer(Timer::Turn), Action::DropPrompt, send(Kind::Plain)];
-        assert_eq!(withhold(&mut withheld, ended), [Action::ClearTimer(Timer::Turn)]);
-        assert_eq!(withheld, [accept(), send(Kind::Plain)]);
+        let begun = vec![
+            accept(),
+            send(OutgoingKind::Prompt),
+            ConversationAction::SetTimer(Timer::Turn, Duration::ZERO),
+        ];
+        assert_eq!(
+            withhold(&mut withheld, begun),
+            [ConversationAction::SetTimer(Timer::Turn, Duration::ZERO)]
+        );
+        assert_eq!(withheld, [accept(), send(OutgoingKind::Prompt)]);
+        let ended = vec![
+            ConversationAction::ClearTimer(Timer::Turn),
+            ConversationAction::DropPrompt,
+            send(OutgoingKind::Plain),
+        ];
+        assert_eq!(withhold(&mut withheld, ended), [ConversationAction::ClearTimer(Timer::Turn)]);
+        assert_eq!(withheld, [accept(), send(OutgoingKind::Plain)]);
         // The prompt of the next turn is another one.
-        withhold(&mut withheld, vec![send(Kind::Prompt)]);
-        assert_eq!(withheld.last(), Some(&send(Kind::Prompt)));
+        withhold(&mut withheld, vec![send(OutgoingKind::Prompt)]);
+        assert_eq!(withheld.last(), Some(&send(OutgoingKind::Prompt)));
     }
 }

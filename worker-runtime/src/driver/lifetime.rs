@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::Driver;
 use super::alarms::Alarm;
 use super::daemon_restart::DaemonRestart;
-use crate::conversation::Input;
-use crate::daemon_start::Input as Daemon;
+use crate::conversation::ConversationInput;
+use crate::daemon_start::DaemonStartInput as Daemon;
 use crate::socket::Endpoint;
 use crate::startup;
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 
 /// How long a runtime without a daemon waits for one.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -53,7 +53,7 @@ impl Driver {
         if self.conversation.has_work() {
             self.alarms.set(Alarm::Orphaned, ORPHAN_PAUSE);
         } else {
-            self.apply(Input::End { reason: "no daemon for 24 hours".to_owned() });
+            self.apply(ConversationInput::End { reason: "no daemon for 24 hours".to_owned() });
         }
     }
 
@@ -76,8 +76,8 @@ impl Driver {
         }
     }
 
-    fn begin_watch(&self) -> io::Result<Watch> {
-        let watch = Watch::new()?;
+    fn begin_watch(&self) -> io::Result<FileWatch> {
+        let watch = FileWatch::new()?;
         watch.add_folder(&self.directory)?;
         for path in [&startup::lock_path(&self.directory), &self.socket_path] {
             watch.add(path)?;
@@ -106,7 +106,7 @@ impl Driver {
     pub(super) fn look_at_lock(&mut self) {
         let path = startup::lock_path(&self.directory);
         if !self.conversation.is_ending() && !startup::is_same_file(&self.lock, &path) {
-            self.apply(Input::End { reason: format!("{} is gone", path.display()) });
+            self.apply(ConversationInput::End { reason: format!("{} is gone", path.display()) });
         }
     }
 

@@ -31,17 +31,19 @@ use tokio::task::JoinSet;
 use crate::acp::lines::LineSplitter;
 use crate::acp::outgoing::Outgoing;
 use crate::acp::requests;
-use crate::client::{self as asked_of_us, Client};
-use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
-use crate::daemon_start::Input as Daemon;
+use crate::client::{self as asked_of_us, ClientExecutor};
+use crate::conversation::{
+    Conversation, ConversationAction, ConversationConfig, ConversationInput, Exit, Storage,
+};
+use crate::daemon_start::DaemonStartInput as Daemon;
 use crate::daemon_start::starter::Starter;
 use crate::journal::{Identity, Journal, JournalLayout};
 use crate::memory;
-use crate::socket::{Endpoint, Event};
+use crate::socket::{ConnectionEvent, Endpoint};
 use crate::spawn::{self, AgentIo};
 use crate::startup::{self, Startup};
 use crate::stderr::{Log, Tail};
-use crate::watch::Watch;
+use crate::watch::FileWatch;
 use alarms::{Alarm, Alarms};
 use daemon::Serving;
 use daemon_restart::DaemonRestart;
@@ -85,21 +87,21 @@ struct Driver {
     clean: Option<(u64, u64)>,
     alarms: Alarms,
     /// Actions that wait for their records.
-    withheld: Vec<Action>,
+    withheld: Vec<ConversationAction>,
     /// Client requests whose records are written.
     calls: VecDeque<u64>,
     serves_calls: bool,
-    client: Client,
+    client: ClientExecutor,
     storage: Storage,
     retry_after: Duration,
     abandoned: bool,
     /// `None` while the system has no watch for us. The files are then checked periodically.
-    watch: Option<Watch>,
+    watch: Option<FileWatch>,
     look_after: Duration,
     endpoint: Option<Endpoint>,
     rebind_after: Duration,
-    events: mpsc::Receiver<Event>,
-    events_in: mpsc::Sender<Event>,
+    events: mpsc::Receiver<ConnectionEvent>,
+    events_in: mpsc::Sender<ConnectionEvent>,
     ends: latest::Sender<JournalEnd>,
     connections: JoinSet<()>,
     next_connection: u64,
@@ -125,9 +127,9 @@ enum Wake {
     Writable,
     GuardStatus,
     Accepted(io::Result<Stream>),
-    Event(Event),
+    Event(ConnectionEvent),
     DaemonSays,
-    Client(asked_of_us::Event),
+    Client(asked_of_us::ClientEvent),
     Alarm(Alarm),
     FilesChanged,
     Terminated,
@@ -143,10 +145,10 @@ pub(crate) async fn run(startup: Startup) -> io::Result<()> {
     let Startup { start, lock, guard_lock } = startup;
     let mut driver = Driver::begin(&start, lock, guard_lock.try_clone()?)?;
     startup::say_listening()?;
-    driver.apply(Input::Begin);
+    driver.apply(ConversationInput::Begin);
     match spawn::spawn(&start.agent, &start.marker, guard_lock) {
         Ok(agent) => driver.started(agent),
-        Err(error) => driver.apply(Input::SpawnFailed {
+        Err(error) => driver.apply(ConversationInput::SpawnFailed {
             errno: error.raw_os_error().unwrap_or(0),
             message: format!("{error} (working directory {})", start.agent.cwd.display()),
         }),
@@ -182,7 +184,7 @@ impl Driver {
         };
         let journal = Journal::begin(layout, identity)?;
         let endpoint = Endpoint::bind(&start.socket)?;
-        let conversation = Conversation::new(Config {
+        let conversation = Conversation::new(ConversationConfig {
             session: start.session.clone(),
             resume_only: start.resume_only,
             restore_failures: start.restore_failures.clone(),
@@ -232,7 +234,7 @@ impl Driver {
             withheld: Vec::new(),
             calls: VecDeque::new(),
             serves_calls: false,
-            client: Client::new(start, guard_lock),
+            client: ClientExecutor::new(start, guard_lock),
             storage: Storage::Ok,
             retry_after: effects::FIRST_RETRY,
             abandoned: false,
@@ -306,16 +308,16 @@ impl Driver {
             Wake::Client(event) => self.client_event(event),
             Wake::Alarm(alarm) => self.alarm(alarm),
             Wake::FilesChanged => self.look_at_files(),
-            Wake::Terminated => self.apply(Input::End { reason: "SIGTERM".to_owned() }),
+            Wake::Terminated => self.apply(ConversationInput::End { reason: "SIGTERM".to_owned() }),
             Wake::ChildExited => self.reap(),
         }
     }
 
     fn alarm(&mut self, alarm: Alarm) {
         match alarm {
-            Alarm::Conversation(timer) => self.apply(Input::Timer(timer)),
+            Alarm::Conversation(timer) => self.apply(ConversationInput::Timer(timer)),
             Alarm::Drain => self.deliver_exit(),
-            Alarm::PipeClosed if self.exit == AgentExit::Running => self.apply(Input::PipeClosed),
+            Alarm::PipeClosed if self.exit == AgentExit::Running => self.apply(ConversationInput::PipeClosed),
             Alarm::PipeClosed => {}
             Alarm::Retry => self.settle(Vec::new()),
             Alarm::Quota => self.look_at_quota(),
@@ -376,7 +378,7 @@ async fn writable(pipe: Option<&Sender>) {
     }
 }
 
-async fn changed(watch: Option<&Watch>) {
+async fn changed(watch: Option<&FileWatch>) {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,

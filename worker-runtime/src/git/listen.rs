@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags};
 
-use super::{Failure, await_one};
+use super::{GitFailure, await_one};
 
 /// Bytes kept from the end of a process's stderr.
 pub(crate) const MAX_STDERR_BYTES: usize = 4096;
@@ -19,7 +19,7 @@ pub(crate) fn read_outputs(
     stdin: &[u8],
     limit: usize,
     until: Instant,
-) -> Result<(Vec<u8>, String), Failure> {
+) -> Result<(Vec<u8>, String), GitFailure> {
     if let Some(mut pipe) = child.stdin.take() {
         let stdin = stdin.to_vec();
         if stdin.is_empty() {
@@ -56,7 +56,7 @@ pub(crate) fn read_outputs(
                     stdout = None;
                 }
                 if bytes.len() > limit {
-                    return Err(Failure::TooLarge);
+                    return Err(GitFailure::TooLarge);
                 }
             } else {
                 if !take(&mut errors, &mut chunk, &mut stderr)? {
@@ -75,7 +75,7 @@ pub(crate) fn until_end(
     mut child: Child,
     mut output: PipeReader,
     until: Instant,
-) -> Result<(ExitStatus, String), Failure> {
+) -> Result<(ExitStatus, String), GitFailure> {
     let (mut stderr, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     let ended = super::ended(&child)?;
     loop {
@@ -87,12 +87,12 @@ pub(crate) fn until_end(
         }
         let has_output = inputs[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLIN));
         if has_output {
-            let length = output.read(&mut chunk).map_err(Failure::NotRun)?;
+            let length = output.read(&mut chunk).map_err(GitFailure::NotRun)?;
             stderr.extend_from_slice(&chunk[..length]);
             let old = stderr.len().saturating_sub(MAX_STDERR_BYTES);
             stderr.drain(..old);
         } else if inputs[1].any() == Some(true) {
-            return Ok((child.wait().map_err(Failure::NotRun)?, cleaned(&stderr)));
+            return Ok((child.wait().map_err(GitFailure::NotRun)?, cleaned(&stderr)));
         } else {
             // Its output ended before the process did.
             super::await_readable(ended.as_fd(), until).inspect_err(|_| super::end(&mut child))?;
@@ -101,9 +101,9 @@ pub(crate) fn until_end(
 }
 
 /// Reads once; returns false at the end.
-fn take<R: Read>(pipe: &mut Option<R>, chunk: &mut [u8], to: &mut Vec<u8>) -> Result<bool, Failure> {
+fn take<R: Read>(pipe: &mut Option<R>, chunk: &mut [u8], to: &mut Vec<u8>) -> Result<bool, GitFailure> {
     let Some(pipe) = pipe else { return Ok(false) };
-    let length = pipe.read(chunk).map_err(Failure::NotRun)?;
+    let length = pipe.read(chunk).map_err(GitFailure::NotRun)?;
     to.extend_from_slice(&chunk[..length]);
     Ok(length > 0)
 }

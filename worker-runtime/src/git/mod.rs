@@ -1,6 +1,6 @@
 //! Runs git with a deadline and without hooks, monitors, pagers and prompts.
 //!
-//! The caller chooses which other settings of the repository apply, see [`Settings`]. Locations
+//! The caller chooses which other settings of the repository apply, see [`GitSettings`]. Locations
 //! from the user's shell (`GIT_DIR`, `GIT_INDEX_FILE`) are always ignored.
 
 pub(crate) mod listen;
@@ -25,7 +25,7 @@ use nix::unistd::Pid;
 
 /// Which settings apply, and what they may make git run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settings {
+pub(crate) enum GitSettings {
     /// Settings of the named git directory, which is ours. No transport.
     Own,
     /// Settings of the repository and the user, for queries that run no program. No transport.
@@ -58,7 +58,7 @@ pub(crate) const TOO_LARGE: &str = "too much has changed there";
 pub(crate) struct Git<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) env: &'a [(OsString, OsString)],
-    pub(crate) settings: Settings,
+    pub(crate) settings: GitSettings,
     /// Location variables such as `GIT_DIR`.
     pub(crate) places: Vec<(&'static str, OsString)>,
     /// The common deadline of all runs.
@@ -69,7 +69,7 @@ pub(crate) struct Git<'a> {
 
 /// Why git returned no output.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum GitFailure {
     NotInstalled,
     NotRun(io::Error),
     Late,
@@ -86,7 +86,7 @@ pub(crate) enum Failure {
 }
 
 /// Formats the failure as part of a sentence.
-impl fmt::Display for Failure {
+impl fmt::Display for GitFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotInstalled => f.write_str("git is not installed"),
@@ -98,8 +98,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Failure> for String {
-    fn from(failure: Failure) -> Self {
+impl From<GitFailure> for String {
+    fn from(failure: GitFailure) -> Self {
         failure.to_string()
     }
 }
@@ -109,19 +109,19 @@ impl Git<'_> {
     ///
     /// # Errors
     ///
-    /// See [`Failure`] for the reasons.
+    /// See [`GitFailure`] for the reasons.
     pub(crate) fn run<S: AsRef<OsStr>>(
         &self,
         args: &[S],
         stdin: &[u8],
         limit: usize,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, GitFailure> {
         #[cfg(test)]
         killed::step();
         let run_program = run_program(self.command(args), stdin, limit, self.until, self.held);
         let (status, bytes, stderr) = run_program.map_err(|failure| match failure {
-            Failure::NotRun(error) if error.kind() == io::ErrorKind::NotFound && self.folder.is_dir() => {
-                Failure::NotInstalled
+            GitFailure::NotRun(error) if error.kind() == io::ErrorKind::NotFound && self.folder.is_dir() => {
+                GitFailure::NotInstalled
             }
             other => other,
         })?;
@@ -131,7 +131,7 @@ impl Git<'_> {
             return Ok(bytes);
         }
         let command = args.first().map(|name| name.as_ref().to_string_lossy().into_owned());
-        Err(Failure::Refused {
+        Err(GitFailure::Refused {
             command: command.unwrap_or_default(),
             code: status.code(),
             printed: bytes,
@@ -143,16 +143,16 @@ impl Git<'_> {
         let mut command = Command::new("git");
         command.args(["--no-optional-locks", "--no-pager"]);
         command.args(args).current_dir(self.folder);
-        let trusted = self.settings == Settings::Trusted;
+        let trusted = self.settings == GitSettings::Trusted;
         let passed = |name: &OsStr| {
             let of = |prefix: &str| name.as_bytes().starts_with(prefix.as_bytes());
-            let kept = self.settings != Settings::Own && KEPT.iter().any(|kept| name == *kept);
+            let kept = self.settings != GitSettings::Own && KEPT.iter().any(|kept| name == *kept);
             kept || (trusted && KEPT_TRUSTED.into_iter().any(of)) || !(of("SUBAGENT_") || of("GIT_"))
         };
         command.env_clear();
         command.envs(self.env.iter().filter(|(name, _)| passed(name)).map(|(name, value)| (name, value)));
         command.env("PATH", absolute_path(self.env));
-        if self.settings == Settings::Own {
+        if self.settings == GitSettings::Own {
             command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         }
         let more = if trusted { SETTINGS_TRUSTED } else { SETTINGS_UNTRUSTED };
@@ -188,14 +188,14 @@ pub(crate) fn run_program(
     limit: usize,
     until: Instant,
     held: &[OwnedFd],
-) -> Result<(ExitStatus, Vec<u8>, String), Failure> {
+) -> Result<(ExitStatus, Vec<u8>, String), GitFailure> {
     // Its own process group, so that everything it starts can be ended with it.
     command.process_group(0);
     let held: Vec<OwnedFd> = held.iter().filter_map(|file| file.try_clone().ok()).collect();
     if !held.is_empty() {
         command.preserved_fds(held);
     }
-    let mut child = command.spawn().map_err(Failure::NotRun)?;
+    let mut child = command.spawn().map_err(GitFailure::NotRun)?;
     // Closes our copies of the inherited files.
     drop(command);
     #[cfg(test)]
@@ -209,16 +209,16 @@ pub(crate) fn run_program(
         end(&mut child);
     }
     let (bytes, stderr) = run_program?;
-    let status = child.wait().map_err(Failure::NotRun)?;
+    let status = child.wait().map_err(GitFailure::NotRun)?;
     Ok((status, bytes, stderr))
 }
 
 /// Returns a descriptor that becomes readable when a process ends.
-fn ended(child: &Child) -> Result<OwnedFd, Failure> {
+fn ended(child: &Child) -> Result<OwnedFd, GitFailure> {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let pid = pid.ok_or_else(|| Failure::NotRun(io::ErrorKind::InvalidInput.into()))?;
+    let pid = pid.ok_or_else(|| GitFailure::NotRun(io::ErrorKind::InvalidInput.into()))?;
     let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
-    ended.map_err(|error| Failure::NotRun(error.into()))
+    ended.map_err(|error| GitFailure::NotRun(error.into()))
 }
 
 /// Returns the caller's PATH without relative entries, which would name programs in the folder.
@@ -234,20 +234,20 @@ fn absolute_path(env: &[(OsString, OsString)]) -> OsString {
 }
 
 /// Waits for input until the deadline.
-fn await_readable(input: BorrowedFd<'_>, until: Instant) -> Result<(), Failure> {
+fn await_readable(input: BorrowedFd<'_>, until: Instant) -> Result<(), GitFailure> {
     await_one(&mut [PollFd::new(input, PollFlags::POLLIN)], until)
 }
 
 /// Waits until one of them has input or has ended.
-fn await_one(inputs: &mut [PollFd<'_>], until: Instant) -> Result<(), Failure> {
+fn await_one(inputs: &mut [PollFd<'_>], until: Instant) -> Result<(), GitFailure> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(inputs, wait) {
-            Ok(0) => return Err(Failure::Late),
+            Ok(0) => return Err(GitFailure::Late),
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(Failure::NotRun(error.into())),
+            Err(error) => return Err(GitFailure::NotRun(error.into())),
         }
     }
 }

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::reap::{self, Reaped};
 use super::state::Exit;
-use super::tree::{self, Tree};
+use super::tree::{self, DescendantTree};
 use super::{EndReport, pidfd};
 
 /// Maximum duration of one settling phase. A chain that keeps forking needs a new sweep soon.
@@ -51,7 +51,7 @@ pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
     // Makes this process adopt the orphans that the kill creates. Idempotent; a failure results
     // in an unclean report.
     let subreaper = nix::sys::prctl::set_child_subreaper(true).is_ok();
-    let tree = Tree::below_self(spare);
+    let tree = DescendantTree::below_self(spare);
     let mut pause = Pause::new();
     let mut killed = 0;
     loop {
@@ -70,7 +70,7 @@ pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
 }
 
 /// Reaps ended children. Returns true when nothing is left to end.
-fn reap_all(tree: &Tree<'_>, spare: &[i32], killed: &mut u32) -> bool {
+fn reap_all(tree: &DescendantTree<'_>, spare: &[i32], killed: &mut u32) -> bool {
     let mut count =
         |exit| *killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
     if spare.is_empty() {

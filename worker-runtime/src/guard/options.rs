@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 /// The command to start, and its limits.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Options {
+pub(super) struct GuardOptions {
     /// The agent's file mode creation mask.
     pub(super) umask: Option<u32>,
     /// The agent's soft limit of open descriptors, capped at the hard limit.
@@ -34,7 +34,7 @@ pub(super) enum UsageError {
 }
 
 /// Parses the arguments after `guard`.
-pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, UsageError> {
+pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<GuardOptions, UsageError> {
     let (mut umask, mut nofile, mut sandbox) = (None, None, None);
     loop {
         let Some(arg) = args.next() else { return Err(UsageError::MissingCommand) };
@@ -52,7 +52,7 @@ pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         }
     }
     let command = args.next().ok_or(UsageError::MissingCommand)?;
-    Ok(Options { umask, nofile, sandbox, command, args: args.collect() })
+    Ok(GuardOptions { umask, nofile, sandbox, command, args: args.collect() })
 }
 
 fn value<T>(
@@ -68,7 +68,7 @@ fn value<T>(
 mod tests {
     use super::*;
 
-    fn parsed(args: &[&str]) -> Result<Options, UsageError> {
+    fn parsed(args: &[&str]) -> Result<GuardOptions, UsageError> {
         parse(args.iter().map(OsString::from))
     }
 

@@ -16,7 +16,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::write;
 
-use super::options::Options;
+use super::options::GuardOptions;
 use super::{COMMAND_ENV, OWN_EXECUTABLE};
 
 /// Raises the agent's OOM score above the runtime's, so that the kernel kills the agent first.
@@ -31,7 +31,7 @@ const OOM_SCORE_MAX: i32 = 1000;
 /// # Errors
 ///
 /// The system's error of fork, of a limit, or of exec.
-pub(super) fn agent(options: &Options) -> io::Result<i32> {
+pub(super) fn agent(options: &GuardOptions) -> io::Result<i32> {
     let mut command = command(options);
     command.process_group(0);
     before_exec(&mut command, options);
@@ -47,7 +47,7 @@ pub(super) fn agent(options: &Options) -> io::Result<i32> {
 
 /// Returns the command of the agent, or of this program, which becomes the
 /// agent inside its sandbox.
-fn command(options: &Options) -> Command {
+fn command(options: &GuardOptions) -> Command {
     if let Some(sandbox) = &options.sandbox {
         let mut command = Command::new(OWN_EXECUTABLE);
         command.arg0("subagent-runtime");
@@ -70,7 +70,7 @@ fn command(options: &Options) -> Command {
 /// All this happens between fork and exec, so the agent's children inherit it and the
 /// guard's signals stay blocked.
 #[allow(unsafe_code)]
-fn before_exec(command: &mut Command, options: &Options) {
+fn before_exec(command: &mut Command, options: &GuardOptions) {
     let (mode, nofile) = (options.umask.map(Mode::from_bits_truncate), options.nofile);
     let oom_score = raised_oom_score();
     let prepare = move || {

@@ -13,7 +13,7 @@ pub(super) const INCOMPLETE_AFTER: Duration = Duration::from_secs(10);
 const NAMED_PIDS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum GuardState {
     Running {
         agent: i32,
     },
@@ -37,7 +37,7 @@ pub(super) enum Exit {
 
 /// An event that the guard noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum GuardInput {
     /// The runtime asks for SIGTERM to the agent's group.
     TerminateAsked,
     /// The runtime or a signal asks for the end, or the runtime is gone.
@@ -52,7 +52,7 @@ pub(super) enum Input {
 
 /// An effect for the guard to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum GuardEffect {
     /// Sends SIGTERM to the process group led by this process, which is not reaped yet.
     Terminate(i32),
     Report(GuardStatus),
@@ -60,48 +60,60 @@ pub(super) enum Effect {
 
 /// Returns the next state and the effects, in order. Inputs without a meaning in
 /// a state change nothing.
-pub(super) fn step(state: State, input: Input, now: Duration) -> (State, Vec<Effect>) {
+pub(super) fn step(state: GuardState, input: GuardInput, now: Duration) -> (GuardState, Vec<GuardEffect>) {
     match (state, input) {
-        (State::Running { agent }, Input::TerminateAsked) => (state, vec![Effect::Terminate(agent)]),
-        (State::Running { agent }, Input::EndAsked) => {
-            (ending(agent, now), vec![Effect::Report(GuardStatus::Ending)])
+        (GuardState::Running { agent }, GuardInput::TerminateAsked) => {
+            (state, vec![GuardEffect::Terminate(agent)])
         }
-        (State::Running { agent }, Input::Reaped { pid, exit }) if pid == agent => {
+        (GuardState::Running { agent }, GuardInput::EndAsked) => {
+            (ending(agent, now), vec![GuardEffect::Report(GuardStatus::Ending)])
+        }
+        (GuardState::Running { agent }, GuardInput::Reaped { pid, exit }) if pid == agent => {
             let reports = [exited(pid, Some(exit)), GuardStatus::Ending];
-            (ending(agent, now), reports.map(Effect::Report).into())
+            (ending(agent, now), reports.map(GuardEffect::Report).into())
         }
         // An orphan that ended by itself: the normal work of a subreaper.
-        (State::Running { .. }, Input::Reaped { .. }) => (state, vec![]),
+        (GuardState::Running { .. }, GuardInput::Reaped { .. }) => (state, vec![]),
         // Impossible while the agent is our child. If it happens, nothing is left and
         // its status is lost.
-        (State::Running { agent }, Input::NoneLeft) => {
+        (GuardState::Running { agent }, GuardInput::NoneLeft) => {
             let clean = GuardStatus::Clean { killed: 0, millis: 0 };
-            (State::Clean, [exited(agent, None), GuardStatus::Ending, clean].map(Effect::Report).into())
+            (
+                GuardState::Clean,
+                [exited(agent, None), GuardStatus::Ending, clean].map(GuardEffect::Report).into(),
+            )
         }
-        (State::Ending { agent, since, killed, reported_incomplete }, Input::Reaped { pid, exit }) => {
+        (
+            GuardState::Ending { agent, since, killed, reported_incomplete },
+            GuardInput::Reaped { pid, exit },
+        ) => {
             let killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
-            let report = (pid == agent).then(|| Effect::Report(exited(pid, Some(exit))));
-            (State::Ending { agent, since, killed, reported_incomplete }, report.into_iter().collect())
+            let report = (pid == agent).then(|| GuardEffect::Report(exited(pid, Some(exit))));
+            (GuardState::Ending { agent, since, killed, reported_incomplete }, report.into_iter().collect())
         }
-        (State::Ending { since, killed, .. }, Input::NoneLeft) => {
+        (GuardState::Ending { since, killed, .. }, GuardInput::NoneLeft) => {
             let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
-            (State::Clean, vec![Effect::Report(GuardStatus::Clean { killed, millis })])
+            (GuardState::Clean, vec![GuardEffect::Report(GuardStatus::Clean { killed, millis })])
         }
-        (State::Ending { agent, since, killed, reported_incomplete: false }, Input::StillLeft(mut pids))
-            if !pids.is_empty() && now.saturating_sub(since) >= INCOMPLETE_AFTER =>
-        {
+        (
+            GuardState::Ending { agent, since, killed, reported_incomplete: false },
+            GuardInput::StillLeft(mut pids),
+        ) if !pids.is_empty() && now.saturating_sub(since) >= INCOMPLETE_AFTER => {
             pids.truncate(NAMED_PIDS);
-            let reported = State::Ending { agent, since, killed, reported_incomplete: true };
-            (reported, vec![Effect::Report(GuardStatus::Incomplete { pids })])
+            let reported = GuardState::Ending { agent, since, killed, reported_incomplete: true };
+            (reported, vec![GuardEffect::Report(GuardStatus::Incomplete { pids })])
         }
-        (State::Ending { .. }, Input::TerminateAsked | Input::EndAsked | Input::StillLeft(_))
-        | (State::Running { .. }, Input::StillLeft(_))
-        | (State::Clean, _) => (state, vec![]),
+        (
+            GuardState::Ending { .. },
+            GuardInput::TerminateAsked | GuardInput::EndAsked | GuardInput::StillLeft(_),
+        )
+        | (GuardState::Running { .. }, GuardInput::StillLeft(_))
+        | (GuardState::Clean, _) => (state, vec![]),
     }
 }
 
-fn ending(agent: i32, since: Duration) -> State {
-    State::Ending { agent, since, killed: 0, reported_incomplete: false }
+fn ending(agent: i32, since: Duration) -> GuardState {
+    GuardState::Ending { agent, since, killed: 0, reported_incomplete: false }
 }
 
 fn exited(pid: i32, exit: Option<Exit>) -> GuardStatus {
@@ -121,15 +133,15 @@ mod tests {
 
     const AGENT: i32 = 10;
 
-    fn reports(inputs: Vec<(u64, Input)>) -> Vec<GuardStatus> {
-        let mut state = State::Running { agent: AGENT };
+    fn reports(inputs: Vec<(u64, GuardInput)>) -> Vec<GuardStatus> {
+        let mut state = GuardState::Running { agent: AGENT };
         let mut reports = vec![];
         for (millis, input) in inputs {
             let (next, effects) = step(state, input, Duration::from_millis(millis));
             state = next;
             reports.extend(effects.into_iter().filter_map(|effect| match effect {
-                Effect::Report(status) => Some(status),
-                Effect::Terminate(_) => None,
+                GuardEffect::Report(status) => Some(status),
+                GuardEffect::Terminate(_) => None,
             }));
         }
         reports
@@ -138,12 +150,12 @@ mod tests {
     #[test]
     fn survivors_are_reported_once_and_the_loop_goes_on() {
         let reported = reports(vec![
-            (100, Input::EndAsked),
-            (5_000, Input::StillLeft(vec![11])),
-            (10_100, Input::StillLeft((11..111).collect())),
-            (10_200, Input::StillLeft(vec![11])),
-            (12_000, Input::Reaped { pid: 11, exit: Exit::Signal(9) }),
-            (12_100, Input::NoneLeft),
+            (100, GuardInput::EndAsked),
+            (5_000, GuardInput::StillLeft(vec![11])),
+            (10_100, GuardInput::StillLeft((11..111).collect())),
+            (10_200, GuardInput::StillLeft(vec![11])),
+            (12_000, GuardInput::Reaped { pid: 11, exit: Exit::Signal(9) }),
+            (12_100, GuardInput::NoneLeft),
         ]);
         let expected = [
             GuardStatus::Ending,
@@ -155,21 +167,24 @@ mod tests {
 
     #[test]
     fn sigterm_goes_only_to_a_running_agent() {
-        let running = State::Running { agent: AGENT };
-        assert_eq!(step(running, Input::TerminateAsked, Duration::ZERO).1, [Effect::Terminate(AGENT)]);
-        let exit = Input::Reaped { pid: AGENT, exit: Exit::Code(0) };
+        let running = GuardState::Running { agent: AGENT };
+        assert_eq!(
+            step(running, GuardInput::TerminateAsked, Duration::ZERO).1,
+            [GuardEffect::Terminate(AGENT)]
+        );
+        let exit = GuardInput::Reaped { pid: AGENT, exit: Exit::Code(0) };
         let (ended, _) = step(running, exit, Duration::ZERO);
-        assert_eq!(step(ended, Input::TerminateAsked, Duration::ZERO).1, []);
+        assert_eq!(step(ended, GuardInput::TerminateAsked, Duration::ZERO).1, []);
     }
 
-    fn any_input() -> impl Strategy<Value = Input> {
+    fn any_input() -> impl Strategy<Value = GuardInput> {
         let exit = prop_oneof![Just(Exit::Code(1)), Just(Exit::Signal(9))];
         prop_oneof![
-            Just(Input::TerminateAsked),
-            Just(Input::EndAsked),
-            Just(Input::NoneLeft),
-            (AGENT..AGENT + 3, exit).prop_map(|(pid, exit)| Input::Reaped { pid, exit }),
-            Just(Input::StillLeft(vec![AGENT])),
+            Just(GuardInput::TerminateAsked),
+            Just(GuardInput::EndAsked),
+            Just(GuardInput::NoneLeft),
+            (AGENT..AGENT + 3, exit).prop_map(|(pid, exit)| GuardInput::Reaped { pid, exit }),
+            Just(GuardInput::StillLeft(vec![AGENT])),
         ]
     }
 

@@ -18,12 +18,12 @@ use nix::unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 pub(super) use super::ending::end_descendants;
 use super::ending::{Pause, SETTLE, timeout};
 use super::inherited::{self, Inherited};
-use super::options::Options;
+use super::options::GuardOptions;
 use super::reap::{self, Reaped};
 use super::signals::{self, SignalRequest};
-use super::state::{Effect, Input, State, step};
+use super::state::{GuardEffect, GuardInput, GuardState, step};
 use super::status::GuardStatus;
-use super::tree::{self, Tree};
+use super::tree::{self, DescendantTree};
 use super::{END, TERMINATE, spawn};
 
 /// Maximum number of surviving processes inspected for the report.
@@ -34,7 +34,7 @@ const MAX_REPORTED: usize = 64;
 /// # Errors
 ///
 /// Its descriptors are wrong; nothing was started.
-pub(super) fn run(options: Options) -> io::Result<()> {
+pub(super) fn run(options: GuardOptions) -> io::Result<()> {
     let Inherited { life, mut status, lock } = inherited::take()?;
     let (signals, null) = match prepare() {
         Ok(prepared) => prepared,
@@ -66,7 +66,7 @@ pub(super) fn run(options: Options) -> io::Result<()> {
     drop(null);
     report(&mut status, &GuardStatus::Spawned { pid: agent });
     let mut guard = Guard {
-        state: State::Running { agent },
+        state: GuardState::Running { agent },
         life,
         status,
         signals,
@@ -117,7 +117,7 @@ fn report(status: &mut File, line: &GuardStatus) {
 }
 
 struct Guard {
-    state: State,
+    state: GuardState,
     life: File,
     status: File,
     signals: SignalFd,
@@ -128,7 +128,7 @@ struct Guard {
 
 impl Guard {
     fn run_until_ending(&mut self) {
-        while matches!(self.state, State::Running { .. }) {
+        while matches!(self.state, GuardState::Running { .. }) {
             let mut fds = [
                 PollFd::new(self.life.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
@@ -139,7 +139,7 @@ impl Guard {
                 Ok(_) => {}
                 Err(Errno::EINTR) => continue,
                 // Without these events the guard cannot watch the tree, so it ends the tree.
-                Err(_) => return self.apply(Input::EndAsked),
+                Err(_) => return self.apply(GuardInput::EndAsked),
             }
             if life {
                 self.hear_the_runtime();
@@ -153,25 +153,25 @@ impl Guard {
     fn hear_the_runtime(&mut self) {
         let mut bytes = [0; 16];
         match self.life.read(&mut bytes) {
-            Ok(0) => self.apply(Input::EndAsked),
+            Ok(0) => self.apply(GuardInput::EndAsked),
             Ok(length) => {
                 for byte in &bytes[..length] {
                     match *byte {
-                        TERMINATE => self.apply(Input::TerminateAsked),
-                        END => self.apply(Input::EndAsked),
+                        TERMINATE => self.apply(GuardInput::TerminateAsked),
+                        END => self.apply(GuardInput::EndAsked),
                         // A byte of a newer runtime.
                         _ => {}
                     }
                 }
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
-            Err(_) => self.apply(Input::EndAsked),
+            Err(_) => self.apply(GuardInput::EndAsked),
         }
     }
 
     fn hear_signals(&mut self) {
         if signals::drain(&self.signals) == SignalRequest::End {
-            self.apply(Input::EndAsked);
+            self.apply(GuardInput::EndAsked);
         }
         self.reap();
     }
@@ -181,10 +181,10 @@ impl Guard {
         let mut any = false;
         loop {
             match reap::next(None) {
-                Reaped::Child { pid, exit } => self.apply(Input::Reaped { pid, exit }),
+                Reaped::Child { pid, exit } => self.apply(GuardInput::Reaped { pid, exit }),
                 Reaped::NothingYet => return any,
                 Reaped::NoneLeft => {
-                    self.apply(Input::NoneLeft);
+                    self.apply(GuardInput::NoneLeft);
                     return any;
                 }
             }
@@ -197,16 +197,16 @@ impl Guard {
         if subagent_failpoint::sabotaged("guard.spare") {
             return report(&mut self.status, &GuardStatus::Clean { killed: 0, millis: 0 });
         }
-        let tree = Tree::below_self(&[]);
+        let tree = DescendantTree::below_self(&[]);
         let mut pause = Pause::new();
         loop {
             self.reap();
-            let State::Ending { reported_incomplete, .. } = self.state else { return };
+            let GuardState::Ending { reported_incomplete, .. } = self.state else { return };
             if reported_incomplete {
                 pause.be_patient();
             }
             let found = tree.sweep();
-            self.apply(Input::StillLeft(tree::alive(found).take(MAX_REPORTED).collect()));
+            self.apply(GuardInput::StillLeft(tree::alive(found).take(MAX_REPORTED).collect()));
             self.settle(pause.next());
         }
     }
@@ -214,7 +214,7 @@ impl Guard {
     /// Reaps while processes keep ending, until none did for the length of `pause`.
     fn settle(&mut self, pause: Duration) {
         let until = Instant::now() + pause.max(SETTLE);
-        while matches!(self.state, State::Ending { .. }) && Instant::now() < until {
+        while matches!(self.state, GuardState::Ending { .. }) && Instant::now() < until {
             let mut fds = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
             if poll(&mut fds, timeout(pause)) != Ok(1) {
                 return;
@@ -225,13 +225,13 @@ impl Guard {
         }
     }
 
-    fn apply(&mut self, input: Input) {
+    fn apply(&mut self, input: GuardInput) {
         let (state, effects) = step(self.state, input, self.started.elapsed());
         self.state = state;
         for effect in effects {
             match effect {
-                Effect::Terminate(agent) => terminate(Pid::from_raw(agent)),
-                Effect::Report(line) => report(&mut self.status, &line),
+                GuardEffect::Terminate(agent) => terminate(Pid::from_raw(agent)),
+                GuardEffect::Report(line) => report(&mut self.status, &line),
             }
         }
     }

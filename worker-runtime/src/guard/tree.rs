@@ -19,7 +19,7 @@ const MAX_PASSES: usize = 8;
 
 /// How the children of a process are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listing {
+enum ChildListing {
     /// The kernel's lists of children; the cost grows with the tree.
     ChildrenFiles,
     /// The parents of all processes, for kernels without these lists.
@@ -36,16 +36,17 @@ enum Kinship {
 type Members = BTreeMap<i32, Kinship>;
 
 /// The descendants of this process, without spared ones and their descendants.
-pub(super) struct Tree<'a> {
+pub(super) struct DescendantTree<'a> {
     me: i32,
-    listing: Listing,
+    listing: ChildListing,
     spare: &'a [i32],
 }
 
-impl<'a> Tree<'a> {
+impl<'a> DescendantTree<'a> {
     /// The tree below the calling process.
     pub(super) fn below_self(spare: &'a [i32]) -> Self {
-        let listing = if procfs::offers_children() { Listing::ChildrenFiles } else { Listing::AllProcesses };
+        let listing =
+            if procfs::offers_children() { ChildListing::ChildrenFiles } else { ChildListing::AllProcesses };
         Self { me: Pid::this().as_raw(), listing, spare }
     }
 
@@ -129,8 +130,8 @@ impl<'a> Tree<'a> {
 
     fn families(&self) -> Families {
         let parents = match self.listing {
-            Listing::ChildrenFiles => return Families::OnDemand,
-            Listing::AllProcesses => procfs::parents().unwrap_or_default(),
+            ChildListing::ChildrenFiles => return Families::OnDemand,
+            ChildListing::AllProcesses => procfs::parents().unwrap_or_default(),
         };
         let mut children = BTreeMap::<i32, Vec<i32>>::new();
         for (pid, parent) in parents {
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    fn all_below(tree: &Tree<'_>) -> BTreeSet<i32> {
+    fn all_below(tree: &DescendantTree<'_>) -> BTreeSet<i32> {
         let families = tree.families();
         let mut walk = families.children_of(tree.me);
         let mut next = 0;
@@ -204,8 +205,8 @@ mod tests {
         let lines = BufReader::new(shell.stdout.take().unwrap()).lines();
         let pids: BTreeSet<i32> = lines.take(2).map(|line| line.unwrap().parse().unwrap()).collect();
         assert_eq!(pids.len(), 2);
-        for listing in [Listing::ChildrenFiles, Listing::AllProcesses] {
-            let tree = Tree { me: Pid::this().as_raw(), listing, spare: &[] };
+        for listing in [ChildListing::ChildrenFiles, ChildListing::AllProcesses] {
+            let tree = DescendantTree { me: Pid::this().as_raw(), listing, spare: &[] };
             let below = all_below(&tree);
             assert!(below.is_superset(&pids), "{listing:?}: {pids:?} in {below:?}");
         }
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_stranger_is_no_member_and_gets_no_signal() {
-        let tree = Tree::below_self(&[]);
+        let tree = DescendantTree::below_self(&[]);
         let parent = Pid::parent().as_raw();
         // SIGCONT does no harm if this test fails.
         assert!(!tree.send(parent, Kinship::Further, Signal::SIGCONT, &Members::new()));

@@ -6,14 +6,14 @@ use std::io;
 use std::time::Duration;
 
 use super::EndReport;
-use super::options::Options;
+use super::options::GuardOptions;
 
 /// Always fails and starts nothing.
 ///
 /// # Errors
 ///
 /// Always [`io::ErrorKind::Unsupported`] on these systems.
-pub(super) fn run(_options: Options) -> io::Result<()> {
+pub(super) fn run(_options: GuardOptions) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "ending a whole process tree is only supported on Linux"))
 }
 

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use subagent_protocol::codec::{self, Decoded};
-use subagent_protocol::record::{Record, RecordType};
+use subagent_protocol::record::{JournalRecord, RecordType};
 
 use super::bound;
 
@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 /// An ordered run of records.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct RecordBatch {
     bytes: Vec<u8>,
     scratch: Vec<u8>,
     first: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Batch {
     types: u32,
 }
 
-impl Batch {
+impl RecordBatch {
     /// Creates an empty batch whose first record gets the number `next`.
     pub(crate) fn new(next: u64) -> Self {
         Self { bytes: Vec::new(), scratch: Vec::new(), first: next, next, at: now(), types: 0 }
@@ -48,7 +48,8 @@ impl Batch {
         let (kept, body) = bound::fit(t, body, bound::MAX_BODY_BYTES);
         let kind = kind.filter(|_| kept == t);
         let t = kept;
-        let record = Record { n: self.next, at: self.at, t, turn, k: kind.map(Into::into), b: Some(&body) };
+        let record =
+            JournalRecord { n: self.next, at: self.at, t, turn, k: kind.map(Into::into), b: Some(&body) };
         self.scratch.clear();
         write_json(&mut self.scratch, &record);
         codec::encode(&self.scratch, &mut self.bytes);
@@ -128,7 +129,7 @@ impl Batch {
         // We encoded these bytes ourselves, so decoding ends exactly at the end of the buffer.
         while let Decoded::Record { json, size } = codec::decode(rest, usize::MAX) {
             rest = &rest[size..];
-            let Ok(mut record) = serde_json::from_slice::<Record<'_>>(json) else { continue };
+            let Ok(mut record) = serde_json::from_slice::<JournalRecord<'_>>(json) else { continue };
             if keep(record.t) {
                 record.n = self.next;
                 self.scratch.clear();
@@ -186,7 +187,7 @@ pub(crate) fn to_raw<T: Serialize>(body: &T) -> Box<RawValue> {
 
 // Cannot fail, as above.
 #[allow(clippy::expect_used)]
-fn write_json(buffer: &mut Vec<u8>, record: &Record<'_>) {
+fn write_json(buffer: &mut Vec<u8>, record: &JournalRecord<'_>) {
     serde_json::to_writer(buffer, record).expect("a record can be written into memory");
 }
 
@@ -225,7 +226,7 @@ pub(crate) mod reading {
 
     /// A record without its borrowed parts.
     #[derive(Debug, Clone)]
-    pub(crate) struct Read {
+    pub(crate) struct OwnedRecord {
         pub(crate) n: u64,
         pub(crate) t: RecordType,
         pub(crate) turn: Option<u64>,
@@ -234,15 +235,15 @@ pub(crate) mod reading {
     }
 
     /// Decodes all records of a buffer, which must end with the last of them.
-    pub(crate) fn records(mut bytes: &[u8]) -> Vec<Read> {
+    pub(crate) fn records(mut bytes: &[u8]) -> Vec<OwnedRecord> {
         let mut all = Vec::new();
         while !bytes.is_empty() {
             let Decoded::Record { json, size } = codec::decode(bytes, usize::MAX) else {
                 panic!("no record after {all:?}");
             };
-            let record: Record<'_> = serde_json::from_slice(json).unwrap();
+            let record: JournalRecord<'_> = serde_json::from_slice(json).unwrap();
             let body = record.b.map_or(serde_json::Value::Null, |b| surrogates::parse(b.get()).unwrap());
-            all.push(Read {
+            all.push(OwnedRecord {
                 n: record.n,
                 t: record.t,
                 turn: record.turn,
@@ -258,18 +259,18 @@ pub(crate) mod reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use subagent_protocol::record::{Ended, Terminating};
+    use subagent_protocol::record::{EndedRecord, Terminating};
 
     #[test]
     fn shedding_keeps_critical_records_and_contiguous_numbers() {
-        let mut batch = Batch::new(5);
+        let mut batch = RecordBatch::new(5);
         let update = to_raw(&serde_json::json!({"a": 1}));
         batch.push(RecordType::Update, Some(1), Some("plan"), &update);
         batch.push_body(RecordType::Terminating, None, &Terminating { reason: "r".to_owned() });
         batch.push(RecordType::Update, Some(1), Some("plan"), &update);
         assert!(batch.is_critical());
         assert_eq!(batch.shed(), 2);
-        batch.push_body(RecordType::Ended, None, &Ended { killed: 0, millis: 0 });
+        batch.push_body(RecordType::Ended, None, &EndedRecord { killed: 0, millis: 0 });
         let records = reading::records(batch.bytes());
         assert_eq!(
             records.iter().map(|r| (r.n, r.t)).collect::<Vec<_>>(),
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn no_record_is_larger_than_its_reader_takes() {
         let largest = "x".repeat(bound::MAX_BODY_BYTES - 2);
-        let mut batch = Batch::new(u64::MAX - 9);
+        let mut batch = RecordBatch::new(u64::MAX - 9);
         batch.push(RecordType::Update, Some(u64::MAX), Some(&"\u{1}".repeat(64)), &to_raw(&largest));
         let Decoded::Record { json, size } = codec::decode(batch.bytes(), codec::MAX_RECORD_BYTES) else {
             panic!("its reader rejects it");
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn progress_alone_is_not_critical() {
-        let mut batch = Batch::new(1);
+        let mut batch = RecordBatch::new(1);
         batch.push(RecordType::Update, None, Some("plan"), &to_raw(&serde_json::json!({})));
         assert!(!batch.is_critical());
         assert_eq!(batch.shed(), 1);

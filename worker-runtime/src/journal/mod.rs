@@ -16,7 +16,7 @@ use subagent_protocol::frame::JournalEnd;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::{RecordType, Sealed, Segment};
 
-use batch::Batch;
+use batch::RecordBatch;
 use segment::SegmentFile;
 
 /// The header data shared by all segments.
@@ -49,7 +49,7 @@ pub(crate) struct Journal {
     layout: JournalLayout,
     identity: Identity,
     /// The records to write next.
-    pub(crate) batch: Batch,
+    pub(crate) batch: RecordBatch,
     file: SegmentFile,
     /// The current segment accepts no more records. The next one must be created first and
     /// begins with this record.
@@ -73,7 +73,7 @@ impl Journal {
     pub(crate) fn begin(layout: JournalLayout, identity: Identity) -> io::Result<Self> {
         let first = NextSegment { segment: layout.segment, first_record: layout.first_record };
         let file = begin_segment(&layout, &identity, first)?;
-        let batch = Batch::new(first.first_record + 1);
+        let batch = RecordBatch::new(first.first_record + 1);
         let over_quota = disk_bytes(&layout)? > layout.quota_bytes;
         Ok(Self { layout, identity, batch, file, next: None, last: first.first_record, over_quota })
     }
@@ -165,7 +165,7 @@ impl Journal {
 }
 
 fn begin_segment(layout: &JournalLayout, identity: &Identity, next: NextSegment) -> io::Result<SegmentFile> {
-    let mut head = Batch::new(next.first_record);
+    let mut head = RecordBatch::new(next.first_record);
     head.push_body(
         RecordType::Segment,
         None,

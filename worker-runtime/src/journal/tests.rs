@@ -7,7 +7,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::TurnEnd;
 use tempfile::TempDir;
 
-use super::batch::reading::{Read, records};
+use super::batch::reading::{OwnedRecord, records};
 use super::batch::to_raw;
 use super::*;
 
@@ -30,7 +30,7 @@ fn push_update(journal: &mut Journal, bytes: usize) {
     journal.batch.push(RecordType::Update, Some(1), Some("plan"), &body);
 }
 
-fn read(directory: &TempDir, segment: u64) -> Vec<Read> {
+fn read(directory: &TempDir, segment: u64) -> Vec<OwnedRecord> {
     records(&fs::read(segment::path(directory.path(), segment)).unwrap())
 }
 

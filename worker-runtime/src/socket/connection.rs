@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
 use serde::Deserialize;
-use subagent_protocol::frame::{Command, FromRuntime, JournalEnd, Refusal, ToRuntime};
+use subagent_protocol::frame::{FromRuntime, JournalEnd, Refusal, RuntimeCommand, ToRuntime};
 use subagent_protocol::state::Desired;
 use subagent_protocol::{MAX_LINE_BYTES, PROTOCOL};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::acp::lines::{Line, LineSplitter};
+use crate::acp::lines::{AgentLine, LineSplitter};
 
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// An event of a connection for the runtime.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct ConnectionEvent {
     pub(crate) connection: u64,
     pub(crate) kind: EventKind,
 }
@@ -48,7 +48,7 @@ pub(crate) enum EventKind {
     Command {
         /// The command's id for its reply.
         id: u64,
-        command: Command,
+        command: RuntimeCommand,
     },
     /// The connection has ended.
     Closed,
@@ -63,35 +63,35 @@ struct OnlyId {
 pub(crate) async fn serve(
     stream: Stream,
     connection: u64,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<ConnectionEvent>,
     ends: watch::Receiver<JournalEnd>,
 ) {
     // The reason does not matter: the daemon connects again.
-    let _ = Connection { stream: &stream, connection, events: &events }.run(ends).await;
-    let _ = events.send(Event { connection, kind: EventKind::Closed }).await;
+    let _ = ConnectionReader { stream: &stream, connection, events: &events }.run(ends).await;
+    let _ = events.send(ConnectionEvent { connection, kind: EventKind::Closed }).await;
 }
 
 pub(crate) async fn turn_away(stream: Stream, refusal: Refusal, generation: u64) {
     let frame = FromRuntime::Refused { refusal, generation };
     let refuse = async {
         // Closing a socket with an unread hello would look like an error to the peer.
-        let _ = Input::new().frame(&stream).await;
+        let _ = FrameBuffer::new().frame(&stream).await;
         write(&stream, &frame).await
     };
     // A courtesy: it does not matter whether the peer reads it.
     let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refuse).await;
 }
 
-struct Connection<'a> {
+struct ConnectionReader<'a> {
     stream: &'a Stream,
     connection: u64,
-    events: &'a mpsc::Sender<Event>,
+    events: &'a mpsc::Sender<ConnectionEvent>,
 }
 
-impl Connection<'_> {
+impl ConnectionReader<'_> {
     async fn run(&self, mut ends: watch::Receiver<JournalEnd>) -> io::Result<()> {
         let (out, mut frames) = mpsc::unbounded_channel();
-        let mut input = Input::new();
+        let mut input = FrameBuffer::new();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, input.frame(self.stream)).await;
         let Ok(Ok(Some(line))) = hello else { return Ok(()) };
         let Ok(ToRuntime::Hello { protocol, generation, desired }) = serde_json::from_slice(&line) else {
@@ -113,7 +113,7 @@ impl Connection<'_> {
 
     async fn read(
         &self,
-        input: &mut Input,
+        input: &mut FrameBuffer,
         open: &Semaphore,
         own: &mpsc::UnboundedSender<FromRuntime>,
     ) -> io::Result<()> {
@@ -176,18 +176,18 @@ impl Connection<'_> {
     }
 
     async fn tell(&self, kind: EventKind) -> io::Result<()> {
-        let event = Event { connection: self.connection, kind };
+        let event = ConnectionEvent { connection: self.connection, kind };
         self.events.send(event).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 }
 
 /// Received frames that were not returned yet.
-struct Input {
+struct FrameBuffer {
     splitter: LineSplitter,
     lines: std::collections::VecDeque<Vec<u8>>,
 }
 
-impl Input {
+impl FrameBuffer {
     fn new() -> Self {
         Self { splitter: LineSplitter::new(MAX_LINE_BYTES), lines: std::collections::VecDeque::new() }
     }
@@ -205,8 +205,8 @@ impl Input {
             let mut too_long = false;
             let lines = &mut self.lines;
             self.splitter.feed(&buffer, |line| match line {
-                Line::Whole(line) => lines.push_back(line.to_vec()),
-                Line::TooLong { .. } => too_long = true,
+                AgentLine::Whole(line) => lines.push_back(line.to_vec()),
+                AgentLine::TooLong { .. } => too_long = true,
             });
             if too_long {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is too long"));

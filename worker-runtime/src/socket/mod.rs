@@ -15,8 +15,8 @@ use interprocess::local_socket::traits::tokio::Listener as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
 
-pub(crate) use connection::{Event, EventKind, serve, turn_away};
-pub(crate) use peer::{Verdict, judge};
+pub(crate) use connection::{ConnectionEvent, EventKind, serve, turn_away};
+pub(crate) use peer::{PeerAdmission, judge};
 
 /// The bound command socket.
 pub(crate) struct Endpoint {

@@ -14,7 +14,7 @@ use crate::guard::ancestry;
 
 /// The decision about a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PeerAdmission {
     /// The peer may send commands.
     Trusted,
     /// The peer runs below an agent and gets a refusal.
@@ -24,19 +24,19 @@ pub(crate) enum Verdict {
 }
 
 /// Inspects the peer of a connection.
-pub(crate) fn judge(socket: impl AsFd) -> Verdict {
+pub(crate) fn judge(socket: impl AsFd) -> PeerAdmission {
     match look(&socket) {
         Ok(verdict) => verdict,
         // A process that cannot be inspected is gone or hides.
-        Err(_) => Verdict::Dropped,
+        Err(_) => PeerAdmission::Dropped,
     }
 }
 
-fn look(socket: &impl AsFd) -> io::Result<Verdict> {
+fn look(socket: &impl AsFd) -> io::Result<PeerAdmission> {
     let credentials = getsockopt(socket, sockopt::PeerCredentials)?;
     let own = nix::unistd::geteuid().as_raw();
     if credentials.uid() != own && !subagent_failpoint::sabotaged("peer.any_user") {
-        return Ok(Verdict::Dropped);
+        return Ok(PeerAdmission::Dropped);
     }
     let pid = credentials.pid();
     // With a pidfd the pid cannot be reused meanwhile. Without one, the start time reveals a reuse.
@@ -48,13 +48,17 @@ fn look(socket: &impl AsFd) -> io::Result<Verdict> {
         None => ancestry::start_time(pid)? == before,
     };
     if !same {
-        return Ok(Verdict::Dropped);
+        return Ok(PeerAdmission::Dropped);
     }
     if guards.is_empty() {
-        return Ok(Verdict::Trusted);
+        return Ok(PeerAdmission::Trusted);
     }
     let own = ancestry::guards_above(nix::unistd::getpid().as_raw())?;
-    Ok(if guards.iter().all(|guard| own.contains(guard)) { Verdict::Trusted } else { Verdict::BelowGuard })
+    Ok(if guards.iter().all(|guard| own.contains(guard)) {
+        PeerAdmission::Trusted
+    } else {
+        PeerAdmission::BelowGuard
+    })
 }
 
 /// Whether the pidfd still refers to this pid; it does not once the process was reaped.
@@ -72,6 +76,6 @@ mod tests {
     #[test]
     fn this_process_is_trusted() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        assert_eq!(look(&ours).unwrap(), Verdict::Trusted);
+        assert_eq!(look(&ours).unwrap(), PeerAdmission::Trusted);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::work_tree::TreeBase;
 
-use super::limits::Limits;
+use super::limits::WorkTreeLimits;
 use super::{record, snapshot};
 
 /// Maximum output read from git, in bytes.
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// A changed file of the work tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct FileChange {
     /// Path in the work tree.
     pub path: String,
     /// The path before a rename.
@@ -36,7 +36,7 @@ pub struct Change {
 }
 
 /// The changed files of a work tree.
-pub type Changes = Vec<Change>;
+pub type Changes = Vec<FileChange>;
 
 /// Compares a work tree with the base recorded in a folder. Adds patches only on request.
 ///
@@ -47,7 +47,7 @@ pub fn compare(
     folder: &Path,
     env: &[(OsString, OsString)],
     patches: bool,
-    limits: Limits,
+    limits: WorkTreeLimits,
 ) -> Result<Changes, String> {
     let (root, tree) = match record::read(folder) {
         Some(TreeBase::Recorded { root, tree, .. }) => (root, tree),
@@ -128,13 +128,13 @@ fn names(bytes: &[u8]) -> Changes {
             _ => "modified",
         };
         let status = status.to_owned();
-        changes.push(Change { path, old_path, status, added: None, deleted: None, patch: String::new() });
+        changes.push(FileChange { path, old_path, status, added: None, deleted: None, patch: String::new() });
     }
     changes
 }
 
 /// Parses the output of `--numstat -z`, which lists the files in the same order.
-fn count(changes: &mut [Change], bytes: &[u8]) {
+fn count(changes: &mut [FileChange], bytes: &[u8]) {
     let mut fields = fields(bytes);
     for change in changes {
         let Some(counts) = fields.next() else { return };
@@ -150,7 +150,7 @@ fn count(changes: &mut [Change], bytes: &[u8]) {
 
 /// Parses the output of `-p`, in the same order. A retyped file appears as a
 /// deletion and an addition.
-fn add_patches(changes: &mut [Change], bytes: &[u8]) {
+fn add_patches(changes: &mut [FileChange], bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut patches: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {

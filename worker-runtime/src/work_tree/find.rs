@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::git::{Failure, Git, Settings};
+use crate::git::{Git, GitFailure, GitSettings};
 
 /// Maximum output read from git, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -40,11 +40,11 @@ pub(super) fn repository(
     env: &[(OsString, OsString)],
     until: Instant,
 ) -> Result<Repository, String> {
-    let git = Git { folder: cwd, env, settings: Settings::Query, places: Vec::new(), until, held: &[] };
+    let git = Git { folder: cwd, env, settings: GitSettings::Query, places: Vec::new(), until, held: &[] };
     let ask =
         ["rev-parse", "--show-object-format", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"];
     let stderr = git.run(&ask, b"", MAX_BYTES).map_err(|failure| match failure {
-        Failure::Refused { .. } => "the folder is in no git work tree".to_owned(),
+        GitFailure::Refused { .. } => "the folder is in no git work tree".to_owned(),
         other => other.to_string(),
     })?;
     let mut lines = stderr.strip_suffix(b"\n").unwrap_or(&stderr).split(|byte| *byte == b'\n');

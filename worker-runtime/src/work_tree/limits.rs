@@ -7,7 +7,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Limits on changed and untracked files.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct WorkTreeLimits {
     /// Maximum number of files.
     pub files: usize,
     /// Maximum total size, in bytes.
@@ -16,7 +16,7 @@ pub struct Limits {
     pub until: Instant,
 }
 
-impl Limits {
+impl WorkTreeLimits {
     /// The limits for recording a base.
     pub(super) fn of_base() -> Self {
         Self { files: 20_000, bytes: 64 * 1024 * 1024, until: Instant::now() + DEADLINE }

@@ -12,14 +12,14 @@ mod snapshot;
 
 use std::path::Path;
 
-pub use changes::{Change, Changes, compare};
-pub use limits::Limits;
+pub use changes::{Changes, FileChange, compare};
+pub use limits::WorkTreeLimits;
 pub use record::{read, record};
 
 /// `subagent-runtime base CWD FOLDER`: records the state of the work tree around CWD in FOLDER.
 pub(crate) fn main(cwd: &Path, folder: &Path) {
     let env: Vec<_> = std::env::vars_os().collect();
-    record(cwd, folder, &env, Limits::of_base());
+    record(cwd, folder, &env, WorkTreeLimits::of_base());
 }
 
 #[cfg(test)]

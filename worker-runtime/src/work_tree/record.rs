@@ -12,9 +12,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::work_tree::{FILE, TreeBase};
 
 use super::find::{self, Repository};
-use super::limits::Limits;
+use super::limits::WorkTreeLimits;
 use super::snapshot;
-use crate::git::{Failure, Git, Settings};
+use crate::git::{Git, GitFailure, GitSettings};
 
 /// Maximum size of an index that is copied, in bytes.
 const MAX_INDEX: u64 = 256 * 1024 * 1024;
@@ -24,7 +24,7 @@ const MAX_EXCLUDE: u64 = 1024 * 1024;
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// Records the state of the work tree around a folder, or the reason why that failed.
-pub fn record(cwd: &Path, folder: &Path, env: &[(OsString, OsString)], limits: Limits) -> TreeBase {
+pub fn record(cwd: &Path, folder: &Path, env: &[(OsString, OsString)], limits: WorkTreeLimits) -> TreeBase {
     let base = recorded(cwd, folder, env, limits).unwrap_or_else(|reason| {
         // Removes remains of an earlier attempt.
         let _ = fs::remove_dir_all(folder).and_then(|()| create(folder));
@@ -47,7 +47,7 @@ fn recorded(
     cwd: &Path,
     folder: &Path,
     env: &[(OsString, OsString)],
-    limits: Limits,
+    limits: WorkTreeLimits,
 ) -> Result<TreeBase, String> {
     let failed = |error: io::Error| format!("the state dir cannot be written: {error}");
     let _ = fs::remove_dir_all(folder);
@@ -58,7 +58,8 @@ fn recorded(
     let git = own(folder, &found.root, env, limits.until);
     let tree = snapshot::write(&git, limits).or_else(|failure| {
         // Its index may consist of several files, which are not copied.
-        let Some(head) = found.head.as_deref().filter(|_| matches!(failure, Failure::Refused { .. })) else {
+        let Some(head) = found.head.as_deref().filter(|_| matches!(failure, GitFailure::Refused { .. }))
+        else {
             return Err(String::from(failure));
         };
         fs::remove_file(folder.join("index")).map_err(failed)?;
@@ -86,7 +87,7 @@ pub(super) fn own<'a>(
         ("GIT_WORK_TREE", root.into()),
         ("GIT_INDEX_FILE", folder.join("index").into()),
     ];
-    Git { folder: root, env, settings: Settings::Own, places, until, held: &[] }
+    Git { folder: root, env, settings: GitSettings::Own, places, until, held: &[] }
 }
 
 /// Creates a git directory that borrows a repository's objects, with its index and its file rules.

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use nix::unistd::{AccessFlags, access};
 
-use super::limits::Limits;
-use crate::git::{Failure, Git};
+use super::limits::WorkTreeLimits;
+use crate::git::{Git, GitFailure};
 
 /// Maximum length of the list of changed files, in bytes.
 const MAX_NAMES: usize = 16 * 1024 * 1024;
@@ -21,15 +21,15 @@ const MAX_ID: usize = 128;
 ///
 /// # Errors
 ///
-/// See [`Failure`] for the reasons.
-pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, Failure> {
+/// See [`GitFailure`] for the reasons.
+pub(super) fn write(git: &Git<'_>, limits: WorkTreeLimits) -> Result<String, GitFailure> {
     let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
     let names = git.run(&list, b"", MAX_NAMES)?;
     // A file may be listed more than once. A folder is a separate repository.
     let names: BTreeSet<&[u8]> =
         names.split(|byte| *byte == 0).filter(|name| !name.is_empty() && !name.ends_with(b"/")).collect();
     if names.len() > limits.files {
-        return Err(Failure::TooLarge);
+        return Err(GitFailure::TooLarge);
     }
     let (mut bytes, mut input) = (0, Vec::new());
     for name in names {
@@ -45,7 +45,7 @@ pub(super) fn write(git: &Git<'_>, limits: Limits) -> Result<String, Failure> {
         input.push(0);
     }
     if bytes > limits.bytes {
-        return Err(Failure::TooLarge);
+        return Err(GitFailure::TooLarge);
     }
     if !input.is_empty() {
         git.run(&["update-index", "-z", "--add", "--remove", "--replace", "--stdin"], &input, MAX_ID)?;

@@ -13,16 +13,16 @@ use super::*;
 use crate::git::TOO_LARGE;
 
 /// The limits of a base, with time for a busy machine.
-fn patient() -> Limits {
-    Limits { until: Instant::now() + Duration::from_secs(60), ..Limits::of_base() }
+fn patient() -> WorkTreeLimits {
+    WorkTreeLimits { until: Instant::now() + Duration::from_secs(60), ..WorkTreeLimits::of_base() }
 }
 
-struct World {
+struct GitWorkTreeFixture {
     dir: tempfile::TempDir,
     env: Vec<(OsString, OsString)>,
 }
 
-impl World {
+impl GitWorkTreeFixture {
     /// A repository with a commit of `kept` and `changed`.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn reason(base: TreeBase) -> String {
 
 #[test]
 fn earlier_changes_are_part_of_the_base() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     world.write(".gitignore", "ignored\n");
     world.write("changed", "one\nmine\n");
     world.write("untracked", "mine\n");
@@ -123,7 +123,7 @@ fn earlier_changes_are_part_of_the_base() {
 
 #[test]
 fn the_repository_stays_as_it_is() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     world.write("changed", "dirty\n");
     world.write("staged", "staged\n");
     world.git(&["add", "staged"]);
@@ -156,7 +156,7 @@ fn the_repository_stays_as_it_is() {
 
 #[test]
 fn nothing_that_the_repository_names_is_run() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     let (seen, script) = (world.dir.path().join("seen"), world.dir.path().join("evil"));
     fs::write(&script, format!("#!/bin/sh\necho \"$0\" >> {}\ncat\n", seen.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
@@ -197,18 +197,18 @@ fn nothing_that_the_repository_names_is_run() {
 
 #[test]
 fn a_folder_without_a_repository_and_one_that_is_too_large_have_a_reason() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     let outside = world.dir.path().join("home");
     let missing = record(&outside, &world.base(), &world.env, patient());
     assert_eq!(reason(missing), "the folder is in no git work tree");
     assert_eq!(reason(read(&world.base()).unwrap()), "the folder is in no git work tree");
     world.write("large", &"x".repeat(1000));
-    for limits in [Limits { bytes: 999, ..patient() }, Limits { files: 0, ..patient() }] {
+    for limits in [WorkTreeLimits { bytes: 999, ..patient() }, WorkTreeLimits { files: 0, ..patient() }] {
         let missing = record(&world.root(), &world.base(), &world.env, limits);
         assert_eq!(reason(missing), TOO_LARGE);
         assert_eq!(fs::read_dir(world.base()).unwrap().count(), 1, "nothing else is left");
     }
-    let late = Limits { until: Instant::now(), ..patient() };
+    let late = WorkTreeLimits { until: Instant::now(), ..patient() };
     assert_eq!(reason(record(&world.root(), &world.base(), &world.env, late)), "git did not finish in time");
     let env = [("PATH".into(), "/nonexistent".into())];
     let missing = record(&world.root(), &world.base(), &env, patient());
@@ -217,7 +217,7 @@ fn a_folder_without_a_repository_and_one_that_is_too_large_have_a_reason() {
 
 #[test]
 fn before_the_first_commit_in_a_linked_work_tree_and_below_the_top_there_is_a_base_too() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     world.git(&["worktree", "add", "-q", "../linked"]);
     let linked = world.dir.path().join("linked");
     assert!(matches!(
@@ -243,7 +243,7 @@ fn before_the_first_commit_in_a_linked_work_tree_and_below_the_top_there_is_a_ba
 
 #[test]
 fn a_split_index_is_read_anew() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     world.git(&["update-index", "--split-index"]);
     world.write("changed", "x\n");
     assert!(matches!(world.record(), TreeBase::Recorded { .. }));
@@ -253,7 +253,7 @@ fn a_split_index_is_read_anew() {
 
 #[test]
 fn a_change_of_the_same_size_at_the_time_of_the_index_is_seen() {
-    let world = World::new();
+    let world = GitWorkTreeFixture::new();
     world.git(&["config", "core.trustctime", "false"]);
     let old = std::time::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
     let set = |path: PathBuf| fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();

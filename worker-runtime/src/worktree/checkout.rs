@@ -7,7 +7,7 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
 use super::registration::Registration;
-use super::work::{Work, line};
+use super::work::{OperationContext, line};
 use super::{look, modules};
 
 /// A work tree: that of the worktree, or of a submodule.
@@ -34,7 +34,7 @@ impl Checkout {
     }
 
     /// Returns the repositories below: submodules, and others that git tracks as such.
-    pub(super) fn below(&self, work: &Work<'_>) -> Result<Vec<Self>, Error> {
+    pub(super) fn below(&self, work: &OperationContext<'_>) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
         for module in modules::all(work, &self.top)? {
             let top = self.top.join(&module.path);
@@ -48,6 +48,6 @@ impl Checkout {
 }
 
 /// Returns the commit that is checked out.
-pub(super) fn head(work: &Work<'_>, top: &Path) -> Result<Option<String>, Error> {
+pub(super) fn head(work: &OperationContext<'_>, top: &Path) -> Result<Option<String>, Error> {
     Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id)))
 }

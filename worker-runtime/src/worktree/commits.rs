@@ -7,7 +7,7 @@ use subagent_protocol::worktree::Worktree;
 
 use super::checkout::Checkout;
 use super::registration::Registration;
-use super::work::Work;
+use super::work::OperationContext;
 use crate::git::Git;
 
 /// Refs that each work tree has of its own.
@@ -16,7 +16,7 @@ const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"
 /// Returns the commits of a worktree that no other ref reaches, without the commit of
 /// the main tree's changes.
 pub(super) fn unique(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     found: Option<&Registration>,
 ) -> Result<Vec<String>, Error> {
@@ -39,7 +39,7 @@ pub(super) fn unique(
 
 /// Returns the present and former commits of its branch and `HEAD`.
 pub(super) fn tips(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     found: Option<&Registration>,
 ) -> Result<BTreeSet<String>, Error> {
@@ -59,12 +59,16 @@ pub(super) fn tips(
 }
 
 /// Returns git with the worktree's git directory, because its folder may be gone.
-fn git_of<'a>(work: &'a Work<'_>, worktree: &'a Worktree, found: Option<&'a Registration>) -> Git<'a> {
+fn git_of<'a>(
+    work: &'a OperationContext<'_>,
+    worktree: &'a Worktree,
+    found: Option<&'a Registration>,
+) -> Git<'a> {
     work.git_of(found.map_or(&worktree.repository, |found| &found.admin))
 }
 
 /// Returns the commits of a submodule that the main work tree's copy of it does not have.
-pub(super) fn of_module(work: &Work<'_>, place: &Checkout) -> Result<Vec<String>, Error> {
+pub(super) fn of_module(work: &OperationContext<'_>, place: &Checkout) -> Result<Vec<String>, Error> {
     let mut input = String::from("HEAD\n");
     if let Some(main) = &place.main {
         input += &excluded(lines(&work.run(main, &["for-each-ref", "--format=%(objectname)"])?));
@@ -84,25 +88,25 @@ fn excluded(ids: impl IntoIterator<Item = String>) -> String {
     ids.into_iter().map(|id| format!("^{id}\n")).collect()
 }
 
-fn list(work: &Work<'_>, git: &Git<'_>, input: &str) -> Result<Vec<String>, Error> {
+fn list(work: &OperationContext<'_>, git: &Git<'_>, input: &str) -> Result<Vec<String>, Error> {
     let bytes = work.feed(git, &["rev-list", "--ignore-missing", "--stdin"], input.as_bytes())?;
     Ok(lines(&bytes).collect())
 }
 
 /// Returns the present and former commits of a ref.
-fn history(work: &Work<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
+fn history(work: &OperationContext<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
     let now = work.asked_of(git, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?;
     let Some(now) = now else { return Ok(BTreeSet::new()) };
     let before = work.asked_of(git, &["rev-list", "--walk-reflogs", name])?.unwrap_or_default();
     Ok(lines(&now).chain(lines(&before)).collect())
 }
 
-fn own_refs(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<String>, Error> {
+fn own_refs(work: &OperationContext<'_>, git: &Git<'_>) -> Result<BTreeSet<String>, Error> {
     let args: Vec<&str> = ["for-each-ref", "--format=%(objectname)"].into_iter().chain(OWN_REFS).collect();
     Ok(lines(&work.feed(git, &args, b"")?).collect())
 }
 
-fn other_refs(work: &Work<'_>, git: &Git<'_>, branch: &str) -> Result<Vec<String>, Error> {
+fn other_refs(work: &OperationContext<'_>, git: &Git<'_>, branch: &str) -> Result<Vec<String>, Error> {
     let all = work.feed(git, &["for-each-ref", "--format=%(objectname) %(refname)"], b"")?;
     let is_other = |name: &str| name != branch && !OWN_REFS.iter().any(|own| name.starts_with(own));
     let others = lines(&all).filter_map(|line| {

@@ -8,10 +8,10 @@ use subagent_protocol::worktree::Worktree;
 
 use super::land::landed;
 use super::registration::{OURS, Registration};
-use super::work::{Work, line, step};
+use super::work::{OperationContext, line, step};
 use super::{errors, modules, own, plan};
 
-pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+pub(super) fn create(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let top = &worktree.main;
     if !top.is_dir() {
         return Err(errors::not_found(top, "the work tree of the repository is gone"));
@@ -53,13 +53,13 @@ pub(super) fn create(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> 
 }
 
 /// Returns the commit of the branch.
-pub(super) fn tip(work: &Work<'_>, worktree: &Worktree) -> Result<Option<String>, Error> {
+pub(super) fn tip(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Option<String>, Error> {
     let name = format!("refs/heads/{}", worktree.branch);
     let tip = work.asked(&worktree.repository, &["rev-parse", "--verify", "--quiet", &name])?;
     Ok(tip.map(|id| line(&id)))
 }
 
-fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+fn make(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let path = worktree.path.as_os_str();
     let add = ["worktree", "add", "--quiet", "--no-checkout"].map(AsRef::as_ref);
     let add: Vec<&std::ffi::OsStr> = add.into_iter().chain([path, worktree.branch.as_ref()]).collect();
@@ -74,7 +74,7 @@ fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
 
 /// Copies the sparse checkout: it is a setting of each work tree, which older versions of
 /// git do not copy.
-fn keep_sparse(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<(), Error> {
+fn keep_sparse(work: &OperationContext<'_>, worktree: &Worktree, found: &Registration) -> Result<(), Error> {
     let patterns = line(&work.run(&worktree.main, &["rev-parse", "--git-path", "info/sparse-checkout"])?);
     let (from, to) = (worktree.main.join(patterns), found.admin.join("info/sparse-checkout"));
     if !from.exists() || to.exists() {
@@ -85,7 +85,7 @@ fn keep_sparse(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Re
 }
 
 /// Removes the remains of a killed attempt. Refuses files and branches that are not ours.
-fn clear(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+fn clear(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let taken = || errors::exists("path", &worktree.path.display().to_string());
     let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
     let is_there = worktree.path.symlink_metadata().is_ok();
@@ -102,7 +102,7 @@ fn clear(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
 }
 
 /// Removes the registration and files of an unfinished worktree. No agent has used them.
-fn clear_made(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+fn clear_made(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let removed = |path: &Path| match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(errors::file(path, &error)),
         _ => Ok(()),

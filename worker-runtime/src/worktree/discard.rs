@@ -2,7 +2,7 @@
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Worktree};
+use subagent_protocol::worktree::{Worktree, WorktreeResult};
 
 use super::checkout::Checkout;
 use super::create::tip;
@@ -11,17 +11,21 @@ use super::look;
 use super::registration::{REMOVING, Registration};
 use super::remove::{self, delete_branch, forget};
 use super::scratch::Scratch;
-use super::work::{Work, line};
+use super::work::{OperationContext, line};
 use super::{commits, retired};
 
-pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> Result<Answer, Error> {
+pub(super) fn discard(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    time: Timestamp,
+) -> Result<WorktreeResult, Error> {
     let found = Registration::find(worktree)?;
     let begun = found.as_ref().and_then(|found| found.read(REMOVING)).filter(|name| !name.is_empty());
     let begun = begun.map(|name| String::from_utf8_lossy(&name).into_owned());
     if begun.is_none() && look::look(work, worktree)?.is_clean() {
         let _ = remove::remove(work, worktree)?;
         // An earlier attempt was killed after its last step.
-        return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
+        return Ok(WorktreeResult::Discarded(retired::of(work, worktree, time)?));
     }
     let at = tip(work, worktree)?;
     let keeping = Keeping { work, worktree, time };
@@ -60,13 +64,13 @@ pub(super) fn discard(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> 
         }
     };
     delete_branch(work, worktree, at.as_deref())?;
-    Ok(Answer::Discarded(Some(name)))
+    Ok(WorktreeResult::Discarded(Some(name)))
 }
 
 /// Returns the commits that only the branch and the reflogs have, and that of
 /// the main tree's changes.
 pub(super) fn of_branch(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     found: Option<&Registration>,
 ) -> Result<Vec<String>, Error> {
@@ -102,7 +106,12 @@ fn of_git(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> 
 
 /// Whether the commit of a partly removed folder has content that the commit of
 /// the whole folder lacks.
-fn has_more(work: &Work<'_>, worktree: &Worktree, whole: &str, part: &str) -> Result<bool, Error> {
+fn has_more(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    whole: &str,
+    part: &str,
+) -> Result<bool, Error> {
     let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=d", whole, part];
     let more = work.run(&worktree.repository, &args)?;
     // The index is unchanged while it exists, and so is its commit.

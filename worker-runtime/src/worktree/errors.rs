@@ -5,16 +5,16 @@ use std::path::Path;
 
 use subagent_protocol::{Code, Error};
 
-use crate::git::Failure;
+use crate::git::GitFailure;
 
 /// The texts by which git reports a full disk.
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<GitFailure> for Error {
+    fn from(failure: GitFailure) -> Self {
         match &failure {
-            Failure::NotInstalled => needs_git("notInstalled", "git is not installed"),
-            Failure::Refused { command, code, stderr, .. }
+            GitFailure::NotInstalled => needs_git("notInstalled", "git is not installed"),
+            GitFailure::Refused { command, code, stderr, .. }
                 if FULL.iter().any(|full| stderr.contains(full)) =>
             {
                 Self::new(Code::StorageFull, format!("`git {command}` failed: the disk is full"))
@@ -23,7 +23,7 @@ impl From<Failure> for Error {
                     .with("output", stderr.clone())
                     .with("exitCode", *code)
             }
-            Failure::Refused { command, code, stderr, .. } => {
+            GitFailure::Refused { command, code, stderr, .. } => {
                 let reason = stderr.lines().last().unwrap_or("without a message");
                 Self::new(Code::GitFailed, format!("`git {command}` failed: {reason}"))
                     .with("command", format!("git {command}"))

@@ -8,14 +8,14 @@ use subagent_protocol::worktree::Worktree;
 use super::errors;
 use super::land::restore;
 use super::registration::Registration;
-use super::work::Work;
+use super::work::OperationContext;
 
 /// Carries out an operation while no other one works on the worktree.
 pub(super) fn exclusively<'a, T>(
-    work: &Work<'a>,
+    work: &OperationContext<'a>,
     name: &str,
     worktree: &Worktree,
-    operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
+    operation: impl FnOnce(&OperationContext<'a>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     if !worktree.repository.is_dir() {
         return Err(errors::not_found(&worktree.repository, "the repository is gone"));

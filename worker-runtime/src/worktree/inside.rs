@@ -5,14 +5,14 @@ use subagent_protocol::worktree::Worktree;
 
 use super::exclusive::exclusively;
 use super::keep::Keeping;
-use super::own::ask::{InsideOperation, InsideResult, Request, Target};
-use super::work::{Env, WaitLimits, Work, line};
+use super::own::ask::{BranchTip, InsideOperation, InsideRequest, InsideResult};
+use super::work::{Env, OperationContext, WaitLimits, line};
 use super::{discard, land, look, patch, usable};
 
 /// Carries out a request inside the sandbox.
-pub(super) fn answer(request: Request, env: &Env, waits: WaitLimits) -> InsideResult {
-    let work = Work::new(env, waits);
-    let Request { worktree, wish } = request;
+pub(super) fn answer(request: InsideRequest, env: &Env, waits: WaitLimits) -> InsideResult {
+    let work = OperationContext::new(env, waits);
+    let InsideRequest { worktree, wish } = request;
     let result = exclusively(&work, "inside", &worktree, |work| {
         Ok(match wish {
             InsideOperation::Look => InsideResult::Contents(look::look(work, &worktree)?),
@@ -44,7 +44,7 @@ pub(super) fn answer(request: Request, env: &Env, waits: WaitLimits) -> InsideRe
 }
 
 /// Moves a branch to its commit in the main repository, unless the agent has checked it out.
-fn renew(work: &Work<'_>, worktree: &Worktree, target: &Target) -> Result<(), Error> {
+fn renew(work: &OperationContext<'_>, worktree: &Worktree, target: &BranchTip) -> Result<(), Error> {
     let name = format!("refs/heads/{}", target.branch);
     let head = work.asked(&worktree.path, &["symbolic-ref", "--quiet", "HEAD"])?;
     if head.is_some_and(|head| line(&head) == name) {

@@ -25,7 +25,7 @@ use subagent_protocol::worktree::Worktree;
 use super::checkout::{Checkout, head};
 use super::scratch::Scratch;
 use super::status::{self, parts, path};
-use super::work::{Work, line};
+use super::work::{OperationContext, line};
 use super::{commits, errors, modules, retired};
 use crate::git::Git;
 
@@ -43,7 +43,7 @@ const NAMING: [&str; 8] = [
 
 /// The purpose of a commit.
 pub(super) struct Keeping<'a> {
-    pub(super) work: &'a Work<'a>,
+    pub(super) work: &'a OperationContext<'a>,
     pub(super) worktree: &'a Worktree,
     pub(super) time: Timestamp,
 }
@@ -271,7 +271,7 @@ impl Keeping<'_> {
 }
 
 /// Returns the commits named by files of a git directory.
-pub(super) fn named(work: &Work<'_>, top: &Path, git_dir: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn named(work: &OperationContext<'_>, top: &Path, git_dir: &Path) -> Result<Vec<String>, Error> {
     let mut ids = String::new();
     for file in NAMING {
         for id in fs::read_to_string(git_dir.join(file)).unwrap_or_default().lines() {

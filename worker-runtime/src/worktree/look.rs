@@ -14,7 +14,7 @@ use super::checkout::Checkout;
 use super::registration::{READY, REMOVING, Registration, restore_link};
 use super::scratch::Scratch;
 use super::status::{self, parts, path};
-use super::work::Work;
+use super::work::OperationContext;
 use super::{commits, errors};
 
 /// Bytes that git inspects to detect a binary file.
@@ -22,7 +22,7 @@ const TEXT_CHECK: usize = 8000;
 /// Maximum number of changed files named.
 const MAX_NAMES: usize = 100;
 
-pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Error> {
+pub(super) fn look(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents, Error> {
     let Some(found) = registered(worktree)? else {
         let gone = Registration::find(worktree)?;
         let commits = commits::unique(work, worktree, gone.as_ref())?.len() as u64;
@@ -41,7 +41,7 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree) -> Result<Contents, Err
 }
 
 /// Counts the staged files of a worktree whose folder is gone.
-fn staged(work: &Work<'_>, gone: &Registration) -> Result<u64, Error> {
+fn staged(work: &OperationContext<'_>, gone: &Registration) -> Result<u64, Error> {
     if gone.read("index").is_none() {
         return Ok(0);
     }
@@ -84,7 +84,7 @@ impl Checkout {
     /// Counts uncommitted changes here and below. Returns the untracked files.
     fn count(
         &self,
-        work: &Work<'_>,
+        work: &OperationContext<'_>,
         repository: &Path,
         contents: &mut Contents,
     ) -> Result<BTreeSet<PathBuf>, Error> {
@@ -119,7 +119,7 @@ impl Checkout {
     }
 
     /// Returns ignored files that are newer than the setup.
-    pub(super) fn ignored(&self, work: &Work<'_>) -> Result<Vec<PathBuf>, Error> {
+    pub(super) fn ignored(&self, work: &OperationContext<'_>) -> Result<Vec<PathBuf>, Error> {
         let list = ["ls-files", "-z", "--others", "--ignored", "--exclude-standard"];
         let mut found = Vec::new();
         for name in parts(&work.run(&self.top, &list)?) {
@@ -146,7 +146,7 @@ fn is_newer(file: &Path, ready: SystemTime) -> bool {
 
 /// Counts the files and lines that differ from the base.
 fn count_lines(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     found: &Registration,
     untracked: &BTreeSet<PathBuf>,

@@ -43,12 +43,12 @@ use std::io::{self, Read as _, Write as _};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use subagent_protocol::worktree::{Answer, Operation};
+use subagent_protocol::worktree::{Operation, WorktreeResult};
 
 use self::exclusive::exclusively;
 pub use self::patch::patch;
 pub use self::plan::repository;
-use self::work::{Env, WAIT_LIMITS, WaitLimits, Work};
+use self::work::{Env, OperationContext, WAIT_LIMITS, WaitLimits};
 
 /// Reads an operation from standard input, carries it out, and writes the result. With the word
 /// `inside`, a process like this one requests it from within an agent's sandbox.
@@ -76,12 +76,12 @@ fn serve<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -
     io::stdout().write_all(&line)
 }
 
-fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> Answer {
-    let work = Work::new(env, waits);
+fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> WorktreeResult {
+    let work = OperationContext::new(env, waits);
     let answer = match operation {
         Operation::Plan { cwd, root, branch, base, with_changes } => {
-            let wanted = plan::Wanted { branch, base, with_changes };
-            plan::plan(&work, &cwd, &root, &wanted).map(Answer::Planned)
+            let wanted = plan::WorktreeRequest { branch, base, with_changes };
+            plan::plan(&work, &cwd, &root, &wanted).map(WorktreeResult::Planned)
         }
         Operation::Create { worktree, setup } => exclusively(&work, "create", &worktree, |work| {
             create::create(work, &worktree)?;
@@ -99,8 +99,8 @@ fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> Answer {
         }
         Operation::Look { worktree } => {
             exclusively(&work, "look", &worktree, |work| match &worktree.sandbox {
-                Some(sandbox) => own::look(work, &worktree, sandbox).map(Answer::Found),
-                None => look::look(work, &worktree).map(Answer::Found),
+                Some(sandbox) => own::look(work, &worktree, sandbox).map(WorktreeResult::Found),
+                None => look::look(work, &worktree).map(WorktreeResult::Found),
             })
         }
         Operation::Remove { worktree } => {
@@ -124,5 +124,5 @@ fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> Answer {
         }
         Operation::Recover { repository } => land::recover(&work, &repository),
     };
-    answer.unwrap_or_else(Answer::Failed)
+    answer.unwrap_or_else(WorktreeResult::Failed)
 }

@@ -12,7 +12,7 @@ use subagent_protocol::worktree::Worktree;
 use super::errors;
 use super::registration::{OURS, Registration};
 use super::status::{parts, path};
-use super::work::{Work, line, step};
+use super::work::{OperationContext, line, step};
 
 /// A folder of a work tree that is a separate repository.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Module {
 }
 
 /// Returns the submodules in a work tree's index, with and without a repository.
-pub(super) fn all(work: &Work<'_>, top: &Path) -> Result<Vec<Module>, Error> {
+pub(super) fn all(work: &OperationContext<'_>, top: &Path) -> Result<Vec<Module>, Error> {
     let mut found: Vec<Module> = Vec::new();
     for entry in parts(&work.run(top, &["ls-files", "-z", "--stage"])?) {
         let Some((facts, name)) = entry.split_once_tab() else { continue };
@@ -51,7 +51,7 @@ impl SplitTab for [u8] {
 }
 
 /// Returns the git directory of the repository with this top folder.
-pub(super) fn git_dir(work: &Work<'_>, top: &Path) -> Result<Option<PathBuf>, Error> {
+pub(super) fn git_dir(work: &OperationContext<'_>, top: &Path) -> Result<Option<PathBuf>, Error> {
     // Without its own git directory, git would find that of a parent folder.
     if top.join(".git").symlink_metadata().is_err() {
         return Ok(None);
@@ -64,11 +64,15 @@ pub(super) fn git_dir(work: &Work<'_>, top: &Path) -> Result<Option<PathBuf>, Er
 }
 
 /// Initializes the submodules that the main work tree has.
-pub(super) fn initialise(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<(), Error> {
+pub(super) fn initialise(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    found: &Registration,
+) -> Result<(), Error> {
     below(work, &worktree.main, &found.path, &found.admin)
 }
 
-fn below(work: &Work<'_>, main: &Path, top: &Path, git_dir_of_top: &Path) -> Result<(), Error> {
+fn below(work: &OperationContext<'_>, main: &Path, top: &Path, git_dir_of_top: &Path) -> Result<(), Error> {
     for module in all(work, top)? {
         let (main, top) = (main.join(&module.path), top.join(&module.path));
         let Some(from) = git_dir(work, &main)? else { continue };
@@ -83,7 +87,7 @@ fn below(work: &Work<'_>, main: &Path, top: &Path, git_dir_of_top: &Path) -> Res
 
 /// Clones from the local disk and checks out the commit.
 fn clone(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     from: &Path,
     main: &Path,
     place: &Path,

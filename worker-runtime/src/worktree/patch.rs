@@ -9,7 +9,7 @@ use subagent_protocol::worktree::Worktree;
 
 use super::exclusive::exclusively;
 use super::scratch::Scratch;
-use super::work::{WAIT_LIMITS, Work};
+use super::work::{OperationContext, WAIT_LIMITS};
 use super::{errors, look, own};
 
 /// Returns a patch from the worktree's base to its present files, in the format of `git apply`.
@@ -19,14 +19,14 @@ use super::{errors, look, own};
 ///
 /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, or `GIT_FAILED`, as stable codes.
 pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)], runtime: &Path) -> Result<Vec<u8>, Error> {
-    let work = Work::new(env, WAIT_LIMITS).with_runtime(runtime);
+    let work = OperationContext::new(env, WAIT_LIMITS).with_runtime(runtime);
     exclusively(&work, "patch", worktree, |work| match &worktree.sandbox {
         Some(sandbox) => own::patch(work, worktree, sandbox),
         None => of(work, worktree),
     })
 }
 
-pub(super) fn of(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
+pub(super) fn of(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
     let found = look::registered(worktree)?;
     let found = found.ok_or_else(|| errors::not_found(&worktree.path, "the worktree is gone"))?;
     let scratch = Scratch::new(&worktree.repository)?;

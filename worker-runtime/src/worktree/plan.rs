@@ -10,30 +10,35 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{BRANCH_PREFIX, Plan};
 
 use super::scratch::Scratch;
-use super::work::{WAIT_LIMITS, Work, line};
+use super::work::{OperationContext, WAIT_LIMITS, line};
 use super::{errors, status};
-use crate::git::Failure;
+use crate::git::GitFailure;
 
 /// The oldest supported version of git.
 const OLDEST: (u32, u32) = (2, 30);
 /// The message of the commit of uncommitted changes.
 const MESSAGE: &str = "Changes that were not committed";
 
-pub(super) struct Wanted {
+pub(super) struct WorktreeRequest {
     pub(super) branch: Option<String>,
     pub(super) base: Option<String>,
     pub(super) with_changes: bool,
 }
 
 /// The work tree around a folder.
-struct Found {
+struct EnclosingWorkTree {
     top: PathBuf,
     git_dir: PathBuf,
     repository: PathBuf,
     prefix: PathBuf,
 }
 
-pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) -> Result<Plan, Error> {
+pub(super) fn plan(
+    work: &OperationContext<'_>,
+    cwd: &Path,
+    root: &Path,
+    wanted: &WorktreeRequest,
+) -> Result<Plan, Error> {
     if !cwd.is_dir() {
         return Err(errors::argument("cwd", format!("the folder {} does not exist", cwd.display())));
     }
@@ -76,7 +81,7 @@ pub(super) fn plan(work: &Work<'_>, cwd: &Path, root: &Path, wanted: &Wanted) ->
 }
 
 /// Returns the version of git, if it is new enough.
-pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Error> {
+pub(super) fn version(work: &OperationContext<'_>, folder: &Path) -> Result<(u32, u32), Error> {
     let text = line(&work.run(folder, &["version"])?);
     let mut numbers = text.split(|char: char| !char.is_ascii_digit()).filter_map(|part| part.parse().ok());
     let version = numbers.next().zip(numbers.next()).unwrap_or((0, 0));
@@ -93,15 +98,15 @@ pub(super) fn version(work: &Work<'_>, folder: &Path) -> Result<(u32, u32), Erro
 ///
 /// `WORKTREE_NEEDS_GIT{reason}`, or `GIT_FAILED` for other failures.
 pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf, Error> {
-    Ok(find(&Work::new(env, WAIT_LIMITS), folder)?.repository)
+    Ok(find(&OperationContext::new(env, WAIT_LIMITS), folder)?.repository)
 }
 
-fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
+fn find(work: &OperationContext<'_>, cwd: &Path) -> Result<EnclosingWorkTree, Error> {
     let asked =
         work.ask(&work.git(cwd), &["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], b"")?;
     let answer = match asked {
         Ok(answer) => line(&answer),
-        Err(Failure::Refused { stderr, .. }) if stderr.contains("not a git repository") => {
+        Err(GitFailure::Refused { stderr, .. }) if stderr.contains("not a git repository") => {
             let message = format!("{} is in no git repository", cwd.display());
             return Err(errors::needs_git("noRepository", message));
         }
@@ -130,7 +135,7 @@ fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
     let [top, git_dir, common, prefix] = &paths[..] else { unreachable!("as many as were asked") };
     let common = cwd.join(common);
     let repository = common.canonicalize().map_err(|error| errors::file(&common, &error))?;
-    Ok(Found {
+    Ok(EnclosingWorkTree {
         top: top.clone(),
         git_dir: git_dir.clone(),
         repository,
@@ -138,12 +143,12 @@ fn find(work: &Work<'_>, cwd: &Path) -> Result<Found, Error> {
     })
 }
 
-fn commit(work: &Work<'_>, top: &Path, name: &str) -> Result<Option<String>, Error> {
+fn commit(work: &OperationContext<'_>, top: &Path, name: &str) -> Result<Option<String>, Error> {
     let name = format!("{name}^{{commit}}");
     Ok(work.asked(top, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id)))
 }
 
-fn base_of(work: &Work<'_>, top: &Path, base: &str) -> Result<String, Error> {
+fn base_of(work: &OperationContext<'_>, top: &Path, base: &str) -> Result<String, Error> {
     let unknown = || errors::argument("base", format!("`{base}` names no commit"));
     if base.is_empty() || base.starts_with('-') {
         return Err(unknown());
@@ -151,7 +156,7 @@ fn base_of(work: &Work<'_>, top: &Path, base: &str) -> Result<String, Error> {
     commit(work, top, base)?.ok_or_else(unknown)
 }
 
-fn refuse_invalid(work: &Work<'_>, top: &Path, branch: &str) -> Result<(), Error> {
+fn refuse_invalid(work: &OperationContext<'_>, top: &Path, branch: &str) -> Result<(), Error> {
     let name = format!("refs/heads/{branch}");
     let valid = !branch.starts_with('-') && branch != "HEAD";
     if !valid || work.asked(top, &["check-ref-format", &name])?.is_none() {
@@ -162,7 +167,7 @@ fn refuse_invalid(work: &Work<'_>, top: &Path, branch: &str) -> Result<(), Error
 
 /// Refuses a branch that exists or conflicts with an existing one: `a` and
 /// `a/b` exclude each other.
-fn refuse_taken(work: &Work<'_>, top: &Path, branch: Option<&str>) -> Result<(), Error> {
+fn refuse_taken(work: &OperationContext<'_>, top: &Path, branch: Option<&str>) -> Result<(), Error> {
     let name = branch.map_or_else(|| format!("{BRANCH_PREFIX}name"), str::to_owned);
     let parents =
         Path::new(&name).ancestors().skip(1).filter_map(Path::to_str).filter(|name| !name.is_empty());
@@ -182,7 +187,7 @@ fn refuse_taken(work: &Work<'_>, top: &Path, branch: Option<&str>) -> Result<(),
 }
 
 /// Returns `REPOSITORY-HASH`, the same for all work trees of a repository.
-fn folder_name(found: &Found) -> String {
+fn folder_name(found: &EnclosingWorkTree) -> String {
     let of_main = found.repository.file_name().is_some_and(|name| name == ".git");
     let named = if of_main { found.repository.parent() } else { Some(&*found.repository) };
     let name = named.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
@@ -193,7 +198,7 @@ fn folder_name(found: &Found) -> String {
     format!("{name}-{:08x}", crc32c::crc32c(found.repository.as_os_str().as_encoded_bytes()))
 }
 
-fn taken(work: &Work<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Error> {
+fn taken(work: &OperationContext<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Error> {
     let mut taken = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -212,7 +217,7 @@ fn taken(work: &Work<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Erro
 
 /// Returns a commit of uncommitted changes on top of `HEAD`, or `HEAD` without
 /// any. Writes only objects.
-fn with_changes(work: &Work<'_>, found: &Found, head: &str) -> Result<String, Error> {
+fn with_changes(work: &OperationContext<'_>, found: &EnclosingWorkTree, head: &str) -> Result<String, Error> {
     status::refuse_under_way(work, &found.top, &found.git_dir)?;
     let scratch = Scratch::new(&found.repository)?;
     let git = status::with_own_index(work, &found.top, &found.git_dir, &scratch, "index")?;
@@ -226,7 +231,11 @@ fn with_changes(work: &Work<'_>, found: &Found, head: &str) -> Result<String, Er
 }
 
 /// Returns the tree of a commit.
-pub(super) fn commit_tree(work: &Work<'_>, folder: &Path, commit: &str) -> Result<Option<String>, Error> {
+pub(super) fn commit_tree(
+    work: &OperationContext<'_>,
+    folder: &Path,
+    commit: &str,
+) -> Result<Option<String>, Error> {
     let name = format!("{commit}^{{tree}}");
     Ok(work.asked(folder, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id)))
 }

@@ -5,21 +5,21 @@ use std::io;
 use std::path::Path;
 
 use subagent_protocol::Error;
-use subagent_protocol::worktree::{Answer, Worktree};
+use subagent_protocol::worktree::{Worktree, WorktreeResult};
 
 use super::checkout::Checkout;
 use super::create::tip;
 use super::look;
 use super::registration::{REMOVING, Registration};
-use super::work::{Work, line, step};
+use super::work::{OperationContext, line, step};
 use super::{errors, retired};
-use crate::git::Failure;
+use crate::git::GitFailure;
 
-pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Error> {
+pub(super) fn remove(work: &OperationContext<'_>, worktree: &Worktree) -> Result<WorktreeResult, Error> {
     let at = tip(work, worktree)?;
     let contents = look::look(work, worktree)?;
     if !contents.is_clean() {
-        return Ok(Answer::Found(contents));
+        return Ok(WorktreeResult::Found(contents));
     }
     if let Some(found) = Registration::find(worktree)? {
         found.refuse_if_locked()?;
@@ -27,7 +27,7 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
         if contents.exists && !take_away(work, worktree, &found)? {
             let _ = fs::remove_file(found.admin.join(REMOVING));
             // It has changed since the check.
-            return look::look(work, worktree).map(Answer::Found);
+            return look::look(work, worktree).map(WorktreeResult::Found);
         }
         forget(&found)?;
     }
@@ -35,11 +35,11 @@ pub(super) fn remove(work: &Work<'_>, worktree: &Worktree) -> Result<Answer, Err
         retired::keep_base(work, worktree)?;
     }
     delete_branch(work, worktree, at.as_deref())?;
-    Ok(Answer::Removed)
+    Ok(WorktreeResult::Removed)
 }
 
 /// Makes git remove the folder, which checks again for content. Returns false if git refuses.
-fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
+fn take_away(work: &OperationContext<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
     let top = Checkout { deletions_count: false, ..Checkout::of(worktree, found) };
     let modules = top.below(work)?;
     for module in &modules {
@@ -58,7 +58,7 @@ fn take_away(work: &Work<'_>, worktree: &Worktree, found: &Registration) -> Resu
     let args = [path_arg("worktree"), path_arg("remove"), path];
     match work.ask(&work.git(&worktree.repository), &args, b"")? {
         Ok(_) => Ok(true),
-        Err(Failure::Refused { stderr, .. }) if stderr.contains("contains modified or untracked") => {
+        Err(GitFailure::Refused { stderr, .. }) if stderr.contains("contains modified or untracked") => {
             Ok(false)
         }
         Err(failure) => Err(failure.into()),
@@ -79,7 +79,11 @@ pub(super) fn forget(found: &Registration) -> Result<(), Error> {
 }
 
 /// Deletes the branch if it has not moved. Keeps a branch that is checked out elsewhere.
-pub(super) fn delete_branch(work: &Work<'_>, worktree: &Worktree, at: Option<&str>) -> Result<(), Error> {
+pub(super) fn delete_branch(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    at: Option<&str>,
+) -> Result<(), Error> {
     let Some(at) = at else { return Ok(()) };
     let name = format!("refs/heads/{}", worktree.branch);
     let used = ["for-each-ref", "--format=%(worktreepath)", &name];
@@ -88,7 +92,7 @@ pub(super) fn delete_branch(work: &Work<'_>, worktree: &Worktree, at: Option<&st
     }
     let deleted = work.ask(&work.git(&worktree.repository), &["update-ref", "-d", &name, at], b"")?;
     match deleted {
-        Err(Failure::Refused { .. }) if tip(work, worktree)?.as_deref() != Some(at) => {
+        Err(GitFailure::Refused { .. }) if tip(work, worktree)?.as_deref() != Some(at) => {
             Err(errors::busy("moved", format!("the branch {} has moved meanwhile", worktree.branch)))
         }
         other => Ok(other.map(drop)?),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, RETIRED_REFS, Worktree};
+use subagent_protocol::worktree::{RETIRED_REFS, Worktree, WorktreeResult};
 
-use super::work::{Work, line};
+use super::work::{OperationContext, line};
 use super::{commits, errors};
 
 /// Maximum number of refs with the same time, each for different content.
@@ -18,14 +18,22 @@ pub(super) fn name(worktree: &Worktree, time: Timestamp) -> String {
 }
 
 /// Returns the ref of this time, if it exists.
-pub(super) fn of(work: &Work<'_>, worktree: &Worktree, time: Timestamp) -> Result<Option<String>, Error> {
+pub(super) fn of(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    time: Timestamp,
+) -> Result<Option<String>, Error> {
     let name = name(worktree, time);
     let there = work.asked(&worktree.repository, &["show-ref", "--verify", "--quiet", &name])?;
     Ok(there.map(|_| name))
 }
 
 /// Lists the refs of a repository and deletes those from before a time.
-pub(super) fn prune(work: &Work<'_>, repository: &Path, before: Option<Timestamp>) -> Result<Answer, Error> {
+pub(super) fn prune(
+    work: &OperationContext<'_>,
+    repository: &Path,
+    before: Option<Timestamp>,
+) -> Result<WorktreeResult, Error> {
     if !repository.is_dir() {
         return Err(errors::not_found(repository, "the repository is gone"));
     }
@@ -40,13 +48,13 @@ pub(super) fn prune(work: &Work<'_>, repository: &Path, before: Option<Timestamp
         }
         if is_old { &mut deleted } else { &mut kept }.push(name.to_owned());
     }
-    Ok(Answer::Pruned { kept, deleted })
+    Ok(WorktreeResult::Pruned { kept, deleted })
 }
 
 /// Keeps a commit under a ref and returns its name. Never changes an existing ref: different
 /// content gets another name.
 pub(super) fn keep(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     worktree: &Worktree,
     time: Timestamp,
@@ -70,7 +78,7 @@ pub(super) fn keep(
 }
 
 /// Keeps the commit of the main tree's changes, whose content may exist nowhere else by now.
-pub(super) fn keep_base(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+pub(super) fn keep_base(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let args = ["rev-list", "--max-count=1", "--format=%ct", "--no-walk", &worktree.base];
     let Some(made) = work.asked(&worktree.repository, &args)? else { return Ok(()) };
     let seconds = line(&made).lines().last().and_then(|seconds| seconds.parse::<i64>().ok()).unwrap_or(0);

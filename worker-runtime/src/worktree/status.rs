@@ -6,7 +6,7 @@ use subagent_protocol::Error;
 
 use super::errors;
 use super::scratch::Scratch;
-use super::work::Work;
+use super::work::OperationContext;
 use crate::git::Git;
 use crate::work_tree::record::copy_index;
 
@@ -27,7 +27,7 @@ pub(super) fn under_way(git_dir: &Path) -> Option<&'static str> {
 }
 
 /// Refuses a work tree with an unfinished operation that ours would disturb.
-pub(super) fn refuse_under_way(work: &Work<'_>, top: &Path, git_dir: &Path) -> Result<(), Error> {
+pub(super) fn refuse_under_way(work: &OperationContext<'_>, top: &Path, git_dir: &Path) -> Result<(), Error> {
     let refused = |reason: &str, message: String| {
         Err(errors::busy(reason, message)
             .with("path", top.display().to_string())
@@ -45,7 +45,7 @@ pub(super) fn refuse_under_way(work: &Work<'_>, top: &Path, git_dir: &Path) -> R
 /// Returns git with a copy of a work tree's index. In the copy, no file is marked as
 /// assumed unchanged or skipped.
 pub(super) fn with_own_index<'a>(
-    work: &'a Work<'_>,
+    work: &'a OperationContext<'_>,
     top: &'a Path,
     git_dir: &Path,
     scratch: &Scratch,

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use command_fds::CommandFdExt as _;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
-use subagent_protocol::worktree::{Answer, Setup, Worktree};
+use subagent_protocol::worktree::{Setup, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error};
 
 use super::registration::{READY, Registration};
-use super::work::{Work, step};
+use super::work::{OperationContext, step};
 use super::{errors, status};
 use crate::git::listen;
 
@@ -23,7 +23,11 @@ const LONGEST_STEP: Duration = Duration::from_secs(2);
 /// The variable with the top folder of the main work tree.
 const MAIN: &str = "SUBAGENT_WORKTREE_MAIN";
 
-pub(super) fn make(work: &Work<'_>, worktree: &Worktree, setup: &Setup) -> Result<Answer, Error> {
+pub(super) fn make(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    setup: &Setup,
+) -> Result<WorktreeResult, Error> {
     let found = Registration::find(worktree)?.filter(|found| found.path.is_dir());
     let found =
         found.ok_or_else(|| errors::not_found(&worktree.path, "the folder of the worktree is gone"))?;
@@ -38,7 +42,7 @@ pub(super) fn make(work: &Work<'_>, worktree: &Worktree, setup: &Setup) -> Resul
     found.write(READY, b"")?;
     let ready = found.admin.join(READY);
     tick(&ready).map_err(|error| errors::file(&ready, &error))?;
-    Ok(Answer::Ready)
+    Ok(WorktreeResult::Ready)
 }
 
 /// Makes the time of a file later than that of all files so far. File system clocks advance in
@@ -77,7 +81,7 @@ impl Failed {
 
 /// Runs a command of the user in a folder. Returns how it failed, if it did.
 pub(super) fn run(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     folder: &Path,
     command: &str,
@@ -102,7 +106,7 @@ pub(super) fn run(
 }
 
 /// Copies untracked files of the main work tree. Keeps existing files.
-fn copy(work: &Work<'_>, worktree: &Worktree, to: &Path, globs: &[String]) -> Result<(), Error> {
+fn copy(work: &OperationContext<'_>, worktree: &Worktree, to: &Path, globs: &[String]) -> Result<(), Error> {
     let mut args = vec!["ls-files", "-z", "--others", "--"];
     for glob in globs {
         let stays_inside =

@@ -9,7 +9,7 @@ use subagent_protocol::Error;
 
 use super::lock::Lock;
 use super::{errors, waiting};
-use crate::git::{Failure, Git, Settings};
+use crate::git::{Git, GitFailure, GitSettings};
 
 /// The environment of the caller.
 pub(super) type Env = [(OsString, OsString)];
@@ -33,7 +33,7 @@ pub(super) const WAIT_LIMITS: WaitLimits =
     WaitLimits { operation: Duration::from_secs(30), git: Duration::from_secs(10) };
 
 /// The state of one operation.
-pub(super) struct Work<'a> {
+pub(super) struct OperationContext<'a> {
     env: &'a Env,
     waits: WaitLimits,
     until: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Work<'a> {
     runtime: Option<PathBuf>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> OperationContext<'a> {
     pub(super) fn new(env: &'a Env, waits: WaitLimits) -> Self {
         let until = Instant::now() + DEADLINE;
         let (begun, repository) = (SystemTime::now(), PathBuf::new());
@@ -70,7 +70,7 @@ impl<'a> Work<'a> {
         name: &str,
         path: &Path,
         repository: &Path,
-        operation: impl FnOnce(&Work<'a>) -> Result<T, Error>,
+        operation: impl FnOnce(&OperationContext<'a>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let lock = Lock::take(path, name, self.waits.operation)?;
         let mut held = vec![lock.inherited().map_err(|error| errors::file(path, &error))?];
@@ -106,7 +106,7 @@ impl<'a> Work<'a> {
 
     pub(super) fn git<'b>(&'b self, folder: &'b Path) -> Git<'b> {
         let (env, until) = (self.env, self.until);
-        Git { folder, env, settings: Settings::Trusted, places: Vec::new(), until, held: &self.held }
+        Git { folder, env, settings: GitSettings::Trusted, places: Vec::new(), until, held: &self.held }
     }
 
     /// Returns git for a git directory, with or without its work tree.
@@ -142,7 +142,7 @@ impl<'a> Work<'a> {
     ) -> Result<Option<Vec<u8>>, Error> {
         match self.ask(git, args, b"")? {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(Failure::Refused { .. }) => Ok(None),
+            Err(GitFailure::Refused { .. }) => Ok(None),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -153,11 +153,11 @@ impl<'a> Work<'a> {
         git: &Git<'_>,
         args: &[S],
         stdin: &[u8],
-    ) -> Result<Result<Vec<u8>, Failure>, Error> {
+    ) -> Result<Result<Vec<u8>, GitFailure>, Error> {
         let until = Instant::now() + self.waits.git;
         loop {
             let answer = git.run(args, stdin, MAX_ANSWER);
-            let Err(Failure::Refused { stderr, .. }) = &answer else { return Ok(answer) };
+            let Err(GitFailure::Refused { stderr, .. }) = &answer else { return Ok(answer) };
             let Some(lock) = waiting::lock_in(stderr) else { return Ok(answer) };
             let lock = git.folder.join(lock);
             if waiting::until_gone(&lock, until) && Instant::now() < until {

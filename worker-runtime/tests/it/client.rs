@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Runtime, Worker, is_alive, until};
+use crate::support::{Runtime, WorkerFixture, is_alive, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 /// A worker in its own workspace.
 struct ClientWorkspace {
     workspace: TempDir,
-    worker: Worker,
+    worker: WorkerFixture,
 }
 
 impl ClientWorkspace {
     fn new() -> Self {
         let workspace = TempDir::new().unwrap();
-        let mut worker = Worker::new(&["--stay"]);
+        let mut worker = WorkerFixture::new(&["--stay"]);
         worker.start.agent.cwd = workspace.path().to_owned();
         worker.start.private = vec![worker.directory.path().to_owned()];
         Self { workspace, worker }

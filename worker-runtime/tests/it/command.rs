@@ -20,7 +20,7 @@ use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 use crate::support::{TIMEOUT, example};
 
 /// A run with the pipe that all its processes hold.
-struct Run {
+struct CommandRunProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -39,7 +39,7 @@ fn command(folder: &Path, argv: &[&str]) -> CommandRun {
     }
 }
 
-impl Run {
+impl CommandRunProcess {
     fn start(script: &str, change: impl FnOnce(&mut CommandRun)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut run = command(folder.path(), &["sh", "-c", script]);
@@ -73,7 +73,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for CommandRunProcess {
     fn drop(&mut self) {
         self.stdin = None;
         let _ = self.child.wait();
@@ -105,12 +105,13 @@ fn assert_gone(mut held: fs::File) {
 }
 
 fn end(script: &str) -> CommandEnd {
-    Run::start(script, |_| {}).result().end
+    CommandRunProcess::start(script, |_| {}).result().end
 }
 
 #[test]
 fn the_end_and_both_outputs_are_reported() {
-    let mut run = Run::start("cat; echo \"$WORD\" >&2; pwd; exit 7", |run| run.stdin = "in\n".into());
+    let mut run =
+        CommandRunProcess::start("cat; echo \"$WORD\" >&2; pwd; exit 7", |run| run.stdin = "in\n".into());
     let result = run.result();
     assert_eq!(result.end, CommandEnd::Exited { code: 7 });
     let folder = fs::canonicalize(run.folder.path()).unwrap();
@@ -123,19 +124,20 @@ fn the_end_and_both_outputs_are_reported() {
 #[test]
 fn only_the_given_environment_is_there() {
     let result =
-        Run::start("env | cut -d= -f1 | grep -vx 'PWD\\|SHLVL\\|_\\|OLDPWD' | sort", |_| {}).result();
+        CommandRunProcess::start("env | cut -d= -f1 | grep -vx 'PWD\\|SHLVL\\|_\\|OLDPWD' | sort", |_| {})
+            .result();
     assert_eq!(result.stdout, "PATH\nWORD\n");
 }
 
 #[test]
 fn an_output_without_end_is_cut_and_ends_at_the_deadline() {
     let started = Instant::now();
-    let mut run = Run::start("yes", |run| run.timeout_ms = 300);
+    let mut run = CommandRunProcess::start("yes", |run| run.timeout_ms = 300);
     let result = run.result();
     assert_eq!((result.end, result.truncated), (CommandEnd::TimedOut, true));
     assert_eq!(result.stdout, "y\n".repeat(500));
     assert!(started.elapsed() >= Duration::from_millis(300));
-    let mut run = Run::start("yes | head -c 5000000 >&2", |_| {});
+    let mut run = CommandRunProcess::start("yes | head -c 5000000 >&2", |_| {});
     let result = run.result();
     assert_eq!((result.end, result.stderr.len()), (CommandEnd::Exited { code: 0 }, 1000));
 }
@@ -143,7 +145,7 @@ fn an_output_without_end_is_cut_and_ends_at_the_deadline() {
 #[test]
 fn nothing_is_left_after_the_deadline() {
     let script = "exec 3>held; echo begun >&3; trap '' TERM HUP; (setsid sleep 1000 &) ; sleep 1000";
-    let mut run = Run::start(script, |run| run.timeout_ms = 500);
+    let mut run = CommandRunProcess::start(script, |run| run.timeout_ms = 500);
     let held = run.witness();
     assert_eq!(run.result().end, CommandEnd::TimedOut);
     assert_gone(held);
@@ -152,7 +154,7 @@ fn nothing_is_left_after_the_deadline() {
 #[test]
 fn detached_processes_are_gone_after_its_end() {
     let script = "exec 3>held; echo begun >&3; (setsid sh -c 'sleep 1000' &); echo out";
-    let mut run = Run::start(script, |_| {});
+    let mut run = CommandRunProcess::start(script, |_| {});
     let held = run.witness();
     let result = run.result();
     assert_eq!((result.end, result.stdout.as_str()), (CommandEnd::Exited { code: 0 }, "out\n"));
@@ -166,10 +168,12 @@ fn a_failed_start_is_reported() {
     fs::write(&file, "").unwrap();
     let file = file.to_str().unwrap();
     for argv in [vec![file], vec!["no-such-program"], vec![]] {
-        let mut run = Run::start("", |run| run.argv = argv.iter().map(|&word| word.to_owned()).collect());
+        let mut run =
+            CommandRunProcess::start("", |run| run.argv = argv.iter().map(|&word| word.to_owned()).collect());
         assert!(matches!(run.result().end, CommandEnd::NotStarted { .. }), "{argv:?}");
     }
-    let CommandEnd::NotStarted { error } = Run::start("", |run| run.cwd = "/no/such".into()).result().end
+    let CommandEnd::NotStarted { error } =
+        CommandRunProcess::start("", |run| run.cwd = "/no/such".into()).result().end
     else {
         panic!("it was started")
     };
@@ -179,16 +183,16 @@ fn a_failed_start_is_reported() {
 #[test]
 fn an_input_that_is_not_read_holds_nothing_up() {
     let long = "x".repeat(1_000_000);
-    let mut run = Run::start("exec <&-; echo done", |run| run.stdin.clone_from(&long));
+    let mut run = CommandRunProcess::start("exec <&-; echo done", |run| run.stdin.clone_from(&long));
     assert_eq!((run.result().end, run.stdin.is_some()), (CommandEnd::Exited { code: 0 }, true));
-    let mut run = Run::start("wc -c", |run| run.stdin = long);
+    let mut run = CommandRunProcess::start("wc -c", |run| run.stdin = long);
     assert_eq!(run.result().stdout.trim(), "1000000");
 }
 
 #[test]
 fn the_end_of_the_caller_ends_the_command() {
     let script = "exec 3>held; echo begun >&3; (setsid sleep 1000 &); sleep 1000";
-    let mut run = Run::start(script, |_| {});
+    let mut run = CommandRunProcess::start(script, |_| {});
     let held = run.witness();
     run.stdin = None;
     assert_gone(held);
@@ -220,7 +224,7 @@ fn a_caller_that_is_killed_leaves_nothing() {
 #[test]
 fn a_run_that_is_killed_takes_the_command_along() {
     let script = "exec 3>held; echo begun >&3; exec sleep 1000";
-    let mut run = Run::start(script, |_| {});
+    let mut run = CommandRunProcess::start(script, |_| {});
     let held = run.witness();
     run.child.kill().unwrap();
     assert_gone(held);
@@ -229,7 +233,7 @@ fn a_run_that_is_killed_takes_the_command_along() {
 #[test]
 fn a_signal_ends_the_command_first() {
     let script = "exec 3>held; echo begun >&3; (setsid sleep 1000 &); sleep 1000";
-    let mut run = Run::start(script, |_| {});
+    let mut run = CommandRunProcess::start(script, |_| {});
     let held = run.witness();
     let pid = nix::unistd::Pid::from_raw(i32::try_from(run.child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();

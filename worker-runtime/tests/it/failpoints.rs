@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use crate::support::{Worker, until};
+use crate::support::{WorkerFixture, until};
 use subagent_protocol::record::RecordType as T;
 
 /// Runs a worker whose runtime dies at the named point. Returns its journal.
-fn dies_at(point: &str, drive: impl FnOnce(&Worker)) -> Vec<T> {
-    let worker = Worker::new(&[]);
+fn dies_at(point: &str, drive: impl FnOnce(&WorkerFixture)) -> Vec<T> {
+    let worker = WorkerFixture::new(&[]);
     let mut runtime = worker.run_with(&[("SUBAGENT_FAILPOINTS", &format!("{point}=exit(42)"))]);
     drive(&worker);
     assert_eq!(runtime.ended(), Some(42), "{point} was never reached");
@@ -17,7 +17,7 @@ fn dies_at(point: &str, drive: impl FnOnce(&Worker)) -> Vec<T> {
 }
 
 /// Sends a prompt without waiting for a reply: the runtime dies.
-fn prompt(worker: &Worker, text: &str) {
+fn prompt(worker: &WorkerFixture, text: &str) {
     let mut daemon = worker.ready();
     daemon.send_text(&format!(
         r#"{{"t":"command","id":1,"command":{{"c":"prompt","turn":1,"turnId":"turn_0101010101","prompt":[{{"type":"text","text":"{text}"}}]}}}}"#
@@ -37,7 +37,7 @@ fn a_prompt_without_its_record_was_never_sent() {
 
 #[test]
 fn without_file_notifications_the_runtime_polls() {
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.limits.segment_bytes = 100_000;
     worker.start.limits.journal_quota_bytes = 300_000;
     // Once at the beginning and at every retry.
@@ -59,7 +59,7 @@ fn without_file_notifications_the_runtime_polls() {
 
 #[test]
 fn an_answer_without_its_record_was_never_written() {
-    let answer = |worker: &Worker| {
+    let answer = |worker: &WorkerFixture| {
         let mut daemon = worker.ready();
         assert_eq!(daemon.prompt(1, "ask"), None);
         let id = worker.wait_for(T::ApprovalRequested).body["requestId"].to_string();
@@ -76,7 +76,7 @@ fn an_answer_without_its_record_was_never_written() {
 
 #[test]
 fn only_a_tree_that_is_gone_is_reported_as_ended() {
-    let terminate = |worker: &Worker| {
+    let terminate = |worker: &WorkerFixture| {
         // Closing a socket with unread frames discards data that was written to it.
         let mut daemon = worker.ready();
         daemon.send_text(r#"{"t":"command","id":1,"command":{"c":"terminate","reason":"r"}}"#);

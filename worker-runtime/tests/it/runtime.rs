@@ -4,17 +4,17 @@
 use std::fs;
 use std::io::Write;
 
-use crate::support::{Worker, is_alive, until};
+use crate::support::{WorkerFixture, is_alive, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use subagent_protocol::frame::{FromRuntime, Phase, Refusal, ToRuntime};
+use subagent_protocol::frame::{FromRuntime, Refusal, RuntimePhase, ToRuntime};
 use subagent_protocol::record::RecordType as T;
 use subagent_protocol::state::Desired;
 
 #[test]
 fn a_turn_from_prompt_to_end() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let mut runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "hello"), None);
@@ -47,7 +47,7 @@ fn a_turn_from_prompt_to_end() {
 
 #[test]
 fn the_agent_inherits_only_the_given_environment() {
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     let path = worker.directory.path().join("seen");
     let script = format!(
         "umask >> '{0}'; ulimit -Sn >> '{0}'; pwd >> '{0}'; env >> '{0}'; ls /proc/self/fd >> '{0}'; ps -o sid= -p $$ >> '{0}'",
@@ -74,7 +74,7 @@ fn the_agent_inherits_only_the_given_environment() {
 
 #[test]
 fn an_approval_is_recorded_before_it_is_reported() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "ask"), None);
@@ -98,7 +98,7 @@ fn an_approval_is_recorded_before_it_is_reported() {
 
 #[test]
 fn a_cancel_answers_what_is_open_and_late_updates_belong_to_its_turn() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "ask"), None);
@@ -118,7 +118,7 @@ fn a_cancel_answers_what_is_open_and_late_updates_belong_to_its_turn() {
 
 #[test]
 fn an_agent_that_ignores_a_cancel_is_ended() {
-    let worker = Worker::new(&["--stay"]);
+    let worker = WorkerFixture::new(&["--stay"]);
     let mut runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "deaf"), None);
@@ -130,7 +130,7 @@ fn an_agent_that_ignores_a_cancel_is_ended() {
 
 #[test]
 fn an_agent_that_ends_in_a_turn_fails_it_after_its_last_words() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let mut runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "exit 3"), None);
@@ -154,7 +154,7 @@ fn an_agent_that_ends_in_a_turn_fails_it_after_its_last_words() {
 #[test]
 fn leftover_processes_end_with_their_agent() {
     for by_kill in [false, true] {
-        let worker = Worker::new(&[]);
+        let worker = WorkerFixture::new(&[]);
         let pids = worker.directory.path().join("pids");
         let mut runtime = worker.run();
         let mut daemon = worker.ready();
@@ -178,7 +178,7 @@ fn leftover_processes_end_with_their_agent() {
 
 #[test]
 fn the_tree_is_ended_even_if_the_guard_is_killed() {
-    let worker = Worker::new(&["--stay"]);
+    let worker = WorkerFixture::new(&["--stay"]);
     let mut runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "wait"), None);
@@ -193,13 +193,13 @@ fn the_tree_is_ended_even_if_the_guard_is_killed() {
 
 #[test]
 fn starts_that_fail_say_why() {
-    let start_failure = |worker: &Worker| {
+    let start_failure = |worker: &WorkerFixture| {
         let mut runtime = worker.run();
         assert_eq!(runtime.ended(), Some(0));
         assert_eq!(worker.types().last(), Some(&T::Ended));
         worker.wait_for(T::StartFailed).body["error"].clone()
     };
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.agent.program = "/no/such/agent".to_owned();
     let error = start_failure(&worker);
     assert_eq!(
@@ -207,30 +207,30 @@ fn starts_that_fail_say_why() {
         (&json!("BACKEND_LAUNCHER"), &json!("launcher"))
     );
 
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.agent.program = "/etc/passwd".to_owned();
     assert_eq!(start_failure(&worker)["code"], "BACKEND_PERMISSION_DENIED");
 
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.agent.cwd = "/no/such/folder".into();
     let error = start_failure(&worker);
     assert_eq!(error["code"], "BACKEND_LAUNCHER");
     assert!(error["message"].as_str().unwrap().contains("/no/such/folder"), "{error}");
 
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.agent.program = "sh".to_owned();
     worker.start.agent.args = ["-c", "echo broken >&2; exit 7"].map(str::to_owned).into();
     let error = start_failure(&worker);
     assert_eq!((&error["code"], &error["details"]["exitCode"]), (&json!("BACKEND_UNAVAILABLE"), &json!(7)));
     assert_eq!(error["details"]["logTail"], "broken\n");
 
-    let error = start_failure(&Worker::new(&["--needs-auth"]));
+    let error = start_failure(&WorkerFixture::new(&["--needs-auth"]));
     assert_eq!(
         (&error["code"], &error["details"]["authMethods"]),
         (&json!("BACKEND_RPC_ERROR"), &json!(["key"]))
     );
 
-    let mut worker = Worker::new(&["--no-acp"]);
+    let mut worker = WorkerFixture::new(&["--no-acp"]);
     worker.start.timeouts.startup_ms = 500;
     let error = start_failure(&worker);
     assert_eq!((&error["code"], &error["retryable"]), (&json!("BACKEND_TIMEOUT"), &json!(true)));
@@ -241,7 +241,7 @@ fn starts_that_fail_say_why() {
 #[test]
 fn the_replay_of_a_loaded_session_is_kept_apart() {
     for args in [&[][..], &["--no-capabilities"]] {
-        let mut worker = Worker::new(args);
+        let mut worker = WorkerFixture::new(args);
         worker.start.session = Some("mini".to_owned());
         let mut runtime = worker.run();
         let mut daemon = worker.ready();
@@ -260,7 +260,7 @@ fn the_replay_of_a_loaded_session_is_kept_apart() {
 
 #[test]
 fn noise_is_kept_and_unknown_requests_are_answered() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "noise"), None);
@@ -276,7 +276,7 @@ fn noise_is_kept_and_unknown_requests_are_answered() {
 
 #[test]
 fn a_flood_goes_through_segments_without_a_gap() {
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.limits.segment_bytes = 100_000;
     let mut runtime = worker.run();
     let mut daemon = worker.ready();
@@ -292,7 +292,7 @@ fn a_flood_goes_through_segments_without_a_gap() {
 
 #[test]
 fn a_daemon_that_does_not_read_blocks_nothing() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let mut runtime = worker.run();
     let mut deaf = worker.ready();
     // The journal grows often enough to fill the socket's buffer with unread notices.
@@ -315,7 +315,7 @@ fn a_daemon_that_does_not_read_blocks_nothing() {
 
 #[test]
 fn the_quota_stops_reading_until_the_daemon_has_taken_some() {
-    let mut worker = Worker::new(&[]);
+    let mut worker = WorkerFixture::new(&[]);
     worker.start.limits.segment_bytes = 100_000;
     worker.start.limits.journal_quota_bytes = 500_000;
     let _runtime = worker.run();
@@ -353,7 +353,7 @@ fn the_quota_stops_reading_until_the_daemon_has_taken_some() {
 
 #[test]
 fn only_the_newest_generation_is_served() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let mut old = worker.ready();
     let hello = |generation| ToRuntime::Hello { protocol: 1, generation, desired: Desired::Run };
@@ -367,14 +367,14 @@ fn only_the_newest_generation_is_served() {
     assert!(stale.receive().is_none());
     let mut new = worker.connect();
     new.send(&hello(6));
-    assert!(matches!(new.receive(), Some(FromRuntime::Hello(hello)) if hello.phase == Phase::Ready));
+    assert!(matches!(new.receive(), Some(FromRuntime::Hello(hello)) if hello.phase == RuntimePhase::Ready));
     until("the end of the old connection", || old.receive().is_none().then_some(()));
     assert_eq!(new.prompt(1, "hello"), None);
 }
 
 #[test]
 fn an_agent_cannot_command_its_own_worker() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, &format!("knock {}", worker.start.socket.display())), None);
@@ -386,7 +386,7 @@ fn an_agent_cannot_command_its_own_worker() {
 
 #[test]
 fn unknown_frames_are_refused_and_end_nothing() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let (mut daemon, hello) = worker.hello();
     assert!(hello.guard.is_some());
@@ -409,7 +409,7 @@ fn unknown_frames_are_refused_and_end_nothing() {
 #[test]
 fn a_stop_at_hello_a_signal_and_a_lost_lock_all_end_it_in_order() {
     for how in 0..3 {
-        let worker = Worker::new(&["--stay"]);
+        let worker = WorkerFixture::new(&["--stay"]);
         let mut runtime = worker.run();
         let mut daemon = worker.ready();
         assert_eq!(daemon.prompt(1, "wait"), None);
@@ -431,7 +431,7 @@ fn a_stop_at_hello_a_signal_and_a_lost_lock_all_end_it_in_order() {
 
 #[test]
 fn a_socket_that_vanishes_is_bound_again() {
-    let worker = Worker::new(&[]);
+    let worker = WorkerFixture::new(&[]);
     let _runtime = worker.run();
     let first = worker.ready();
     fs::remove_file(&worker.start.socket).unwrap();

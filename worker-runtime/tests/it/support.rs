@@ -13,10 +13,10 @@ use command_fds::{CommandFdExt, FdMapping};
 use serde_json::{Value, json};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::codec::{self, Decoded};
-use subagent_protocol::frame::{Command as Order, FromRuntime, Refusal, RuntimeHello, ToRuntime};
+use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeCommand as Order, RuntimeHello, ToRuntime};
 use subagent_protocol::ids::{RequestId, TurnId, WorkerId};
-use subagent_protocol::record::{Record, RecordType};
-use subagent_protocol::start::{AgentCommand, GUARD_LOCK_FD, LOCK_FD, Limits, RuntimeStart, Timeouts};
+use subagent_protocol::record::{JournalRecord, RecordType};
+use subagent_protocol::start::{AgentCommand, GUARD_LOCK_FD, LOCK_FD, RuntimeLimits, RuntimeStart, Timeouts};
 use subagent_protocol::state::Desired;
 use tempfile::TempDir;
 
@@ -55,7 +55,7 @@ pub(crate) struct Read {
     pub(crate) body: Value,
 }
 
-pub(crate) struct Worker {
+pub(crate) struct WorkerFixture {
     pub(crate) directory: TempDir,
     pub(crate) start: RuntimeStart,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Runtime {
     pub(crate) child: Child,
 }
 
-impl Worker {
+impl WorkerFixture {
     pub(crate) fn new(agent_args: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let path = directory.path();
@@ -103,7 +103,7 @@ impl Worker {
                 cancel_grace_ms: 300,
                 stop_grace_ms: 300,
             },
-            limits: Limits::default(),
+            limits: RuntimeLimits::default(),
             roots: Vec::new(),
             private: Vec::new(),
             options: subagent_protocol::options::Options::default(),
@@ -179,7 +179,7 @@ impl Worker {
             let mut rest = bytes.as_slice();
             while let Decoded::Record { json, size } = codec::decode(rest, usize::MAX) {
                 rest = &rest[size..];
-                let record: Record<'_> = serde_json::from_slice(json).unwrap();
+                let record: JournalRecord<'_> = serde_json::from_slice(json).unwrap();
                 let body = record.b.map_or(Value::Null, |body| serde_json::from_str(body.get()).unwrap());
                 let k = record.k.map(std::borrow::Cow::into_owned);
                 all.push(Read { n: record.n, t: record.t, turn: record.turn, k, body });

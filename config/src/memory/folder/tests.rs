@@ -5,21 +5,21 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 
-struct World {
+struct MemoryFolderFixture {
     _dir: tempfile::TempDir,
     base: PathBuf,
     env: Environment,
 }
 
-fn world() -> World {
+fn world() -> MemoryFolderFixture {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().canonicalize().unwrap();
     fs::create_dir(base.join("ws")).unwrap();
     let env = Environment::new([("HOME".into(), base.join("home").into())], &base);
-    World { _dir: dir, base, env }
+    MemoryFolderFixture { _dir: dir, base, env }
 }
 
-impl World {
+impl MemoryFolderFixture {
     fn folder(&self, scope: Scope) -> Folder {
         Folder::of(scope, "tester", &self.base.join("ws"), &self.env).unwrap()
     }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Command};
-use crate::policy::tool::Kind;
+use super::{CallCommand, ToolCallDescription};
+use crate::policy::tool::ToolKind;
 
 /// Maximum number of earlier descriptions; with more, the call is ambiguous.
 const MAX_EARLIER: usize = 16;
@@ -13,11 +13,11 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// A field of an earlier description.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
-    Kind(Kind),
+pub(super) enum EarlierField {
+    Kind(ToolKind),
     Name(String),
     Command {
-        command: Command,
+        command: CallCommand,
         by_title: bool,
     },
     Agent(String),
@@ -26,7 +26,7 @@ pub(super) enum Said {
     Arguments(Value),
 }
 
-impl Call {
+impl ToolCallDescription {
     /// Merges a further description of the call and keeps fields that differ from it.
     pub fn learn(&mut self, told: &serde_json::Value) {
         let before = self.clone();
@@ -36,27 +36,27 @@ impl Call {
         let has_members = |input: &Value| input.as_object().is_some_and(|members| !members.is_empty());
         self.has_arguments |= has_members(&told["rawInput"]) || in_texts.iter().any(has_members);
         if !self.has_input && !self.is_of_task_server() {
-            in_texts.into_iter().for_each(|input| self.keep(Some(Said::Arguments(input)), None));
+            in_texts.into_iter().for_each(|input| self.keep(Some(EarlierField::Arguments(input)), None));
         }
-        let clear = |kind: &Kind| !matches!(kind, Kind::Other | Kind::Think);
-        self.keep(before.kind.filter(clear).map(Said::Kind), self.kind.map(Said::Kind));
-        self.keep(before.name.map(Said::Name), self.name.clone().map(Said::Name));
-        self.keep(before.cwd.map(Said::Folder), self.cwd.clone().map(Said::Folder));
-        self.keep(before.agent.map(Said::Agent), self.agent.clone().map(Said::Agent));
+        let clear = |kind: &ToolKind| !matches!(kind, ToolKind::Other | ToolKind::Think);
+        self.keep(before.kind.filter(clear).map(EarlierField::Kind), self.kind.map(EarlierField::Kind));
+        self.keep(before.name.map(EarlierField::Name), self.name.clone().map(EarlierField::Name));
+        self.keep(before.cwd.map(EarlierField::Folder), self.cwd.clone().map(EarlierField::Folder));
+        self.keep(before.agent.map(EarlierField::Agent), self.agent.clone().map(EarlierField::Agent));
         if self.by_title {
-            let said = |command| Said::Command { command, by_title: true };
+            let said = |command| EarlierField::Command { command, by_title: true };
             self.keep(before.command.map(said), self.command.clone().map(said));
         } else {
             // A real command replaces a title.
-            self.earlier.retain(|said| !matches!(said, Said::Command { by_title: true, .. }));
-            let said = |command| Said::Command { command, by_title: false };
-            let grown = |old: &Command| self.command.as_ref().is_some_and(|new| grows(old, new));
+            self.earlier.retain(|said| !matches!(said, EarlierField::Command { by_title: true, .. }));
+            let said = |command| EarlierField::Command { command, by_title: false };
+            let grown = |old: &CallCommand| self.command.as_ref().is_some_and(|new| grows(old, new));
             let old = before.command.filter(|old| !before.by_title && !grown(old));
             self.keep(old.map(said), self.command.clone().map(said));
         }
     }
 
-    fn keep(&mut self, before: Option<Said>, now: Option<Said>) {
+    fn keep(&mut self, before: Option<EarlierField>, now: Option<EarlierField>) {
         let Some(before) = before.filter(|before| now.as_ref() != Some(before)) else { return };
         if self.earlier.contains(&before) {
             return;
@@ -74,18 +74,18 @@ impl Call {
         let earlier = std::mem::take(&mut now.earlier);
         let mut readings = vec![now.clone()];
         let (folders, earlier): (Vec<_>, Vec<_>) =
-            earlier.into_iter().partition(|said| matches!(said, Said::Folder(_)));
+            earlier.into_iter().partition(|said| matches!(said, EarlierField::Folder(_)));
         for said in earlier {
             let mut reading = now.clone();
             match said {
-                Said::Kind(kind) => reading.kind = Some(kind),
-                Said::Name(name) => reading.name = Some(name),
-                Said::Command { command, by_title } => {
+                EarlierField::Kind(kind) => reading.kind = Some(kind),
+                EarlierField::Name(name) => reading.name = Some(name),
+                EarlierField::Command { command, by_title } => {
                     (reading.command, reading.by_title) = (Some(command), by_title);
                 }
-                Said::Agent(agent) => reading.agent = Some(agent),
-                Said::Folder(folder) => reading.cwd = Some(folder),
-                Said::Arguments(input) => reading.take(&json!({ "rawInput": input })),
+                EarlierField::Agent(agent) => reading.agent = Some(agent),
+                EarlierField::Folder(folder) => reading.cwd = Some(folder),
+                EarlierField::Arguments(input) => reading.take(&json!({ "rawInput": input })),
             }
             if !readings.contains(&reading) {
                 readings.push(reading);
@@ -93,7 +93,7 @@ impl Call {
         }
         // Each command may belong to each working folder.
         let at = |folder: &String, reading: &Self| Self { cwd: Some(folder.clone()), ..reading.clone() };
-        let folders: Vec<&String> = folders.iter().filter_map(Said::folder).collect();
+        let folders: Vec<&String> = folders.iter().filter_map(EarlierField::folder).collect();
         let moved: Vec<Self> = folders
             .iter()
             .flat_map(|folder| readings.iter().map(|reading| at(folder, reading)).collect::<Vec<_>>())
@@ -103,7 +103,7 @@ impl Call {
     }
 }
 
-impl Said {
+impl EarlierField {
     fn folder(&self) -> Option<&String> {
         match self {
             Self::Folder(folder) => Some(folder),
@@ -126,9 +126,9 @@ fn arguments(told: &Value) -> Vec<Value> {
 }
 
 /// Whether one line is a prefix of the other: agents stream a command while the model writes it.
-fn grows(old: &Command, new: &Command) -> bool {
+fn grows(old: &CallCommand, new: &CallCommand) -> bool {
     match (old, new) {
-        (Command::Line(old), Command::Line(new)) => new.starts_with(old.as_str()),
+        (CallCommand::Line(old), CallCommand::Line(new)) => new.starts_with(old.as_str()),
         _ => false,
     }
 }

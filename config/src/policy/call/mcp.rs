@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 use subagent_protocol::api::TASK_SERVER;
 
 use super::{AGENT_KEYS, text};
-use crate::policy::tool::{self, Kind};
+use crate::policy::tool::{self, ToolKind};
 
 /// Maximum size of a task tool's input as text, in bytes.
 const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
 /// Returns the normalized name of an MCP tool; `None` if the description shows no such tool. Titles that a
 /// model can choose, such as a command, do not count.
-pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Option<String> {
+pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<ToolKind>) -> Option<String> {
     let title = title?;
     let named = |server: &str, tool: &str| {
         let name = format!("mcp__{server}__{tool}");
@@ -26,13 +26,13 @@ pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Opt
     {
         return named(&server, &tool);
     }
-    if kind == Some(Kind::Execute) {
+    if kind == Some(ToolKind::Execute) {
         return None;
     }
     if title.starts_with("mcp__") {
         return title.chars().all(tool::is_name_char).then(|| title.to_owned());
     }
-    if kind != Some(Kind::Other) {
+    if kind != Some(ToolKind::Other) {
         return None;
     }
     // `say (echo MCP Server)`, with an id made of both names.

@@ -1,25 +1,25 @@
 //! Whether any agent may be called at all, for the tools that manage tasks. Pure.
 
-use super::{Answer, Node, Query};
-use crate::policy::{Action, Layer, LayerKind, Rule};
+use super::{Node, RuleDecision, RuleQuery};
+use crate::policy::{Layer, LayerKind, Rule, RuleAction};
 
 impl Node {
     /// Allows it if at least one agent may be called, even after an approval. Returns `None` if no rule
     /// allows one and no rule covers all agents.
-    pub(super) fn any_agent(&self, query: &Query<'_>) -> Option<Answer> {
+    pub(super) fn any_agent(&self, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let own = self.weakest(query, |kind| kind == LayerKind::Definition);
         match own {
             // A denial of the definition is final.
-            Some(denied) if denied.action == Action::Deny => Some(denied),
+            Some(denied) if denied.action == RuleAction::Deny => Some(denied),
             _ => {
                 let user = self.weakest(query, |kind| kind != LayerKind::Config);
-                user.filter(Answer::is_users_deny).or_else(|| self.weakest(query, |_| true))
+                user.filter(RuleDecision::is_users_deny).or_else(|| self.weakest(query, |_| true))
             }
         }
     }
 
     /// Returns the least strict rule of these layers that no later rule replaces.
-    fn weakest(&self, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
+    fn weakest(&self, query: &RuleQuery<'_>, which: impl Fn(LayerKind) -> bool) -> Option<RuleDecision> {
         let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
         let rules = layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
         let (mut spoken_of, mut held): (Vec<&str>, Option<(&Layer, &Rule)>) = (Vec::new(), None);
@@ -39,10 +39,12 @@ impl Node {
         }
         let (layer, rule) = held?;
         match rule.action {
-            Action::Allow => Some(self.says(layer, rule, Action::Allow, None)),
-            Action::Ask => Some(self.says(layer, rule, Action::Allow, Some("some agent may be called"))),
-            Action::Deny if all => Some(self.says(layer, rule, Action::Deny, None)),
-            Action::Deny => None,
+            RuleAction::Allow => Some(self.says(layer, rule, RuleAction::Allow, None)),
+            RuleAction::Ask => {
+                Some(self.says(layer, rule, RuleAction::Allow, Some("some agent may be called")))
+            }
+            RuleAction::Deny if all => Some(self.says(layer, rule, RuleAction::Deny, None)),
+            RuleAction::Deny => None,
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Answer, Judge, Judged, Query, Subject, stricter, strictest};
-use crate::policy::call::Command;
+use super::{Judge, Judged, RuleDecision, RuleQuery, Subject, stricter, strictest};
+use crate::policy::call::CallCommand;
 use crate::policy::paths::{self, Places};
-use crate::policy::rule::{Action, Rule};
-use crate::policy::shell::{self, Line, Part, Text, behind_names};
-use crate::policy::tool::Kind;
+use crate::policy::rule::{Rule, RuleAction};
+use crate::policy::shell::{self, CommandPart, ParsedLine, ShellText, behind_names};
+use crate::policy::tool::ToolKind;
 use crate::policy::{Node, glob};
 
 /// Limit on pattern length times line length for one call, both in bytes. Larger calls need an approval.
@@ -18,21 +18,21 @@ impl Judge<'_> {
     /// Judges a command. A rule that names its tool covers all of it.
     pub(super) fn execute(
         &self,
-        command: &Command,
+        command: &CallCommand,
         name: Option<&str>,
         cwd: Option<&str>,
         real: &dyn Fn(&Path) -> PathBuf,
         judged: &mut Vec<Judged>,
     ) {
         let (line, whole) = match command {
-            Command::Line(text) => (shell::split(text), text.clone()),
-            Command::Words(words) => (shell::of_words(words), words.join(" ")),
+            CallCommand::Line(text) => (shell::split(text), text.clone()),
+            CallCommand::Words(words) => (shell::of_words(words), words.join(" ")),
         };
         let moved = line.parts.iter().any(|part| self.moves(part, cwd));
         let elsewhere = moved || self.is_elsewhere(cwd);
         if self.is_too_much(&line) {
             judged.push(self.doubtful(
-                Kind::Execute,
+                ToolKind::Execute,
                 name,
                 "there are too many rules for a command that long",
             ));
@@ -44,33 +44,37 @@ impl Judge<'_> {
         judged.extend(self.suspicion(&line, name));
         if judged.len() == before && line.opaque.is_none() {
             // No part needs a rule, so each command is judged separately.
-            let itself =
-                |part: &Part| self.part(&Part { transparent: false, ..part.clone() }, name, elsewhere);
+            let itself = |part: &CommandPart| {
+                self.part(&CommandPart { transparent: false, ..part.clone() }, name, elsewhere)
+            };
             judged.extend(line.parts.iter().filter_map(itself));
         }
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
-            let text = Text::open(&whole);
-            let query = Query { doubt: true, ..Query::of(Kind::Execute, name, Subject::Text(&text)) };
-            judged.push(Judged { note: Some(why), ..self.answer(&query).judged(Kind::Execute, Some(whole)) });
+            let text = ShellText::open(&whole);
+            let query =
+                RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Execute, name, Subject::Text(&text)) };
+            judged.push(Judged {
+                note: Some(why),
+                ..self.answer(&query).judged(ToolKind::Execute, Some(whole))
+            });
         }
     }
 
     /// Judges a command of a line. Returns `None` for a wrapper that no specific rule denies: only what it
     /// starts counts.
-    fn part(&self, part: &Part, name: Option<&str>, elsewhere: bool) -> Option<Judged> {
-        let ask = |text: &Text| {
-            let query = Query::of(Kind::Execute, name, Subject::Text(text));
-            self.answer(&Query { doubt: part.unknown, ..query })
+    fn part(&self, part: &CommandPart, name: Option<&str>, elsewhere: bool) -> Option<Judged> {
+        let ask = |text: &ShellText| {
+            let query = RuleQuery::of(ToolKind::Execute, name, Subject::Text(text));
+            self.answer(&RuleQuery { doubt: part.unknown, ..query })
         };
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
         // The start of the inner command is not always known, so restrictions apply from every word on.
-        let inner = part
-            .by_name
-            .iter()
-            .chain(&part.handed_on)
-            .filter_map(|text| self.restricted(&Query::of(Kind::Execute, name, Subject::Text(text))));
+        let inner =
+            part.by_name.iter().chain(&part.handed_on).filter_map(|text| {
+                self.restricted(&RuleQuery::of(ToolKind::Execute, name, Subject::Text(text)))
+            });
         if let Some(inner) = inner.reduce(stricter) {
             let unsaid = answer.action == inner.action && answer.by.is_none();
             answer = if unsaid { inner } else { stricter(answer, inner) };
@@ -84,22 +88,22 @@ impl Judge<'_> {
             answer.note = Some("which program it is, is known only when it runs");
         }
         let narrow = !matches!(answer.pattern.as_str(), "*" | "git*" | "git *");
-        if elsewhere && answer.action == Action::Allow {
+        if elsewhere && answer.action == RuleAction::Allow {
             let written = shown.as_deref().and_then(|text| text.split(' ').next()).unwrap_or_default();
             let by_path = written.contains('/') && !written.starts_with(['/', '~']) && answer.pattern != "*";
             if part.name == "git" && narrow {
-                answer.action = Action::Ask;
+                answer.action = RuleAction::Ask;
                 answer.note = Some("in another folder git runs what the repository there configures");
             } else if by_path {
-                answer.action = Action::Ask;
+                answer.action = RuleAction::Ask;
                 answer.note = Some("in another folder this path is another program");
             }
         }
-        Some(answer.judged(Kind::Execute, shown))
+        Some(answer.judged(ToolKind::Execute, shown))
     }
 
     /// Whether a command changes the working folder of the next ones.
-    fn moves(&self, part: &Part, cwd: Option<&str>) -> bool {
+    fn moves(&self, part: &CommandPart, cwd: Option<&str>) -> bool {
         let stays = |folder: &str| {
             let here = paths::lexical(&self.policy.places.cwd.join(cwd.unwrap_or_default()));
             here == paths::lexical(&here.join(folder))
@@ -116,7 +120,7 @@ impl Judge<'_> {
     }
 
     /// Whether matching all texts of a line against all rules exceeds the limit.
-    fn is_too_much(&self, line: &Line) -> bool {
+    fn is_too_much(&self, line: &ParsedLine) -> bool {
         let rules: usize = self.policy.rules().map(|rule| rule.pattern().len()).sum();
         let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));
         let length: usize = texts.map(|text| text.shown.len()).sum();
@@ -124,9 +128,9 @@ impl Judge<'_> {
     }
 
     /// Asks if an argument contains a restricted command, because any program may start it.
-    fn suspicion(&self, line: &Line, name: Option<&str>) -> Option<Judged> {
+    fn suspicion(&self, line: &ParsedLine, name: Option<&str>) -> Option<Judged> {
         let restricting = |rule: &&Rule| {
-            rule.action > Action::Allow && !rule.is_whole() && rule.is_about(Kind::Execute, name)
+            rule.action > RuleAction::Allow && !rule.is_whole() && rule.is_about(ToolKind::Execute, name)
         };
         let first = |rule: &Rule| rule.pattern().split(' ').next().map(str::to_owned);
         let names: Vec<String> = self.policy.rules().filter(restricting).filter_map(first).collect();
@@ -134,25 +138,27 @@ impl Judge<'_> {
             names.iter().any(|name| glob::matches(name.rsplit('/').next().unwrap_or(name), word))
         };
         if let Some(why) = line.doubt.as_deref().filter(|_| !names.is_empty()) {
-            let mut doubt = self.doubtful(Kind::Execute, name, why);
+            let mut doubt = self.doubtful(ToolKind::Execute, name, why);
             if self.policy.chain.iter().any(Node::never_asks) {
-                doubt.action = Action::Deny;
+                doubt.action = RuleAction::Deny;
             }
             return Some(doubt);
         }
         for text in line.loose.iter().filter(|_| !names.is_empty()) {
             let Some(places) = behind_names(text, is_name) else {
                 let note = "it holds too many names of commands that rules restrict";
-                return Some(self.doubtful(Kind::Execute, name, note));
+                return Some(self.doubtful(ToolKind::Execute, name, note));
             };
             for place in places {
-                let text = Text::literal(&place);
-                let query = Query::of(Kind::Execute, name, Subject::Text(&text));
+                let text = ShellText::literal(&place);
+                let query = RuleQuery::of(ToolKind::Execute, name, Subject::Text(&text));
                 if let Some(answer) = self.restricted(&query) {
                     let note = Some("an argument holds a command that this rule restricts");
                     let never_asks = self.policy.chain.iter().any(Node::never_asks);
-                    let action = if never_asks { Action::Deny } else { Action::Ask };
-                    return Some(Answer { action, note, ..answer }.judged(Kind::Execute, Some(place)));
+                    let action = if never_asks { RuleAction::Deny } else { RuleAction::Ask };
+                    return Some(
+                        RuleDecision { action, note, ..answer }.judged(ToolKind::Execute, Some(place)),
+                    );
                 }
             }
         }
@@ -162,22 +168,23 @@ impl Judge<'_> {
     /// Judges redirects: writing is an edit, reading may be denied.
     fn redirects(
         &self,
-        line: &Line,
+        line: &ParsedLine,
         moved: bool,
         cwd: Option<&str>,
         real: &dyn Fn(&Path) -> PathBuf,
         judged: &mut Vec<Judged>,
     ) {
         for redirect in &line.redirects {
-            let kind = if redirect.writes { Kind::Edit } else { Kind::Read };
+            let kind = if redirect.writes { ToolKind::Edit } else { ToolKind::Read };
             let doubt = kind.changes_files();
-            let about = Query { doubt, opened: !redirect.writes, ..Query::of(kind, None, Subject::Unknown) };
+            let about =
+                RuleQuery { doubt, opened: !redirect.writes, ..RuleQuery::of(kind, None, Subject::Unknown) };
             let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
                 Some(path) => self.known_path(&about, &Places::from(cwd, path), real),
                 None => self.noted(&about, "which file the shell opens is known only when it runs"),
             };
             // Reading a file needs no `allow`.
-            if redirect.writes || (found.action > Action::Allow && found.by.is_some()) {
+            if redirect.writes || (found.action > RuleAction::Allow && found.by.is_some()) {
                 judged.push(found);
             }
         }

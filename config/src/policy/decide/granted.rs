@@ -3,8 +3,8 @@
 //! A grant replaces only an `ask`, never a `deny`. A node cannot grant what its parent would have to ask
 //! for.
 
-use super::{Answer, MatchResult, Node, Places, Query, names_protected};
-use crate::policy::{Action, Decider, LayerKind};
+use super::{MatchResult, Node, Places, RuleDecision, RuleQuery, names_protected};
+use crate::policy::{Decider, LayerKind, RuleAction};
 
 impl Node {
     /// Turns an `ask` of this node into `allow` or `deny`; `depth` is its distance from the root. Other
@@ -12,12 +12,12 @@ impl Node {
     pub(super) fn instead_of_asking(
         &self,
         places: &Places,
-        query: &Query<'_>,
-        asked: Answer,
+        query: &RuleQuery<'_>,
+        asked: RuleDecision,
         depth: usize,
         may_grant: impl FnOnce() -> bool,
-    ) -> Answer {
-        if asked.action != Action::Ask {
+    ) -> RuleDecision {
+        if asked.action != RuleAction::Ask {
             return asked;
         }
         let fitting = self.granted.iter().flatten().find(|rule| {
@@ -25,23 +25,23 @@ impl Node {
                 && (!query.guarded || names_protected(rule.pattern()))
         });
         match fitting.filter(|_| !query.doubt && may_grant()) {
-            Some(rule) => Answer {
-                action: Action::Allow,
+            Some(rule) => RuleDecision {
+                action: RuleAction::Allow,
                 by: Some(Decider {
                     node: self.name.clone(),
                     depth,
                     layer: LayerKind::Definition,
                     source: None,
                     rule: rule.text(),
-                    action: Action::Allow,
+                    action: RuleAction::Allow,
                     at: rule.at,
                 }),
                 pattern: rule.pattern().to_owned(),
                 note: Some("it was approved beforehand"),
             },
             // The pattern is general, so that wrapper commands ignore this denial.
-            None => Answer {
-                action: Action::Deny,
+            None => RuleDecision {
+                action: RuleAction::Deny,
                 pattern: "*".to_owned(),
                 note: Some("it was not approved beforehand, and nobody is asked"),
                 ..asked

@@ -1,7 +1,7 @@
 //! The tool list of a definition: unlisted tools are denied, but listing a tool does not allow it. Pure.
 
-use super::{Answer, MatchResult, Node, Places, Query, Rule, stricter};
-use crate::policy::{Action, Decider, Kind, LayerKind};
+use super::{MatchResult, Node, Places, Rule, RuleDecision, RuleQuery, stricter};
+use crate::policy::{Decider, LayerKind, RuleAction, ToolKind};
 
 /// The listed tools of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,11 +14,11 @@ pub struct ToolList {
 
 impl ToolList {
     /// Whether everything of this kind is listed.
-    pub(super) fn has_all_of(&self, kind: Kind) -> bool {
+    pub(super) fn has_all_of(&self, kind: ToolKind) -> bool {
         self.tools.iter().any(|tool| tool.is_whole() && tool.is_about(kind, None))
     }
 
-    fn fits(&self, places: &Places, query: &Query<'_>) -> MatchResult {
+    fn fits(&self, places: &Places, query: &RuleQuery<'_>) -> MatchResult {
         let fits = |tool: &Rule| match tool.names_tool(query.name) {
             // Listing does not allow, so the name of the tool suffices even for a task.
             true => MatchResult::Yes,
@@ -33,9 +33,9 @@ impl Node {
     pub(super) fn within_listed(
         &self,
         places: &Places,
-        query: &Query<'_>,
-        answer: Option<Answer>,
-    ) -> Option<Answer> {
+        query: &RuleQuery<'_>,
+        answer: Option<RuleDecision>,
+    ) -> Option<RuleDecision> {
         self.listed.iter().fold(answer, |answer, listed| self.within(listed, places, query, answer))
     }
 
@@ -43,10 +43,10 @@ impl Node {
         &self,
         listed: &ToolList,
         places: &Places,
-        query: &Query<'_>,
-        answer: Option<Answer>,
-    ) -> Option<Answer> {
-        let by_list = |action, note| Answer {
+        query: &RuleQuery<'_>,
+        answer: Option<RuleDecision>,
+    ) -> Option<RuleDecision> {
+        let by_list = |action, note| RuleDecision {
             action,
             by: Some(Decider {
                 node: self.name.clone(),
@@ -63,15 +63,17 @@ impl Node {
         match listed.fits(places, query) {
             MatchResult::Yes => answer,
             MatchResult::Could => {
-                let doubt =
-                    by_list(Action::Ask, "whether it is one of the tools that are listed is not known yet");
+                let doubt = by_list(
+                    RuleAction::Ask,
+                    "whether it is one of the tools that are listed is not known yet",
+                );
                 Some(match answer {
                     Some(answer) if answer.action >= doubt.action => answer,
                     _ => doubt,
                 })
             }
             MatchResult::No => {
-                let denied = by_list(Action::Deny, "it is none of the tools that the definition lists");
+                let denied = by_list(RuleAction::Deny, "it is none of the tools that the definition lists");
                 Some(match answer {
                     Some(answer) => stricter(denied, answer),
                     None => denied,

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Answer, Node, Query, Subject};
+use super::{Node, RuleDecision, RuleQuery, Subject};
 use crate::policy::paths::Spelling;
-use crate::policy::{Action, Decider, Kind, LayerKind};
+use crate::policy::{Decider, LayerKind, RuleAction, ToolKind};
 
 impl Node {
     /// Allows reads and edits in the memory folder if no rule matches or only the definition asks. Other
@@ -12,24 +12,28 @@ impl Node {
     ///
     /// Each spelling of a path is judged separately, so neither `..` nor a link leaves the folder
     /// undetected.
-    pub(super) fn in_memory(&self, query: &Query<'_>, answer: Option<Answer>) -> Option<Answer> {
-        let asks = |answer: &Answer| {
+    pub(super) fn in_memory(
+        &self,
+        query: &RuleQuery<'_>,
+        answer: Option<RuleDecision>,
+    ) -> Option<RuleDecision> {
+        let asks = |answer: &RuleDecision| {
             let by = answer.by.as_ref();
-            answer.action == Action::Ask && by.is_some_and(|by| by.layer == LayerKind::Definition)
+            answer.action == RuleAction::Ask && by.is_some_and(|by| by.layer == LayerKind::Definition)
         };
         let notes = matches!(query.subject, Subject::Path(path) if self.keeps_notes(query.kind, path));
         if !notes || !answer.as_ref().is_none_or(asks) {
             return answer;
         }
-        Some(Answer {
-            action: Action::Allow,
+        Some(RuleDecision {
+            action: RuleAction::Allow,
             by: Some(Decider {
                 node: self.name.clone(),
                 depth: 0,
                 layer: LayerKind::Definition,
                 source: None,
                 rule: "memory".to_owned(),
-                action: Action::Allow,
+                action: RuleAction::Allow,
                 at: None,
             }),
             pattern: String::new(),
@@ -38,9 +42,10 @@ impl Node {
     }
 
     /// Whether the action reads or writes a note.
-    pub(super) fn keeps_notes(&self, kind: Kind, path: &Spelling) -> bool {
+    pub(super) fn keeps_notes(&self, kind: ToolKind, path: &Spelling) -> bool {
         let below = |folder: &Path| Path::new(&path.absolute).strip_prefix(folder).ok();
         let rest = self.memory.as_deref().and_then(below);
-        matches!(kind, Kind::Read | Kind::Edit) && rest.is_some_and(|rest| !rest.as_os_str().is_empty())
+        matches!(kind, ToolKind::Read | ToolKind::Edit)
+            && rest.is_some_and(|rest| !rest.as_os_str().is_empty())
     }
 }

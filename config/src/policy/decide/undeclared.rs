@@ -2,32 +2,37 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Judge, Judged, Query, Subject};
-use crate::policy::Action;
-use crate::policy::call::Call;
+use super::{Judge, Judged, RuleQuery, Subject};
+use crate::policy::RuleAction;
+use crate::policy::call::ToolCallDescription;
 use crate::policy::rule::Rule;
-use crate::policy::tool::Kind;
+use crate::policy::tool::ToolKind;
 
 /// The kinds that act on files.
-const OF_FILES: [Kind; 5] = [Kind::Read, Kind::Edit, Kind::Delete, Kind::Move, Kind::Search];
+const OF_FILES: [ToolKind; 5] =
+    [ToolKind::Read, ToolKind::Edit, ToolKind::Delete, ToolKind::Move, ToolKind::Search];
 /// The kinds that need no file.
-const OF_ELSE: [Kind; 2] = [Kind::Execute, Kind::Fetch];
+const OF_ELSE: [ToolKind; 2] = [ToolKind::Execute, ToolKind::Fetch];
 /// What is denied without a rule, so that only a rule counts.
-const BY_RULE: [Kind; 2] = [Kind::Task, Kind::Todo];
+const BY_RULE: [ToolKind; 2] = [ToolKind::Task, ToolKind::Todo];
 
 impl Judge<'_> {
     /// Asks if one of the possible kinds is not allowed.
-    pub(super) fn undeclared(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Option<Judged> {
+    pub(super) fn undeclared(
+        &self,
+        call: &ToolCallDescription,
+        real: &dyn Fn(&Path) -> PathBuf,
+    ) -> Option<Judged> {
         let name = call.name.as_deref();
         // A rule with the tool's name shows that the kind is known.
         if !call.is_undeclared() || self.policy.rules().any(|rule| rule.names_tool(name)) {
             return None;
         }
-        let allows = |kinds: &[Kind]| kinds.iter().all(|kind| self.allows_all(*kind, None));
+        let allows = |kinds: &[ToolKind]| kinds.iter().all(|kind| self.allows_all(*kind, None));
         let of_files = match call.paths.as_slice() {
             [] => allows(&OF_FILES),
             paths => OF_FILES.iter().all(|kind| {
-                paths.iter().all(|path| self.path(*kind, None, path, real).action == Action::Allow)
+                paths.iter().all(|path| self.path(*kind, None, path, real).action == RuleAction::Allow)
             }),
         };
         // A named tool with a path, or with input, acts on that. A title alone says nothing of what else it does.
@@ -35,19 +40,19 @@ impl Judge<'_> {
         let of_else = acts_on_paths || (allows(&OF_ELSE) && (name.is_some() || self.allows_all_named()));
         let allowed = of_files && of_else;
         let note = "the agent does not tell what kind of call it is, and it may be one that is not allowed";
-        (!allowed).then(|| self.doubtful(Kind::Other, name, note))
+        (!allowed).then(|| self.doubtful(ToolKind::Other, name, note))
     }
-    fn allows_all(&self, kind: Kind, name: Option<&str>) -> bool {
-        self.answer(&Query::of(kind, name, Subject::Unknown)).action == Action::Allow
+    fn allows_all(&self, kind: ToolKind, name: Option<&str>) -> bool {
+        self.answer(&RuleQuery::of(kind, name, Subject::Unknown)).action == RuleAction::Allow
     }
 
     /// Whether no rule restricts tools of MCP servers, tasks or lists of what is to do.
     fn allows_all_named(&self) -> bool {
-        let restricting = || self.policy.rules().filter(|rule| rule.action > Action::Allow);
+        let restricting = || self.policy.rules().filter(|rule| rule.action > RuleAction::Allow);
         let tools = restricting().filter_map(Rule::tool_name);
         let kinds = BY_RULE.iter().filter(|kind| restricting().any(|rule| rule.names(**kind)));
         tools
-            .map(|name| (Kind::Other, Some(name)))
+            .map(|name| (ToolKind::Other, Some(name)))
             .chain(kinds.map(|kind| (*kind, None)))
             .all(|(kind, name)| self.allows_all(kind, name))
     }

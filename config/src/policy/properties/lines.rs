@@ -18,33 +18,33 @@ const EVERYDAY: [&str; 2] = [
 ];
 
 /// Rules as text, and a call that they judge.
-struct Case {
+struct CommandLineCase {
     rules: String,
-    call: Call,
+    call: ToolCallDescription,
     line: Option<String>,
 }
 
-fn execute(line: &str) -> Call {
-    Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}))
+fn execute(line: &str) -> ToolCallDescription {
+    ToolCallDescription::of(&json!({"kind": "execute", "rawInput": {"command": line}}))
 }
 
 fn rules_of(text: &str) -> Vec<Rule> {
     rules(Some(&syntax::parse(text).unwrap())).unwrap().unwrap_or_default()
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<CommandLineCase> {
     let corpus = include_str!("../data/corpus.jsonl").lines().filter_map(|line| {
         let case: Value = serde_json::from_str(line).unwrap();
         let line = (case["tool"] == "execute").then(|| case["subject"].as_str().unwrap().to_owned());
-        let call = line.as_deref().map(execute).or_else(|| case.get("told").map(Call::of))?;
-        Some(Case { rules: case["rules"].as_str().unwrap().to_owned(), call, line })
+        let call = line.as_deref().map(execute).or_else(|| case.get("told").map(ToolCallDescription::of))?;
+        Some(CommandLineCase { rules: case["rules"].as_str().unwrap().to_owned(), call, line })
     });
     let everyday: Vec<String> = include_str!("../data/everyday.jsonl")
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let everyday = EVERYDAY.iter().flat_map(|rules| {
-        let of = |line: &String| Case {
+        let of = |line: &String| CommandLineCase {
             rules: (*rules).to_owned(),
             call: execute(line),
             line: Some(line.clone()),
@@ -55,13 +55,13 @@ fn cases() -> Vec<Case> {
 }
 
 /// A `deny` of the corpus or of [`a_rule`].
-fn a_deny(cases: &[Case]) -> impl Strategy<Value = Rule> + use<> {
+fn a_deny(cases: &[CommandLineCase]) -> impl Strategy<Value = Rule> + use<> {
     let mut texts: Vec<String> =
         cases.iter().flat_map(|case| rules_of(&case.rules)).map(|rule| rule.text()).collect();
     texts.sort_unstable();
     texts.dedup();
     let any = prop_oneof![select(texts), a_rule().prop_map(|rule| rule.text())];
-    any.prop_filter_map("a name of no tool", |text| Rule::parse(&text, Action::Deny).ok())
+    any.prop_filter_map("a name of no tool", |text| Rule::parse(&text, RuleAction::Deny).ok())
 }
 
 fn layered(layers: Vec<(LayerKind, Vec<Rule>)>) -> Policy {
@@ -116,7 +116,7 @@ fn an_allowed_line_stays_allowed_in_quotes() {
     let lines: Vec<(Policy, String)> = cases()
         .into_iter()
         .filter_map(|case| Some((layered(vec![(LayerKind::Owner, rules_of(&case.rules))]), case.line?)))
-        .filter(|(policy, line)| is_plain(line) && says(policy, &execute(line)) == Action::Allow)
+        .filter(|(policy, line)| is_plain(line) && says(policy, &execute(line)) == RuleAction::Allow)
         .collect();
     assert!(lines.len() > 100, "{} lines", lines.len());
     proptest!(ProptestConfig::with_cases(500), |(
@@ -128,6 +128,6 @@ fn an_allowed_line_stays_allowed_in_quotes() {
             .map(|(word, how)| if quotable(word) { quoted_in(word, *how) } else { word.to_owned() })
             .collect();
         let quoted = words.join(" ");
-        prop_assert_eq!(says(policy, &execute(&quoted)), Action::Allow, "{}", quoted);
+        prop_assert_eq!(says(policy, &execute(&quoted)), RuleAction::Allow, "{}", quoted);
     });
 }

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
 use super::*;
 
 /// A function that judges a call.
-type Decide = fn(&Policy, &Call) -> Verdict;
+type Decide = fn(&Policy, &ToolCallDescription) -> CallVerdict;
 
 const RULES: &[&str] = &[
     "*",
@@ -71,7 +71,7 @@ fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
     let rule = (proptest::sample::select(RULES.to_vec()), action())
         .prop_map(|(text, action)| Rule::parse(text, action).unwrap());
     let preset = proptest::sample::select(PRESETS.to_vec()).prop_map(|(_, rules)| {
-        let read = |(rule, word): &(&str, &str)| Rule::parse(rule, Action::parse(word).unwrap()).unwrap();
+        let read = |(rule, word): &(&str, &str)| Rule::parse(rule, RuleAction::parse(word).unwrap()).unwrap();
         rules.iter().map(read).collect()
     });
     prop_oneof![8 => proptest::collection::vec(rule, 0..4), 1 => preset]
@@ -89,7 +89,7 @@ fn a_node(granting: bool) -> impl Strategy<Value = Node> {
         let node = Node::new("n", kinds.map(|(kind, rules)| Layer { kind, source: None, rules }).collect());
         let listed = lists.into_iter().map(|tools| ToolList { source: None, tools });
         let allows =
-            |rules: Vec<Rule>| rules.into_iter().filter(|rule| rule.action == Action::Allow).collect();
+            |rules: Vec<Rule>| rules.into_iter().filter(|rule| rule.action == RuleAction::Allow).collect();
         node.with_tools(listed.collect()).granting(granted.map(allows))
     })
 }
@@ -98,8 +98,8 @@ fn a_chain(granting: bool) -> impl Strategy<Value = Vec<Node>> {
     proptest::collection::vec(a_node(granting), 1..6)
 }
 
-fn any_call() -> impl Strategy<Value = Call> {
-    let of = |told: serde_json::Value| Call::of(&told);
+fn any_call() -> impl Strategy<Value = ToolCallDescription> {
+    let of = |told: serde_json::Value| ToolCallDescription::of(&told);
     let select = |from: &'static [&'static str]| proptest::sample::select(from);
     prop_oneof![
         4 => select(COMMANDS).prop_map(move |command| of(json!({"kind": "execute", "rawInput": {"command": command}}))),
@@ -119,15 +119,15 @@ fn any_call() -> impl Strategy<Value = Call> {
 }
 
 /// Returns the strictest action for each part of the call, without defaults for parts that no rule matches.
-fn said(verdict: &Verdict) -> Vec<((Kind, Option<String>), Action)> {
+fn said(verdict: &CallVerdict) -> Vec<((ToolKind, Option<String>), RuleAction)> {
     let guards = |part: &Judged| part.note.as_deref().is_some_and(|note| note.starts_with("files that say"));
-    let denies = |part: &Judged| part.action == Action::Deny && part.kind != Kind::Task;
+    let denies = |part: &Judged| part.action == RuleAction::Deny && part.kind != ToolKind::Task;
     let parts = verdict.judged.iter().filter(|part| part.by.is_some() || guards(part) || denies(part));
     grouped(parts)
 }
 
-fn grouped<'a>(parts: impl Iterator<Item = &'a Judged>) -> Vec<((Kind, Option<String>), Action)> {
-    let mut found: Vec<((Kind, Option<String>), Action)> = Vec::new();
+fn grouped<'a>(parts: impl Iterator<Item = &'a Judged>) -> Vec<((ToolKind, Option<String>), RuleAction)> {
+    let mut found: Vec<((ToolKind, Option<String>), RuleAction)> = Vec::new();
     for part in parts {
         let what = (part.kind, part.subject.clone());
         match found.iter_mut().find(|(known, _)| *known == what) {
@@ -138,12 +138,19 @@ fn grouped<'a>(parts: impl Iterator<Item = &'a Judged>) -> Vec<((Kind, Option<St
     found
 }
 
-fn about(said: &[((Kind, Option<String>), Action)], what: &(Kind, Option<String>)) -> Option<Action> {
+fn about(
+    said: &[((ToolKind, Option<String>), RuleAction)],
+    what: &(ToolKind, Option<String>),
+) -> Option<RuleAction> {
     said.iter().find(|(known, _)| known == what).map(|(_, action)| *action)
 }
 
-fn none_is_weaker_than_one_above(chain: &[Node], call: &Call, decide: Decide) -> Result<(), TestCaseError> {
-    let verdicts: Vec<Verdict> =
+fn none_is_weaker_than_one_above(
+    chain: &[Node],
+    call: &ToolCallDescription,
+    decide: Decide,
+) -> Result<(), TestCaseError> {
+    let verdicts: Vec<CallVerdict> =
         (1..=chain.len()).map(|to| decide(&of(chain[..to].to_vec()), call)).collect();
     for (above, held) in verdicts.iter().enumerate() {
         for below in &verdicts[above..] {
@@ -151,7 +158,8 @@ fn none_is_weaker_than_one_above(chain: &[Node], call: &Call, decide: Decide) ->
             for (what, before) in said(held) {
                 let still = about(&now, &what);
                 prop_assert!(
-                    still.is_some_and(|still| still >= before) || before == Action::Allow && still.is_none(),
+                    still.is_some_and(|still| still >= before)
+                        || before == RuleAction::Allow && still.is_none(),
                     "{what:?} was {before}, and is {still:?}"
                 );
                 prop_assert!(below.action >= before, "{what:?} is {before}, and all of it {}", below.action);
@@ -165,7 +173,7 @@ fn another_never_loosens(
     chain: &[Node],
     at: usize,
     added: &Node,
-    call: &Call,
+    call: &ToolCallDescription,
     decide: Decide,
 ) -> Result<(), TestCaseError> {
     let mut longer = chain.to_vec();
@@ -175,7 +183,7 @@ fn another_never_loosens(
     for (what, before) in said(&before) {
         let still = about(&after, &what);
         prop_assert!(
-            still.is_some_and(|still| still >= before) || before == Action::Allow && still.is_none(),
+            still.is_some_and(|still| still >= before) || before == RuleAction::Allow && still.is_none(),
             "{what:?} was {before}, and is {still:?}"
         );
     }
@@ -183,12 +191,16 @@ fn another_never_loosens(
 }
 
 /// The verdict equals the strictest verdict of the single nodes.
-fn it_is_the_strictest_of_all(chain: &[Node], call: &Call, decide: Decide) -> Result<(), TestCaseError> {
+fn it_is_the_strictest_of_all(
+    chain: &[Node],
+    call: &ToolCallDescription,
+    decide: Decide,
+) -> Result<(), TestCaseError> {
     let alone: Vec<_> = chain.iter().map(|node| said(&of(vec![node.clone()]).decide(call, &real))).collect();
     let verdict = decide(&of(chain.to_vec()), call);
     for (what, found) in grouped(verdict.judged.iter()) {
         let expected = alone.iter().filter_map(|said| about(said, &what)).max();
-        let without_answer = if what.0 == Kind::Task { Action::Deny } else { Action::Ask };
+        let without_answer = if what.0 == ToolKind::Task { RuleAction::Deny } else { RuleAction::Ask };
         let expected = expected.unwrap_or(without_answer);
         // A call that may be of any kind is also asked because of the rule of a node which does not answer it: on tasks, say.
         match call.is_undeclared() {
@@ -199,31 +211,38 @@ fn it_is_the_strictest_of_all(chain: &[Node], call: &Call, decide: Decide) -> Re
     Ok(())
 }
 
-fn nobody_grants_what_he_has_not(chain: &[Node], call: &Call, decide: Decide) -> Result<(), TestCaseError> {
+fn nobody_grants_what_he_has_not(
+    chain: &[Node],
+    call: &ToolCallDescription,
+    decide: Decide,
+) -> Result<(), TestCaseError> {
     let verdict = decide(&of(chain.to_vec()), call);
     let (last, above) = chain.split_last().unwrap();
     if !last.never_asks() {
         return Ok(());
     }
-    prop_assert_ne!(verdict.action, Action::Ask);
+    prop_assert_ne!(verdict.action, RuleAction::Ask);
     let bare: Vec<Node> = above.iter().cloned().chain([last.clone().granting(None)]).collect();
     let without = of(bare).decide(call, &real);
     let parent = of(above.to_vec()).decide(call, &real);
     let (own, of_parent) = (grouped(without.judged.iter()), grouped(parent.judged.iter()));
     for (what, action) in grouped(verdict.judged.iter()) {
         let own = about(&own, &what);
-        prop_assert!(own != Some(Action::Deny) || action == Action::Deny, "{what:?} was denied");
-        let grants = above.is_empty() || about(&of_parent, &what) == Some(Action::Allow);
-        prop_assert!(action != Action::Allow || own == Some(Action::Allow) || grants, "{what:?} {own:?}");
+        prop_assert!(own != Some(RuleAction::Deny) || action == RuleAction::Deny, "{what:?} was denied");
+        let grants = above.is_empty() || about(&of_parent, &what) == Some(RuleAction::Allow);
+        prop_assert!(
+            action != RuleAction::Allow || own == Some(RuleAction::Allow) || grants,
+            "{what:?} {own:?}"
+        );
     }
     Ok(())
 }
 
-fn decides(policy: &Policy, call: &Call) -> Verdict {
+fn decides(policy: &Policy, call: &ToolCallDescription) -> CallVerdict {
     policy.decide(call, &real)
 }
 
-fn decides_of_client(policy: &Policy, call: &Call) -> Verdict {
+fn decides_of_client(policy: &Policy, call: &ToolCallDescription) -> CallVerdict {
     let mut verdict = policy.decide_of_client(call, &real);
     // The client guards these files without a rule, too.
     verdict.judged.iter_mut().filter(|part| part.by.is_none()).for_each(|part| part.note = None);
@@ -281,8 +300,8 @@ proptest! {
         let says_task = |rule: &Rule| ["task", "Task", "*"].iter().any(|word| rule.text().starts_with(word) && rule.text() != "*");
         let none = chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules).all(|rule| !says_task(rule));
         if none {
-            for part in decides(&of(chain), &call).judged.iter().filter(|part| part.kind == Kind::Task) {
-                prop_assert_eq!(part.action, Action::Deny);
+            for part in decides(&of(chain), &call).judged.iter().filter(|part| part.kind == ToolKind::Task) {
+                prop_assert_eq!(part.action, RuleAction::Deny);
             }
         }
     }
@@ -308,14 +327,18 @@ fn what_forgets_those_above_is_found_out() {
         each.min_by_key(|verdict| verdict.action).unwrap()
     };
     for (name, wrong) in [("last alone", last_alone), ("weakest", weakest)] {
-        let weaker = |(chain, call): (Vec<Node>, Call)| none_is_weaker_than_one_above(&chain, &call, wrong);
+        let weaker = |(chain, call): (Vec<Node>, ToolCallDescription)| {
+            none_is_weaker_than_one_above(&chain, &call, wrong)
+        };
         assert!(is_found_out(&(a_chain(true), any_call()), weaker), "{name}");
     }
     for (name, wrong) in [("last alone", last_alone), ("root alone", root_alone), ("weakest", weakest)] {
-        let other = |(chain, call): (Vec<Node>, Call)| it_is_the_strictest_of_all(&chain, &call, wrong);
+        let other = |(chain, call): (Vec<Node>, ToolCallDescription)| {
+            it_is_the_strictest_of_all(&chain, &call, wrong)
+        };
         assert!(is_found_out(&(a_chain(false), any_call()), other), "{name}");
     }
-    let loosens = |(chain, added, call): (Vec<Node>, Node, Call)| {
+    let loosens = |(chain, added, call): (Vec<Node>, Node, ToolCallDescription)| {
         another_never_loosens(&chain, 9, &added, &call, last_alone)
     };
     assert!(is_found_out(&(a_chain(false), a_node(false), any_call()), loosens));
@@ -324,8 +347,10 @@ fn what_forgets_those_above_is_found_out() {
         let last = policy.chain.last().cloned().into_iter().collect();
         let granted = of(last).decide(call, &real);
         let whole = policy.decide(call, &real);
-        if granted.action == Action::Allow { granted } else { whole }
+        if granted.action == RuleAction::Allow { granted } else { whole }
     };
-    let grants = |(chain, call): (Vec<Node>, Call)| nobody_grants_what_he_has_not(&chain, &call, grants_all);
+    let grants = |(chain, call): (Vec<Node>, ToolCallDescription)| {
+        nobody_grants_what_he_has_not(&chain, &call, grants_all)
+    };
     assert!(is_found_out(&(a_chain(true), any_call()), grants));
 }

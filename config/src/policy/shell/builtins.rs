@@ -5,7 +5,7 @@
 mod conditions;
 mod printf;
 
-use super::text::Text;
+use super::text::ShellText;
 use super::{numbers, variables};
 
 /// Builtins that define names, read settings, or execute text in a way that this module does not parse.
@@ -88,7 +88,7 @@ pub(super) const HARMLESS_SETTINGS: &[&str] =
     &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];
 
 /// Returns why a command with these words may execute text; `None` if it does not.
-pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
+pub(super) fn carries_out(name: &str, words: &[ShellText]) -> Option<String> {
     let carries = match name {
         "set" => !sets_plainly(words),
         "printf" => printf::is_risky(words),
@@ -109,27 +109,27 @@ pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
 }
 
 /// Whether a builtin starts nothing and only affects control flow.
-pub(super) fn needs_no_rule(words: &[Text]) -> bool {
-    let name = words.first().and_then(Text::known).unwrap_or_default();
+pub(super) fn needs_no_rule(words: &[ShellText]) -> bool {
+    let name = words.first().and_then(ShellText::known).unwrap_or_default();
     let plain = || words[1..].iter().all(|word| numbers::is_plain(word) || is_job(word));
     matches!(name, ":" | "true" | "false") || (WITHOUT_RULE.contains(&name) && plain())
 }
 
 /// Whether a shell reads this file as a script, not as input.
-pub(super) fn is_script(file: &Text) -> bool {
+pub(super) fn is_script(file: &ShellText) -> bool {
     let other = |file: &str| ["-", "/dev/", "/proc/"].iter().any(|start| file.starts_with(start));
     !file.is_unknown() && !file.shown.is_empty() && !other(&file.shown)
 }
 
 /// Whether these words of `set` are safe options only.
-fn sets_plainly(words: &[Text]) -> bool {
+fn sets_plainly(words: &[ShellText]) -> bool {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let Some(letters) = word.known().and_then(|word| word.strip_prefix(['-', '+'])) else { return false };
         if letters.is_empty() || !letters.chars().all(|char| "euxo".contains(char)) {
             return false;
         }
-        let mut setting = || rest.next().and_then(Text::known).map(str::to_owned);
+        let mut setting = || rest.next().and_then(ShellText::known).map(str::to_owned);
         if letters.contains('o') && !setting().is_some_and(|word| HARMLESS_SETTINGS.contains(&word.as_str()))
         {
             return false;
@@ -139,12 +139,12 @@ fn sets_plainly(words: &[Text]) -> bool {
 }
 
 /// Whether the word is a job such as `%1`.
-fn is_job(word: &Text) -> bool {
+fn is_job(word: &ShellText) -> bool {
     word.known().and_then(|word| word.strip_prefix('%')).is_some_and(numbers::is_decimal)
 }
 
 /// Whether the words are safe options, ordinary variable names and plain values.
-fn sets_names(command: &str, options: &str, words: &[Text]) -> bool {
+fn sets_names(command: &str, options: &str, words: &[ShellText]) -> bool {
     let mut number = false;
     words.iter().all(|word| {
         let is_number = std::mem::take(&mut number);

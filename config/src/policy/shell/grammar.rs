@@ -6,29 +6,29 @@
 mod here;
 mod word;
 
-use super::text::Text;
+use super::text::ShellText;
 use here::HereDocument;
-use word::{HISTORY, Word, expands_history};
+use word::{HISTORY, ShellWord, expands_history};
 
 /// Maximum nesting of compound commands and substitutions.
 const MAX_DEPTH: usize = 12;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Command {
-    pub(super) assignments: Vec<Text>,
-    pub(super) words: Vec<Text>,
+pub(super) struct SimpleCommand {
+    pub(super) assignments: Vec<ShellText>,
+    pub(super) words: Vec<ShellText>,
     /// Whether a comment follows. An interactive zsh may read it as further words.
     pub(super) has_comment: bool,
     /// Whether a redirect changes its standard input.
     pub(super) moves_input: bool,
     /// Operators with their targets.
-    pub(super) redirects: Vec<(&'static str, Text)>,
+    pub(super) redirects: Vec<(&'static str, ShellText)>,
 }
 
 /// The content of a line; the order is undefined.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Script {
-    pub(super) commands: Vec<Command>,
+pub(super) struct ShellScript {
+    pub(super) commands: Vec<SimpleCommand>,
     /// Bodies of here-documents, and the texts behind `<<<`.
     pub(super) inputs: Vec<String>,
     /// Variables that loops set.
@@ -41,7 +41,7 @@ pub(super) struct Script {
 ///
 /// # Errors
 /// The reason why a shell may parse it differently.
-pub(super) fn read(text: &str) -> Result<Script, String> {
+pub(super) fn read(text: &str) -> Result<ShellScript, String> {
     if ["/dev/tcp", "/dev/udp"].iter().any(|folder| text.contains(folder)) {
         return Err("bash opens a connection for such a file".to_owned());
     }
@@ -57,8 +57,8 @@ pub(super) fn read(text: &str) -> Result<Script, String> {
     read_at(text, 0)
 }
 
-fn read_at(text: &str, depth: usize) -> Result<Script, String> {
-    let mut reader = Reader {
+fn read_at(text: &str, depth: usize) -> Result<ShellScript, String> {
+    let mut reader = ShellParser {
         text,
         at: 0,
         peeked: None,
@@ -67,9 +67,9 @@ fn read_at(text: &str, depth: usize) -> Result<Script, String> {
         descriptor: None,
         double_quotes: 0,
         depth,
-        script: Script::default(),
+        script: ShellScript::default(),
     };
-    reader.list(&End::Input)?;
+    reader.list(&ListTerminator::Input)?;
     match reader.waiting.is_empty() {
         true => Ok(reader.script),
         false => Err("a here-document has no body".to_owned()),
@@ -77,7 +77,7 @@ fn read_at(text: &str, depth: usize) -> Result<Script, String> {
 }
 
 /// Whether a word belongs to `time`.
-fn is_of_time(word: &Text) -> bool {
+fn is_of_time(word: &ShellText) -> bool {
     word.shown == "time" || word.shown.starts_with('-')
 }
 
@@ -89,13 +89,13 @@ fn is_odd(char: char) -> bool {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Token {
-    Word(Word),
+    Word(ShellWord),
     Operator(&'static str),
     Newline,
     End,
 }
 
-enum End {
+enum ListTerminator {
     Input,
     Parenthesis,
     /// One of these reserved words.
@@ -113,7 +113,7 @@ const DIALECT: &[&str] = &[
 /// Reserved words that start a supported compound command.
 const COMPOUND: &[&str] = &["(", "{", "for", "if", "until", "while"];
 
-struct Reader<'a> {
+struct ShellParser<'a> {
     text: &'a str,
     /// Offset of the next byte.
     at: usize,
@@ -127,10 +127,10 @@ struct Reader<'a> {
     /// Number of double quotes around the position, including those around a substitution.
     double_quotes: usize,
     depth: usize,
-    script: Script,
+    script: ShellScript,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ShellParser<'a> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses commands up to the end, which is not consumed.
-    fn list(&mut self, end: &End) -> Result<(), String> {
+    fn list(&mut self, end: &ListTerminator) -> Result<(), String> {
         loop {
             while *self.peek()? == Token::Newline {
                 self.next()?;
@@ -251,10 +251,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn is_at(&mut self, end: &End) -> Result<bool, String> {
+    fn is_at(&mut self, end: &ListTerminator) -> Result<bool, String> {
         Ok(match (self.peek()?, end) {
-            (Token::End, End::Input) | (Token::Operator(")"), End::Parenthesis) => true,
-            (Token::Word(word), End::Words(ends)) => ends.iter().any(|end| word.is(end)),
+            (Token::End, ListTerminator::Input) | (Token::Operator(")"), ListTerminator::Parenthesis) => true,
+            (Token::Word(word), ListTerminator::Words(ends)) => ends.iter().any(|end| word.is(end)),
             _ => false,
         })
     }
@@ -296,7 +296,7 @@ impl<'a> Reader<'a> {
             let operator = *operator;
             self.next()?;
             let redirects = self.redirect(operator)?.into_iter().collect();
-            self.script.commands.push(Command { redirects, ..Command::default() });
+            self.script.commands.push(SimpleCommand { redirects, ..SimpleCommand::default() });
         }
         Ok(())
     }
@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
     fn compound(&mut self, reserved: &str) -> Result<(), String> {
         match reserved {
             "(" => {
-                self.list(&End::Parenthesis)?;
+                self.list(&ListTerminator::Parenthesis)?;
                 self.next()?;
             }
             "{" => {
@@ -342,7 +342,7 @@ impl<'a> Reader<'a> {
 
     /// Parses commands up to one of these reserved words, and consumes and returns it.
     fn until(&mut self, ends: &'static [&'static str]) -> Result<&'static str, String> {
-        self.list(&End::Words(ends))?;
+        self.list(&ListTerminator::Words(ends))?;
         match self.next()? {
             Token::Word(word) => Ok(ends.iter().find(|end| word.is(end)).copied().unwrap_or_default()),
             _ => self.error("a compound command has no end"),
@@ -376,7 +376,7 @@ impl<'a> Reader<'a> {
     }
 
     fn simple(&mut self) -> Result<(), String> {
-        let mut command = Command::default();
+        let mut command = SimpleCommand::default();
         self.comment = false;
         loop {
             match self.peek()? {
@@ -425,7 +425,7 @@ impl<'a> Reader<'a> {
 
     /// Parses the target of `&>`. dash runs the text before it in the background and opens the file itself,
     /// so the command must end there.
-    fn both_outputs(&mut self, operator: &str) -> Result<Text, String> {
+    fn both_outputs(&mut self, operator: &str) -> Result<ShellText, String> {
         let Token::Word(word) = self.next()? else { return self.error("a redirect has no target") };
         let ends = matches!(
             self.peek()?,
@@ -441,7 +441,7 @@ impl<'a> Reader<'a> {
         Ok(word.text)
     }
 
-    fn check_program(&self, word: &Word) -> Result<(), String> {
+    fn check_program(&self, word: &ShellWord) -> Result<(), String> {
         let name = &word.text.shown;
         if !word.reserved().is_empty()
             || name.is_empty()
@@ -453,7 +453,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn check_argument(&self, word: &Word) -> Result<(), String> {
+    fn check_argument(&self, word: &ShellWord) -> Result<(), String> {
         match word.is("{") || word.is("}") {
             true => self.error("a brace is not read here"),
             false => Ok(()),
@@ -461,7 +461,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses the target of an operator; `None` if it opens no file.
-    fn redirect(&mut self, operator: &'static str) -> Result<Option<(&'static str, Text)>, String> {
+    fn redirect(&mut self, operator: &'static str) -> Result<Option<(&'static str, ShellText)>, String> {
         self.script.fed |= operator.starts_with('<');
         if operator.starts_with("<<") && operator != "<<<" {
             self.announce(operator == "<<-")?;

@@ -4,9 +4,9 @@
 //! approval if a rule restricts commands.
 
 use super::starts::{self, TAKE_LINES};
-use super::text::Text;
+use super::text::ShellText;
 use super::walk::{FIND_STARTS, SHELLS, TRANSPARENT, WRAPPERS, reads_file, shell_script};
-use super::{Line, numbers, read};
+use super::{ParsedLine, numbers, read};
 
 /// Shells with another language.
 const OTHER_SHELLS: &[&str] = &["csh", "fish", "tcsh"];
@@ -32,7 +32,7 @@ const BECOME_SHELLS_BY_OPTION: &[&str] = &["doas", "runuser", "sudo"];
 const MAX_CLUSTER: usize = 8;
 
 /// Searches a command for lines that it passes to shells.
-pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
+pub(super) fn look(words: &[ShellText], depth: usize, line: &mut ParsedLine) {
     let Some(first) = words.first().map(name_of) else { return };
     if STARTS_NOTHING.contains(&first) {
         return;
@@ -44,7 +44,7 @@ pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
             shell(&words[at..], takes_lines, depth, line);
         }
     }
-    let starts_next = |word: &&Text| {
+    let starts_next = |word: &&ShellText| {
         let name = name_of(word);
         word.shown.starts_with('-') || TRANSPARENT.contains(&name) || WRAPPERS.contains(&name)
     };
@@ -67,16 +67,16 @@ pub(super) fn look(words: &[Text], depth: usize, line: &mut Line) {
 }
 
 /// Returns the name of a program without its path.
-fn name_of(word: &Text) -> &str {
+fn name_of(word: &ShellText) -> &str {
     word.shown.rsplit('/').next().unwrap_or_default()
 }
 
 /// Whether a program has no program argument and starts a shell.
-fn becomes_shell(words: &[Text]) -> bool {
+fn becomes_shell(words: &[ShellText]) -> bool {
     let name = name_of(&words[0]);
     let operands =
         words[1..].iter().filter(|word| !word.shown.starts_with('-') && !numbers::is_plain(word)).count();
-    let asks = |word: &Text| {
+    let asks = |word: &ShellText| {
         let letters = word.shown.strip_prefix('-').unwrap_or_default();
         matches!(word.shown.as_str(), "--shell" | "--login")
             || (!letters.starts_with('-') && letters.contains(['i', 's']))
@@ -86,7 +86,7 @@ fn becomes_shell(words: &[Text]) -> bool {
 }
 
 /// Parses a shell that another program may start.
-fn shell(words: &[Text], takes_lines: bool, depth: usize, line: &mut Line) {
+fn shell(words: &[ShellText], takes_lines: bool, depth: usize, line: &mut ParsedLine) {
     match shell_script(words) {
         Some(script) => nested(&script, depth, line),
         None if line.fed && (takes_lines || !reads_file(words)) => {
@@ -97,7 +97,7 @@ fn shell(words: &[Text], takes_lines: bool, depth: usize, line: &mut Line) {
 }
 
 /// Parses an argument of a program that passes its arguments to a shell.
-fn argument(word: &Text, depth: usize, line: &mut Line) {
+fn argument(word: &ShellText, depth: usize, line: &mut ParsedLine) {
     let is_plain = |char: char| char.is_alphanumeric() || "_-./:,+@%=".contains(char);
     let Some(text) = word.known().filter(|text| !text.chars().all(is_plain)) else { return };
     match text.strip_prefix('-') {
@@ -106,13 +106,13 @@ fn argument(word: &Text, depth: usize, line: &mut Line) {
         Some(cluster) => {
             let letters = cluster.chars().take(MAX_CLUSTER).take_while(char::is_ascii_alphabetic).count();
             let starts = (1..=letters).filter_map(|at| cluster.get(at..));
-            starts.for_each(|text| nested(&Text::literal(text), depth, line));
+            starts.for_each(|text| nested(&ShellText::literal(text), depth, line));
         }
     }
 }
 
 /// Parses a line for a shell. An unparsable line may start anything.
-fn nested(script: &Text, depth: usize, line: &mut Line) {
+fn nested(script: &ShellText, depth: usize, line: &mut ParsedLine) {
     // The verdict cannot get stricter, and many lines are slow.
     if line.opaque.is_some() || line.doubt.is_some() {
         return;
@@ -120,7 +120,7 @@ fn nested(script: &Text, depth: usize, line: &mut Line) {
     let Some(text) = script.known() else {
         return line.suspect("what a shell is given is known only when it runs".to_owned());
     };
-    let mut inner = Line { spent: line.spent, fed: line.fed, ..Line::default() };
+    let mut inner = ParsedLine { spent: line.spent, fed: line.fed, ..ParsedLine::default() };
     read(text, depth + 1, &mut inner);
     line.spent = inner.spent;
     line.has_room(0);
@@ -133,7 +133,7 @@ fn nested(script: &Text, depth: usize, line: &mut Line) {
 }
 
 /// `xargs` and `parallel` append their input, which must not become the program.
-fn appends(words: &[Text], line: &mut Line) {
+fn appends(words: &[ShellText], line: &mut ParsedLine) {
     let name = name_of(&words[0]);
     let mut at = 1 + options(&words[1..]);
     let placeholders: Vec<&str> = words[1..at]
@@ -148,7 +148,7 @@ fn appends(words: &[Text], line: &mut Line) {
         })
         .chain(["{}"])
         .collect();
-    let is_read = |word: &Text| {
+    let is_read = |word: &ShellText| {
         placeholders.iter().any(|place| word.shown.contains(place))
             || (name == "parallel" && word.shown.contains(['{', ':']))
     };
@@ -184,7 +184,7 @@ fn appends(words: &[Text], line: &mut Line) {
 }
 
 /// Returns the number of words that are options of `xargs` and their values.
-fn options(words: &[Text]) -> usize {
+fn options(words: &[ShellText]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at).filter(|word| word.shown.starts_with('-')) {
         let has_value = matches!(

@@ -3,14 +3,14 @@
 //! zsh and bash evaluate numeric operands as expressions: a bare name is a variable whose value is
 //! evaluated again, and an array index can run a command. So only literal numbers are accepted there.
 
-use super::text::Text;
+use super::text::ShellText;
 
 /// Parameters that are always numbers.
 pub(super) const PARAMETERS: &[&str] = &["$?", "$#", "$!", "$$"];
 
 /// Returns whether every shell reads the word as a number: decimal digits with a sign or a fraction, or a
 /// parameter that is always a number.
-pub(super) fn is_plain(word: &Text) -> bool {
+pub(super) fn is_plain(word: &ShellText) -> bool {
     match word.known() {
         Some(text) => is_decimal(text),
         None => PARAMETERS.contains(&word.shown.as_str()),
@@ -33,14 +33,14 @@ mod tests {
     #[test]
     fn only_digits_and_parameters_are_numbers() {
         for number in ["0", "12", "-1", "+1", "1.5", "-0.25"] {
-            assert!(is_plain(&Text::literal(number)), "{number}");
+            assert!(is_plain(&ShellText::literal(number)), "{number}");
         }
         for other in
             ["", "-", "+", "x", "-x", "1+x", "x+1", "1.", ".5", "1x", "0x1f", "1e5", "--1", "$?", "a[1]"]
         {
-            assert!(!is_plain(&Text::literal(other)), "{other}");
+            assert!(!is_plain(&ShellText::literal(other)), "{other}");
         }
-        assert!(is_plain(&Text::open("$?")));
-        assert!(!is_plain(&Text::open("$x")));
+        assert!(is_plain(&ShellText::open("$?")));
+        assert!(!is_plain(&ShellText::open("$x")));
     }
 }

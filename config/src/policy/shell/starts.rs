@@ -2,11 +2,11 @@
 //!
 //! Only known options are interpreted; the word after an unknown option may be its value.
 
-use super::text::Text;
+use super::text::ShellText;
 
 /// Returns the index of the program that `name` starts, and whether it is certain. It is uncertain after an
 /// assignment.
-pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
+pub(super) fn program(name: &str, words: &[ShellText]) -> (usize, bool) {
     let (mut at, mut sure) = (1, true);
     // `timeout` takes a duration before the program.
     let mut time = name == "timeout";
@@ -14,12 +14,12 @@ pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
         let text = word.shown.as_str();
         if text.starts_with('-') {
             match option(name, text) {
-                Kind::Bare => {}
-                Kind::Number => {
+                OptionArity::Bare => {}
+                OptionArity::Number => {
                     at += 1;
                     sure &= words.get(at).is_some_and(|word| word.known().is_some_and(is_number));
                 }
-                Kind::Unknown => {
+                OptionArity::Unknown => {
                     sure = false;
                     // A number is more likely the option's value than a program.
                     if words.get(at + 1).is_some_and(|word| is_number(&word.shown)) {
@@ -40,8 +40,8 @@ pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
 }
 
 /// Whether this is `exec` without a program, which only applies redirects.
-pub(super) fn is_bare_exec(words: &[Text]) -> bool {
-    let in_front = |word: &Text| {
+pub(super) fn is_bare_exec(words: &[ShellText]) -> bool {
+    let in_front = |word: &ShellText| {
         word.shown.starts_with('-') || matches!(word.shown.as_str(), "builtin" | "command" | "time")
     };
     let at = words.iter().take_while(|word| in_front(word)).count();
@@ -54,26 +54,26 @@ pub(super) const TAKE_LINES: &[&str] =
     &["busybox", "flock", "parallel", "script", "ssh", "su", "toybox", "watch"];
 
 /// Whether a word that selects the started program is known only at run time.
-pub(super) fn is_open(name: &str, words: &[Text]) -> bool {
+pub(super) fn is_open(name: &str, words: &[ShellText]) -> bool {
     if TAKE_LINES.contains(&name) {
-        return words.iter().any(Text::is_open);
+        return words.iter().any(ShellText::is_open);
     }
-    let decides = |word: &&Text| {
+    let decides = |word: &&ShellText| {
         word.shown.starts_with('-')
             || is_assignment(&word.shown)
             || is_number(&word.shown)
             || word.is_unknown()
     };
-    words[1..].iter().take_while(decides).any(Text::is_unknown)
+    words[1..].iter().take_while(decides).any(ShellText::is_unknown)
 }
 
-enum Kind {
+enum OptionArity {
     Bare,
     Number,
     Unknown,
 }
 
-fn option(name: &str, text: &str) -> Kind {
+fn option(name: &str, text: &str) -> OptionArity {
     let letter_and_number = |letters: &str| {
         text.strip_prefix('-')
             .and_then(|text| text.strip_prefix(|char| letters.contains(char)))
@@ -86,15 +86,19 @@ fn option(name: &str, text: &str) -> Kind {
         | ("setsid", "-c" | "-f" | "-w" | "--ctty" | "--fork" | "--wait")
         | ("time", "-p" | "-v")
         | ("timeout", "-v" | "--foreground" | "--preserve-status" | "--verbose")
-        | ("builtin" | "nohup", "--") => Kind::Bare,
-        ("nice", _) if text.strip_prefix('-').is_some_and(is_number) || letter_and_number("n") => Kind::Bare,
-        ("ionice", _) if letter_and_number("cn") => Kind::Bare,
-        ("timeout", _) if letter_and_number("k") => Kind::Bare,
-        ("stdbuf", _) if letter_and_number("ioe") || matches!(text, "-iL" | "-oL" | "-eL") => Kind::Bare,
-        ("nice", "-n") | ("ionice", "-c" | "-n") | ("timeout", "-k") | ("stdbuf", "-i" | "-o" | "-e") => {
-            Kind::Number
+        | ("builtin" | "nohup", "--") => OptionArity::Bare,
+        ("nice", _) if text.strip_prefix('-').is_some_and(is_number) || letter_and_number("n") => {
+            OptionArity::Bare
         }
-        _ => Kind::Unknown,
+        ("ionice", _) if letter_and_number("cn") => OptionArity::Bare,
+        ("timeout", _) if letter_and_number("k") => OptionArity::Bare,
+        ("stdbuf", _) if letter_and_number("ioe") || matches!(text, "-iL" | "-oL" | "-eL") => {
+            OptionArity::Bare
+        }
+        ("nice", "-n") | ("ionice", "-c" | "-n") | ("timeout", "-k") | ("stdbuf", "-i" | "-o" | "-e") => {
+            OptionArity::Number
+        }
+        _ => OptionArity::Unknown,
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 /// Returns the last spelling of each command, and whether there may be more commands.
 fn commands(text: &str) -> (Vec<String>, bool) {
     let line = split(text);
-    let shown = |part: &Part| part.spellings.last().map(|text| text.shown.clone()).unwrap_or_default();
+    let shown = |part: &CommandPart| part.spellings.last().map(|text| text.shown.clone()).unwrap_or_default();
     (line.parts.iter().filter(|part| !part.transparent).map(shown).collect(), line.opaque.is_some())
 }
 
@@ -106,7 +106,7 @@ fn what_is_not_understood_is_said() {
 /// Wrapped arguments are examined from many offsets. Time and memory must stay bounded.
 #[test]
 fn programs_that_start_programs_do_not_multiply() {
-    let bounded = |line: Line| {
+    let bounded = |line: ParsedLine| {
         assert!(line.opaque.is_some());
         assert!(line.parts.len() <= MAX_PARTS);
         let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));

@@ -1,29 +1,29 @@
 //! Text of a word after quote removal. Parts that are known only at run time are marked. Pure.
 
-use super::super::glob::Unit;
+use super::super::glob::GlobUnit;
 
 /// The text of one or more words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Text {
+pub(in super::super) struct ShellText {
     /// The text without quotes; expansions as written.
     pub(in super::super) shown: String,
     /// The text with an open unit per expansion; `None` if all of it is known.
-    pub(in super::super) units: Option<Vec<Unit>>,
+    pub(in super::super) units: Option<Vec<GlobUnit>>,
     /// Whether it may become several words or none, because of an unquoted expansion.
     pub(in super::super) splits: bool,
 }
 
 /// The value of `~` before a slash.
-const HOME: &[Unit] = &[Unit::Char('/'), Unit::Open];
+const HOME: &[GlobUnit] = &[GlobUnit::Char('/'), GlobUnit::Open];
 
-impl Text {
+impl ShellText {
     pub(in super::super) fn literal(text: &str) -> Self {
         Self { shown: text.to_owned(), units: None, splits: false }
     }
 
     /// Creates a text that may become anything.
     pub(in super::super) fn open(shown: &str) -> Self {
-        Self { shown: shown.to_owned(), units: Some(vec![Unit::Open]), splits: true }
+        Self { shown: shown.to_owned(), units: Some(vec![GlobUnit::Open]), splits: true }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -42,8 +42,8 @@ impl Text {
             Some(units) => units
                 .iter()
                 .filter_map(|unit| match unit {
-                    Unit::Char(char) => Some(*char),
-                    Unit::Open => None,
+                    GlobUnit::Char(char) => Some(*char),
+                    GlobUnit::Open => None,
                 })
                 .collect(),
         }
@@ -52,7 +52,7 @@ impl Text {
     /// Whether it begins with the home and the rest is known.
     fn is_at_home(&self) -> bool {
         let rest = self.units.as_deref().and_then(|units| units.strip_prefix(HOME));
-        self.shown.starts_with("~/") && rest.is_some_and(|rest| !rest.contains(&Unit::Open))
+        self.shown.starts_with("~/") && rest.is_some_and(|rest| !rest.contains(&GlobUnit::Open))
     }
 
     /// Whether the program with this name is known only at run time.
@@ -81,12 +81,12 @@ impl Text {
         let mut units = Vec::with_capacity(shown.len());
         for (at, word) in words.iter().enumerate() {
             // An unquoted expansion may become no word, without a space.
-            if at > 0 && !(word.splits && word.units.as_deref() == Some(&[Unit::Open])) {
-                units.push(Unit::Char(' '));
+            if at > 0 && !(word.splits && word.units.as_deref() == Some(&[GlobUnit::Open])) {
+                units.push(GlobUnit::Char(' '));
             }
             match &word.units {
                 Some(open) => units.extend(open),
-                None => units.extend(word.shown.chars().map(Unit::Char)),
+                None => units.extend(word.shown.chars().map(GlobUnit::Char)),
             }
         }
         Self { shown, units: Some(units), splits }
@@ -97,7 +97,7 @@ impl Text {
 #[derive(Debug, Default)]
 pub(super) struct TextBuilder {
     shown: String,
-    units: Vec<Unit>,
+    units: Vec<GlobUnit>,
     open: bool,
     splits: bool,
     /// Whether the rest of the word is part of an open unit.
@@ -108,7 +108,7 @@ impl TextBuilder {
     pub(super) fn char(&mut self, char: char) {
         self.shown.push(char);
         if !self.rest {
-            self.units.push(Unit::Char(char));
+            self.units.push(GlobUnit::Char(char));
         }
     }
 
@@ -122,7 +122,7 @@ impl TextBuilder {
     pub(super) fn open_in_quotes(&mut self, written: &str) {
         self.shown.push_str(written);
         if !self.rest {
-            self.units.push(Unit::Open);
+            self.units.push(GlobUnit::Open);
         }
         self.open = true;
     }
@@ -140,7 +140,7 @@ impl TextBuilder {
         self.open = true;
     }
 
-    pub(super) fn finish(self) -> Text {
-        Text { shown: self.shown, units: self.open.then_some(self.units), splits: self.splits }
+    pub(super) fn finish(self) -> ShellText {
+        ShellText { shown: self.shown, units: self.open.then_some(self.units), splits: self.splits }
     }
 }

@@ -1,7 +1,7 @@
 //! Variables that affect shells and programs. Pure.
 
 use super::numbers;
-use super::text::Text;
+use super::text::ShellText;
 
 /// Variables whose values the shell executes, or which make it read other files and words.
 const OF_SHELLS: &[&str] = &[
@@ -105,12 +105,12 @@ const HARMLESS: &[&str] = &[
 /// Suffixes of names for the result of a command.
 const OUTCOMES: &[&str] = &["PID", "STATUS", "CODE", "RC", "RESULT"];
 
-fn name_of(assignment: &Text) -> &str {
+fn name_of(assignment: &ShellText) -> &str {
     assignment.shown.split_once('=').map_or("", |(name, _)| name)
 }
 
 /// Returns why an assignment may start a program; `None` if it does not.
-pub(super) fn problem(assignment: &Text) -> Option<String> {
+pub(super) fn problem(assignment: &ShellText) -> Option<String> {
     let name = name_of(assignment);
     if OF_SHELLS.contains(&name) || name.starts_with("BASH_FUNC") {
         return Some(format!("shells act by `{name}`"));
@@ -123,13 +123,13 @@ pub(super) fn problem(assignment: &Text) -> Option<String> {
     carried_out.then(|| format!("the value of `{name}` may be carried out later"))
 }
 
-fn is_number(assignment: &Text) -> bool {
+fn is_number(assignment: &ShellText) -> bool {
     let value = assignment.known().and_then(|text| text.split_once('='));
     value.is_some_and(|(_, value)| value.is_empty() || numbers::is_decimal(value))
 }
 
 /// Whether the assignment needs no rule. An assignment before a command reaches the program.
-pub(super) fn is_harmless(assignment: &Text, alone: bool) -> bool {
+pub(super) fn is_harmless(assignment: &ShellText, alone: bool) -> bool {
     let name = name_of(assignment);
     (HARMLESS.contains(&name) && assignment.known().is_some())
         || (alone && (!changes_programs(name) || is_outcome(assignment)))
@@ -137,7 +137,7 @@ pub(super) fn is_harmless(assignment: &Text, alone: bool) -> bool {
 
 /// Whether the assignment stores the result of a command under a matching name, such as `SERVER_PID=$!` or
 /// `STATUS=$?`.
-fn is_outcome(assignment: &Text) -> bool {
+fn is_outcome(assignment: &ShellText) -> bool {
     let outcome = assignment.shown.split_once('=').filter(|(name, value)| {
         numbers::PARAMETERS.contains(value) && OUTCOMES.iter().any(|end| name.ends_with(end))
     });
@@ -145,7 +145,7 @@ fn is_outcome(assignment: &Text) -> bool {
 }
 
 /// Whether the assignment sets the separators of `read` for one call.
-pub(super) fn is_separator(assignment: &Text) -> bool {
+pub(super) fn is_separator(assignment: &ShellText) -> bool {
     name_of(assignment) == "IFS" && assignment.known().is_some()
 }
 

@@ -5,10 +5,10 @@
 
 use rable::{CasePattern, Node, NodeKind};
 
-use super::text::Text;
+use super::text::ShellText;
 use super::variables::{self, changes_programs};
 use super::words;
-use super::{Line, Part, Redirect, builtins, nested, read, starts};
+use super::{CommandPart, ParsedLine, Redirect, builtins, nested, read, starts};
 
 /// Wrappers that only start another program, which follows options, assignments and numbers. Only that
 /// program counts.
@@ -27,22 +27,23 @@ const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/std
 pub(super) const FIND_STARTS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
 
 /// Whether a program starts others from its arguments.
-pub(super) fn starts_others(name: &Text) -> bool {
+pub(super) fn starts_others(name: &ShellText) -> bool {
     let name = name.shown.rsplit('/').next().unwrap_or_default();
     name == "find" || [TRANSPARENT, WRAPPERS, SHELLS].iter().any(|names| names.contains(&name))
 }
 
-pub(super) fn nodes(nodes: &[Node], depth: usize, line: &mut Line) {
+pub(super) fn nodes(nodes: &[Node], depth: usize, line: &mut ParsedLine) {
     nodes.iter().for_each(|found| node(found, depth, line));
 }
 
-fn node(found: &Node, depth: usize, line: &mut Line) {
-    let all = |list: &[Node], line: &mut Line| nodes(list, depth, line);
-    let one = |inner: &Node, line: &mut Line| node(inner, depth, line);
+fn node(found: &Node, depth: usize, line: &mut ParsedLine) {
+    let all = |list: &[Node], line: &mut ParsedLine| nodes(list, depth, line);
+    let one = |inner: &Node, line: &mut ParsedLine| node(inner, depth, line);
     match &found.kind {
         NodeKind::Command { assignments, words, redirects } => {
-            let assignments: Vec<Text> = assignments.iter().map(|word| text(word, depth, line)).collect();
-            let words: Vec<Text> = words.iter().map(|word| text(word, depth, line)).collect();
+            let assignments: Vec<ShellText> =
+                assignments.iter().map(|word| text(word, depth, line)).collect();
+            let words: Vec<ShellText> = words.iter().map(|word| text(word, depth, line)).collect();
             all(redirects, line);
             if !assignments.is_empty() || !words.is_empty() {
                 command(&assignments, &words, depth, line);
@@ -157,7 +158,7 @@ fn node(found: &Node, depth: usize, line: &mut Line) {
 }
 
 /// Returns the text of a word and judges its substitutions separately.
-fn text(word: &Node, depth: usize, line: &mut Line) -> Text {
+fn text(word: &Node, depth: usize, line: &mut ParsedLine) -> ShellText {
     if let NodeKind::Word { parts, .. } = &word.kind {
         for part in parts {
             match &part.kind {
@@ -177,13 +178,13 @@ fn text(word: &Node, depth: usize, line: &mut Line) -> Text {
     read.text
 }
 
-fn redirect(op: &str, target: &Node, depth: usize, line: &mut Line) {
+fn redirect(op: &str, target: &Node, depth: usize, line: &mut ParsedLine) {
     let path = text(target, depth, line);
     opens(op, &path, line);
 }
 
 /// Records the file that the shell opens for a redirect.
-pub(super) fn opens(op: &str, path: &Text, line: &mut Line) {
+pub(super) fn opens(op: &str, path: &ShellText, line: &mut ParsedLine) {
     if op.starts_with("<<<") {
         return;
     }
@@ -201,12 +202,12 @@ pub(super) fn opens(op: &str, path: &Text, line: &mut Line) {
 }
 
 /// Records a command and the commands that it starts.
-pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: &mut Line) {
+pub(super) fn command(assignments: &[ShellText], words: &[ShellText], depth: usize, line: &mut ParsedLine) {
     let Some(first) = words.first() else {
         let alone = assignments.iter().all(|assignment| variables::is_harmless(assignment, true));
-        let spellings = vec![Text::joined(assignments)];
+        let spellings = vec![ShellText::joined(assignments)];
         if line.has_room(2 * spellings[0].shown.len()) {
-            line.parts.push(Part { spellings, transparent: alone, ..Part::default() });
+            line.parts.push(CommandPart { spellings, transparent: alone, ..CommandPart::default() });
         }
         return;
     };
@@ -221,7 +222,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     let plain_script = plain_script(&name, words);
     let script = match name.as_str() {
         name if SHELLS.contains(&name) => plain_script.cloned().or_else(|| shell_script(words)),
-        "eval" => Some(Text::joined(&words[1..])),
+        "eval" => Some(ShellText::joined(&words[1..])),
         _ => None,
     };
     // Then the position of the shell's command line is a guess.
@@ -233,17 +234,17 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     if !line.has_room(sizes.sum()) {
         return;
     }
-    let written = Text::joined(words);
+    let written = ShellText::joined(words);
     let mut spellings = Vec::new();
     if !assignments.is_empty() {
         // Assignments may change the program, so the text with them must be allowed.
-        spellings.push(Text::joined(&[assignments, words].concat()));
+        spellings.push(ShellText::joined(&[assignments, words].concat()));
     }
     let by_name = (!first.is_unknown() && name != first.shown).then(|| with_first(&name, words));
     spellings.push(written);
     let at = line.parts.len();
     let handed_on = if wraps { handed_on(&name, words) } else { Vec::new() };
-    let arguments = Text::joined(&words[1..]);
+    let arguments = ShellText::joined(&words[1..]);
     if arguments.is_open() {
         // The unknown part may be empty.
         line.loose.push(arguments.known_part());
@@ -253,7 +254,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     let unknown = first.is_unknown();
     // A condition is not a program. In dash, no program has this name.
     if name != "[[" {
-        line.parts.push(Part {
+        line.parts.push(CommandPart {
             name: name.clone(),
             spellings,
             by_name,
@@ -307,7 +308,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
             if line.spent.parts > super::MAX_PARTS {
                 break;
             }
-            let inner: Vec<Text> = words[place + 1..]
+            let inner: Vec<ShellText> = words[place + 1..]
                 .iter()
                 .take_while(|word| word.shown != ";" && word.shown != "+")
                 .cloned()
@@ -324,15 +325,15 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
 
 /// Returns the arguments that a program may pass to another one, from each word on; also with the bare name
 /// if the first word is a path.
-fn handed_on(name: &str, words: &[Text]) -> Vec<Text> {
+fn handed_on(name: &str, words: &[ShellText]) -> Vec<ShellText> {
     let mut rest = words.to_vec();
     if matches!(name, "parallel" | "xargs") {
         // They append their input.
-        rest.push(Text::open("…"));
+        rest.push(ShellText::open("…"));
     }
     let mut found = Vec::new();
     for from in 1..words.len() {
-        found.push(Text::joined(&rest[from..]));
+        found.push(ShellText::joined(&rest[from..]));
         if let Some((_, last)) = words[from].known().and_then(|word| word.rsplit_once('/')) {
             found.push(with_first(last, &rest[from..]));
         }
@@ -341,15 +342,15 @@ fn handed_on(name: &str, words: &[Text]) -> Vec<Text> {
 }
 
 /// Joins the words with another first word.
-fn with_first(first: &str, words: &[Text]) -> Text {
-    Text::joined(&[&[Text::literal(first)], &words[1..]].concat())
+fn with_first(first: &str, words: &[ShellText]) -> ShellText {
+    ShellText::joined(&[&[ShellText::literal(first)], &words[1..]].concat())
 }
 
 /// Whether a shell without a command line reads a script file or only prints its version or help.
-pub(super) fn reads_file(words: &[Text]) -> bool {
-    let says = |word: &Text| matches!(word.shown.as_str(), "--version" | "--help");
-    let option = |word: &&Text| word.shown.starts_with(['-', '+']);
-    let input = |word: &Text| !word.shown.starts_with("--") && word.shown.contains('s');
+pub(super) fn reads_file(words: &[ShellText]) -> bool {
+    let says = |word: &ShellText| matches!(word.shown.as_str(), "--version" | "--help");
+    let option = |word: &&ShellText| word.shown.starts_with(['-', '+']);
+    let input = |word: &ShellText| !word.shown.starts_with("--") && word.shown.contains('s');
     if words[1..].iter().take_while(option).any(input) {
         return false;
     }
@@ -360,7 +361,7 @@ pub(super) fn reads_file(words: &[Text]) -> bool {
 }
 
 /// Returns a shell's command line if it directly follows options without an effect on it.
-fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
+fn plain_script<'a>(name: &str, words: &'a [ShellText]) -> Option<&'a ShellText> {
     if !SHELLS.contains(&name) {
         return None;
     }
@@ -386,8 +387,8 @@ fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
 }
 
 /// Returns the text after the option that gives a shell its command line.
-pub(super) fn shell_script(words: &[Text]) -> Option<Text> {
-    let gives = |word: &Text| {
+pub(super) fn shell_script(words: &[ShellText]) -> Option<ShellText> {
+    let gives = |word: &ShellText| {
         word.shown.strip_prefix('-').is_some_and(|letters| {
             !letters.starts_with('-') && letters.chars().all(char::is_alphanumeric) && letters.contains('c')
         }) || word.shown == "--command"

@@ -2,10 +2,10 @@
 
 use rable::{Node, NodeKind};
 
-use super::text::{Text, TextBuilder};
+use super::text::{ShellText, TextBuilder};
 
-pub(super) struct Read {
-    pub(super) text: Text,
+pub(super) struct UnquotedWord {
+    pub(super) text: ShellText,
     /// Whether a part that was not parsed may start commands.
     pub(super) hides: bool,
 }
@@ -17,7 +17,7 @@ enum Quote {
     Double,
 }
 
-struct Reader {
+struct WordReader {
     text: TextBuilder,
     /// Whether a part of the word was read.
     begun: bool,
@@ -25,8 +25,9 @@ struct Reader {
     quote: Quote,
 }
 
-pub(super) fn read(node: &Node) -> Read {
-    let mut reader = Reader { text: TextBuilder::default(), begun: false, hides: false, quote: Quote::None };
+pub(super) fn read(node: &Node) -> UnquotedWord {
+    let mut reader =
+        WordReader { text: TextBuilder::default(), begun: false, hides: false, quote: Quote::None };
     match &node.kind {
         // The word is the command `[`.
         NodeKind::Word { value, .. } if value == "[" => reader.text.char('['),
@@ -37,10 +38,10 @@ pub(super) fn read(node: &Node) -> Read {
     }
     // An open quote shows that the parser read it differently.
     let hides = reader.hides || reader.quote != Quote::None;
-    Read { text: reader.text.finish(), hides }
+    UnquotedWord { text: reader.text.finish(), hides }
 }
 
-impl Reader {
+impl WordReader {
     fn part(&mut self, part: &Node) {
         self.read_part(part);
         self.begun = true;

@@ -13,7 +13,7 @@ fn remembering(layers: &[(LayerKind, &str)]) -> Policy {
     policy
 }
 
-fn says(policy: &Policy, tool: &str, path: &str) -> Action {
+fn says(policy: &Policy, tool: &str, path: &str) -> RuleAction {
     policy.decide(&call(tool, path), &real).action
 }
 
@@ -23,7 +23,7 @@ fn inside_it_is_allowed_and_nothing_else_is() {
     for rules in ["", "{'*': ask}", "{edit: ask, read: ask}"] {
         let policy = remembering(&[(LayerKind::Definition, rules)]);
         for tool in ["read", "edit"] {
-            assert_eq!(says(&policy, tool, &own), Action::Allow, "{rules} {tool}");
+            assert_eq!(says(&policy, tool, &own), RuleAction::Allow, "{rules} {tool}");
             for path in [
                 FOLDER,
                 "/ws/.agents/agent-memory/tester2/MEMORY.md",
@@ -36,15 +36,15 @@ fn inside_it_is_allowed_and_nothing_else_is() {
                 &format!("{FOLDER}/../other/MEMORY.md"),
                 &format!("{FOLDER}/sub/../../../agents/x.md"),
             ] {
-                assert_eq!(says(&policy, tool, path), Action::Ask, "{rules} {tool} {path}");
+                assert_eq!(says(&policy, tool, path), RuleAction::Ask, "{rules} {tool} {path}");
             }
         }
         for tool in ["delete", "move", "search"] {
-            assert_eq!(says(&policy, tool, &own), Action::Ask, "{rules} {tool}");
+            assert_eq!(says(&policy, tool, &own), RuleAction::Ask, "{rules} {tool}");
         }
         assert_eq!(
             says(&policy, "edit", "../.agents/agent-memory/tester/x.md"),
-            Action::Allow,
+            RuleAction::Allow,
             "from /ws/sub"
         );
     }
@@ -57,25 +57,25 @@ fn inside_it_is_allowed_and_nothing_else_is() {
 fn who_denies_or_asks_later_counts() {
     let own = format!("{FOLDER}/MEMORY.md");
     let table = [
-        (LayerKind::Definition, "{edit: deny}", Action::Deny),
-        (LayerKind::Definition, "{'*': deny, read: allow}", Action::Deny),
-        (LayerKind::Definition, "{edit: {'.agents/**': deny}}", Action::Deny),
-        (LayerKind::User, "{edit: deny}", Action::Deny),
-        (LayerKind::Config, "{edit: deny}", Action::Deny),
-        (LayerKind::Config, "{edit: ask}", Action::Ask),
-        (LayerKind::Config, "{edit: allow}", Action::Allow),
-        (LayerKind::Owner, "{edit: deny}", Action::Deny),
-        (LayerKind::Owner, "{edit: ask}", Action::Ask),
-        (LayerKind::Owner, "{read: deny}", Action::Allow),
+        (LayerKind::Definition, "{edit: deny}", RuleAction::Deny),
+        (LayerKind::Definition, "{'*': deny, read: allow}", RuleAction::Deny),
+        (LayerKind::Definition, "{edit: {'.agents/**': deny}}", RuleAction::Deny),
+        (LayerKind::User, "{edit: deny}", RuleAction::Deny),
+        (LayerKind::Config, "{edit: deny}", RuleAction::Deny),
+        (LayerKind::Config, "{edit: ask}", RuleAction::Ask),
+        (LayerKind::Config, "{edit: allow}", RuleAction::Allow),
+        (LayerKind::Owner, "{edit: deny}", RuleAction::Deny),
+        (LayerKind::Owner, "{edit: ask}", RuleAction::Ask),
+        (LayerKind::Owner, "{read: deny}", RuleAction::Allow),
     ];
     for (layer, rules, expected) in table {
         assert_eq!(says(&remembering(&[(layer, rules)]), "edit", &own), expected, "{layer:?} {rules}");
     }
-    let tools = vec![Rule::parse("read", Action::Allow).unwrap()];
+    let tools = vec![Rule::parse("read", RuleAction::Allow).unwrap()];
     let mut listing = remembering(&[]);
     let node = listing.chain.pop().unwrap().with_tools(vec![ToolList { source: None, tools }]);
     listing.chain.push(node);
-    assert_eq!(says(&listing, "edit", &own), Action::Deny, "it lists no tool that edits");
+    assert_eq!(says(&listing, "edit", &own), RuleAction::Deny, "it lists no tool that edits");
 }
 
 #[test]
@@ -83,25 +83,25 @@ fn it_widens_nothing_that_those_above_forbid() {
     let own = format!("{FOLDER}/MEMORY.md");
     let mut below = policy(&[(LayerKind::Config, "{edit: deny}")]);
     below.chain.extend(remembering(&[]).chain);
-    assert_eq!(says(&below, "edit", &own), Action::Deny, "what those above it may not, it may not");
+    assert_eq!(says(&below, "edit", &own), RuleAction::Deny, "what those above it may not, it may not");
     let mut below = policy(&[(LayerKind::Config, "{edit: allow}")]);
     below.chain.extend(remembering(&[]).chain);
-    assert_eq!(says(&below, "edit", &own), Action::Allow);
-    assert_eq!(says(&below, "edit", "/ws/.agents/agents/x.md"), Action::Ask);
+    assert_eq!(says(&below, "edit", &own), RuleAction::Allow);
+    assert_eq!(says(&below, "edit", "/ws/.agents/agents/x.md"), RuleAction::Ask);
     let background =
         Node::new("task", Vec::new()).granting(Some(Vec::new())).with_memory(Some(FOLDER.into()));
     let background = Policy { places: places(), chain: vec![Node::new("root", Vec::new()), background] };
-    assert_eq!(says(&background, "edit", &own), Action::Allow, "it needs no approval beforehand");
-    assert_eq!(says(&background, "edit", "/ws/.agents/agents/x.md"), Action::Deny);
+    assert_eq!(says(&background, "edit", &own), RuleAction::Allow, "it needs no approval beforehand");
+    assert_eq!(says(&background, "edit", "/ws/.agents/agents/x.md"), RuleAction::Deny);
 }
 
 #[test]
 fn what_its_client_is_asked_is_not_stricter_for_it() {
     let policy = remembering(&[(LayerKind::Definition, "{execute: ask}")]);
-    for (path, expected) in [("/ws/file", Action::Allow), ("/ws/.agents/agents/x.md", Action::Ask)] {
+    for (path, expected) in [("/ws/file", RuleAction::Allow), ("/ws/.agents/agents/x.md", RuleAction::Ask)] {
         assert_eq!(policy.decide_of_client(&call("edit", path), &real).action, expected, "{path}");
     }
-    assert!(!policy.is_about(Kind::Edit) && !policy.is_about(Kind::Read));
+    assert!(!policy.is_about(ToolKind::Edit) && !policy.is_about(ToolKind::Read));
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_link_out_of_it_leads_out() {
     let node = Node::new("worker", Vec::new()).with_memory(Some(folder.clone()));
     let policy = Policy { places, chain: vec![node] };
     let says = |path: PathBuf| policy.decide(&call("edit", path.to_str().unwrap()), &real_path).action;
-    assert_eq!(says(folder.join("new/notes.md")), Action::Allow);
-    assert_eq!(says(folder.join("agents/x.md")), Action::Ask);
-    assert_eq!(says(folder.join("dangling.md")), Action::Ask);
-    assert_eq!(says(folder.join("agents/../x.md")), Action::Ask, "as the system goes back from a link");
+    assert_eq!(says(folder.join("new/notes.md")), RuleAction::Allow);
+    assert_eq!(says(folder.join("agents/x.md")), RuleAction::Ask);
+    assert_eq!(says(folder.join("dangling.md")), RuleAction::Ask);
+    assert_eq!(says(folder.join("agents/../x.md")), RuleAction::Ask, "as the system goes back from a link");
     std::fs::remove_dir_all(&folder).unwrap();
     symlink(base.join(".agents/agents"), &folder).unwrap();
-    assert_eq!(says(folder.join("x.md")), Action::Ask, "the folder is a link by now");
+    assert_eq!(says(folder.join("x.md")), RuleAction::Ask, "the folder is a link by now");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{LayerKind, policy, real};
-use crate::policy::{Action, Call, Kind, Verdict};
+use crate::policy::{CallVerdict, RuleAction, ToolCallDescription, ToolKind};
 
 /// Returns the same call as four agents send it: earlier updates, then the permission request.
 fn asked(tool: &str, input: &Value) -> Vec<(&'static str, Vec<Value>)> {
@@ -26,13 +26,13 @@ fn asked(tool: &str, input: &Value) -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-fn call(told: &[Value]) -> Call {
-    let mut call = Call::default();
+fn call(told: &[Value]) -> ToolCallDescription {
+    let mut call = ToolCallDescription::default();
     told.iter().for_each(|told| call.learn(told));
     call
 }
 
-fn judged(rules: &str, told: &[Value]) -> Verdict {
+fn judged(rules: &str, told: &[Value]) -> CallVerdict {
     policy(&[(LayerKind::Definition, rules)]).decide(&call(told), &real)
 }
 
@@ -47,13 +47,15 @@ fn to_call_an_agent_is_a_task_of_that_agent() {
             ("spawn_subagent", json!({"name": "n", "task": "x", "config": {"template": agent}})),
         ]
     };
-    for (agent, action) in [("reviewer", Action::Allow), ("writer", Action::Ask), ("explore", Action::Deny)] {
+    for (agent, action) in
+        [("reviewer", RuleAction::Allow), ("writer", RuleAction::Ask), ("explore", RuleAction::Deny)]
+    {
         for (tool, input) in inputs(agent) {
             for (who, told) in asked(tool, &input) {
                 let verdict = judged(rules, &told);
                 assert_eq!(verdict.action, action, "{who} {tool} {input} {verdict:#?}");
                 let [part] = verdict.judged.as_slice() else { panic!("{who} {verdict:#?}") };
-                assert_eq!((part.kind, part.subject.as_deref()), (Kind::Task, Some(agent)), "{who}");
+                assert_eq!((part.kind, part.subject.as_deref()), (ToolKind::Task, Some(agent)), "{who}");
             }
         }
     }
@@ -62,15 +64,15 @@ fn to_call_an_agent_is_a_task_of_that_agent() {
 #[test]
 fn to_look_after_tasks_is_allowed_if_any_agent_may_be_called() {
     let table = [
-        ("{task: {'*': deny, reviewer: allow}}", Action::Allow),
-        ("{task: {reviewer: ask}}", Action::Allow),
-        ("{task: {'*': deny}}", Action::Deny),
-        ("{task: {reviewer: allow, '*': deny}}", Action::Deny),
-        ("{task: {reviewer: allow}, 'mcp__subagent__*': deny}", Action::Deny),
-        ("{task: {secret: deny}}", Action::Deny),
-        ("{task: allow}", Action::Allow),
-        ("{'*': allow, mcp__subagent__*: allow}", Action::Deny),
-        ("{}", Action::Deny),
+        ("{task: {'*': deny, reviewer: allow}}", RuleAction::Allow),
+        ("{task: {reviewer: ask}}", RuleAction::Allow),
+        ("{task: {'*': deny}}", RuleAction::Deny),
+        ("{task: {reviewer: allow, '*': deny}}", RuleAction::Deny),
+        ("{task: {reviewer: allow}, 'mcp__subagent__*': deny}", RuleAction::Deny),
+        ("{task: {secret: deny}}", RuleAction::Deny),
+        ("{task: allow}", RuleAction::Allow),
+        ("{'*': allow, mcp__subagent__*: allow}", RuleAction::Deny),
+        ("{}", RuleAction::Deny),
     ];
     let inputs = [
         ("get_subagents", json!({"name_or_id": "x"})),
@@ -89,7 +91,9 @@ fn to_look_after_tasks_is_allowed_if_any_agent_may_be_called() {
 #[test]
 fn an_agent_is_the_same_one_however_its_name_is_written() {
     let rules = "{task: {'*': allow, Deployer: ask, secret: deny}}";
-    for (agent, action) in [("dePloyer", Action::Ask), ("SECRET", Action::Deny), ("other", Action::Allow)] {
+    for (agent, action) in
+        [("dePloyer", RuleAction::Ask), ("SECRET", RuleAction::Deny), ("other", RuleAction::Allow)]
+    {
         for (who, told) in asked("task", &json!({"agent": agent})) {
             assert_eq!(judged(rules, &told).action, action, "{who} {agent}");
         }
@@ -100,12 +104,16 @@ fn an_agent_is_the_same_one_however_its_name_is_written() {
 fn two_agents_in_one_call_are_none_that_is_allowed() {
     let input = json!({"agent": "reviewer", "subagent_type": "explore", "prompt": "x"});
     for (who, told) in asked("task", &input) {
-        assert_eq!(judged("{task: allow}", &told).action, Action::Ask, "{who}");
+        assert_eq!(judged("{task: allow}", &told).action, RuleAction::Ask, "{who}");
     }
     let [first, then] = ["reviewer", "explore"].map(|agent| asked("task", &json!({"agent": agent})));
     for ((who, mut told), (_, later)) in first.into_iter().zip(then) {
         told.extend(later);
-        assert_ne!(judged("{task: {reviewer: allow, explore: allow}}", &told).action, Action::Allow, "{who}");
+        assert_ne!(
+            judged("{task: {reviewer: allow, explore: allow}}", &told).action,
+            RuleAction::Allow,
+            "{who}"
+        );
     }
 }
 
@@ -134,17 +142,17 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
     ];
     for told in other {
         let verdict = judged(rules, std::slice::from_ref(&told));
-        assert_ne!(verdict.action, Action::Allow, "{told} {verdict:#?}");
-        assert!(verdict.judged.iter().all(|part| part.kind != Kind::Task), "{told} {verdict:#?}");
+        assert_ne!(verdict.action, RuleAction::Allow, "{told} {verdict:#?}");
+        assert!(verdict.judged.iter().all(|part| part.kind != ToolKind::Task), "{told} {verdict:#?}");
     }
     // A command in the same call is judged too.
     let both =
         json!({"kind": "other", "name": "mcp__subagent__get_subagents", "rawInput": {"command": "rm x"}});
-    assert_eq!(judged(rules, &[both]).action, Action::Ask);
+    assert_eq!(judged(rules, &[both]).action, RuleAction::Ask);
     // An agent in the call is judged under any tool name.
     let both =
         json!({"kind": "other", "title": "subagent_get_subagents", "rawInput": {"subagent_type": "x"}});
-    assert_eq!(judged("{task: {reviewer: allow}}", &[both]).action, Action::Deny);
+    assert_eq!(judged("{task: {reviewer: allow}}", &[both]).action, RuleAction::Deny);
 }
 
 #[test]
@@ -155,7 +163,7 @@ fn what_came_of_a_call_names_no_agent() {
     over["status"] = "completed".into();
     over["content"] = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     told.push(over);
-    assert_eq!(judged("{task: {reviewer: allow}}", &told).action, Action::Allow);
+    assert_eq!(judged("{task: {reviewer: allow}}", &told).action, RuleAction::Allow);
 }
 
 #[test]
@@ -167,7 +175,7 @@ fn other_servers_are_known_by_their_names_too() {
     ];
     for told in told {
         let verdict = judged("{'*': allow, mcp__echo__*: deny}", std::slice::from_ref(&told));
-        assert_eq!(verdict.action, Action::Deny, "{told} {verdict:#?}");
+        assert_eq!(verdict.action, RuleAction::Deny, "{told} {verdict:#?}");
     }
 }
 
@@ -177,15 +185,15 @@ fn a_task_is_listed_by_its_kind_or_by_its_tool() {
     let node = |tools: &[&str]| {
         let rules = policy(&[(LayerKind::Definition, "{task: allow}")]);
         let [node]: [Node; 1] = rules.chain.try_into().unwrap();
-        let tools = tools.iter().map(|tool| Rule::parse(tool, Action::Allow).unwrap()).collect();
+        let tools = tools.iter().map(|tool| Rule::parse(tool, RuleAction::Allow).unwrap()).collect();
         Policy { places: rules.places, chain: vec![node.with_tools(vec![ToolList { source: None, tools }])] }
     };
     let (_, told) = asked("task", &json!({"agent": "reviewer"})).remove(0);
     let action = |tools: &[&str]| node(tools).decide(&call(&told), &real).action;
-    assert_eq!(action(&["read"]), Action::Deny);
+    assert_eq!(action(&["read"]), RuleAction::Deny);
     for tools in [&["Task"][..], &["task(reviewer)"], &["mcp__subagent__task"], &["read", "mcp__subagent__*"]]
     {
-        assert_eq!(action(tools), Action::Allow, "{tools:?}");
+        assert_eq!(action(tools), RuleAction::Allow, "{tools:?}");
     }
 }
 
@@ -193,7 +201,7 @@ fn a_task_is_listed_by_its_kind_or_by_its_tool() {
 fn tools_with_a_prefix_are_tasks_as_well() {
     let rules = "{'*': allow, task: {'*': deny, reviewer: allow}}";
     for title in ["mcp__subagent__subagent_task", "subagent_task"] {
-        for (agent, action) in [("reviewer", Action::Allow), ("writer", Action::Deny)] {
+        for (agent, action) in [("reviewer", RuleAction::Allow), ("writer", RuleAction::Deny)] {
             let told = json!({"kind": "other", "title": title, "rawInput": {"agent": agent, "prompt": "x"}});
             assert_eq!(judged(rules, &[told]).action, action, "{title} {agent}");
         }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{LayerKind, policy, real};
-use crate::policy::{Action, Call, Kind, Verdict};
+use crate::policy::{CallVerdict, RuleAction, ToolCallDescription, ToolKind};
 
-fn judged(rules: &str, told: &[Value]) -> Verdict {
-    let mut call = Call::default();
+fn judged(rules: &str, told: &[Value]) -> CallVerdict {
+    let mut call = ToolCallDescription::default();
     told.iter().for_each(|told| call.learn(told));
     policy(&[(LayerKind::Config, rules)]).decide(&call, &real)
 }
@@ -22,33 +22,33 @@ fn the_strictest_of_what_was_said_of_a_call_counts() {
                 json!({"kind": "edit", "title": "Write .env", "locations": [{"path": "/ws/.env"}]}),
                 json!({"title": "Write"}),
             ],
-            Action::Deny,
+            RuleAction::Deny,
         ),
         (
             vec![
                 json!({"kind": "edit", "locations": [{"path": "/ws/.env"}]}),
                 json!({"kind": "other", "title": "Write"}),
             ],
-            Action::Deny,
+            RuleAction::Deny,
         ),
         (
             vec![
                 json!({"kind": "execute", "rawInput": {"command": "rm x"}}),
                 json!({"kind": "execute", "title": "Bash", "rawInput": {"command": "ls"}}),
             ],
-            Action::Deny,
+            RuleAction::Deny,
         ),
         (
             vec![json!({"kind": "execute", "title": "rm x"}), json!({"kind": "execute", "title": "Bash"})],
-            Action::Deny,
+            RuleAction::Deny,
         ),
         (
             vec![json!({"kind": "execute", "title": "Bash"}), json!({"kind": "execute", "title": "rm x"})],
-            Action::Deny,
+            RuleAction::Deny,
         ),
         (
             vec![json!({"name": "Bash", "title": "rm x"}), json!({"name": "my_tool", "kind": "other"})],
-            Action::Deny,
+            RuleAction::Deny,
         ),
         // A title counts as a command only without a better one, and a line grows while the model writes
         // it.
@@ -58,7 +58,7 @@ fn the_strictest_of_what_was_said_of_a_call_counts() {
                 json!({"rawInput": {"command": "l"}}),
                 json!({"rawInput": {"command": "ls -l"}}),
             ],
-            Action::Allow,
+            RuleAction::Allow,
         ),
         // A vague kind adds no reading.
         (
@@ -66,7 +66,7 @@ fn the_strictest_of_what_was_said_of_a_call_counts() {
                 json!({"kind": "other", "title": "x"}),
                 json!({"kind": "edit", "locations": [{"path": "/ws/a"}]}),
             ],
-            Action::Allow,
+            RuleAction::Allow,
         ),
     ];
     for (told, expected) in table {
@@ -80,29 +80,29 @@ fn a_call_that_is_told_in_too_many_ways_is_asked() {
     let told: Vec<Value> = (0..40)
         .map(|number| json!({"kind": "execute", "rawInput": {"command": format!("{number} x")}}))
         .collect();
-    assert_eq!(judged("full", &told).action, Action::Ask);
+    assert_eq!(judged("full", &told).action, RuleAction::Ask);
 }
 
 #[test]
 fn what_does_not_tell_its_kind_is_asked_where_a_kind_that_it_may_be_is_denied() {
     let table = [
-        (RULES, json!({"title": "Confirm Agent Actions"}), Action::Ask),
-        (RULES, json!({"title": "Write", "name": "odd"}), Action::Ask),
+        (RULES, json!({"title": "Confirm Agent Actions"}), RuleAction::Ask),
+        (RULES, json!({"title": "Write", "name": "odd"}), RuleAction::Ask),
         (
             RULES,
             json!({"kind": "other", "title": "Ask the user", "rawInput": {"question": "x"}}),
-            Action::Allow,
+            RuleAction::Allow,
         ),
-        (RULES, json!({"kind": "other", "title": "Ask the user", "name": "ask_user"}), Action::Allow),
-        (RULES, json!({"name": "mcp__a__b"}), Action::Allow),
-        (RULES, json!({"rawInput": {"path": "/ws/.env"}}), Action::Ask),
-        (RULES, json!({"kind": "other", "rawInput": {"path": "/ws/.env"}}), Action::Ask),
-        (RULES, json!({"rawInput": {"path": "/ws/a"}}), Action::Allow),
-        ("full", json!({"title": "Confirm Agent Actions"}), Action::Allow),
-        ("{'*': deny, other: allow}", json!({"title": "x"}), Action::Ask),
-        ("{edit: deny, '*': allow}", json!({"title": "x"}), Action::Allow),
-        ("{'*': deny}", json!({"title": "x"}), Action::Deny),
-        ("{'*': allow, edit: {'*.env': deny}, odd: allow}", json!({"name": "odd"}), Action::Allow),
+        (RULES, json!({"kind": "other", "title": "Ask the user", "name": "ask_user"}), RuleAction::Allow),
+        (RULES, json!({"name": "mcp__a__b"}), RuleAction::Allow),
+        (RULES, json!({"rawInput": {"path": "/ws/.env"}}), RuleAction::Ask),
+        (RULES, json!({"kind": "other", "rawInput": {"path": "/ws/.env"}}), RuleAction::Ask),
+        (RULES, json!({"rawInput": {"path": "/ws/a"}}), RuleAction::Allow),
+        ("full", json!({"title": "Confirm Agent Actions"}), RuleAction::Allow),
+        ("{'*': deny, other: allow}", json!({"title": "x"}), RuleAction::Ask),
+        ("{edit: deny, '*': allow}", json!({"title": "x"}), RuleAction::Allow),
+        ("{'*': deny}", json!({"title": "x"}), RuleAction::Deny),
+        ("{'*': allow, edit: {'*.env': deny}, odd: allow}", json!({"name": "odd"}), RuleAction::Allow),
     ];
     for (rules, told, expected) in table {
         let verdict = judged(rules, std::slice::from_ref(&told));
@@ -131,11 +131,11 @@ fn a_kind_that_says_nothing_and_a_title_alone_are_asked_where_anything_is_denied
             let told = json!({"kind": kind, "title": "Confirm Agent Actions", "rawInput": input});
             for rules in denying {
                 let verdict = judged(rules, std::slice::from_ref(&told));
-                assert_eq!(verdict.action, Action::Ask, "{rules} {told} {verdict:#?}");
+                assert_eq!(verdict.action, RuleAction::Ask, "{rules} {told} {verdict:#?}");
             }
             for rules in free {
                 let verdict = judged(rules, std::slice::from_ref(&told));
-                assert_eq!(verdict.action, Action::Allow, "{rules} {told} {verdict:#?}");
+                assert_eq!(verdict.action, RuleAction::Allow, "{rules} {told} {verdict:#?}");
             }
         }
     }
@@ -143,42 +143,42 @@ fn a_kind_that_says_nothing_and_a_title_alone_are_asked_where_anything_is_denied
 
 #[test]
 fn what_goes_into_a_call_is_read_whatever_it_is_called() {
-    let said = Kind::ALL.into_iter().map(|kind| json!(kind.as_str()));
+    let said = ToolKind::ALL.into_iter().map(|kind| json!(kind.as_str()));
     let is_vague = |kind: &Value| {
         let clear = ["read", "edit", "delete", "move", "search", "execute", "fetch"];
         kind.as_str().is_none_or(|kind| !clear.contains(&kind))
     };
     for kind in said.chain([json!(null), json!("switch_mode")]) {
         let table = [
-            (json!({"file_path": "/ws/.env", "content": "x"}), Action::Deny),
-            (json!({"path": "/ws/.env", "new_string": "x"}), Action::Deny),
-            (json!({"path": "/ws/a", "content": "x"}), Action::Allow),
-            (json!({"command": "rm x"}), Action::Deny),
-            (json!({"url": "https://bad.example/x"}), Action::Deny),
-            (json!({"path": "/ws/a", "url": "https://bad.example/x"}), Action::Deny),
-            (json!({"path": "/ws/a", "url": "https://good.example/x"}), Action::Allow),
-            (json!({"uri": "file:///ws/.env", "content": "x"}), Action::Deny),
+            (json!({"file_path": "/ws/.env", "content": "x"}), RuleAction::Deny),
+            (json!({"path": "/ws/.env", "new_string": "x"}), RuleAction::Deny),
+            (json!({"path": "/ws/a", "content": "x"}), RuleAction::Allow),
+            (json!({"command": "rm x"}), RuleAction::Deny),
+            (json!({"url": "https://bad.example/x"}), RuleAction::Deny),
+            (json!({"path": "/ws/a", "url": "https://bad.example/x"}), RuleAction::Deny),
+            (json!({"path": "/ws/a", "url": "https://good.example/x"}), RuleAction::Allow),
+            (json!({"uri": "file:///ws/.env", "content": "x"}), RuleAction::Deny),
         ];
         let rules =
             "{'*': allow, edit: {'*.env': deny}, execute: {'rm *': deny}, fetch: {'*bad.example*': deny}}";
         for (input, expected) in table {
             let told = json!({"kind": kind, "title": "x", "rawInput": input});
             let verdict = judged(rules, std::slice::from_ref(&told));
-            if expected == Action::Deny || is_vague(&kind) {
+            if expected == RuleAction::Deny || is_vague(&kind) {
                 assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
             } else {
                 // What the kind needs may be missing.
-                assert!(verdict.action < Action::Deny, "{told} {verdict:#?}");
+                assert!(verdict.action < RuleAction::Deny, "{told} {verdict:#?}");
             }
         }
     }
     let of_a_server =
         json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": {"path": "/.env", "content": "x"}});
-    assert_eq!(judged(RULES, &[of_a_server]).action, Action::Allow, "its paths are not files here");
+    assert_eq!(judged(RULES, &[of_a_server]).action, RuleAction::Allow, "its paths are not files here");
     for (rules, expected) in [
-        ("full", Action::Allow),
-        ("{read: {'*.env': deny}, '*': allow}", Action::Allow),
-        ("{'*': allow, read: {'*.env': deny}}", Action::Deny),
+        ("full", RuleAction::Allow),
+        ("{read: {'*.env': deny}, '*': allow}", RuleAction::Allow),
+        ("{'*': allow, read: {'*.env': deny}}", RuleAction::Deny),
     ] {
         let file = json!({"kind": "read", "rawInput": {"uri": "file:///ws/.env"}});
         assert_eq!(judged(rules, &[file]).action, expected, "{rules}");
@@ -189,8 +189,8 @@ fn what_goes_into_a_call_is_read_whatever_it_is_called() {
 fn a_command_that_cannot_be_read_is_asked_where_commands_are_restricted() {
     for command in [json!(5), json!({"x": "rm"}), json!([1, "rm"])] {
         let told = json!({"kind": "other", "title": "x", "rawInput": {"command": command}});
-        assert_eq!(judged(RULES, std::slice::from_ref(&told)).action, Action::Ask, "{told}");
-        assert_eq!(judged("full", std::slice::from_ref(&told)).action, Action::Allow, "{told}");
+        assert_eq!(judged(RULES, std::slice::from_ref(&told)).action, RuleAction::Ask, "{told}");
+        assert_eq!(judged("full", std::slice::from_ref(&told)).action, RuleAction::Allow, "{told}");
     }
 }
 
@@ -200,11 +200,11 @@ fn each_folder_that_a_call_names_is_judged() {
     let told =
         |command: &str, cwd: &str| json!({"kind": "execute", "rawInput": {"command": command, "cwd": cwd}});
     let here = told("git status", "/ws/sub");
-    assert_eq!(judged(rules, std::slice::from_ref(&here)).action, Action::Allow);
-    assert_eq!(judged(rules, &[told("git status", "/ws/x"), here.clone()]).action, Action::Ask);
+    assert_eq!(judged(rules, std::slice::from_ref(&here)).action, RuleAction::Allow);
+    assert_eq!(judged(rules, &[told("git status", "/ws/x"), here.clone()]).action, RuleAction::Ask);
     assert_eq!(
         judged(rules, &[told("git status", "/ws/x"), told("git status -s", "/ws/sub"), here]).action,
-        Action::Ask
+        RuleAction::Ask
     );
 }
 
@@ -215,11 +215,11 @@ fn arguments_in_a_text_make_the_answer_only_stricter() {
                "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
     };
     let table = [
-        (RULES, told("{\"command\": \"rm x\"}", "in_progress", Value::Null), Action::Deny),
-        (RULES, told("{\"command\": \"ls\"}", "in_progress", Value::Null), Action::Allow),
-        (RULES, told("{\"command\": \"rm x\"}", "completed", Value::Null), Action::Ask),
-        (RULES, told("{\"command\": \"rm x\"}", "pending", json!({"a": 1})), Action::Allow),
-        ("{execute: {'ls*': allow}}", told("{\"command\": \"ls\"}", "pending", Value::Null), Action::Ask),
+        (RULES, told("{\"command\": \"rm x\"}", "in_progress", Value::Null), RuleAction::Deny),
+        (RULES, told("{\"command\": \"ls\"}", "in_progress", Value::Null), RuleAction::Allow),
+        (RULES, told("{\"command\": \"rm x\"}", "completed", Value::Null), RuleAction::Ask),
+        (RULES, told("{\"command\": \"rm x\"}", "pending", json!({"a": 1})), RuleAction::Allow),
+        ("{execute: {'ls*': allow}}", told("{\"command\": \"ls\"}", "pending", Value::Null), RuleAction::Ask),
     ];
     for (rules, told, expected) in table {
         assert_eq!(judged(rules, std::slice::from_ref(&told)).action, expected, "{told}");
@@ -234,9 +234,9 @@ fn a_title_with_a_path_says_nothing_of_what_else_it_does() {
         "{'*': allow, fetch: deny}",
         "{'*': allow, mcp__github__push: deny}",
     ] {
-        assert_eq!(judged(rules, std::slice::from_ref(&asks)).action, Action::Ask, "{rules}");
+        assert_eq!(judged(rules, std::slice::from_ref(&asks)).action, RuleAction::Ask, "{rules}");
     }
-    assert_eq!(judged("{'*': allow}", &[asks]).action, Action::Allow);
+    assert_eq!(judged("{'*': allow}", &[asks]).action, RuleAction::Allow);
 }
 
 #[test]
@@ -247,9 +247,9 @@ fn an_address_of_a_file_is_read_as_clients_read_it() {
     };
     for uri in ["file:///etc/shadow", " file:///etc/shadow", "fi\nle:///etc/shadow", "FILE://host/etc/shadow"]
     {
-        assert_eq!(read(uri), Action::Deny, "{uri:?}");
+        assert_eq!(read(uri), RuleAction::Deny, "{uri:?}");
     }
-    assert_eq!(read("file:///ws/a"), Action::Allow);
+    assert_eq!(read("file:///ws/a"), RuleAction::Allow);
     // It cannot be read as a path.
-    assert_eq!(read("file://%zz/etc/x"), Action::Ask);
+    assert_eq!(read("file://%zz/etc/x"), RuleAction::Ask);
 }

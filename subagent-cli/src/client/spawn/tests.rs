@@ -34,9 +34,14 @@ async fn start(text: &str) -> (Result<Spawned>, tempfile::TempDir) {
     (daemon(&place(dir.path()), &program, far()).await, dir)
 }
 
-fn place(dir: &Path) -> Place {
+fn place(dir: &Path) -> DaemonLocator {
     let vars = vec![("PATH".into(), "/usr/bin:/bin".into()), ("ONLY".into(), "this".into())];
-    Place { state_dir: dir.join("state"), start: StartPolicy::Start, patience: far() - Instant::now(), vars }
+    DaemonLocator {
+        state_dir: dir.join("state"),
+        start: StartPolicy::Start,
+        patience: far() - Instant::now(),
+        vars,
+    }
 }
 
 #[tokio::test]

@@ -10,18 +10,18 @@ use subagent_config::state_dir;
 use subagentd::life::refuse_below_guard;
 
 use super::systemctl::{in_words, order, reload};
-use super::unit::{Settings, Unit, text};
+use super::unit::{SystemdUnit, UnitEnvironment, text};
 use crate::args::daemon::DaemonInstall;
 use crate::client::block_on;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text as lines};
+use crate::output::{CliOutcome, text as lines};
 
-pub(super) fn run(args: &DaemonInstall, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &DaemonInstall, context: &CliContext) -> Result<CliOutcome> {
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
-    let unit = Unit::of(&state_dir, &context.env)?;
+    let unit = SystemdUnit::of(&state_dir, &context.env)?;
     let program = subagentd()?;
-    let text = text(&program, &state_dir, &Settings::of(&context.env)?)?;
+    let text = text(&program, &state_dir, &UnitEnvironment::of(&context.env)?)?;
     let mut data = json!({
         "unit": unit.name,
         "unitPath": path_value(&unit.path),
@@ -30,7 +30,7 @@ pub(super) fn run(args: &DaemonInstall, context: &Context) -> Result<Outcome> {
     });
     if args.print {
         data["text"] = text.as_str().into();
-        return Ok(Outcome::report("daemon.unit", data, text.trim_end().to_owned()));
+        return Ok(CliOutcome::report("daemon.unit", data, text.trim_end().to_owned()));
     }
     // Its program would be the daemon from then on.
     refuse_below_guard("daemon install")?;
@@ -59,7 +59,7 @@ pub(super) fn report(
     done: &[&str],
     missing: Option<String>,
     left: Vec<String>,
-) -> Outcome {
+) -> CliOutcome {
     let mut shown = lines::fields(&data, &[&["unit", "unitPath"], done].concat());
     if let Some(why) = &missing {
         shown.push_str(&format!("\nsystemd: not reached ({})", why.replace('\n', " ")));
@@ -69,7 +69,7 @@ pub(super) fn report(
     }
     data["problem"] = missing.into();
     data["commands"] = left.into();
-    Outcome::report(kind, data, shown)
+    CliOutcome::report(kind, data, shown)
 }
 
 /// The daemon's program, beside this one.

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::facts;
 use crate::client::{Unreachable, block_on, daemons};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(context: &Context) -> Result<Outcome> {
+pub(super) fn run(context: &CliContext) -> Result<CliOutcome> {
     let (found, unreachable) = block_on(async { Ok(daemons(&context.env).await) })?;
     let items: Vec<Value> = found.iter().map(|shown| facts(shown).into()).collect();
     let data = json!({
@@ -17,5 +17,5 @@ pub(super) fn run(context: &Context) -> Result<Outcome> {
     });
     unreachable.iter().for_each(|one| one.tell(context));
     let shown = text::rows(&data, &["pid", "liveWorkers", "stateDir"], "");
-    Ok(Outcome::list("daemons.listed", data, shown, "(no daemons)"))
+    Ok(CliOutcome::list("daemons.listed", data, shown, "(no daemons)"))
 }

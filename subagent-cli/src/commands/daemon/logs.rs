@@ -9,11 +9,11 @@ use subagent_protocol::Code;
 
 use crate::args::daemon::DaemonLogs;
 use crate::client::log_path;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(args: &DaemonLogs, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &DaemonLogs, context: &CliContext) -> Result<CliOutcome> {
     let path = log_path(&context.workspace(args.cwd.cwd.as_deref())?.state_dir);
     let (text, cut) = match tail(&path, args.tail_bytes) {
         Ok(tail) => tail,
@@ -30,7 +30,7 @@ pub(super) fn run(args: &DaemonLogs, context: &Context) -> Result<Outcome> {
     let data = json!({
         "path": path_value(&path), "text": shown, "truncated": cut || shown.len() < text.len(),
     });
-    Ok(Outcome::report("daemon.logs", data, shown.to_owned()))
+    Ok(CliOutcome::report("daemon.logs", data, shown.to_owned()))
 }
 
 /// The last bytes of a file, with U+FFFD for what is not UTF-8, and whether there is more before them.

@@ -16,9 +16,9 @@ use subagent_protocol::api::DaemonShown;
 
 use crate::args::daemon::DaemonCommand;
 use crate::client::log_path;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
 pub(super) use status::data as status;
 
@@ -26,7 +26,7 @@ pub(super) use status::data as status;
 const FACTS: [&str; 9] =
     ["pid", "version", "mode", "generation", "startedAt", "liveWorkers", "stateDir", "socket", "log"];
 
-pub(super) fn run(command: &DaemonCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: &DaemonCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         DaemonCommand::Start(start) => start::run(&start.flags, context),
         DaemonCommand::Stop(stop) => stop::run(stop, context),

@@ -4,13 +4,13 @@ use subagent_protocol::Code;
 
 use super::{FACTS, facts};
 use crate::args::daemon::DaemonFlags;
-use crate::client::{Client, block_on, running, shown};
-use crate::context::Context;
+use crate::client::{DaemonClient, block_on, running, shown};
+use crate::context::CliContext;
 use crate::daemon;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(flags.cwd.cwd.as_deref())?;
     let before = block_on(running(&workspace.state_dir))?;
     if let Some(before) = &before {
@@ -26,10 +26,10 @@ pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
         }
         daemon::stop(false, None, workspace.state_dir.clone())?;
     }
-    let now = block_on(async move { shown(&mut Client::starting(context, &workspace)).await })?;
+    let now = block_on(async move { shown(&mut DaemonClient::starting(context, &workspace)).await })?;
     let mut data = facts(&now);
     data.insert("previousPid".to_owned(), before.map(|before| before.info.process.pid).into());
     let data = data.into();
     let lines = text::fields(&data, &[&["previousPid"], FACTS.as_slice()].concat());
-    Ok(Outcome::report("daemon.restarted", data, lines))
+    Ok(CliOutcome::report("daemon.restarted", data, lines))
 }

@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 use super::{FACTS, facts};
 use crate::args::daemon::DaemonFlags;
 use crate::client::{block_on, log_path, running};
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let data = data(flags.cwd.cwd.as_deref(), context)?.into();
     let lines = text::fields(&data, &[&["running"], FACTS.as_slice()].concat());
-    Ok(Outcome::report("daemon.shown", data, lines))
+    Ok(CliOutcome::report("daemon.shown", data, lines))
 }
 
 /// The facts of the daemon of a workspace; null where none runs.
 ///
 /// # Errors
 /// Those of the workspace and of a daemon that does not answer.
-pub(in crate::commands) fn data(cwd: Option<&Path>, context: &Context) -> Result<Map<String, Value>> {
+pub(in crate::commands) fn data(cwd: Option<&Path>, context: &CliContext) -> Result<Map<String, Value>> {
     let state_dir = context.workspace(cwd)?.state_dir;
     let shown = block_on(running(&state_dir))?;
     let mut data = match &shown {

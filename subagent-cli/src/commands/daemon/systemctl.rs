@@ -9,7 +9,7 @@ use subagent_protocol::Code;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::unit::Unit;
+use super::unit::SystemdUnit;
 use crate::failure::{Failure, Result};
 
 /// For an order that starts and stops nothing.
@@ -36,7 +36,7 @@ pub(super) async fn reload(env: &Environment) -> std::result::Result<(), String>
 ///
 /// # Errors
 /// `DAEMON_START_FAILED` with what systemctl says.
-pub(super) async fn order(args: &[&str], unit: &Unit, env: &Environment) -> Result<()> {
+pub(super) async fn order(args: &[&str], unit: &SystemdUnit, env: &Environment) -> Result<()> {
     let args = [args, &[unit.name.as_str()]].concat();
     let why = match said(&args, env, CHANGE_TIME).await {
         Ok(output) if output.status.success() => return Ok(()),

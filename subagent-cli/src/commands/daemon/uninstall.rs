@@ -9,17 +9,17 @@ use subagentd::life::refuse_below_guard;
 
 use super::install::{report, unwritable};
 use super::systemctl::{in_words, order, reload};
-use super::unit::Unit;
+use super::unit::SystemdUnit;
 use crate::args::daemon::DaemonFlags;
 use crate::client::block_on;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     refuse_below_guard("daemon uninstall")?;
     let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
-    let unit = Unit::of(&state_dir, &context.env)?;
+    let unit = SystemdUnit::of(&state_dir, &context.env)?;
     let was_there = unit.path.symlink_metadata().is_ok();
     let (disabled, missing) = block_on(async {
         if !was_there {

@@ -13,14 +13,14 @@ use crate::failure::{Failure, Result};
 
 /// The unit of one state dir.
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct SystemdUnit {
     /// Its name, ending in `.service`.
     pub(super) name: String,
     /// The file.
     pub(super) path: PathBuf,
 }
 
-impl Unit {
+impl SystemdUnit {
     /// The unit of this state dir, for this user.
     ///
     /// # Errors
@@ -44,14 +44,14 @@ impl Unit {
 ///
 /// Not the time after which it ends without work: under a manager it does not.
 #[derive(Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct UnitEnvironment {
     /// `SUBAGENT_RETENTION_DAYS`, if it is set.
     retention_days: Option<u64>,
     /// `SUBAGENT_LOG`, if it is set.
     log: Option<String>,
 }
 
-impl Settings {
+impl UnitEnvironment {
     /// Those of the caller.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Settings {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a program that systemd cannot start.
-pub(super) fn text(program: &Path, state_dir: &Path, settings: &Settings) -> Result<String> {
+pub(super) fn text(program: &Path, state_dir: &Path, settings: &UnitEnvironment) -> Result<String> {
     let program = executable(program)?;
     // Their workspace's paths are text: `Context::workspace` has seen to it.
     let state_dir = state_dir.to_string_lossy();
@@ -176,15 +176,18 @@ mod tests {
     #[test]
     fn each_line_is_one_setting() {
         for path in ["/plain", "/two\nExecStartPre=/bin/rm", "/end\\", "/blank ", "/%n%%"] {
-            let text = text(Path::new("/bin/subagentd"), Path::new(path), &Settings::default()).unwrap();
+            let text =
+                text(Path::new("/bin/subagentd"), Path::new(path), &UnitEnvironment::default()).unwrap();
             let settings: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).collect();
             let starts: Vec<_> = settings.iter().filter(|(key, _)| key.starts_with("Exec")).collect();
             assert_eq!(starts.len(), 1, "{text}");
             assert!(!text.lines().any(|line| line.ends_with('\\')), "{text}");
         }
-        let plain = text(Path::new("/bin/subagentd"), Path::new("/plain"), &Settings::default()).unwrap();
+        let plain =
+            text(Path::new("/bin/subagentd"), Path::new("/plain"), &UnitEnvironment::default()).unwrap();
         assert!(plain.contains("\nConditionPathIsDirectory=/plain\n"), "{plain}");
-        let strange = text(Path::new("/bin/subagentd"), Path::new("/a %h"), &Settings::default()).unwrap();
+        let strange =
+            text(Path::new("/bin/subagentd"), Path::new("/a %h"), &UnitEnvironment::default()).unwrap();
         assert!(strange.contains("\nConditionPathIsDirectory=/a %%h\n"), "{strange}");
     }
 
@@ -192,7 +195,7 @@ mod tests {
     fn a_unit_keeps_what_the_daemon_would_take_from_the_environment() {
         let of = |vars: &[(&str, &str)]| {
             let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            let settings = Settings::of(&Environment::new(vars, "/"))?;
+            let settings = UnitEnvironment::of(&Environment::new(vars, "/"))?;
             text(Path::new("/bin/subagentd"), Path::new("/s"), &settings)
         };
         let start = "\nExecStart=\"/bin/subagentd\" run --state-dir \"/s\"";
@@ -212,7 +215,7 @@ mod tests {
     fn a_unit_lies_where_systemd_looks() {
         let of = |vars: &[(&str, &str)]| {
             let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-            Unit::of(Path::new("/s"), &Environment::new(vars, "/"))
+            SystemdUnit::of(Path::new("/s"), &Environment::new(vars, "/"))
         };
         let unit = of(&[("HOME", "/h")]).unwrap();
         assert!(unit.name.starts_with("subagentd-") && unit.name.ends_with(".service"));

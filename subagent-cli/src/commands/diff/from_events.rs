@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use subagent_protocol::api::WorkerView;
-use subagent_runtime::work_tree::{Change, Changes};
+use subagent_runtime::work_tree::{Changes, FileChange};
 
-use crate::client::{Ask, Client, Query, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::failure::Result;
 
 /// Tool calls that are looked at: the newest updates of them.
@@ -22,21 +22,21 @@ const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A replaced piece of a file; `None`: there was no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Piece {
+struct TextReplacement {
     old: Option<String>,
     new: String,
 }
 
-pub(super) async fn changes(client: &mut Client, worker: &WorkerView) -> Result<Changes> {
+pub(super) async fn changes(client: &mut DaemonClient, worker: &WorkerView) -> Result<Changes> {
     let path = format!("/v1/workers/{}/inspect", segment(worker.worker_id.as_str()));
-    let path = Query::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
-    let inspected = client.ask(&Ask::get(path)).await?;
+    let path = RequestPath::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
+    let inspected = client.ask(&ApiRequest::get(path)).await?;
     let events = inspected["events"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(of(events, Path::new(&worker.cwd)))
 }
 
 fn of(events: &[Value], cwd: &Path) -> Changes {
-    let mut files: BTreeMap<String, Vec<Piece>> = BTreeMap::new();
+    let mut files: BTreeMap<String, Vec<TextReplacement>> = BTreeMap::new();
     for (path, piece) in pieces(events) {
         let path = Path::new(&path).strip_prefix(cwd).map_or(path.clone(), |path| path.display().to_string());
         let known = files.entry(path).or_default();
@@ -51,8 +51,8 @@ fn of(events: &[Value], cwd: &Path) -> Changes {
 }
 
 /// The diffs of calls that have not failed, in the order in which the calls began.
-fn pieces(events: &[Value]) -> Vec<(String, Piece)> {
-    let mut calls: Vec<(Vec<(String, Piece)>, bool)> = Vec::new();
+fn pieces(events: &[Value]) -> Vec<(String, TextReplacement)> {
+    let mut calls: Vec<(Vec<(String, TextReplacement)>, bool)> = Vec::new();
     let mut numbers: HashMap<(String, String), usize> = HashMap::new();
     for event in events {
         let data = &event["data"];
@@ -75,13 +75,13 @@ fn pieces(events: &[Value]) -> Vec<(String, Piece)> {
     calls.into_iter().filter(|(_, failed)| !failed).flat_map(|(diffs, _)| diffs).collect()
 }
 
-fn diff(content: &Value) -> Option<(String, Piece)> {
+fn diff(content: &Value) -> Option<(String, TextReplacement)> {
     let path = content["path"].as_str().filter(|_| content["type"] == "diff")?;
     let new = content["newText"].as_str().unwrap_or_default().to_owned();
-    Some((path.to_owned(), Piece { old: content["oldText"].as_str().map(str::to_owned), new }))
+    Some((path.to_owned(), TextReplacement { old: content["oldText"].as_str().map(str::to_owned), new }))
 }
 
-fn change(path: String, pieces: &[Piece]) -> Option<Change> {
+fn change(path: String, pieces: &[TextReplacement]) -> Option<FileChange> {
     let (first, last) = (pieces.first()?, pieces.last()?);
     let status = match (&first.old, last.new.is_empty()) {
         (None, false) => "added",
@@ -114,7 +114,7 @@ fn change(path: String, pieces: &[Piece]) -> Option<Change> {
     };
     let patch = format!("diff --git a/{name} b/{name}\n--- {before}\n+++ {after}\n{hunks}");
     let status = status.to_owned();
-    Some(Change { path, old_path: None, status, added: Some(added), deleted: Some(deleted), patch })
+    Some(FileChange { path, old_path: None, status, added: Some(added), deleted: Some(deleted), patch })
 }
 
 #[cfg(test)]

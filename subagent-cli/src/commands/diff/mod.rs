@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::api::WorkerOverview;
 use subagent_protocol::work_tree::TreeBase;
-use subagent_runtime::work_tree::{self, Changes, Limits};
+use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits};
 
 use super::overview;
 use crate::args::look::Diff;
-use crate::client::{Client, block_on, read};
-use crate::context::Context;
+use crate::client::{DaemonClient, block_on, read};
+use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
-use crate::output::{self, Format, Outcome, human};
-use rendered::Form;
+use crate::output::{self, CliOutcome, OutputFormat, human};
+use rendered::DiffFormat;
 pub(super) use rendered::total;
 
 /// The longest that git compares.
@@ -33,25 +33,25 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_OF_COUNT: Duration = Duration::from_secs(2);
 
 /// What has changed, and how that is known.
-pub(super) struct Found {
+pub(super) struct DetectedChanges {
     pub(super) changes: Changes,
     /// Why it comes from events; `None`: it comes from git.
     pub(super) reason: Option<String>,
 }
 
-pub(super) fn run(mut args: Diff, context: &Context) -> Result<Outcome> {
+pub(super) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if args.workers.len() > 1 {
         return overlap::run(args, &workspace, context);
     }
     let (shown, found) = look(args.workers.pop(), true, &workspace, context)?;
-    if context.format == Format::Json {
-        return Ok(Outcome::report("worker.diff", data(&shown, &found), String::new()));
+    if context.format == OutputFormat::Json {
+        return Ok(CliOutcome::report("worker.diff", data(&shown, &found), String::new()));
     }
     let form = match (args.stat, args.name_only) {
-        (true, _) => Form::Stat,
-        (false, true) => Form::Names,
-        (false, false) => Form::Patch,
+        (true, _) => DiffFormat::Stat,
+        (false, true) => DiffFormat::Names,
+        (false, false) => DiffFormat::Patch,
     };
     print(&found, form, human::named(&shown))
 }
@@ -60,7 +60,7 @@ pub(super) fn run(mut args: Diff, context: &Context) -> Result<Outcome> {
 ///
 /// # Errors
 /// Those of [`overview::of`].
-pub(super) fn of_worker(worker: String, workspace: &Workspace, context: &Context) -> Result<Value> {
+pub(super) fn of_worker(worker: String, workspace: &Workspace, context: &CliContext) -> Result<Value> {
     look(Some(worker), true, workspace, context).map(|(shown, found)| data(&shown, &found))
 }
 
@@ -71,21 +71,21 @@ pub(super) fn of_worker(worker: String, workspace: &Workspace, context: &Context
 pub(super) fn text_of(
     worker: &str,
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
     terminal: Terminal,
 ) -> Result<String> {
     let (_, found) = look(Some(worker.to_owned()), true, workspace, context)?;
     let note = found.reason.filter(|_| !found.changes.is_empty());
     let note = note.map(|reason| human::prose(&reported(&reason), terminal) + "\n").unwrap_or_default();
-    Ok(note + &rendered::text(&found.changes, Form::Patch, Some(terminal)))
+    Ok(note + &rendered::text(&found.changes, DiffFormat::Patch, Some(terminal)))
 }
 
 /// The numbers of lines that a worker has added and deleted.
 ///
 /// # Errors
 /// Those of [`overview::of`].
-pub(super) fn count_of(worker: &str, workspace: &Workspace, context: &Context) -> Result<(u64, u64)> {
-    let mut client = Client::new(context, workspace);
+pub(super) fn count_of(worker: &str, workspace: &Workspace, context: &CliContext) -> Result<(u64, u64)> {
+    let mut client = DaemonClient::new(context, workspace);
     let changes = block_on(changed_files(&mut client, worker, workspace, context))?;
     Ok(total(&changes))
 }
@@ -99,9 +99,9 @@ fn look(
     worker: Option<String>,
     patches: bool,
     workspace: &Workspace,
-    context: &Context,
-) -> Result<(Value, Found)> {
-    let mut client = Client::new(context, workspace);
+    context: &CliContext,
+) -> Result<(Value, DetectedChanges)> {
+    let mut client = DaemonClient::new(context, workspace);
     block_on(async move {
         let data = overview::of(&mut client, worker, workspace).await?;
         let worker: WorkerOverview = read(data.clone())?;
@@ -112,17 +112,17 @@ fn look(
 
 /// What git says has changed; where it cannot say, what the agent has reported.
 async fn found(
-    client: &mut Client,
+    client: &mut DaemonClient,
     worker: &WorkerOverview,
-    context: &Context,
+    context: &CliContext,
     patches: bool,
     patience: Duration,
-) -> Result<Found> {
+) -> Result<DetectedChanges> {
     Ok(match compared(worker, context, patches, patience) {
-        Ok(changes) => Found { changes, reason: None },
+        Ok(changes) => DetectedChanges { changes, reason: None },
         Err(reason) => {
             let changes = from_events::changes(client, &worker.shown.worker).await?;
-            Found { changes, reason: Some(reason) }
+            DetectedChanges { changes, reason: Some(reason) }
         }
     })
 }
@@ -132,10 +132,10 @@ async fn found(
 /// # Errors
 /// Those of [`overview::of`].
 pub(super) async fn changed_files(
-    client: &mut Client,
+    client: &mut DaemonClient,
     worker_id: &str,
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Changes> {
     let data = overview::of(client, Some(worker_id.to_owned()), workspace).await?;
     let worker: WorkerOverview = read(data)?;
@@ -145,7 +145,7 @@ pub(super) async fn changed_files(
 /// What git says has changed; patches only if they are wanted.
 fn compared(
     worker: &WorkerOverview,
-    context: &Context,
+    context: &CliContext,
     patches: bool,
     patience: Duration,
 ) -> std::result::Result<Changes, String> {
@@ -153,18 +153,18 @@ fn compared(
         return Err("its folder was in no git work tree when its first turn began".to_owned());
     }
     let env: Vec<_> = context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let limits = Limits { files: 200_000, bytes: 1 << 30, until: Instant::now() + patience };
+    let limits = WorkTreeLimits { files: 200_000, bytes: 1 << 30, until: Instant::now() + patience };
     work_tree::compare(Path::new(&worker.base_folder), &env, patches, limits)
 }
 
 /// The number of changed files and lines, if git can count them quickly.
-pub(super) fn counted(worker: &WorkerOverview, context: &Context) -> Option<Value> {
+pub(super) fn counted(worker: &WorkerOverview, context: &CliContext) -> Option<Value> {
     let changes = compared(worker, context, false, PATIENCE_OF_COUNT).ok()?;
     let (added, deleted) = total(&changes);
     Some(json!({"files": changes.len(), "added": added, "deleted": deleted}))
 }
 
-fn data(worker: &Value, found: &Found) -> Value {
+fn data(worker: &Value, found: &DetectedChanges) -> Value {
     let (added, deleted) = total(&found.changes);
     json!({
         "workerId": worker["workerId"],
@@ -177,7 +177,7 @@ fn data(worker: &Value, found: &Found) -> Value {
     })
 }
 
-fn print(found: &Found, form: Form, name: &str) -> Result<Outcome> {
+fn print(found: &DetectedChanges, form: DiffFormat, name: &str) -> Result<CliOutcome> {
     let terminal = Terminal::of_stdout();
     if let Some(reason) = &found.reason {
         output::complain(&reported(reason));
@@ -186,14 +186,14 @@ fn print(found: &Found, form: Form, name: &str) -> Result<Outcome> {
         if Terminal::of_stderr().is_some() {
             output::complain(&format!("nothing has changed since the first turn of {name}"));
         }
-        return Ok(Outcome::Printed(ExitCode::SUCCESS));
+        return Ok(CliOutcome::Printed(ExitCode::SUCCESS));
     }
     let text = rendered::text(&found.changes, form, terminal);
     let written = match terminal {
         Some(_) => pager::page(&text),
         None => output::print(&text),
     };
-    Ok(Outcome::Printed(match written {
+    Ok(CliOutcome::Printed(match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::unprintable(&error, 0),
     }))

@@ -7,11 +7,11 @@ use subagent_config::Workspace;
 
 use super::look;
 use crate::args::look::Diff;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, human, text};
+use crate::output::{CliOutcome, human, text};
 
-pub(super) fn run(args: Diff, workspace: &Workspace, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: Diff, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
     if args.stat {
         return Err(Failure::argument("--stat takes one worker").with("flag", "--stat").wrong_usage());
     }
@@ -49,5 +49,5 @@ pub(super) fn run(args: Diff, workspace: &Workspace, context: &Context) -> Resul
     if lines.is_empty() {
         notes.push("(no file was changed by more than one of them)".to_owned());
     }
-    Ok(Outcome::report("workers.diff", data, lines).with_notes(&notes))
+    Ok(CliOutcome::report("workers.diff", data, lines).with_notes(&notes))
 }

@@ -1,10 +1,10 @@
 //! Changes as text: patches, numbers of lines, or names. Pure.
 
 use subagent_protocol::clean::one_line;
-use subagent_runtime::work_tree::{Change, Changes};
+use subagent_runtime::work_tree::{Changes, FileChange};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::output::page::{Page, shorten};
+use crate::output::page::{TextPage, shorten};
 use crate::output::style::Style;
 use crate::output::terminal::Terminal;
 
@@ -15,22 +15,22 @@ const MAX_GRAPH: usize = 60;
 
 /// What is shown of each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum DiffFormat {
     Patch,
     Stat,
     Names,
 }
 
 /// The text for a terminal, or for a pipe, which gets patches as they are.
-pub(super) fn text(changes: &Changes, form: Form, terminal: Option<Terminal>) -> String {
-    let mut page = Page::new(terminal.is_some_and(|terminal| terminal.colour));
+pub(super) fn text(changes: &Changes, form: DiffFormat, terminal: Option<Terminal>) -> String {
+    let mut page = TextPage::new(terminal.is_some_and(|terminal| terminal.colour));
     match form {
-        Form::Patch if terminal.is_none() => {
+        DiffFormat::Patch if terminal.is_none() => {
             return changes.iter().map(|change| change.patch.as_str()).collect();
         }
-        Form::Patch => changes.iter().for_each(|change| patch(&mut page, &change.patch)),
-        Form::Stat => stat(&mut page, changes, terminal.map_or(USUAL_WIDTH, |terminal| terminal.width)),
-        Form::Names => {
+        DiffFormat::Patch => changes.iter().for_each(|change| patch(&mut page, &change.patch)),
+        DiffFormat::Stat => stat(&mut page, changes, terminal.map_or(USUAL_WIDTH, |terminal| terminal.width)),
+        DiffFormat::Names => {
             for change in changes {
                 page.word(Style::Plain, &change.path).end();
             }
@@ -41,11 +41,11 @@ pub(super) fn text(changes: &Changes, form: Form, terminal: Option<Terminal>) ->
 
 /// Lines that were added and deleted.
 pub(in crate::commands) fn total(changes: &Changes) -> (u64, u64) {
-    let sum = |lines: fn(&Change) -> Option<u64>| changes.iter().filter_map(lines).sum();
+    let sum = |lines: fn(&FileChange) -> Option<u64>| changes.iter().filter_map(lines).sum();
     (sum(|change| change.added), sum(|change| change.deleted))
 }
 
-fn patch(page: &mut Page, patch: &str) {
+fn patch(page: &mut TextPage, patch: &str) {
     let mut in_hunk = false;
     for line in patch.lines() {
         in_hunk = line.starts_with("@@") || (in_hunk && !line.starts_with("diff --git "));
@@ -60,12 +60,12 @@ fn patch(page: &mut Page, patch: &str) {
     }
 }
 
-fn stat(page: &mut Page, changes: &Changes, width: usize) {
-    let name = |change: &Change| match &change.old_path {
+fn stat(page: &mut TextPage, changes: &Changes, width: usize) {
+    let name = |change: &FileChange| match &change.old_path {
         Some(old) => one_line(&format!("{old} => {}", change.path)),
         None => one_line(&change.path),
     };
-    let count = |change: &Change| change.added.unwrap_or(0) + change.deleted.unwrap_or(0);
+    let count = |change: &FileChange| change.added.unwrap_or(0) + change.deleted.unwrap_or(0);
     let most = changes.iter().map(count).max().unwrap_or(0);
     let digits = most.to_string().len().max(3);
     // " NAME | COUNT GRAPH"; the graph has a third of the line at least.
@@ -101,9 +101,9 @@ fn stat(page: &mut Page, changes: &Changes, width: usize) {
 mod tests {
     use super::*;
 
-    fn change(path: &str, added: Option<u64>, deleted: Option<u64>) -> Change {
+    fn change(path: &str, added: Option<u64>, deleted: Option<u64>) -> FileChange {
         let patch = format!("diff --git a/{path} b/{path}\n--- a/{path}\n@@ -1 +1 @@\n-\u{1b}[2Jx\n+y\n");
-        Change { path: path.into(), old_path: None, status: "modified".into(), added, deleted, patch }
+        FileChange { path: path.into(), old_path: None, status: "modified".into(), added, deleted, patch }
     }
 
     fn at(columns: usize, colour: bool) -> Option<Terminal> {
@@ -117,7 +117,7 @@ mod tests {
         let changes =
             vec![change(&"long/".repeat(60), Some(900), Some(100)), change("bin", None, None), renamed];
         for width in [20, 80, 200] {
-            let text = text(&changes, Form::Stat, at(width, false));
+            let text = text(&changes, DiffFormat::Stat, at(width, false));
             assert!(text.lines().all(|line| line.width() <= width.max(30)), "{width}:\n{text}");
             assert!(!text.contains('\u{1b}') && (width < 80 || text.contains("old => new")), "{text}");
             assert!(text.ends_with(" 3 files changed, +901 -100\n"), "{text}");
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn a_terminal_gets_cleaned_patches_and_a_pipe_the_patch() {
         let changes = vec![change("a", Some(1), Some(1))];
-        assert_eq!(text(&changes, Form::Patch, None), changes[0].patch);
-        let plain = text(&changes, Form::Patch, at(80, false));
+        assert_eq!(text(&changes, DiffFormat::Patch, None), changes[0].patch);
+        let plain = text(&changes, DiffFormat::Patch, at(80, false));
         assert_eq!(plain, "diff --git a/a b/a\n--- a/a\n@@ -1 +1 @@\n-x\n+y\n");
-        let colour = text(&changes, Form::Patch, at(80, true));
+        let colour = text(&changes, DiffFormat::Patch, at(80, true));
         assert!(colour.contains("\u{1b}[32m+y\u{1b}[0m\n") && !colour.contains("[2J"), "{colour:?}");
-        assert_eq!(text(&changes, Form::Names, None), "a\n");
+        assert_eq!(text(&changes, DiffFormat::Names, None), "a\n");
     }
 }

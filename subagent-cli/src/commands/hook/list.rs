@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 use subagent_config::hooks::HookEntry;
-use subagent_config::start::hooks::Origin;
+use subagent_config::start::hooks::HookSource;
 
 use super::untrusted::{self, Trusted};
-use super::{Wanted, of_place};
+use super::{DefinitionFilter, of_place};
 use crate::args::hooks::HookList;
-use crate::client::{Client, block_on};
+use crate::client::{DaemonClient, block_on};
 use crate::commands::has_state;
-use crate::context::{Context, path_value, present};
+use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &HookList, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &HookList, context: &CliContext) -> Result<CliOutcome> {
     let agent = present(args.agent.clone());
-    let wanted = agent.as_deref().map_or(Wanted::All, Wanted::Named);
+    let wanted = agent.as_deref().map_or(DefinitionFilter::All, DefinitionFilter::Named);
     let found = of_place(&args.config, &args.cwd, wanted, context)?;
     let trusted = match context.workspace(args.cwd.cwd.as_deref()) {
         Ok(workspace) if has_state(&workspace) && !found.is_empty() => {
-            let mut client = Client::new(context, &workspace);
+            let mut client = DaemonClient::new(context, &workspace);
             block_on(async move { Trusted::of(&mut client).await })?
         }
         _ => Trusted::default(),
@@ -40,7 +40,7 @@ pub(super) fn run(args: &HookList, context: &Context) -> Result<Outcome> {
     }
     let data = json!({"count": items.len(), "items": items});
     let shown = text::rows(&data, &["event", "matcher", "runs", "origin", "command", "file"], "");
-    let outcome = Outcome::list("hook.list", data, shown, "(no hooks)");
+    let outcome = CliOutcome::list("hook.list", data, shown, "(no hooks)");
     Ok(if files.is_empty() {
         outcome
     } else {
@@ -48,7 +48,7 @@ pub(super) fn run(args: &HookList, context: &Context) -> Result<Outcome> {
     })
 }
 
-fn item(entry: &HookEntry, origin: &Origin, agent: Option<&str>, trusted: bool) -> Value {
+fn item(entry: &HookEntry, origin: &HookSource, agent: Option<&str>, trusted: bool) -> Value {
     let runs = if trusted { "yes" } else { "untrusted" };
     json!({
         "event": entry.event.as_str(),

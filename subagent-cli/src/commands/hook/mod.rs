@@ -7,16 +7,16 @@ pub(super) mod untrusted;
 
 use subagent_config::agents::Catalog;
 use subagent_config::start::agent::{given, named};
-use subagent_config::start::hooks::{self, Origin};
+use subagent_config::start::hooks::{self, HookSource};
 use subagent_config::workspace;
 
 use crate::args::hooks::HookCommand;
 use crate::args::{ConfigFlag, CwdFlag};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 
-pub(super) fn run(command: HookCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: HookCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         HookCommand::List(args) => list::run(&args, context),
         HookCommand::Test(args) => test::run(*args, context),
@@ -28,20 +28,21 @@ pub(super) fn run(command: HookCommand, context: &Context) -> Result<Outcome> {
 fn of_place(
     config: &ConfigFlag,
     cwd: &CwdFlag,
-    agent: Wanted<'_>,
-    context: &Context,
-) -> Result<Vec<(Origin, Option<String>)>> {
+    agent: DefinitionFilter<'_>,
+    context: &CliContext,
+) -> Result<Vec<(HookSource, Option<String>)>> {
     let loaded = context.config(config.config.as_deref(), cwd.cwd.as_deref())?;
     let folder = workspace::resolve_cwd(cwd.cwd.as_deref(), &context.env)?;
     let root =
         context.workspace(cwd.cwd.as_deref()).map_or_else(|_| folder.clone(), |workspace| workspace.root);
     let files = hooks::of_files(&loaded, &[&root, &folder], &context.env)?;
-    let mut found: Vec<(Origin, Option<String>)> = files.into_iter().map(|origin| (origin, None)).collect();
+    let mut found: Vec<(HookSource, Option<String>)> =
+        files.into_iter().map(|origin| (origin, None)).collect();
     let catalog = Catalog::find(&given(None)?, &root, &context.env);
     let definitions = match agent {
-        Wanted::None => Vec::new(),
-        Wanted::All => catalog.found.iter().collect(),
-        Wanted::Named(name) => vec![named(&catalog, name)?],
+        DefinitionFilter::None => Vec::new(),
+        DefinitionFilter::All => catalog.found.iter().collect(),
+        DefinitionFilter::Named(name) => vec![named(&catalog, name)?],
     };
     found.extend(
         definitions
@@ -54,7 +55,7 @@ fn of_place(
 
 /// Which definitions are looked at.
 #[derive(Clone, Copy)]
-enum Wanted<'a> {
+enum DefinitionFilter<'a> {
     None,
     All,
     Named(&'a str),

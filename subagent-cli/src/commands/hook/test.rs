@@ -16,19 +16,19 @@ use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::{EventId, WorkerId};
 
 use super::untrusted::{self, Trusted};
-use super::{Wanted, of_place};
+use super::{DefinitionFilter, of_place};
 use crate::args::hooks::HookTest;
-use crate::client::{Client, block_on};
+use crate::client::{DaemonClient, block_on};
 use crate::commands::has_state;
-use crate::context::{Context, present};
+use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 use crate::sibling_executable::sibling_executable;
 
 /// The session and the tool call of the sample.
 const SAMPLE: &str = "sample";
 
-pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
     let event = match event_named(&args.event) {
         Ok(event) => event,
         Err(problem) => {
@@ -41,7 +41,7 @@ pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
     let root = found.as_ref().map_or_else(|| cwd.clone(), |workspace| workspace.root.clone());
     let input = sample(event, &args, cwd)?;
     let agent = present(args.agent.clone());
-    let wanted = agent.as_deref().map_or(Wanted::None, Wanted::Named);
+    let wanted = agent.as_deref().map_or(DefinitionFilter::None, DefinitionFilter::Named);
     let origins = of_place(&args.config, &args.cwd, wanted, context)?;
     let hooks: Vec<Hook> = origins
         .iter()
@@ -50,7 +50,7 @@ pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
         .collect();
     let trusted = match &found {
         Some(workspace) if has_state(workspace) && !hooks.is_empty() => {
-            let mut client = Client::new(context, workspace);
+            let mut client = DaemonClient::new(context, workspace);
             block_on(async move { Trusted::of(&mut client).await })?
         }
         _ => Trusted::default(),
@@ -76,7 +76,7 @@ pub(super) fn run(args: HookTest, context: &Context) -> Result<Outcome> {
     let mut lines: Vec<String> = ran.iter().map(Ran::line).collect();
     lines.extend(decision.map(|decision| format!("decision: {decision}")));
     let files = trusted.missing(&hooks);
-    let outcome = Outcome::list("hook.tested", data, lines.join("\n"), "(no hook is for this)");
+    let outcome = CliOutcome::list("hook.tested", data, lines.join("\n"), "(no hook is for this)");
     Ok(match files.is_empty() {
         true => outcome,
         false => outcome.with_note(untrusted::advice(files.iter().map(String::as_str))),

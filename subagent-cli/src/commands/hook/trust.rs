@@ -8,44 +8,44 @@ use subagent_protocol::api::{DistrustHooks, TrustHooks};
 use subagent_protocol::clean::one_line;
 
 use crate::args::hooks::HookTrust;
-use crate::client::{Ask, Client, block_on};
+use crate::client::{ApiRequest, DaemonClient, block_on};
 use crate::commands::{confirm as ask, has_state};
-use crate::context::{Context, present_path};
+use crate::context::{CliContext, present_path};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, complain, text};
+use crate::output::{CliOutcome, complain, text};
 
-pub(super) fn run(args: &HookTrust, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     if args.list {
         let data = match has_state(&workspace) {
-            true => block_on(async move { client.ask(&Ask::get("/v1/hooks/trust")).await })?,
+            true => block_on(async move { client.ask(&ApiRequest::get("/v1/hooks/trust")).await })?,
             false => json!({"items": [], "count": 0}),
         };
         let shown = text::rows(&data, &["file", "sha256", "trustedAt"], "");
-        return Ok(Outcome::list("hook.trust", data, shown, "(no file is trusted)"));
+        return Ok(CliOutcome::list("hook.trust", data, shown, "(no file is trusted)"));
     }
     let Some(file) = present_path(args.file.clone()) else {
         return Err(Failure::argument("no file: `subagent hook list` shows the files with hooks"));
     };
     if args.remove {
         let file = load::resolved(&file, &context.env);
-        let ask = Ask::change("/v1/hooks/trust/remove", &DistrustHooks { file })?;
+        let ask = ApiRequest::change("/v1/hooks/trust/remove", &DistrustHooks { file })?;
         let data = block_on(async move { client.ask(&ask).await })?;
         let shown = text::fields(&data, &["file", "removed"]);
-        return Ok(Outcome::report("hook.distrusted", data, shown));
+        return Ok(CliOutcome::report("hook.distrusted", data, shown));
     }
     let (file, hooks) = load::of_file(&file, &context.env)?;
     if !args.yes {
         confirm(&file, &hooks)?;
     }
-    let ask = Ask::change("/v1/hooks/trust", &TrustHooks { file, sha256: hooks.sha256.clone() })?;
+    let ask = ApiRequest::change("/v1/hooks/trust", &TrustHooks { file, sha256: hooks.sha256.clone() })?;
     let mut data = block_on(async move { client.ask(&ask).await })?;
     data["hooks"] = hooks.entries.iter().map(told).collect();
     let lines = hooks.entries.iter().map(line);
     let lines = std::iter::once(text::fields(&data, &["file", "sha256"])).chain(lines);
     let shown = lines.collect::<Vec<_>>().join("\n");
-    Ok(Outcome::report("hook.trusted", data, shown))
+    Ok(CliOutcome::report("hook.trusted", data, shown))
 }
 
 fn told(entry: &HookEntry) -> Value {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use subagent_protocol::api::AllTrustedHooks;
 use subagent_protocol::hook::{Hook, HookOrigin};
 
-use crate::client::{Ask, Client};
+use crate::client::{ApiRequest, DaemonClient};
 use crate::failure::{Failure, Result};
 
 /// The files of a worker whose hooks do not run, in the data of `worker.started`.
@@ -19,8 +19,8 @@ pub(crate) struct Trusted(Vec<(String, String)>);
 
 impl Trusted {
     /// Asks the daemon.
-    pub(crate) async fn of(client: &mut Client) -> Result<Self> {
-        let data = client.ask(&Ask::get("/v1/hooks/trust")).await?;
+    pub(crate) async fn of(client: &mut DaemonClient) -> Result<Self> {
+        let data = client.ask(&ApiRequest::get("/v1/hooks/trust")).await?;
         let trusted = AllTrustedHooks::deserialize(&data).map_err(|error| {
             Failure::internal(format!("the daemon tells trust in an unknown form: {error}"))
         })?;
@@ -50,7 +50,7 @@ impl Trusted {
 }
 
 /// The files of these hooks whose content is not trusted, each once.
-pub(crate) async fn files(client: &mut Client, hooks: &[Hook]) -> Result<Vec<String>> {
+pub(crate) async fn files(client: &mut DaemonClient, hooks: &[Hook]) -> Result<Vec<String>> {
     Ok(Trusted::of(client).await?.missing(hooks))
 }
 

@@ -7,7 +7,7 @@ use subagent_protocol::Code;
 
 use crate::commands::agent_asked;
 use crate::commands::launcher_probe::asked;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::output::tell;
 
 /// Whether an agent is logged in.
@@ -25,29 +25,29 @@ pub(super) enum Login {
 
 /// A known agent.
 #[derive(Debug, Clone)]
-pub(super) struct Agent {
+pub(super) struct KnownAgent {
     pub(super) name: String,
     presence: Presence,
     pub(super) login: Login,
 }
 
 /// All known agents. Those that are installed are asked, if this is wanted; one that would have to be fetched is not.
-pub(super) fn find(loaded: &LoadedConfig, asks: bool, context: &Context) -> Vec<Agent> {
+pub(super) fn find(loaded: &LoadedConfig, asks: bool, context: &CliContext) -> Vec<KnownAgent> {
     let all = installed::all(&loaded.config, &context.env.cwd, &context.env);
     let agent = |(name, presence): (&str, Presence)| {
         let login = match asks && presence == Presence::Available {
             true => login(loaded, name, context),
             false => Login::NotAsked,
         };
-        Agent { name: name.to_owned(), presence, login }
+        KnownAgent { name: name.to_owned(), presence, login }
     };
     all.into_iter().map(agent).collect()
 }
 
-fn login(loaded: &LoadedConfig, name: &str, context: &Context) -> Login {
+fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
     tell(&format!("asking {name} ...\n"));
-    let told =
-        agent_asked::Agent::of(&loaded.config, name, None, context).and_then(|agent| asked(&agent, context));
+    let told = agent_asked::LauncherAgent::of(&loaded.config, name, None, context)
+        .and_then(|agent| asked(&agent, context));
     match told {
         Ok(told) if told["error"].is_null() => Login::Done,
         Ok(_) => Login::Wanted,
@@ -57,18 +57,18 @@ fn login(loaded: &LoadedConfig, name: &str, context: &Context) -> Login {
 }
 
 /// The launcher that needs no choice: the only one that is installed, else the only one that can be fetched.
-pub(super) fn default_of(agents: &[Agent]) -> Option<&str> {
+pub(super) fn default_of(agents: &[KnownAgent]) -> Option<&str> {
     installed::sole(agents.iter().map(|agent| (agent.name.as_str(), &agent.presence))).ok()
 }
 
 /// Of several, the first that is logged in, else the first that is installed, by name.
-pub(super) fn first_of(agents: &[Agent]) -> Option<&str> {
+pub(super) fn first_of(agents: &[KnownAgent]) -> Option<&str> {
     let mut installed = agents.iter().filter(|agent| agent.presence == Presence::Available);
     let ready = installed.clone().find(|agent| agent.login == Login::Done);
     ready.or_else(|| installed.next()).map(|agent| agent.name.as_str())
 }
 
-impl Agent {
+impl KnownAgent {
     pub(super) fn can_start(&self) -> bool {
         self.presence != Presence::Missing
     }
@@ -109,8 +109,8 @@ impl Agent {
 mod tests {
     use super::*;
 
-    fn agent(name: &str, presence: Presence, login: Login) -> Agent {
-        Agent { name: name.to_owned(), presence, login }
+    fn agent(name: &str, presence: Presence, login: Login) -> KnownAgent {
+        KnownAgent { name: name.to_owned(), presence, login }
     }
 
     #[test]

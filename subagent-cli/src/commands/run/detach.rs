@@ -5,11 +5,11 @@ use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::SendTurn;
 
 use super::super::start_notes;
-use super::super::worker_start::Wanted;
-use crate::client::{Ask, Client, block_on, segment};
-use crate::context::Context;
+use super::super::worker_start::WorkerStartRequest;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, human};
+use crate::output::{CliOutcome, human};
 
 /// Starts the worker and gives it the prompt.
 ///
@@ -17,18 +17,18 @@ use crate::output::{Outcome, human};
 /// Those of the start, with the worker left as the start left it; those of the message, with `workerId` and `name` of
 /// the worker, which is idle.
 pub(super) fn run(
-    wanted: Wanted,
+    wanted: WorkerStartRequest,
     turn: SendTurn,
     config: &LoadedConfig,
     workspace: &Workspace,
-    context: &Context,
-) -> Result<Outcome> {
-    let mut client = Client::new(context, workspace);
+    context: &CliContext,
+) -> Result<CliOutcome> {
+    let mut client = DaemonClient::new(context, workspace);
     let (worker, accepted) = block_on(async {
         let prepared = super::prepare(&mut client, wanted, config, workspace, context).await?;
         let worker = prepared.start(&mut client).await?;
         let path = format!("/v1/workers/{}/turns", segment(text(&worker, "workerId")));
-        let accepted = client.ask(&Ask::change(path, &turn)?).await.map_err(|failure| {
+        let accepted = client.ask(&ApiRequest::change(path, &turn)?).await.map_err(|failure| {
             failure.with("workerId", worker["workerId"].clone()).with("name", worker["name"].clone())
         })?;
         Ok::<_, Failure>((worker, accepted))
@@ -44,7 +44,7 @@ pub(super) fn run(
             data[key] = value.clone();
         }
     }
-    Ok(Outcome::report("run.detached", data, name).with_notes(&notes))
+    Ok(CliOutcome::report("run.detached", data, name).with_notes(&notes))
 }
 
 fn text<'a>(data: &'a Value, key: &str) -> &'a str {

@@ -15,14 +15,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::questions;
 use super::signals::{Interruptions, end_by};
-use super::sink::Sink;
+use super::sink::RunPrinter;
 use super::transcript::Transcript;
-use crate::client::{Ask, Batch, Client, Events, segment};
-use crate::commands::selected::Choice;
+use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, segment};
+use crate::commands::selected::WorkerSelector;
 use crate::commands::start_notes;
 use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
-use crate::dialog::{Asked, Dialog, Question, ends};
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::{Failure, Result};
 use crate::output::{complain, tell};
 
@@ -39,7 +39,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What ended a run.
 #[derive(Debug)]
-pub(super) enum Ending {
+pub(super) enum RunEnd {
     /// The turn has ended; how is in the transcript.
     Turn,
     /// The time is over.
@@ -52,20 +52,20 @@ pub(super) enum Ending {
 
 /// The clients of a run: events come on a connection of their own.
 pub(super) struct Clients {
-    pub(super) work: Client,
-    pub(super) follow: Client,
-    pub(super) control: Client,
+    pub(super) work: DaemonClient,
+    pub(super) follow: DaemonClient,
+    pub(super) control: DaemonClient,
     /// For whoever does not wait for the others.
-    pub(super) last: Client,
+    pub(super) last: DaemonClient,
 }
 
 /// What a run is about.
-pub(super) struct Order {
+pub(super) struct RunRequest {
     pub(super) prepared: Prepared,
     pub(super) turn: SendTurn,
     pub(super) deadline: Option<Instant>,
     /// By which the worker is found.
-    pub(super) choice: Choice,
+    pub(super) choice: WorkerSelector,
     /// The person who is asked; without one every question is answered with no.
     pub(super) dialog: Option<Dialog>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Order {
 /// What came of it.
 #[derive(Debug)]
 pub(super) struct Driven {
-    pub(super) ending: Ending,
+    pub(super) ending: RunEnd,
     /// The worker, and the turn if it was accepted; none if the run ended before.
     pub(super) worker: Option<Value>,
     pub(super) turn_id: Option<String>,
@@ -86,7 +86,7 @@ pub(super) struct Driven {
 
 impl Driven {
     /// A run that ended before it had a worker.
-    pub(super) fn unstarted(ending: Ending, deadline: Option<Instant>) -> Self {
+    pub(super) fn unstarted(ending: RunEnd, deadline: Option<Instant>) -> Self {
         let printed_by = printed_by(Some(&ending), deadline);
         Self {
             ending,
@@ -101,28 +101,28 @@ impl Driven {
     /// The worker, unless the run was interrupted or its output is not read any more.
     pub(super) fn worker_id(&self) -> Option<&str> {
         match self.ending {
-            Ending::Signal(_) | Ending::Unread => None,
-            Ending::Turn | Ending::Timeout => self.worker.as_ref()?["workerId"].as_str(),
+            RunEnd::Signal(_) | RunEnd::Unread => None,
+            RunEnd::Turn | RunEnd::Timeout => self.worker.as_ref()?["workerId"].as_str(),
         }
     }
 }
 
 /// Does everything. The worker is stopped also if this gives an error.
 pub(super) async fn drive(
-    order: Order,
+    order: RunRequest,
     clients: Clients,
-    sink: &mut Sink,
+    sink: &mut RunPrinter,
     signals: &mut Interruptions,
 ) -> Result<Driven> {
     let Clients { mut work, mut follow, mut control, mut last } = clients;
-    let Order { prepared, turn, deadline, choice, dialog } = order;
+    let RunRequest { prepared, turn, deadline, choice, dialog } = order;
     let worker = {
         let mut start = pin!(prepared.start(&mut work));
         let ending = tokio::select! {
             biased;
             started = &mut start => Err(started),
-            signal = signals.next() => Ok(Ending::Signal(signal)),
-            () = until(deadline) => Ok(Ending::Timeout),
+            signal = signals.next() => Ok(RunEnd::Signal(signal)),
+            () = until(deadline) => Ok(RunEnd::Timeout),
         };
         match ending {
             Err(Ok(worker)) => worker,
@@ -150,15 +150,15 @@ pub(super) async fn drive(
         tokio::select! {
             biased;
             worked = &mut working => worked,
-            signal = signals.next() => Ok(Ending::Signal(signal)),
-            () = until(deadline) => Ok(Ending::Timeout),
+            signal = signals.next() => Ok(RunEnd::Signal(signal)),
+            () = until(deadline) => Ok(RunEnd::Timeout),
         }
     };
     let reason = match &worked {
-        Ok(Ending::Turn) => None,
-        Ok(Ending::Timeout) => Some("the time of the run is over"),
-        Ok(Ending::Signal(_)) => Some("the run was interrupted"),
-        Ok(Ending::Unread) => Some("nobody reads the output of the run any more"),
+        Ok(RunEnd::Turn) => None,
+        Ok(RunEnd::Timeout) => Some("the time of the run is over"),
+        Ok(RunEnd::Signal(_)) => Some("the run was interrupted"),
+        Ok(RunEnd::Unread) => Some("nobody reads the output of the run any more"),
         Err(_) => Some("the run has failed"),
     };
     let ended = async {
@@ -188,8 +188,8 @@ pub(super) async fn drive(
 
 /// What the turn of a run needs besides its events.
 struct WorkOn<'a> {
-    client: &'a mut Client,
-    sink: &'a mut Sink,
+    client: &'a mut DaemonClient,
+    sink: &'a mut RunPrinter,
     dialog: Option<Dialog>,
 }
 
@@ -199,12 +199,12 @@ impl WorkOn<'_> {
         self,
         worker_id: &str,
         turn: &SendTurn,
-        events: &mut Events<'_>,
+        events: &mut EventSubscription<'_>,
         transcript: &mut Transcript,
         turn_id: &mut Option<String>,
-    ) -> Result<Ending> {
+    ) -> Result<RunEnd> {
         let Self { client, sink, mut dialog } = self;
-        let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), turn)?;
+        let ask = ApiRequest::change(format!("/v1/workers/{}/turns", segment(worker_id)), turn)?;
         let accepted = client.ask(&ask).await?;
         *turn_id = accepted["turnId"].as_str().map(str::to_owned);
         // What came while the person was asked.
@@ -216,10 +216,10 @@ impl WorkOn<'_> {
             };
             let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
             if !sink.write(found).await? {
-                return Ok(Ending::Unread);
+                return Ok(RunEnd::Unread);
             }
             if transcript.end().is_some() {
-                return Ok(Ending::Turn);
+                return Ok(RunEnd::Turn);
             }
             for question in &asked {
                 match &mut dialog {
@@ -229,7 +229,7 @@ impl WorkOn<'_> {
                         let over = async { lost = until_over(question, events, &mut waiting).await };
                         let asked = dialog.ask(client, question, over).await?;
                         lost?;
-                        if asked == Asked::Interrupted {
+                        if asked == DialogOutcome::Interrupted {
                             // The run listens, and does what it does at any other time.
                             let _ = raise(Signal::SIGINT);
                             std::future::pending::<()>().await;
@@ -242,15 +242,15 @@ impl WorkOn<'_> {
 }
 
 /// The next events of the worker.
-async fn next(events: &mut Events<'_>) -> Result<Vec<Value>> {
+async fn next(events: &mut EventSubscription<'_>) -> Result<Vec<Value>> {
     match events.next().await? {
-        Batch::Events(found) => Ok(found),
+        EventBatch::Events(found) => Ok(found),
         _ => Err(Failure::new(Code::WorkerStopped, "the worker of the run was stopped by another command")),
     }
 }
 
 /// The same, while a person sees what the agent is doing.
-async fn next_seen(events: &mut Events<'_>, sink: &mut Sink) -> Result<Vec<Value>> {
+async fn next_seen(events: &mut EventSubscription<'_>, sink: &mut RunPrinter) -> Result<Vec<Value>> {
     let mut found = pin!(next(events));
     loop {
         match timeout(TICK, &mut found).await {
@@ -262,8 +262,8 @@ async fn next_seen(events: &mut Events<'_>, sink: &mut Sink) -> Result<Vec<Value
 
 /// Keeps the events that come until one of them ends the question.
 async fn until_over(
-    question: &Question,
-    events: &mut Events<'_>,
+    question: &QuestionRef,
+    events: &mut EventSubscription<'_>,
     waiting: &mut VecDeque<Value>,
 ) -> Result<()> {
     loop {
@@ -276,8 +276,13 @@ async fn until_over(
 }
 
 /// The events until the worker is stopped. The tasks below it may take longer to end, and nobody waits for them here.
-async fn drain(events: &mut Events<'_>, worker_id: &str, transcript: &mut Transcript, sink: &mut Sink) {
-    while let Ok(Ok(Batch::Events(found))) = timeout(LAST_EVENTS, events.next()).await {
+async fn drain(
+    events: &mut EventSubscription<'_>,
+    worker_id: &str,
+    transcript: &mut Transcript,
+    sink: &mut RunPrinter,
+) {
+    while let Ok(Ok(EventBatch::Events(found))) = timeout(LAST_EVENTS, events.next()).await {
         found.iter().for_each(|event| drop(transcript.see(event)));
         let is_last = |event: &Value| event["type"] == "worker.stopped" && event["workerId"] == worker_id;
         let was_last = found.iter().any(is_last);
@@ -288,18 +293,18 @@ async fn drain(events: &mut Events<'_>, worker_id: &str, transcript: &mut Transc
 }
 
 /// Until when somebody may take to read what the run has to say: as long as they like if it went as it was to go.
-pub(super) fn printed_by(ending: Option<&Ending>, deadline: Option<Instant>) -> Option<Instant> {
+pub(super) fn printed_by(ending: Option<&RunEnd>, deadline: Option<Instant>) -> Option<Instant> {
     let soon = Instant::now() + LAST_EVENTS;
     match ending {
-        Some(Ending::Timeout | Ending::Signal(_)) => Some(soon),
-        Some(Ending::Turn | Ending::Unread) | None => deadline.map(|deadline| deadline.max(soon)),
+        Some(RunEnd::Timeout | RunEnd::Signal(_)) => Some(soon),
+        Some(RunEnd::Turn | RunEnd::Unread) | None => deadline.map(|deadline| deadline.max(soon)),
     }
 }
 
 /// Cancels the turn, if one is open. The stop that follows does it too, but gives no reason.
-async fn cancel(client: &mut Client, worker_id: &str, reason: &str) {
+async fn cancel(client: &mut DaemonClient, worker_id: &str, reason: &str) {
     let path = format!("/v1/workers/{}/cancel", segment(worker_id));
-    if let Ok(ask) = Ask::change(path, &CancelTurn { reason: Some(reason.to_owned()) }) {
+    if let Ok(ask) = ApiRequest::change(path, &CancelTurn { reason: Some(reason.to_owned()) }) {
         // There may be none.
         let _ = client.ask(&ask.within(Some(CANCEL_LIMIT))).await;
     }
@@ -308,8 +313,8 @@ async fn cancel(client: &mut Client, worker_id: &str, reason: &str) {
 /// Ends a start that is on its way: its worker is stopped as soon as there is one.
 async fn end_start(
     mut start: Pin<&mut impl Future<Output = Result<Value>>>,
-    client: &mut Client,
-    choice: &Choice,
+    client: &mut DaemonClient,
+    choice: &WorkerSelector,
 ) -> Result<()> {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -326,7 +331,7 @@ async fn end_start(
     }
 }
 
-async fn stop_all(client: &mut Client, choice: &Choice) -> Result<()> {
+async fn stop_all(client: &mut DaemonClient, choice: &WorkerSelector) -> Result<()> {
     for worker in choice.live(client).await? {
         worker_stop::stop(client, &worker.worker_id).await?;
     }
@@ -336,8 +341,8 @@ async fn stop_all(client: &mut Client, choice: &Choice) -> Result<()> {
 /// Cleans up, unless somebody interrupts that too: then the worker is still ordered to stop, and nobody waits for it.
 async fn guarded<T>(
     signals: &mut Interruptions,
-    last: &mut Client,
-    choice: &Choice,
+    last: &mut DaemonClient,
+    choice: &WorkerSelector,
     cleaning: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let mut cleaning = pin!(cleaning);

@@ -8,7 +8,7 @@ use subagent_runtime::work_tree::Changes;
 use super::super::diff;
 use super::went::Went;
 use crate::output::ago;
-use crate::output::page::Page;
+use crate::output::page::TextPage;
 use crate::output::short::{lines, money, tokens};
 use crate::output::style::Style;
 use crate::output::terminal::Terminal;
@@ -53,7 +53,7 @@ impl Figures {
 
 /// The last line of a run at a terminal.
 pub(super) fn line(went: Went, figures: &Figures, terminal: Terminal) -> String {
-    let mut page = Page::new(terminal.colour);
+    let mut page = TextPage::new(terminal.colour);
     page.word(went.style(), went.label());
     for part in figures.parts() {
         page.plain(" · ").word(Style::Plain, &part);
@@ -68,7 +68,7 @@ fn counted(number: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use subagent_runtime::work_tree::Change;
+    use subagent_runtime::work_tree::FileChange;
 
     use super::*;
     use crate::exit_code::TurnOutcome;
@@ -87,7 +87,7 @@ mod tests {
     fn the_line_has_the_parts_that_are_known() {
         let done = Went::Turn(TurnOutcome::Completed);
         assert_eq!(line(done, &figures(), PLAIN), "done · 3m12s\n");
-        let change = |path: &str, added, deleted| Change {
+        let change = |path: &str, added, deleted| FileChange {
             path: path.to_owned(),
             old_path: None,
             status: "modified".to_owned(),

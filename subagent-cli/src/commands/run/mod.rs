@@ -24,31 +24,31 @@ use subagent_protocol::mcp::McpServers;
 use subagent_runtime::work_tree::Changes;
 use tokio::time::{Instant, timeout};
 
-use self::drive::{Clients, Driven, Ending, Order};
+use self::drive::{Clients, Driven, RunEnd, RunRequest};
 use self::reports::{About, Reports};
 use self::signals::Interruptions;
-use self::sink::Sink;
-use super::selected::Choice;
-use super::text_source::{Text, TextSources};
-use super::worker_start::{self, Prepared, Wanted};
+use self::sink::RunPrinter;
+use super::selected::WorkerSelector;
+use super::text_source::{SourcedText, TextSources};
+use super::worker_start::{self, Prepared, WorkerStartRequest};
 use super::{attachments, diff, text_risk};
-use crate::args::run::{Form, Run};
-use crate::client::{Client, block_on};
-use crate::context::{Context, present_path};
+use crate::args::run::{RunArgs, RunOutputFormat};
+use crate::client::{DaemonClient, block_on};
+use crate::context::{CliContext, present_path};
 use crate::controller;
 use crate::dialog::Dialog;
 use crate::exit_code::TIMEOUT;
 use crate::failure::{Failure, Result};
-use crate::input::Input;
+use crate::input::InputObject;
 use crate::output::terminal::Terminal;
-use crate::output::{Outcome, complain, finish, tell};
+use crate::output::{CliOutcome, complain, finish, tell};
 
 /// For the answer of what has changed.
 const COUNT_LIMIT: Duration = Duration::from_secs(5);
 /// The tag by which the worker of a run is found; its value is the run's own.
 const TAG: &str = "subagent/run";
 
-pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     let form = args.format();
     let (agent, prompt) = args.agent_and_prompt();
     let (agent, prompt) = (agent.map(str::to_owned), prompt.map(str::to_owned));
@@ -67,15 +67,15 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         stdin: args.text_stdin,
         takes_pipe: true,
     };
-    let Text { text, from_command_line } = sources.read()?;
+    let SourcedText { text, from_command_line } = sources.read()?;
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
-    if !risks.is_empty() && form == Form::Text {
+    if !risks.is_empty() && form == RunOutputFormat::Text {
         complain(&text_risk::lines(&risks, is_argument));
     }
     let attachments = attachments::read(&args.attach, &context.env.cwd)?;
     let config = args.start.config.config.clone();
     let named = args.start.label.is_some();
-    let mut wanted = Wanted::of(args.start, &Input::default())?;
+    let mut wanted = WorkerStartRequest::of(args.start, &InputObject::default())?;
     let about = About {
         name: wanted.start.name.clone(),
         prompt: text.clone(),
@@ -106,10 +106,10 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     if args.detach {
         return detach::run(wanted, turn, &config, &workspace, context);
     }
-    let terminal = Terminal::of_stderr().filter(|_| form == Form::Text);
+    let terminal = Terminal::of_stderr().filter(|_| form == RunOutputFormat::Text);
     let begun = Instant::now();
     let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
-    let mut sink = Sink::of(form)?;
+    let mut sink = RunPrinter::of(form)?;
     let (reports, driven) = block_on(async {
         // Before the files are emptied: a signal that ends this process by itself would leave them so.
         let mut signals = Interruptions::new()?;
@@ -123,12 +123,12 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
                 prepared = prepared => prepared?,
                 // Nothing was started that would have to be ended.
                 signal = signals.next() => {
-                    return Ok((Driven::unstarted(Ending::Signal(signal), deadline), Vec::new(), begun.elapsed()));
+                    return Ok((Driven::unstarted(RunEnd::Signal(signal), deadline), Vec::new(), begun.elapsed()));
                 }
             };
-            let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
+            let choice = WorkerSelector { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
             let dialog = Dialog::open(context.format, !args.no_ask);
-            let order = Order { prepared, turn, deadline, choice, dialog };
+            let order = RunRequest { prepared, turn, deadline, choice, dialog };
             let driven = Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await?;
             let took = begun.elapsed();
             let changes = match driven.worker_id().filter(|_| counts) {
@@ -147,7 +147,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         Err(_) => drive::printed_by(None, deadline),
     };
     let signal = match &driven {
-        Ok((Driven { ending: Ending::Signal(signal), .. }, ..)) => Some(*signal),
+        Ok((Driven { ending: RunEnd::Signal(signal), .. }, ..)) => Some(*signal),
         _ => None,
     };
     let format = context.format;
@@ -169,17 +169,17 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         signals::end_by(signal);
     }
     // Whoever is to read it has let the time pass.
-    Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(TIMEOUT))))
+    Ok(CliOutcome::Printed(printed.unwrap_or(ExitCode::from(TIMEOUT))))
 }
 
 /// The files that a run has changed; none if that is not known soon, or is not waited for.
 async fn changes(
     worker_id: &str,
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
     signals: &mut Interruptions,
 ) -> Changes {
-    let mut client = Client::new(context, workspace);
+    let mut client = DaemonClient::new(context, workspace);
     let counted = timeout(COUNT_LIMIT, diff::changed_files(&mut client, worker_id, workspace, context));
     tokio::select! {
         counted = counted => counted.ok().and_then(Result::ok).unwrap_or_default(),
@@ -189,11 +189,11 @@ async fn changes(
 
 /// Makes sure that there is a controller, and checks what is to be started.
 async fn prepare(
-    client: &mut Client,
-    wanted: Wanted,
+    client: &mut DaemonClient,
+    wanted: WorkerStartRequest,
     config: &LoadedConfig,
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Prepared> {
     let named = wanted.controller_id.as_deref();
     let budget = of_config(&config.config.budgets.controller);
@@ -202,8 +202,8 @@ async fn prepare(
 }
 
 impl Clients {
-    fn new(context: &Context, workspace: &Workspace) -> Self {
-        let client = || Client::new(context, workspace);
+    fn new(context: &CliContext, workspace: &Workspace) -> Self {
+        let client = || DaemonClient::new(context, workspace);
         Self { work: client(), follow: client(), control: client(), last: client() }
     }
 }

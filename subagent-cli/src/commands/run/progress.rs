@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::output::human::Stream;
+use crate::output::human::WatchPage;
 use crate::output::live::{Activity, ERASE, width};
 use crate::output::terminal::{Terminal, all_at_terminal, can_redraw_stderr};
 use crate::output::{tell, write};
@@ -17,7 +17,7 @@ const PLAIN: Terminal = Terminal { width: 80, colour: false };
 
 /// The progress of a run.
 pub(super) struct Progress {
-    story: Stream,
+    story: WatchPage,
     /// To stderr; to stdout where both are a terminal, so that the agent's text is there once.
     print: fn(&str),
     below: Option<Below>,
@@ -49,7 +49,7 @@ impl Progress {
             is_drawn: false,
             is_on_its_way: Arc::default(),
         });
-        let story = Stream::new(Terminal::of_stderr().unwrap_or(PLAIN));
+        let story = WatchPage::new(Terminal::of_stderr().unwrap_or(PLAIN));
         Self { story, print: if all_at_terminal() { show } else { tell }, below }
     }
 

@@ -7,15 +7,15 @@ use subagent_protocol::Code;
 use subagent_protocol::api::Decide;
 use subagent_protocol::state::QuestionKind;
 
-use crate::client::{Ask, Client, segment};
-use crate::dialog::{Question, is_over};
+use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::dialog::{QuestionRef, is_over};
 use crate::failure::Result;
 
 /// Why, for the journal.
 const NOTE: &str = "a run has nobody to ask";
 
 /// Answers a question with no.
-pub(super) async fn answer(client: &mut Client, question: &Question) -> Result<()> {
+pub(super) async fn answer(client: &mut DaemonClient, question: &QuestionRef) -> Result<()> {
     let (worker, request) = (segment(&question.worker_id), segment(&question.request_id));
     let answered = match question.kind {
         QuestionKind::Permission => {
@@ -31,7 +31,7 @@ pub(super) async fn answer(client: &mut Client, question: &Question) -> Result<(
         }
         QuestionKind::Elicitation => {
             let path = format!("/v1/workers/{worker}/elicitations/{request}");
-            client.ask(&Ask::change(path, &json!({"action": "cancel"}))?).await.map(drop)
+            client.ask(&ApiRequest::change(path, &json!({"action": "cancel"}))?).await.map(drop)
         }
     };
     match answered {
@@ -40,8 +40,8 @@ pub(super) async fn answer(client: &mut Client, question: &Question) -> Result<(
     }
 }
 
-async fn decide(client: &mut Client, path: &str, word: &str) -> Result<()> {
+async fn decide(client: &mut DaemonClient, path: &str, word: &str) -> Result<()> {
     let decision =
         Decide { decision: Some(word.to_owned()), note: Some(NOTE.to_owned()), ..Decide::default() };
-    client.ask(&Ask::change(path, &decision)?).await.map(drop)
+    client.ask(&ApiRequest::change(path, &decision)?).await.map(drop)
 }

@@ -8,14 +8,14 @@ use subagent_protocol::budget;
 use subagent_protocol::clean::one_line;
 use subagent_runtime::work_tree::Changes;
 
-use super::drive::{Driven, Ending};
+use super::drive::{Driven, RunEnd};
 use super::figures::Figures;
 use super::went::Went;
-use crate::args::run::Form;
-use crate::exit_code::{End, TurnOutcome};
+use crate::args::run::RunOutputFormat;
+use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::output::rule::task_path;
 use crate::output::terminal::all_at_terminal;
-use crate::output::{Outcome, complain};
+use crate::output::{CliOutcome, complain};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) fn judge(
     let end = transcript.end();
     // A turn that did not come to its end has no final message that a schema could be about.
     let checked = match (&ending, end, schema) {
-        (Ending::Turn, Some((End::Completed, _)), Some(schema)) => {
+        (RunEnd::Turn, Some((TurnExitStatus::Completed, _)), Some(schema)) => {
             Some(schema.check(transcript.message().unwrap_or_default()))
         }
         _ => None,
@@ -51,10 +51,10 @@ pub(super) fn judge(
     let stop_reason = end.and_then(|(_, data)| data["stopReason"].as_str());
     let of = |end| TurnOutcome::of(end, stop_reason, transcript.denied_count, transcript.turned_away);
     let went = match (&ending, end.map(|(end, _)| end)) {
-        (Ending::Signal(_), _) => Went::Interrupted,
-        (Ending::Timeout, _) => Went::Timeout,
-        (Ending::Unread, _) | (Ending::Turn, None) => Went::Turn(TurnOutcome::Canceled),
-        (Ending::Turn, Some(end)) => match (of(end), &checked) {
+        (RunEnd::Signal(_), _) => Went::Interrupted,
+        (RunEnd::Timeout, _) => Went::Timeout,
+        (RunEnd::Unread, _) | (RunEnd::Turn, None) => Went::Turn(TurnOutcome::Canceled),
+        (RunEnd::Turn, Some(end)) => match (of(end), &checked) {
             (TurnOutcome::Completed, Some(checked)) if !checked.errors.is_empty() => Went::SchemaNotMet,
             (outcome, _) => Went::Turn(outcome),
         },
@@ -103,25 +103,25 @@ pub(super) fn judge(
 }
 
 /// The result of a run, for a person or for programs. Says on stderr why a run is not what it was to be.
-pub(super) fn outcome(judged: Judged, form: Form) -> Outcome {
+pub(super) fn outcome(judged: Judged, form: RunOutputFormat) -> CliOutcome {
     let Judged { data, code, reasons, .. } = judged;
-    if form == Form::Text && !reasons.is_empty() {
+    if form == RunOutputFormat::Text && !reasons.is_empty() {
         let lines: Vec<String> = reasons.iter().map(|reason| format!("run: {reason}")).collect();
         complain(&lines.join("\n"));
     }
-    if form == Form::Text
+    if form == RunOutputFormat::Text
         && let Some(line) = kept(&data["worktree"])
     {
         complain(&line);
     }
     // At a terminal it was shown when the agent said it.
-    let message = if form == Form::Text && all_at_terminal() {
+    let message = if form == RunOutputFormat::Text && all_at_terminal() {
         ""
     } else {
         data["message"].as_str().unwrap_or_default()
     };
     let message = message.to_owned();
-    Outcome::Judged { kind: "run.finished", data, text: message, code }
+    CliOutcome::Judged { kind: "run.finished", data, text: message, code }
 }
 
 /// Where the work is that a run has left in its worktree.
@@ -175,7 +175,7 @@ mod tests {
     use super::super::transcript::Transcript;
     use super::*;
 
-    fn of(ending: Ending, events: &[Value], schema: Option<&ResultSchema>) -> (Value, u8) {
+    fn of(ending: RunEnd, events: &[Value], schema: Option<&ResultSchema>) -> (Value, u8) {
         let mut transcript = Transcript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
         let worktree = Value::Null;
@@ -197,21 +197,21 @@ mod tests {
             json!({"type": "policy.violated", "data": {"subject": "rm x", "rule": "execute(rm *)"}});
         let signal = nix::sys::signal::Signal::SIGINT;
         let table = [
-            (Ending::Turn, vec![completed.clone()], "completed", 0),
-            (Ending::Turn, vec![failed.clone()], "failed", 10),
-            (Ending::Turn, vec![denied.clone(), failed], "failed", 10),
-            (Ending::Turn, vec![canceled.clone()], "canceled", 11),
-            (Ending::Unread, vec![canceled.clone()], "canceled", 11),
-            (Ending::Turn, vec![denied.clone(), completed.clone()], "permission_denied", 12),
-            (Ending::Turn, vec![denied, canceled.clone()], "permission_denied", 12),
-            (Ending::Turn, vec![violated, canceled.clone()], "permission_denied", 12),
-            (Ending::Turn, vec![stopped("refusal")], "refusal", 16),
-            (Ending::Turn, vec![stopped("max_tokens")], "max_tokens", 17),
-            (Ending::Turn, vec![stopped("max_turn_requests")], "max_turn_requests", 18),
-            (Ending::Turn, vec![form, completed.clone()], "turned_away", 19),
-            (Ending::Timeout, vec![canceled.clone()], "timeout", 13),
-            (Ending::Timeout, vec![completed.clone()], "timeout", 13),
-            (Ending::Signal(signal), vec![canceled], "interrupted", 130),
+            (RunEnd::Turn, vec![completed.clone()], "completed", 0),
+            (RunEnd::Turn, vec![failed.clone()], "failed", 10),
+            (RunEnd::Turn, vec![denied.clone(), failed], "failed", 10),
+            (RunEnd::Turn, vec![canceled.clone()], "canceled", 11),
+            (RunEnd::Unread, vec![canceled.clone()], "canceled", 11),
+            (RunEnd::Turn, vec![denied.clone(), completed.clone()], "permission_denied", 12),
+            (RunEnd::Turn, vec![denied, canceled.clone()], "permission_denied", 12),
+            (RunEnd::Turn, vec![violated, canceled.clone()], "permission_denied", 12),
+            (RunEnd::Turn, vec![stopped("refusal")], "refusal", 16),
+            (RunEnd::Turn, vec![stopped("max_tokens")], "max_tokens", 17),
+            (RunEnd::Turn, vec![stopped("max_turn_requests")], "max_turn_requests", 18),
+            (RunEnd::Turn, vec![form, completed.clone()], "turned_away", 19),
+            (RunEnd::Timeout, vec![canceled.clone()], "timeout", 13),
+            (RunEnd::Timeout, vec![completed.clone()], "timeout", 13),
+            (RunEnd::Signal(signal), vec![canceled], "interrupted", 130),
         ];
         for (ending, events, word, code) in table {
             let (data, found) = of(ending, &events, None);

@@ -13,23 +13,23 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::progress::{Print, Progress};
-use crate::args::run::Form;
+use crate::args::run::RunOutputFormat;
 use crate::failure::{Failure, Result};
 use crate::output::{document, write};
 
 /// The result gets so much time also if the last events have taken all that there was.
 const LEAST: Duration = Duration::from_secs(1);
 
-type Job = Print;
+type PrintJob = Print;
 
 /// The place for what a run prints.
-pub(super) struct Sink {
-    events: Place,
-    jobs: mpsc::Sender<Job>,
+pub(super) struct RunPrinter {
+    events: EventOutput,
+    jobs: mpsc::Sender<PrintJob>,
 }
 
 /// Where events go.
-enum Place {
+enum EventOutput {
     /// To a person.
     Progress(Box<Progress>),
     /// To stdout, one line each.
@@ -38,18 +38,18 @@ enum Place {
     Nowhere,
 }
 
-impl Sink {
+impl RunPrinter {
     /// The place for this form.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if the system gives no thread.
-    pub(super) fn of(form: Form) -> Result<Self> {
+    pub(super) fn of(form: RunOutputFormat) -> Result<Self> {
         let events = match form {
-            Form::Text => Place::Progress(Box::new(Progress::new())),
-            Form::Ndjson => Place::Lines,
-            Form::Json => Place::Nowhere,
+            RunOutputFormat::Text => EventOutput::Progress(Box::new(Progress::new())),
+            RunOutputFormat::Ndjson => EventOutput::Lines,
+            RunOutputFormat::Json => EventOutput::Nowhere,
         };
-        let (jobs, todo) = mpsc::channel::<Job>();
+        let (jobs, todo) = mpsc::channel::<PrintJob>();
         // Nobody joins it: it may stand still for ever.
         thread::Builder::new()
             .name("printer".to_owned())
@@ -64,16 +64,16 @@ impl Sink {
     /// `INTERNAL_ERROR` if stdout cannot be written.
     pub(super) async fn write(&mut self, events: Vec<Value>) -> Result<bool> {
         let (said, written) = oneshot::channel();
-        let job: Job = match &mut self.events {
-            Place::Nowhere => return Ok(true),
-            Place::Progress(progress) => {
+        let job: PrintJob = match &mut self.events {
+            EventOutput::Nowhere => return Ok(true),
+            EventOutput::Progress(progress) => {
                 let print = progress.go_on(events);
                 Box::new(move || {
                     print();
                     let _ = said.send(Ok(()));
                 })
             }
-            Place::Lines => {
+            EventOutput::Lines => {
                 let lines =
                     events.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n");
                 Box::new(move || drop(said.send(write(&lines))))
@@ -90,7 +90,7 @@ impl Sink {
 
     /// Shows a person what the agent is doing. Does not block.
     pub(super) fn tick(&mut self) {
-        if let Place::Progress(progress) = &mut self.events
+        if let EventOutput::Progress(progress) = &mut self.events
             && let Some(print) = progress.tick()
         {
             let _ = self.jobs.send(print);
@@ -104,7 +104,7 @@ impl Sink {
         limit: Option<Instant>,
         print: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        if let Place::Progress(progress) = &mut self.events {
+        if let EventOutput::Progress(progress) = &mut self.events {
             let _ = self.jobs.send(progress.finish());
         }
         let (said, printed) = mpsc::sync_channel(1);

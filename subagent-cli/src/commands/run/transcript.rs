@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use subagent_protocol::budget::Money;
 use subagent_protocol::message_text::{self, MessageText};
 
-use crate::dialog::Question;
-use crate::exit_code::End;
+use crate::dialog::QuestionRef;
+use crate::exit_code::TurnExitStatus;
 
 /// More bytes of the final message are not kept.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -28,7 +28,7 @@ pub(in crate::commands) struct Transcript {
     pub(in crate::commands) denied: Vec<Value>,
     pub(in crate::commands) denied_count: usize,
     pub(in crate::commands) turned_away: usize,
-    end: Option<(End, Value)>,
+    end: Option<(TurnExitStatus, Value)>,
 }
 
 impl Default for Transcript {
@@ -48,7 +48,7 @@ impl Default for Transcript {
 
 impl Transcript {
     /// Takes an event in; gives the question that it asks.
-    pub(in crate::commands) fn see(&mut self, event: &Value) -> Option<Question> {
+    pub(in crate::commands) fn see(&mut self, event: &Value) -> Option<QuestionRef> {
         let data = &event["data"];
         let event_type = event["type"].as_str().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -69,15 +69,15 @@ impl Transcript {
                 if self.requests.len() < MAX_REQUESTS {
                     self.requests.insert(request(), data.clone());
                 }
-                return Question::of_event(event);
+                return QuestionRef::of_event(event);
             }
-            "elicitation.requested" => return Question::of_event(event),
+            "elicitation.requested" => return QuestionRef::of_event(event),
             "elicitation.answered" if data["action"] != "accept" => self.turned_away += 1,
             "approval.decided" => self.decided(&request(), event),
             "policy.violated" => self.violated(event),
-            "turn.completed" => self.end = Some((End::Completed, data.clone())),
-            "turn.failed" => self.end = Some((End::Failed, data.clone())),
-            "turn.canceled" => self.end = Some((End::Canceled, data.clone())),
+            "turn.completed" => self.end = Some((TurnExitStatus::Completed, data.clone())),
+            "turn.failed" => self.end = Some((TurnExitStatus::Failed, data.clone())),
+            "turn.canceled" => self.end = Some((TurnExitStatus::Canceled, data.clone())),
             _ => {}
         }
         None
@@ -150,7 +150,7 @@ impl Transcript {
     }
 
     /// How the turn ended, with the data of that event.
-    pub(in crate::commands) fn end(&self) -> Option<(End, &Value)> {
+    pub(in crate::commands) fn end(&self) -> Option<(TurnExitStatus, &Value)> {
         self.end.as_ref().map(|(end, data)| (*end, data))
     }
 

@@ -1,6 +1,6 @@
 //! How a run went, in words and as an exit code.
 
-use super::drive::Ending;
+use super::drive::RunEnd;
 use crate::exit_code::{SCHEMA_NOT_MET, TIMEOUT, TurnOutcome};
 use crate::output::style::Style;
 
@@ -60,13 +60,13 @@ impl Went {
     }
 
     /// The exit code; of a run that is interrupted, what a shell makes of the signal.
-    pub(super) fn exit_code(self, ending: &Ending) -> u8 {
+    pub(super) fn exit_code(self, ending: &RunEnd) -> u8 {
         match self {
             Self::Turn(outcome) => outcome.code(),
             Self::Timeout => TIMEOUT,
             Self::SchemaNotMet => SCHEMA_NOT_MET,
             Self::Interrupted => match ending {
-                Ending::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
+                RunEnd::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
                 _ => 1,
             },
         }

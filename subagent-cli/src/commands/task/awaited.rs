@@ -10,12 +10,12 @@ use subagent_protocol::state::QuestionKind;
 use tokio::time::{Instant, timeout};
 
 use super::value;
-use crate::client::{Client, Questions, TaskWait};
-use crate::context::Context;
-use crate::dialog::{Asked, Dialog, Question};
+use crate::client::{DaemonClient, QuestionReader, TaskWait};
+use crate::context::CliContext;
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::Result;
 use crate::output::rule::task_path;
-use crate::output::{Outcome, complain};
+use crate::output::{CliOutcome, complain};
 use crate::starting::Starting;
 use crate::tasks::Giver;
 
@@ -25,7 +25,7 @@ const NEEDS_ANSWER: u8 = 15;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What ended a wait.
-pub(super) enum Waited {
+pub(super) enum TaskWaitEnd {
     Ended(Box<TaskShown>),
     /// With the open questions.
     NeedsAnswer(Box<TaskShown>, Vec<Value>),
@@ -43,7 +43,7 @@ pub(super) enum OnQuestion {
 
 impl OnQuestion {
     /// What was typed decides, else whether a person is there. Has to be called inside of a runtime.
-    pub(super) fn of(context: &Context, ends: bool, asks: bool) -> Self {
+    pub(super) fn of(context: &CliContext, ends: bool, asks: bool) -> Self {
         match Dialog::open(context.format, asks && !ends) {
             Some(dialog) => Self::Ask(dialog),
             None if ends => Self::End,
@@ -59,29 +59,29 @@ impl OnQuestion {
 /// As [`TaskWait::next`], and [`Dialog::ask`].
 pub(super) async fn wait(
     giver: &Giver,
-    client: &mut Client,
+    client: &mut DaemonClient,
     mut end: TaskWait,
     mut on_question: OnQuestion,
-) -> Result<Option<Waited>> {
+) -> Result<Option<TaskWaitEnd>> {
     let begun = Instant::now();
     let mut now = changed(&mut end, client).await?;
     while let Some(starting) = giver.starting(&now.task) {
         now = Starting::during(Some(starting), begun, Box::pin(changed(&mut end, client))).await?;
     }
     if now.task.status.is_end() {
-        return Ok(Some(Waited::Ended(Box::new(now))));
+        return Ok(Some(TaskWaitEnd::Ended(Box::new(now))));
     }
     if giver.token().is_some() {
         // An agent does not see the questions of its tasks; they are for the owner.
-        return Ok(Some(Waited::Ended(Box::new(end.end(client).await?))));
+        return Ok(Some(TaskWaitEnd::Ended(Box::new(end.end(client).await?))));
     }
     let task = now.task.task_id.to_string();
-    let (mut questions, mut asker) = (Questions::of(&task), giver.client()?);
+    let (mut questions, mut asker) = (QuestionReader::of(&task), giver.client()?);
     let mut ended = pin!(end.end(client));
     loop {
         let asked = tokio::select! {
             biased;
-            ended = &mut ended => return Ok(Some(Waited::Ended(Box::new(ended?)))),
+            ended = &mut ended => return Ok(Some(TaskWaitEnd::Ended(Box::new(ended?)))),
             asked = questions.next(&mut asker) => asked?,
         };
         for question in &asked {
@@ -95,10 +95,10 @@ pub(super) async fn wait(
                             let ended = ended?;
                             // An answer of another command ended the task: who gave it is said.
                             let _ = timeout(LAST_WORDS, asking).await;
-                            return Ok(Some(Waited::Ended(Box::new(ended))));
+                            return Ok(Some(TaskWaitEnd::Ended(Box::new(ended))));
                         }
                     };
-                    if asked == Asked::Interrupted {
+                    if asked == DialogOutcome::Interrupted {
                         return Ok(None);
                     }
                 }
@@ -107,13 +107,13 @@ pub(super) async fn wait(
         }
         if matches!(on_question, OnQuestion::End) {
             let now = TaskWait::new(&task, None, None).next(&mut giver.client()?).await?.unwrap_or(now);
-            return Ok(Some(Waited::NeedsAnswer(Box::new(now), asked)));
+            return Ok(Some(TaskWaitEnd::NeedsAnswer(Box::new(now), asked)));
         }
     }
 }
 
 /// How the task is as soon as that is not known.
-async fn changed(end: &mut TaskWait, client: &mut Client) -> Result<TaskShown> {
+async fn changed(end: &mut TaskWait, client: &mut DaemonClient) -> Result<TaskShown> {
     loop {
         if let Some(shown) = end.next(client).await? {
             return Ok(shown);
@@ -121,12 +121,17 @@ async fn changed(end: &mut TaskWait, client: &mut Client) -> Result<TaskShown> {
     }
 }
 
-async fn ask(giver: &Giver, client: &mut Client, dialog: &mut Dialog, listed: &Value) -> Result<Asked> {
+async fn ask(
+    giver: &Giver,
+    client: &mut DaemonClient,
+    dialog: &mut Dialog,
+    listed: &Value,
+) -> Result<DialogOutcome> {
     let text = |key: &str| listed[key].as_str().unwrap_or_default().to_owned();
     let kind = QuestionKind::parse(&text("kind")).unwrap_or(QuestionKind::Permission);
-    let question = Question { worker_id: text("workerId"), request_id: text("requestId"), kind };
+    let question = QuestionRef { worker_id: text("workerId"), request_id: text("requestId"), kind };
     let mut follower = giver.client()?;
-    dialog.ask(client, &question, Questions::over(&mut follower, listed)).await
+    dialog.ask(client, &question, QuestionReader::over(&mut follower, listed)).await
 }
 
 /// A question with the command that answers it.
@@ -146,14 +151,14 @@ fn line(question: &Value) -> String {
 }
 
 /// The outcome of a wait that ended at a question: the task as it is, and what it asks.
-pub(super) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<Outcome> {
+pub(super) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<CliOutcome> {
     let mut data = value(shown)?;
     data["questions"] = json!(questions);
     complain(&format!(
         "The task goes on after an answer.\nTry:  subagent task wait {}",
         one_line(shown.task.task_id.as_str())
     ));
-    Ok(Outcome::Judged { kind: "task.waited", data, text: String::new(), code: NEEDS_ANSWER })
+    Ok(CliOutcome::Judged { kind: "task.waited", data, text: String::new(), code: NEEDS_ANSWER })
 }
 
 #[cfg(test)]

@@ -13,17 +13,17 @@ use subagent_protocol::api::{CancelTask, MessageTask, TaskShown, TaskStatus};
 use subagent_protocol::{Code, task_result};
 use tokio::time::Instant;
 
-use self::awaited::{OnQuestion, Waited};
+use self::awaited::{OnQuestion, TaskWaitEnd};
 use super::text_source::TextSources;
 use super::{has_state, live_wait, worktree};
 use crate::args::CwdFlag;
 use crate::args::tasks::{OneTask, TaskCancel, TaskCommand, TaskList, TaskMessage, TaskResult, TaskWait};
-use crate::client::{Ask, Client, Query, TaskWait as Wait, block_on, read, segment};
-use crate::context::{Context, present, present_path};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, TaskWait as Wait, block_on, read, segment};
+use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::{Outcome, text};
-use crate::tasks::{Giver, Wish};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
+use crate::tasks::{Giver, TaskPlacement};
 
 /// The lines of one task.
 const KEYS: &[&str] = &[
@@ -54,14 +54,14 @@ const KEYS: &[&str] = &[
     "metadata",
 ];
 
-pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: TaskCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         TaskCommand::Run(args) => run::run(*args, context),
         TaskCommand::List(args) => list(args, context),
         TaskCommand::Show(args) => {
             let (data, _) = shown(&args.one, false, context)?;
             let lines = text::fields(&data, KEYS);
-            Ok(Outcome::report("task.shown", data, lines))
+            Ok(CliOutcome::report("task.shown", data, lines))
         }
         TaskCommand::Wait(args) => wait(&args, context),
         TaskCommand::Message(args) => message(args, context),
@@ -72,7 +72,7 @@ pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
     }
 }
 
-fn list(args: TaskList, context: &Context) -> Result<Outcome> {
+fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
     let unknown = |word: &&str| TaskStatus::parse(word.trim()).is_none();
     if let Some(status) = args.status.as_deref().and_then(|words| words.split(',').find(unknown)) {
         let known: Vec<_> = TaskStatus::ALL.iter().map(|known| known.as_str()).collect();
@@ -83,26 +83,26 @@ fn list(args: TaskList, context: &Context) -> Result<Outcome> {
     let giver = giver(args.cwd, context);
     let workspace = giver.workspace()?;
     let data = if has_state(&workspace) {
-        let query = Query::new("/v1/tasks")
+        let query = RequestPath::new("/v1/tasks")
             .with("parent", present(args.parent).as_deref())
             .with("root", present(args.root).as_deref())
             .with("status", args.status.as_deref())
             .with("archived", args.archived.then_some("true"))
             .with("all", args.all.then_some("true"));
-        asked(&giver, Ask::get(query))?
+        asked(&giver, ApiRequest::get(query))?
     } else {
         serde_json::json!({"items": [], "count": 0})
     };
     let lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "");
     let prunable = args.archived && data["count"] != 0;
-    let listed = Outcome::list("task.listed", data, lines, "(no tasks)");
+    let listed = CliOutcome::list("task.listed", data, lines, "(no tasks)");
     Ok(match prunable {
         true => listed.with_note("`subagent task prune` removes those of them that have ended"),
         false => listed,
     })
 }
 
-fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
+fn wait(args: &TaskWait, context: &CliContext) -> Result<CliOutcome> {
     let giver = giver(args.one.cwd.clone(), context);
     let task = named(&args.one.task, &giver)?;
     // What is too long to be added to a point in time is no limit.
@@ -120,16 +120,16 @@ fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
     })?;
     let shown = match waited {
         None => live_wait::leave(&format!("task wait {}", args.one.task)),
-        Some(Waited::Ended(shown)) => shown,
-        Some(Waited::NeedsAnswer(shown, questions)) => return awaited::needs_answer(&shown, questions),
+        Some(TaskWaitEnd::Ended(shown)) => shown,
+        Some(TaskWaitEnd::NeedsAnswer(shown, questions)) => return awaited::needs_answer(&shown, questions),
     };
     let data = value(&shown)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);
-    Ok(Outcome::report("task.waited", data, lines))
+    Ok(CliOutcome::report("task.waited", data, lines))
 }
 
-fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
-    let input = Input::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)
+fn message(args: TaskMessage, context: &CliContext) -> Result<CliOutcome> {
+    let input = InputObject::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)
         .map_err(Failure::wrong_usage)?;
     let Some(task) = present(args.task).or_else(|| input.text("task")) else {
         return Err(Failure::input("no task: give its name or id, or task in --input"));
@@ -151,10 +151,10 @@ fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
     let path = format!("/v1/tasks/{}/messages", segment(named(&task, &giver)?));
     let data = asked(&giver, giver.change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status", "message"]);
-    Ok(Outcome::report("task.messaged", data, lines))
+    Ok(CliOutcome::report("task.messaged", data, lines))
 }
 
-fn result(args: &TaskResult, context: &Context) -> Result<Outcome> {
+fn result(args: &TaskResult, context: &CliContext) -> Result<CliOutcome> {
     let (data, shown) = shown(&args.one, args.full, context)?;
     let status = shown.task.status;
     if shown.result.is_none() {
@@ -177,43 +177,43 @@ fn result(args: &TaskResult, context: &Context) -> Result<Outcome> {
         data["result"] = short.clone().into();
         short
     };
-    Ok(Outcome::report("task.result", data, text))
+    Ok(CliOutcome::report("task.result", data, text))
 }
 
-fn cancel(args: TaskCancel, context: &Context) -> Result<Outcome> {
+fn cancel(args: TaskCancel, context: &CliContext) -> Result<CliOutcome> {
     let giver = giver(args.one.cwd, context);
     let path = format!("/v1/tasks/{}/cancel", segment(named(&args.one.task, &giver)?));
     let request = CancelTask { reason: present(args.reason) };
-    let data = asked(&giver, Ask::change(path, &request)?)?;
+    let data = asked(&giver, ApiRequest::change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);
-    Ok(Outcome::report("task.cancelled", data, lines))
+    Ok(CliOutcome::report("task.cancelled", data, lines))
 }
 
 /// Brings the changed files of a task to the main work tree.
-fn merge(one: &OneTask, context: &Context) -> Result<Outcome> {
+fn merge(one: &OneTask, context: &CliContext) -> Result<CliOutcome> {
     let (_, task) = shown(one, false, context)?;
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
     let data = worktree::merged(task.task.task_id.as_str(), &workspace, context)?;
     let names = data["files"].as_array().into_iter().flatten().map(text::value).collect::<Vec<_>>();
-    Ok(Outcome::list("worktree.merged", data, names.join("\n"), "(nothing to merge)"))
+    Ok(CliOutcome::list("worktree.merged", data, names.join("\n"), "(nothing to merge)"))
 }
 
-fn giver(cwd: CwdFlag, context: &Context) -> Giver {
-    Giver::new(context, Wish { cwd: cwd.cwd, ..Wish::default() })
+fn giver(cwd: CwdFlag, context: &CliContext) -> Giver {
+    Giver::new(context, TaskPlacement { cwd: cwd.cwd, ..TaskPlacement::default() })
 }
 
-fn asked(giver: &Giver, ask: Ask) -> Result<Value> {
-    let mut client: Client = giver.client()?;
+fn asked(giver: &Giver, ask: ApiRequest) -> Result<Value> {
+    let mut client: DaemonClient = giver.client()?;
     let ask = giver.named(ask);
     block_on(async move { client.ask(&ask).await })
 }
 
 /// The task as data, and as what it is; with what was said below it, or without.
-fn shown(one: &OneTask, transcripts: bool, context: &Context) -> Result<(Value, TaskShown)> {
+fn shown(one: &OneTask, transcripts: bool, context: &CliContext) -> Result<(Value, TaskShown)> {
     let giver = giver(one.cwd.clone(), context);
     let path = format!("/v1/tasks/{}", segment(named(&one.task, &giver)?));
-    let query = Query::new(&path).with("transcripts", transcripts.then_some("true"));
-    let data = asked(&giver, Ask::get(query))?;
+    let query = RequestPath::new(&path).with("transcripts", transcripts.then_some("true"));
+    let data = asked(&giver, ApiRequest::get(query))?;
     let shown = read(data.clone())?;
     Ok((data, shown))
 }

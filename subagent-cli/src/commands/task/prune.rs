@@ -5,18 +5,18 @@ use subagent_protocol::api::PruneTasks;
 
 use super::super::has_state;
 use crate::args::tasks::TaskPrune;
-use crate::client::{Ask, Client, block_on};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &TaskPrune, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &TaskPrune, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = if has_state(&workspace) {
         let request = PruneTasks { older_than_seconds: args.older_than, dry_run: args.dry_run };
         // Much may have to be counted; it ends by itself.
-        let ask = Ask::change("/v1/prune/tasks", &request)?.within(None);
-        let mut client = Client::new(context, &workspace);
+        let ask = ApiRequest::change("/v1/prune/tasks", &request)?.within(None);
+        let mut client = DaemonClient::new(context, &workspace);
         block_on(async move { client.ask(&ask).await })?
     } else {
         json!({
@@ -36,5 +36,5 @@ pub(super) fn run(args: &TaskPrune, context: &Context) -> Result<Outcome> {
     };
     rows(&data["items"], &["taskId", "status", "name"]);
     rows(&data["kept"], &["taskId", "status", "name", "reason", "recommendedCommand"]);
-    Ok(Outcome::report("tasks.pruned", data, shown))
+    Ok(CliOutcome::report("tasks.pruned", data, shown))
 }

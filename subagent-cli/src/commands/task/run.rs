@@ -10,20 +10,20 @@ use tokio::time::timeout;
 use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
 use super::super::worktree;
-use super::awaited::{self, OnQuestion, Waited};
+use super::awaited::{self, OnQuestion, TaskWaitEnd};
 use super::failed::failure;
 use super::value;
 use crate::args::tasks::TaskRun;
-use crate::client::{Ask, Client, REQUEST_LIMIT, TaskWait, block_on, segment};
-use crate::context::{Context, present, present_path};
+use crate::client::{ApiRequest, DaemonClient, REQUEST_LIMIT, TaskWait, block_on, segment};
+use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, Input};
-use crate::output::{Outcome, text};
-use crate::tasks::{Giver, Wish};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
+use crate::tasks::{Giver, TaskPlacement};
 
-pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
-    let input =
-        Input::load(args.input.as_deref(), input::TASK_RUN, &context.typed).map_err(Failure::wrong_usage)?;
+pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
+    let input = InputObject::load(args.input.as_deref(), input::TASK_RUN, &context.typed)
+        .map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let sources = TextSources {
         input: input.text("text"),
@@ -57,7 +57,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
         worktree: worktree::typed(args.worktree, &input)?,
         manager: None,
     };
-    let wish = Wish {
+    let wish = TaskPlacement {
         sandbox: either(args.sandbox, "sandbox"),
         cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         config: args.config.config,
@@ -105,10 +105,10 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
         None => {
             let data = value(&spawned)?;
             let lines = text::fields(&data, &["taskId", "name", "status"]);
-            Ok(Outcome::report("task.spawned", data, lines))
+            Ok(CliOutcome::report("task.spawned", data, lines))
         }
-        Some(Waited::Ended(shown)) => outcome(&shown),
-        Some(Waited::NeedsAnswer(shown, questions)) => awaited::needs_answer(&shown, questions),
+        Some(TaskWaitEnd::Ended(shown)) => outcome(&shown),
+        Some(TaskWaitEnd::NeedsAnswer(shown, questions)) => awaited::needs_answer(&shown, questions),
     }
 }
 
@@ -124,18 +124,18 @@ pub(in crate::commands) async fn once(giver: &Giver, task: RunTask) -> Result<Ta
         signals.next().await;
     };
     match wait(giver, &mut client, task.task_id.as_str(), OnQuestion::Say, interrupted).await? {
-        Waited::Ended(shown) | Waited::NeedsAnswer(shown, _) => Ok(*shown),
+        TaskWaitEnd::Ended(shown) | TaskWaitEnd::NeedsAnswer(shown, _) => Ok(*shown),
     }
 }
 
 /// The task at its end. An interrupted wait is nobody's: the task is canceled.
 async fn wait(
     giver: &Giver,
-    client: &mut Client,
+    client: &mut DaemonClient,
     task: &str,
     on_question: OnQuestion,
     interrupted: impl Future<Output = ()>,
-) -> Result<Waited> {
+) -> Result<TaskWaitEnd> {
     let end = TaskWait::new(task, giver.token(), None);
     tokio::select! {
         biased;
@@ -147,12 +147,12 @@ async fn wait(
         () = interrupted => {}
     }
     let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };
-    let ask = giver.named(Ask::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);
+    let ask = giver.named(ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);
     giver.client()?.ask(&ask).await?;
     // What it had said by then is told, if it ends soon.
     let mut client = giver.client()?;
     match timeout(REQUEST_LIMIT, TaskWait::new(task, giver.token(), None).end(&mut client)).await {
-        Ok(ended) => Ok(Waited::Ended(Box::new(ended?))),
+        Ok(ended) => Ok(TaskWaitEnd::Ended(Box::new(ended?))),
         Err(_) => {
             Err(Failure::internal("the task was canceled and does not come to its end").with("taskId", task))
         }
@@ -160,12 +160,12 @@ async fn wait(
 }
 
 /// The result; of a task that has ended in another way than completed, as far as it got, and why.
-fn outcome(shown: &TaskShown) -> Result<Outcome> {
+fn outcome(shown: &TaskShown) -> Result<CliOutcome> {
     let data = value(shown)?;
     let text = task_result::short(shown)?.into_owned();
     Ok(match shown.task.status {
-        TaskStatus::Completed => Outcome::Judged { kind: "task.waited", data, text, code: 0 },
-        _ => Outcome::CutShort {
+        TaskStatus::Completed => CliOutcome::Judged { kind: "task.waited", data, text, code: 0 },
+        _ => CliOutcome::CutShort {
             kind: "task.waited",
             data,
             text,
@@ -176,7 +176,7 @@ fn outcome(shown: &TaskShown) -> Result<Outcome> {
 }
 
 /// The `timeoutSeconds` of `--input`; 0: no limit of its own.
-fn whole_seconds(input: &Input) -> Result<Option<u64>> {
+fn whole_seconds(input: &InputObject) -> Result<Option<u64>> {
     match input.seconds("timeoutSeconds") {
         None => Ok(None),
         Some(number) if number.fract() == 0.0 && number <= u32::MAX.into() => {

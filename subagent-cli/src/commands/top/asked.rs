@@ -8,12 +8,12 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::time::Timestamp;
 
-use super::effect::Command;
-use super::keys::Key;
+use super::effect::BoardCommand;
+use super::keys::KeyPress;
 use super::{bounds, styled};
-use crate::dialog::Question;
-use crate::dialog::keyboard::Key as DialogKey;
-use crate::dialog::permission::{Stage, Step, Wish, press};
+use crate::dialog::QuestionRef;
+use crate::dialog::keyboard::DialogKey;
+use crate::dialog::permission::{PermissionChoice, PermissionStep, Stage, press};
 use crate::output::human::{self, Detail};
 use crate::output::terminal::Terminal;
 
@@ -26,8 +26,8 @@ const MAX_NUMBERED: usize = 9;
 
 /// A question, as far as it is known.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
-    question: Option<Question>,
+pub(super) struct QuestionView {
+    question: Option<QuestionRef>,
     /// Data of `approval.shown`, and since when it is on the screen.
     shown: Option<(Value, Timestamp)>,
     /// The question in full for a width.
@@ -53,16 +53,16 @@ pub(super) enum Pressed {
     /// It would make a rule of which a part is not on the screen.
     RuleHidden,
     /// The answer, as a command.
-    Answer(Command),
+    Answer(BoardCommand),
     /// A note comes first.
     Note(RequestId),
     /// The form is filled in outside of the board.
-    FillIn(Question),
+    FillIn(QuestionRef),
 }
 
-impl Asked {
+impl QuestionView {
     /// Turns to a question, or to none. Returns the one that has to be fetched.
-    pub(super) fn turn_to(&mut self, question: Option<Question>) -> Option<RequestId> {
+    pub(super) fn turn_to(&mut self, question: Option<QuestionRef>) -> Option<RequestId> {
         if self.question == question {
             return None;
         }
@@ -94,7 +94,7 @@ impl Asked {
     }
 
     /// A command did not succeed: if it was the answer, the question is open again.
-    pub(super) fn reopen(&mut self, command: &Command) {
+    pub(super) fn reopen(&mut self, command: &BoardCommand) {
         if command.words.get(1).is_some_and(|request| self.is_about(request)) {
             self.is_answered = false;
         }
@@ -177,17 +177,17 @@ impl Asked {
     }
 
     /// Takes a key.
-    pub(super) fn press(&mut self, key: &Key, now: Timestamp) -> Pressed {
+    pub(super) fn press(&mut self, key: &KeyPress, now: Timestamp) -> Pressed {
         let Some(question) = self.question.clone().filter(|_| !self.is_answered) else {
             return Pressed::Passed;
         };
-        let answers = matches!(key, Key::Char('y' | 'Y' | 'a' | 'A' | 'n' | 'N' | '1'..='9'));
+        let answers = matches!(key, KeyPress::Char('y' | 'Y' | 'a' | 'A' | 'n' | 'N' | '1'..='9'));
         // The selection may have just moved to another worker by itself: `c` would cancel the wrong turn.
-        let cancels = matches!(key, Key::Char('c')) && !self.has_failed;
+        let cancels = matches!(key, KeyPress::Char('c')) && !self.has_failed;
         if !answers && !cancels && !self.is_at_rule {
             return Pressed::Passed;
         }
-        let is_numbered = matches!(key, Key::Char('1'..='9')) && !self.is_at_rule;
+        let is_numbered = matches!(key, KeyPress::Char('1'..='9')) && !self.is_at_rule;
         if is_numbered && self.numbered().is_empty() {
             return Pressed::Passed;
         }
@@ -197,7 +197,7 @@ impl Asked {
         if cancels && !self.is_at_rule {
             return Pressed::Passed;
         }
-        if self.is_at_rule && self.hides_rule && *key == Key::Enter {
+        if self.is_at_rule && self.hides_rule && *key == KeyPress::Enter {
             return Pressed::RuleHidden;
         }
         if is_numbered {
@@ -205,8 +205,8 @@ impl Asked {
         }
         match question.kind {
             QuestionKind::Elicitation => match key {
-                Key::Char('y' | 'Y') => Pressed::FillIn(question),
-                Key::Char('n' | 'N') => {
+                KeyPress::Char('y' | 'Y') => Pressed::FillIn(question),
+                KeyPress::Char('n' | 'N') => {
                     let words = ["answer", &question.request_id, "--decline"].map(str::to_owned);
                     self.answer(words.to_vec(), "declined")
                 }
@@ -216,33 +216,33 @@ impl Asked {
         }
     }
 
-    fn decide(&mut self, question: &Question, key: &Key) -> Pressed {
+    fn decide(&mut self, question: &QuestionRef, key: &KeyPress) -> Pressed {
         let stage = if self.is_at_rule { Stage::Always } else { Stage::Choice };
         let key = match key {
-            Key::Char(char) => DialogKey::Char(*char),
-            Key::Enter => DialogKey::Enter,
+            KeyPress::Char(char) => DialogKey::Char(*char),
+            KeyPress::Enter => DialogKey::Enter,
             _ => DialogKey::Other,
         };
         let has_rule = self.rule().is_some();
         match press(stage, key, has_rule) {
-            Step::Done(Wish::RejectWithNote) => match question.request_id.parse() {
+            PermissionStep::Done(PermissionChoice::RejectWithNote) => match question.request_id.parse() {
                 Ok(request) => Pressed::Note(request),
                 Err(_) => Pressed::Passed,
             },
-            Step::Done(wish) => match words(&question.request_id, wish) {
+            PermissionStep::Done(wish) => match words(&question.request_id, wish) {
                 Some((words, said)) => self.answer(words, said),
                 None => Pressed::Passed,
             },
-            Step::Ask(next) => {
+            PermissionStep::Ask(next) => {
                 self.is_at_rule = next == Stage::Always;
                 Pressed::Shown
             }
-            Step::ShowAll | Step::Interrupt | Step::Stay => Pressed::Passed,
+            PermissionStep::ShowAll | PermissionStep::Interrupt | PermissionStep::Stay => Pressed::Passed,
         }
     }
 
-    fn choose(&mut self, question: &Question, key: &Key) -> Pressed {
-        let Key::Char(digit) = key else { return Pressed::Passed };
+    fn choose(&mut self, question: &QuestionRef, key: &KeyPress) -> Pressed {
+        let KeyPress::Char(digit) = key else { return Pressed::Passed };
         let number = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).unwrap_or(0);
         let chosen = number.checked_sub(1).and_then(|index| self.numbered().get(index).copied());
         let Some((label, id)) = chosen else { return Pressed::Passed };
@@ -252,19 +252,19 @@ impl Asked {
     }
 
     /// The rejection of a question with a note.
-    pub(super) fn reject(&mut self, request: &RequestId, note: &str) -> Command {
+    pub(super) fn reject(&mut self, request: &RequestId, note: &str) -> BoardCommand {
         let mut words = decision(request.as_str(), "reject");
         if !note.trim().is_empty() {
             words.push(format!("--note={note}"));
         }
         self.is_answered |= self.is_about(request.as_str());
-        Command { words, says: ("rejecting".to_owned(), "rejected with a note".to_owned()) }
+        BoardCommand { words, says: ("rejecting".to_owned(), "rejected with a note".to_owned()) }
     }
 
     fn answer(&mut self, words: Vec<String>, said: &str) -> Pressed {
         self.is_answered = true;
         self.is_at_rule = false;
-        Pressed::Answer(Command { words, says: ("answering".to_owned(), said.to_owned()) })
+        Pressed::Answer(BoardCommand { words, says: ("answering".to_owned(), said.to_owned()) })
     }
 }
 
@@ -279,16 +279,16 @@ fn decision(request: &str, word: &str) -> Vec<String> {
 }
 
 /// The command for a wish, and what is said of it.
-fn words(request: &str, wish: Wish) -> Option<(Vec<String>, &'static str)> {
+fn words(request: &str, wish: PermissionChoice) -> Option<(Vec<String>, &'static str)> {
     match wish {
-        Wish::Allow => Some((decision(request, "allow"), "allowed once")),
-        Wish::AllowAlways => {
+        PermissionChoice::Allow => Some((decision(request, "allow"), "allowed once")),
+        PermissionChoice::AllowAlways => {
             let mut words = decision(request, "allow");
             words.extend(["--always", "worker"].map(str::to_owned));
             Some((words, "allowed, and from now on by the rule"))
         }
-        Wish::Reject => Some((decision(request, "reject"), "rejected")),
-        Wish::RejectWithNote | Wish::Skip => None,
+        PermissionChoice::Reject => Some((decision(request, "reject"), "rejected")),
+        PermissionChoice::RejectWithNote | PermissionChoice::Skip => None,
     }
 }
 
@@ -300,10 +300,10 @@ mod tests {
 
     const REQUEST: &str = "ap_0123456789";
 
-    fn asked(kind: QuestionKind, more: Value) -> Asked {
-        let mut asked = Asked::default();
+    fn asked(kind: QuestionKind, more: Value) -> QuestionView {
+        let mut asked = QuestionView::default();
         let question =
-            Question { worker_id: "w_0123456789".to_owned(), request_id: REQUEST.to_owned(), kind };
+            QuestionRef { worker_id: "w_0123456789".to_owned(), request_id: REQUEST.to_owned(), kind };
         let wanted = asked.turn_to(Some(question.clone())).unwrap();
         assert_eq!((wanted.as_str(), asked.turn_to(Some(question))), (REQUEST, None));
         let mut shown = json!({"status": "pending", "alwaysRule": "execute(make)", "options": []});
@@ -323,7 +323,7 @@ mod tests {
 
     fn pressed(keys: &str) -> String {
         let mut asked = asked(QuestionKind::Permission, json!({}));
-        let keys = keys.chars().map(|char| if char == '\r' { Key::Enter } else { Key::Char(char) });
+        let keys = keys.chars().map(|char| if char == '\r' { KeyPress::Enter } else { KeyPress::Char(char) });
         keys.map(|key| line(asked.press(&key, Timestamp(1000)))).last().unwrap()
     }
 
@@ -344,7 +344,7 @@ mod tests {
             assert_eq!(pressed(keys), expected, "{keys:?}");
         }
         let mut asked = asked(QuestionKind::Permission, json!({}));
-        let Pressed::Note(request) = asked.press(&Key::Char('N'), Timestamp(1000)) else { panic!() };
+        let Pressed::Note(request) = asked.press(&KeyPress::Char('N'), Timestamp(1000)) else { panic!() };
         let words = asked.reject(&request, "-- no").words;
         assert_eq!(words[2..], ["--decision", "reject", "--note=-- no"].map(str::to_owned));
     }
@@ -352,17 +352,17 @@ mod tests {
     #[test]
     fn a_question_that_has_just_come_up_is_not_answered() {
         let mut asked = asked(QuestionKind::Permission, json!({}));
-        assert_eq!(asked.press(&Key::Char('y'), Timestamp(DEAF_MS - 1)), Pressed::TooEarly);
-        assert_eq!(asked.press(&Key::Char('c'), Timestamp(DEAF_MS - 1)), Pressed::TooEarly);
-        assert_eq!(asked.press(&Key::Char('c'), Timestamp(DEAF_MS)), Pressed::Passed);
+        assert_eq!(asked.press(&KeyPress::Char('y'), Timestamp(DEAF_MS - 1)), Pressed::TooEarly);
+        assert_eq!(asked.press(&KeyPress::Char('c'), Timestamp(DEAF_MS - 1)), Pressed::TooEarly);
+        assert_eq!(asked.press(&KeyPress::Char('c'), Timestamp(DEAF_MS)), Pressed::Passed);
         assert!(asked.keys(Timestamp(0)).is_empty() && asked.deaf_until(Timestamp(DEAF_MS)).is_none());
         assert_eq!(asked.keys(Timestamp(DEAF_MS))[0], "[y] once");
-        asked.turn_to(Some(Question {
+        asked.turn_to(Some(QuestionRef {
             worker_id: "w_0123456789".to_owned(),
             request_id: "ap_9999999999".to_owned(),
             kind: QuestionKind::Permission,
         }));
-        assert_eq!(asked.press(&Key::Char('y'), Timestamp(9999)), Pressed::TooEarly, "it was not shown");
+        assert_eq!(asked.press(&KeyPress::Char('y'), Timestamp(9999)), Pressed::TooEarly, "it was not shown");
         asked.show(&REQUEST.parse().unwrap(), json!({"status": "pending"}), Timestamp(0));
         assert!(asked.shown().is_none(), "that is another question");
     }
@@ -370,32 +370,32 @@ mod tests {
     #[test]
     fn a_rule_that_is_not_all_on_the_screen_is_not_made() {
         let mut asked = asked(QuestionKind::Permission, json!({}));
-        assert_eq!(asked.press(&Key::Char('a'), Timestamp(1000)), Pressed::Shown);
+        assert_eq!(asked.press(&KeyPress::Char('a'), Timestamp(1000)), Pressed::Shown);
         asked.hide_rule(true);
         assert_eq!(asked.keys(Timestamp(1000)), ["[any key] back"]);
-        assert_eq!(asked.press(&Key::Enter, Timestamp(1000)), Pressed::RuleHidden);
+        assert_eq!(asked.press(&KeyPress::Enter, Timestamp(1000)), Pressed::RuleHidden);
         asked.hide_rule(false);
-        let words = line(asked.press(&Key::Enter, Timestamp(1000)));
+        let words = line(asked.press(&KeyPress::Enter, Timestamp(1000)));
         assert_eq!(words, "approve ap_0123456789 --decision allow --always worker");
     }
 
     #[test]
     fn only_its_own_command_opens_a_question_again() {
         let mut asked = asked(QuestionKind::Permission, json!({}));
-        let Pressed::Answer(command) = asked.press(&Key::Char('y'), Timestamp(1000)) else { panic!() };
+        let Pressed::Answer(command) = asked.press(&KeyPress::Char('y'), Timestamp(1000)) else { panic!() };
         let other =
-            Command { words: decision("ap_9999999999", "allow"), says: (String::new(), String::new()) };
+            BoardCommand { words: decision("ap_9999999999", "allow"), says: (String::new(), String::new()) };
         asked.reopen(&other);
-        assert_eq!(asked.press(&Key::Char('y'), Timestamp(1000)), Pressed::Passed);
+        assert_eq!(asked.press(&KeyPress::Char('y'), Timestamp(1000)), Pressed::Passed);
         asked.reopen(&command);
-        assert!(matches!(asked.press(&Key::Char('y'), Timestamp(1000)), Pressed::Answer(_)));
+        assert!(matches!(asked.press(&KeyPress::Char('y'), Timestamp(1000)), Pressed::Answer(_)));
     }
 
     #[test]
     fn without_a_rule_there_is_no_always() {
         let mut asked = asked(QuestionKind::Permission, json!({"alwaysRule": null}));
         assert!(!asked.keys(Timestamp(1000)).contains(&"[a] always"));
-        assert_eq!(asked.press(&Key::Char('a'), Timestamp(1000)), Pressed::Passed);
+        assert_eq!(asked.press(&KeyPress::Char('a'), Timestamp(1000)), Pressed::Passed);
     }
 
     #[test]
@@ -404,8 +404,8 @@ mod tests {
         let many = json!([option("a b", "allow_once"), option("-c", "allow_once")]);
         let mut asked = asked(QuestionKind::Permission, json!({"options": many}));
         assert_eq!(asked.numbered(), [("a b!", "a b"), ("-c!", "-c")]);
-        assert_eq!(asked.press(&Key::Char('3'), Timestamp(1000)), Pressed::Passed);
-        let Pressed::Answer(command) = asked.press(&Key::Char('2'), Timestamp(1000)) else { panic!() };
+        assert_eq!(asked.press(&KeyPress::Char('3'), Timestamp(1000)), Pressed::Passed);
+        let Pressed::Answer(command) = asked.press(&KeyPress::Char('2'), Timestamp(1000)) else { panic!() };
         assert_eq!(command.words[2], "--option-id=-c");
         let few = json!([option("a", "allow_once"), option("b", "reject_once")]);
         assert!(self::asked(QuestionKind::Permission, json!({"options": few})).numbered().is_empty());
@@ -414,9 +414,12 @@ mod tests {
     #[test]
     fn a_form_is_filled_in_elsewhere_or_declined() {
         let form = || asked(QuestionKind::Elicitation, json!({}));
-        assert!(matches!(form().press(&Key::Char('y'), Timestamp(1000)), Pressed::FillIn(_)));
-        assert_eq!(line(form().press(&Key::Char('n'), Timestamp(1000))), "answer ap_0123456789 --decline");
+        assert!(matches!(form().press(&KeyPress::Char('y'), Timestamp(1000)), Pressed::FillIn(_)));
+        assert_eq!(
+            line(form().press(&KeyPress::Char('n'), Timestamp(1000))),
+            "answer ap_0123456789 --decline"
+        );
         let mut over = asked(QuestionKind::Elicitation, json!({"status": "decided"}));
-        assert_eq!(over.press(&Key::Char('y'), Timestamp(1000)), Pressed::Passed);
+        assert_eq!(over.press(&KeyPress::Char('y'), Timestamp(1000)), Pressed::Passed);
     }
 }

@@ -6,20 +6,20 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
-use subagent_model::{Row, Workers};
+use subagent_model::{OverviewRow, Workers};
 use subagent_protocol::ids::{RequestId, WorkerId};
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 
-use super::asked::{Asked, Pressed};
+use super::asked::{Pressed, QuestionView};
 use super::editor::Editor;
-use super::effect::{Command, Effect};
-use super::keys::Key;
-use super::list::{Chosen, Entry, List};
-use super::prompt::{Answer, Prompt};
+use super::effect::{BoardCommand, BoardEffect};
+use super::keys::KeyPress;
+use super::list::{List, ListEntry, SelectedRow};
+use super::prompt::{BoardPrompt, PromptAction};
 use super::story::Story;
-use super::view::{View, scrolled};
-use crate::dialog::Question;
+use super::view::{BoardView, scrolled};
+use crate::dialog::QuestionRef;
 use crate::output::style::Style;
 
 /// Workers that the stream knows and the overview does not: tasks that are hidden. More are not remembered.
@@ -29,7 +29,7 @@ pub(super) const HIDDEN_RULE: &str = "the rule does not fit: enlarge the window"
 
 /// How the daemon is reached.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum BoardConnection {
     /// Nothing was ever started here: there is no daemon to ask.
     Unused,
     /// The first snapshot is on its way.
@@ -46,12 +46,12 @@ pub(super) enum Link {
 pub(super) struct Board {
     /// The name of the workspace.
     pub(super) place: String,
-    pub(super) link: Link,
+    pub(super) link: BoardConnection,
     pub(super) workers: Option<Workers>,
     pub(super) list: List,
-    pub(super) view: View,
-    pub(super) asked: Asked,
-    pub(super) prompt: Option<Prompt>,
+    pub(super) view: BoardView,
+    pub(super) asked: QuestionView,
+    pub(super) prompt: Option<BoardPrompt>,
     /// What was said last, until the next key.
     pub(super) notice: Option<(Style, String)>,
     /// Changed lines, of workers of which they were counted.
@@ -69,14 +69,14 @@ pub(super) struct Board {
 
 impl Board {
     /// A board without workers.
-    pub(super) fn new(place: String, link: Link, colour: bool) -> Self {
+    pub(super) fn new(place: String, link: BoardConnection, colour: bool) -> Self {
         Self {
             place,
             link,
             workers: None,
             list: List::default(),
-            view: View::List,
-            asked: Asked::default(),
+            view: BoardView::List,
+            asked: QuestionView::default(),
             prompt: None,
             notice: None,
             counts: HashMap::new(),
@@ -89,36 +89,36 @@ impl Board {
     }
 
     /// The entries of the list.
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    pub(super) fn entries(&self) -> Vec<ListEntry> {
         self.workers.as_ref().map(|workers| self.list.entries(workers)).unwrap_or_default()
     }
 
     /// The row of a worker.
-    pub(super) fn row(&self, worker: &WorkerId) -> Option<&Row> {
+    pub(super) fn row(&self, worker: &WorkerId) -> Option<&OverviewRow> {
         self.workers.as_ref()?.rows().iter().find(|row| row.worker_id() == worker)
     }
 
     /// The worker that keys are about.
-    pub(super) fn current(&self) -> Option<&Row> {
+    pub(super) fn current(&self) -> Option<&OverviewRow> {
         match &self.view {
-            View::Story(story) => self.row(&story.worker),
-            View::Text(page) => self.row(&page.worker),
-            View::Help(_, Some(story)) => self.row(&story.worker),
-            View::List | View::Help(_, None) => self.row(&self.list.chosen()?.worker),
+            BoardView::Story(story) => self.row(&story.worker),
+            BoardView::Text(page) => self.row(&page.worker),
+            BoardView::Help(_, Some(story)) => self.row(&story.worker),
+            BoardView::List | BoardView::Help(_, None) => self.row(&self.list.chosen()?.worker),
         }
     }
 
     /// The question that is shown.
-    fn question(&self) -> Option<Question> {
+    fn question(&self) -> Option<QuestionRef> {
         let row = self.current()?;
         let need = match (&self.view, self.list.chosen()) {
-            (View::List, Some(Chosen { request: Some(request), .. })) => {
+            (BoardView::List, Some(SelectedRow { request: Some(request), .. })) => {
                 row.needs.iter().find(|need| need.request_id == *request)
             }
-            (View::Story(_), _) => row.needs.first(),
+            (BoardView::Story(_), _) => row.needs.first(),
             _ => None,
         }?;
-        Some(Question {
+        Some(QuestionRef {
             worker_id: row.worker_id().to_string(),
             request_id: need.request_id.to_string(),
             kind: need.kind,
@@ -126,13 +126,13 @@ impl Board {
     }
 
     /// Takes a key.
-    pub(super) fn on_key(&mut self, key: &Key, now: Timestamp) -> Vec<Effect> {
+    pub(super) fn on_key(&mut self, key: &KeyPress, now: Timestamp) -> Vec<BoardEffect> {
         // The person has seen it.
         self.notice = None;
         let mut effects = match key {
-            Key::Ctrl('c') => vec![Effect::Quit],
-            Key::Ctrl('z') => vec![Effect::Suspend],
-            Key::Ctrl('l') => vec![Effect::Redraw, Effect::Refresh],
+            KeyPress::Ctrl('c') => vec![BoardEffect::Quit],
+            KeyPress::Ctrl('z') => vec![BoardEffect::Suspend],
+            KeyPress::Ctrl('l') => vec![BoardEffect::Redraw, BoardEffect::Refresh],
             key => match self.prompt.take() {
                 Some(prompt) => self.on_prompt(prompt, key),
                 None => self.on_plain(key, now),
@@ -142,21 +142,21 @@ impl Board {
         effects
     }
 
-    fn on_prompt(&mut self, mut prompt: Prompt, key: &Key) -> Vec<Effect> {
+    fn on_prompt(&mut self, mut prompt: BoardPrompt, key: &KeyPress) -> Vec<BoardEffect> {
         match prompt.press(key) {
-            Answer::Going => self.prompt = Some(prompt),
-            Answer::Left => {}
-            Answer::Missing(what) => {
+            PromptAction::Going => self.prompt = Some(prompt),
+            PromptAction::Left => {}
+            PromptAction::Missing(what) => {
                 self.say(Style::Attention, what);
                 self.prompt = Some(prompt);
             }
-            Answer::Next(next) => self.prompt = Some(next),
-            Answer::Filter(text) => {
-                self.prompt = (*key != Key::Escape).then_some(prompt);
+            PromptAction::Next(next) => self.prompt = Some(next),
+            PromptAction::Filter(text) => {
+                self.prompt = (*key != KeyPress::Escape).then_some(prompt);
                 self.list.filter = text;
             }
-            Answer::Command(command) => return self.command(command),
-            Answer::Reject(request, note) => {
+            PromptAction::Command(command) => return self.command(command),
+            PromptAction::Reject(request, note) => {
                 let command = self.asked.reject(&request, &note);
                 return self.command(command);
             }
@@ -165,7 +165,7 @@ impl Board {
     }
 
     /// A key outside of a prompt: one for the question that is shown, for the view, or for the worker.
-    fn on_plain(&mut self, key: &Key, now: Timestamp) -> Vec<Effect> {
+    fn on_plain(&mut self, key: &KeyPress, now: Timestamp) -> Vec<BoardEffect> {
         match self.asked.press(key, now) {
             Pressed::Passed => {}
             Pressed::Shown => return Vec::new(),
@@ -178,16 +178,16 @@ impl Board {
                 return Vec::new();
             }
             Pressed::Answer(command) => return self.command(command),
-            Pressed::FillIn(question) => return vec![Effect::FillIn(question)],
+            Pressed::FillIn(question) => return vec![BoardEffect::FillIn(question)],
             Pressed::Note(request) => {
-                self.prompt = Some(Prompt::Note(request, Editor::default()));
+                self.prompt = Some(BoardPrompt::Note(request, Editor::default()));
                 return Vec::new();
             }
         }
         let is_taken = match &self.view {
-            View::List => self.on_list(key),
-            View::Story(_) => self.on_story(key),
-            View::Text(_) | View::Help(..) => self.on_page(key),
+            BoardView::List => self.on_list(key),
+            BoardView::Story(_) => self.on_story(key),
+            BoardView::Text(_) | BoardView::Help(..) => self.on_page(key),
         };
         match is_taken {
             true => Vec::new(),
@@ -196,63 +196,67 @@ impl Board {
     }
 
     /// Keys that mean the same in every view.
-    fn on_any(&mut self, key: &Key) -> Vec<Effect> {
+    fn on_any(&mut self, key: &KeyPress) -> Vec<BoardEffect> {
         let current =
             self.current().map(|row| (row.worker_id().clone(), named(row), row.active_turn_id.is_some()));
         match (key, current) {
-            (Key::Char('q'), _) => return vec![Effect::Quit],
-            (Key::Char('?'), _) => {
-                let behind = std::mem::replace(&mut self.view, View::List).behind();
-                self.view = View::Help(0, behind);
+            (KeyPress::Char('q'), _) => return vec![BoardEffect::Quit],
+            (KeyPress::Char('?'), _) => {
+                let behind = std::mem::replace(&mut self.view, BoardView::List).behind();
+                self.view = BoardView::Help(0, behind);
             }
-            (Key::Char('w'), _) => {
+            (KeyPress::Char('w'), _) => {
                 let agent = self.current().map(|row| row.snapshot.launcher.clone()).unwrap_or_default();
-                self.prompt = Some(Prompt::Agent(Editor::with(&agent)));
+                self.prompt = Some(BoardPrompt::Agent(Editor::with(&agent)));
             }
-            (Key::Char('/'), _) => {
-                self.view = View::List;
-                self.prompt = Some(Prompt::Filter(Editor::with(&self.list.filter)));
+            (KeyPress::Char('/'), _) => {
+                self.view = BoardView::List;
+                self.prompt = Some(BoardPrompt::Filter(Editor::with(&self.list.filter)));
             }
-            (Key::Char('d'), Some((worker, name, _))) => {
+            (KeyPress::Char('d'), Some((worker, name, _))) => {
                 self.say(Style::Dim, &format!("comparing the files of {name}"));
-                return vec![Effect::ShowDiff(worker)];
+                return vec![BoardEffect::ShowDiff(worker)];
             }
-            (Key::Char('s'), Some((worker, name, _))) => {
-                self.prompt = Some(Prompt::Message(worker, name, Editor::default()));
+            (KeyPress::Char('s'), Some((worker, name, _))) => {
+                self.prompt = Some(BoardPrompt::Message(worker, name, Editor::default()));
             }
-            (Key::Char('x'), Some((worker, name, _))) => self.prompt = Some(Prompt::Stop(worker, name)),
-            (Key::Char('c'), Some((worker, name, true))) => {
+            (KeyPress::Char('x'), Some((worker, name, _))) => {
+                self.prompt = Some(BoardPrompt::Stop(worker, name))
+            }
+            (KeyPress::Char('c'), Some((worker, name, true))) => {
                 let words = ["cancel", worker.as_str()].map(str::to_owned).to_vec();
                 let says =
                     (format!("canceling the turn of {name}"), format!("the turn of {name} is canceled"));
-                return self.command(Command { words, says });
+                return self.command(BoardCommand { words, says });
             }
-            (Key::Char('c'), Some((_, name, false))) => {
+            (KeyPress::Char('c'), Some((_, name, false))) => {
                 self.say(Style::Attention, &format!("{name} has no open turn"));
             }
-            (Key::Char('d' | 's' | 'x' | 'c'), None) => self.say(Style::Attention, "no worker is chosen"),
+            (KeyPress::Char('d' | 's' | 'x' | 'c'), None) => {
+                self.say(Style::Attention, "no worker is chosen")
+            }
             _ => {}
         }
         Vec::new()
     }
 
-    fn on_list(&mut self, key: &Key) -> bool {
+    fn on_list(&mut self, key: &KeyPress) -> bool {
         let page = isize::try_from(self.body.1 / 2).unwrap_or(1);
         let entries = self.entries();
         let Some(workers) = &self.workers else { return false };
         match key {
-            Key::Up | Key::Char('k') => self.list.step(-1, &entries, workers),
-            Key::Down | Key::Char('j') => self.list.step(1, &entries, workers),
-            Key::PageUp => self.list.step(-page, &entries, workers),
-            Key::PageDown => self.list.step(page, &entries, workers),
-            Key::Home | Key::Char('g') => self.list.step(isize::MIN, &entries, workers),
-            Key::End | Key::Char('G') => self.list.step(isize::MAX, &entries, workers),
-            Key::Tab => self.list.next_question(&entries, workers),
-            Key::Char('t') => self.list.is_tree = !self.list.is_tree,
-            Key::Escape => self.list.filter.clear(),
-            Key::Enter => {
+            KeyPress::Up | KeyPress::Char('k') => self.list.step(-1, &entries, workers),
+            KeyPress::Down | KeyPress::Char('j') => self.list.step(1, &entries, workers),
+            KeyPress::PageUp => self.list.step(-page, &entries, workers),
+            KeyPress::PageDown => self.list.step(page, &entries, workers),
+            KeyPress::Home | KeyPress::Char('g') => self.list.step(isize::MIN, &entries, workers),
+            KeyPress::End | KeyPress::Char('G') => self.list.step(isize::MAX, &entries, workers),
+            KeyPress::Tab => self.list.next_question(&entries, workers),
+            KeyPress::Char('t') => self.list.is_tree = !self.list.is_tree,
+            KeyPress::Escape => self.list.filter.clear(),
+            KeyPress::Enter => {
                 if let Some(chosen) = self.list.chosen() {
-                    self.view = View::Story(Box::new(Story::of(chosen.worker.clone(), self.colour)));
+                    self.view = BoardView::Story(Box::new(Story::of(chosen.worker.clone(), self.colour)));
                 }
             }
             _ => return false,
@@ -260,36 +264,40 @@ impl Board {
         true
     }
 
-    fn on_story(&mut self, key: &Key) -> bool {
+    fn on_story(&mut self, key: &KeyPress) -> bool {
         let (width, height) = self.body;
         let page = isize::try_from(height / 2).unwrap_or(1);
-        let View::Story(story) = &mut self.view else { return false };
+        let BoardView::Story(story) = &mut self.view else { return false };
         match key {
-            Key::Up | Key::Char('k') => story.scroll(-1, width, height),
-            Key::Down | Key::Char('j') => story.scroll(1, width, height),
-            Key::PageUp => story.scroll(-page, width, height),
-            Key::PageDown | Key::Char(' ') => story.scroll(page, width, height),
-            Key::Home | Key::Char('g') => story.show_start(width, height),
-            Key::End | Key::Char('G' | 'f') => story.show_end(),
-            Key::Escape | Key::Left | Key::Char('q') => self.view = View::List,
+            KeyPress::Up | KeyPress::Char('k') => story.scroll(-1, width, height),
+            KeyPress::Down | KeyPress::Char('j') => story.scroll(1, width, height),
+            KeyPress::PageUp => story.scroll(-page, width, height),
+            KeyPress::PageDown | KeyPress::Char(' ') => story.scroll(page, width, height),
+            KeyPress::Home | KeyPress::Char('g') => story.show_start(width, height),
+            KeyPress::End | KeyPress::Char('G' | 'f') => story.show_end(),
+            KeyPress::Escape | KeyPress::Left | KeyPress::Char('q') => self.view = BoardView::List,
             _ => return false,
         }
         true
     }
 
-    fn on_page(&mut self, key: &Key) -> bool {
+    fn on_page(&mut self, key: &KeyPress) -> bool {
         let (width, height) = (self.body.0, self.body.1.max(1));
         let (top, count) = match &mut self.view {
-            View::Text(page) => {
+            BoardView::Text(page) => {
                 let count = page.lines(width).len();
                 (&mut page.top, count)
             }
-            View::Help(top, _) => (top, super::help::LINES.len()),
-            View::List | View::Story(_) => return false,
+            BoardView::Help(top, _) => (top, super::help::LINES.len()),
+            BoardView::List | BoardView::Story(_) => return false,
         };
         match scrolled(*top, key, height, count.saturating_sub(height)) {
             Some(place) => *top = place,
-            None if matches!(key, Key::Escape | Key::Left | Key::Enter | Key::Char('q' | '?')) => {
+            None if matches!(
+                key,
+                KeyPress::Escape | KeyPress::Left | KeyPress::Enter | KeyPress::Char('q' | '?')
+            ) =>
+            {
                 self.leave_page()
             }
             None => return false,
@@ -298,13 +306,13 @@ impl Board {
     }
 
     fn leave_page(&mut self) {
-        let behind = std::mem::replace(&mut self.view, View::List).behind();
-        self.view = behind.map_or(View::List, View::Story);
+        let behind = std::mem::replace(&mut self.view, BoardView::List).behind();
+        self.view = behind.map_or(BoardView::List, BoardView::Story);
     }
 
-    fn command(&mut self, command: Command) -> Vec<Effect> {
+    fn command(&mut self, command: BoardCommand) -> Vec<BoardEffect> {
         self.say(Style::Dim, &format!("{} ...", command.says.0));
-        vec![Effect::Command(command)]
+        vec![BoardEffect::Command(command)]
     }
 
     fn say(&mut self, style: Style, text: &str) {
@@ -318,7 +326,7 @@ impl Board {
 }
 
 /// The name of a worker.
-pub(super) fn named(row: &Row) -> String {
+pub(super) fn named(row: &OverviewRow) -> String {
     match row.snapshot.name.as_str() {
         "" => row.worker_id().to_string(),
         name => name.to_owned(),

@@ -3,7 +3,7 @@
 use subagent_protocol::clean::clean;
 use unicode_width::UnicodeWidthChar as _;
 
-use super::keys::Key;
+use super::keys::KeyPress;
 
 /// The longest text, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
@@ -18,7 +18,7 @@ pub(super) struct Editor {
 
 /// What a key did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Typed {
+pub(super) enum EditorOutcome {
     /// The text or the cursor is another one, or the key means nothing here.
     Going,
     /// The text is complete.
@@ -39,29 +39,29 @@ impl Editor {
     }
 
     /// Takes a key.
-    pub(super) fn press(&mut self, key: &Key) -> Typed {
+    pub(super) fn press(&mut self, key: &KeyPress) -> EditorOutcome {
         match key {
-            Key::Enter => return Typed::Done,
-            Key::Escape | Key::Ctrl('g') => return Typed::Left,
-            Key::Char(char) => self.insert(&char.to_string()),
+            KeyPress::Enter => return EditorOutcome::Done,
+            KeyPress::Escape | KeyPress::Ctrl('g') => return EditorOutcome::Left,
+            KeyPress::Char(char) => self.insert(&char.to_string()),
             // Lines of a paste stay lines.
-            Key::Paste(text) => self.insert(&clean(text)),
-            Key::Backspace => {
+            KeyPress::Paste(text) => self.insert(&clean(text)),
+            KeyPress::Backspace => {
                 let before = self.before();
                 self.text.drain(before..self.cursor);
                 self.cursor = before;
             }
-            Key::Delete | Key::Ctrl('d') => _ = self.text.drain(self.cursor..self.after()),
-            Key::Left | Key::Ctrl('b') => self.cursor = self.before(),
-            Key::Right | Key::Ctrl('f') => self.cursor = self.after(),
-            Key::Home | Key::Ctrl('a') => self.cursor = 0,
-            Key::End | Key::Ctrl('e') => self.cursor = self.text.len(),
-            Key::Ctrl('k') => self.text.truncate(self.cursor),
-            Key::Ctrl('u') => {
+            KeyPress::Delete | KeyPress::Ctrl('d') => _ = self.text.drain(self.cursor..self.after()),
+            KeyPress::Left | KeyPress::Ctrl('b') => self.cursor = self.before(),
+            KeyPress::Right | KeyPress::Ctrl('f') => self.cursor = self.after(),
+            KeyPress::Home | KeyPress::Ctrl('a') => self.cursor = 0,
+            KeyPress::End | KeyPress::Ctrl('e') => self.cursor = self.text.len(),
+            KeyPress::Ctrl('k') => self.text.truncate(self.cursor),
+            KeyPress::Ctrl('u') => {
                 self.text.drain(..self.cursor);
                 self.cursor = 0;
             }
-            Key::Ctrl('w') => {
+            KeyPress::Ctrl('w') => {
                 let kept = self.text[..self.cursor].trim_end();
                 let start = kept.rfind(char::is_whitespace).map_or(0, |space| space + 1);
                 self.text.drain(start..self.cursor);
@@ -69,7 +69,7 @@ impl Editor {
             }
             _ => {}
         }
-        Typed::Going
+        EditorOutcome::Going
     }
 
     fn insert(&mut self, text: &str) {
@@ -121,34 +121,34 @@ const fn mark(char: char) -> char {
 mod tests {
     use super::*;
 
-    fn typed(keys: &[Key]) -> Editor {
+    fn typed(keys: &[KeyPress]) -> Editor {
         let mut editor = Editor::default();
-        keys.iter().for_each(|key| assert_eq!(editor.press(key), Typed::Going));
+        keys.iter().for_each(|key| assert_eq!(editor.press(key), EditorOutcome::Going));
         editor
     }
 
-    fn text(text: &str) -> Vec<Key> {
-        text.chars().map(Key::Char).collect()
+    fn text(text: &str) -> Vec<KeyPress> {
+        text.chars().map(KeyPress::Char).collect()
     }
 
     #[test]
     fn keys_change_the_line_at_the_cursor() {
-        let with = |more: &[Key]| typed(&[&text("fix ä log"), more].concat());
+        let with = |more: &[KeyPress]| typed(&[&text("fix ä log"), more].concat());
         for (more, expected) in [
-            (vec![Key::Backspace], "fix ä lo"),
-            (vec![Key::Ctrl('w')], "fix ä "),
-            (vec![Key::Ctrl('w'), Key::Ctrl('w'), Key::Backspace], "fix"),
-            (vec![Key::Ctrl('u')], ""),
-            (vec![Key::Home, Key::Delete], "ix ä log"),
-            (vec![Key::Ctrl('a'), Key::Ctrl('k')], ""),
-            (vec![Key::Left, Key::Char('x'), Key::End, Key::Char('s')], "fix ä loxgs"),
-            (vec![Key::Paste("in\n\u{1b}[2Jx".to_owned())], "fix ä login\nx"),
-            (vec![Key::Up, Key::Other, Key::Ctrl('z')], "fix ä log"),
+            (vec![KeyPress::Backspace], "fix ä lo"),
+            (vec![KeyPress::Ctrl('w')], "fix ä "),
+            (vec![KeyPress::Ctrl('w'), KeyPress::Ctrl('w'), KeyPress::Backspace], "fix"),
+            (vec![KeyPress::Ctrl('u')], ""),
+            (vec![KeyPress::Home, KeyPress::Delete], "ix ä log"),
+            (vec![KeyPress::Ctrl('a'), KeyPress::Ctrl('k')], ""),
+            (vec![KeyPress::Left, KeyPress::Char('x'), KeyPress::End, KeyPress::Char('s')], "fix ä loxgs"),
+            (vec![KeyPress::Paste("in\n\u{1b}[2Jx".to_owned())], "fix ä login\nx"),
+            (vec![KeyPress::Up, KeyPress::Other, KeyPress::Ctrl('z')], "fix ä log"),
         ] {
             assert_eq!(with(&more).text(), expected, "{more:?}");
         }
-        assert_eq!(Editor::default().press(&Key::Enter), Typed::Done);
-        assert_eq!(Editor::default().press(&Key::Escape), Typed::Left);
+        assert_eq!(Editor::default().press(&KeyPress::Enter), EditorOutcome::Done);
+        assert_eq!(Editor::default().press(&KeyPress::Escape), EditorOutcome::Left);
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         let mut editor = Editor::with("abc\ndefghij");
         assert_eq!(editor.shown(20), ("abc↵defghij".to_owned(), 11));
         assert_eq!(editor.shown(5), ("ghij".to_owned(), 4));
-        editor.press(&Key::Home);
+        editor.press(&KeyPress::Home);
         assert_eq!(editor.shown(5), ("abc↵d".to_owned(), 0));
         assert_eq!(Editor::with("漢字漢字").shown(6), ("漢字".to_owned(), 4));
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_line_has_a_longest_length() {
         let mut editor = Editor::with(&"x".repeat(MAX_BYTES - 1));
-        editor.press(&Key::Paste("äöü".to_owned()));
+        editor.press(&KeyPress::Paste("äöü".to_owned()));
         assert_eq!(editor.text().len(), MAX_BYTES - 1);
     }
 }

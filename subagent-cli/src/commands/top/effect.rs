@@ -5,12 +5,12 @@ use subagent_protocol::api::{OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 
-use crate::dialog::Question;
+use crate::dialog::QuestionRef;
 use crate::failure::Failure;
 
 /// Something to do for a board.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum BoardEffect {
     /// Leave the board.
     Quit,
     /// Stop the process, as Ctrl-Z does.
@@ -20,11 +20,11 @@ pub(super) enum Effect {
     /// Take another snapshot.
     Refresh,
     /// Run a command of the command line.
-    Command(Command),
+    Command(BoardCommand),
     /// Fetch a question in full.
     ShowQuestion(RequestId),
     /// Ask the form or link outside of the board.
-    FillIn(Question),
+    FillIn(QuestionRef),
     /// Fetch a page of a worker's story: the newest one, or that before an event.
     ShowStory(WorkerId, Option<EventId>),
     /// Fetch the diff of a worker.
@@ -35,7 +35,7 @@ pub(super) enum Effect {
 
 /// A command as it is typed behind `subagent`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct BoardCommand {
     pub(super) words: Vec<String>,
     /// What is said while it runs, and what when it has succeeded.
     pub(super) says: (String, String),
@@ -43,7 +43,7 @@ pub(super) struct Command {
 
 /// Something that happened.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(super) enum BoardEvent {
     /// All workers at one moment.
     Snapshot(Box<OverviewShown>),
     /// Events that follow the snapshot.
@@ -57,7 +57,7 @@ pub(super) enum Input {
     /// The daemon cannot be asked; it is tried again.
     Unreachable(Failure),
     /// A command has ended.
-    Ended(Command, Result<Value, Failure>),
+    Ended(BoardCommand, Result<Value, Failure>),
     /// A question in full.
     Question(RequestId, Result<Value, Failure>),
     /// The form was answered, left open, or could not be asked.

@@ -8,9 +8,9 @@ use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 use subagent_protocol::time::Timestamp;
 
-use super::board::{Board, Link};
-use super::effect::{Effect, Input};
-use super::keys::Key;
+use super::board::{Board, BoardConnection};
+use super::effect::{BoardEffect, BoardEvent};
+use super::keys::KeyPress;
 
 /// The time of each snapshot.
 pub(super) const NOW: Timestamp = Timestamp(1_795_292_982_000);
@@ -132,30 +132,30 @@ pub(super) fn shop() -> Vec<Value> {
 
 /// A board that follows these workers.
 pub(super) fn board(items: Vec<Value>) -> Board {
-    let mut board = Board::new("shop".to_owned(), Link::Connecting, true);
-    let _ = board.on_input(Input::Snapshot(Box::new(snapshot(items))), NOW);
-    let _ = board.on_input(Input::Opened, NOW);
+    let mut board = Board::new("shop".to_owned(), BoardConnection::Connecting, true);
+    let _ = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(items))), NOW);
+    let _ = board.on_input(BoardEvent::Opened, NOW);
     board
 }
 
 /// Keys as they are typed; what they ask for.
-pub(super) fn typed(board: &mut Board, keys: &str) -> Vec<Effect> {
+pub(super) fn typed(board: &mut Board, keys: &str) -> Vec<BoardEffect> {
     let later = Timestamp(NOW.0 + 60_000);
     let key = |char| match char {
-        '\r' => Key::Enter,
-        '\u{1b}' => Key::Escape,
-        '\t' => Key::Tab,
-        '↓' => Key::Down,
-        '↑' => Key::Up,
-        char => Key::Char(char),
+        '\r' => KeyPress::Enter,
+        '\u{1b}' => KeyPress::Escape,
+        '\t' => KeyPress::Tab,
+        '↓' => KeyPress::Down,
+        '↑' => KeyPress::Up,
+        char => KeyPress::Char(char),
     };
     keys.chars().flat_map(|char| board.on_key(&key(char), later)).collect()
 }
 
 /// The question that is shown, as the daemon has it.
-pub(super) fn answer_questions(board: &mut Board, effects: &[Effect]) {
+pub(super) fn answer_questions(board: &mut Board, effects: &[BoardEffect]) {
     for effect in effects {
-        if let Effect::ShowQuestion(request) = effect {
+        if let BoardEffect::ShowQuestion(request) = effect {
             let shown = json!({
                 "requestId": request, "status": "pending", "kind": "permission", "name": "codex",
                 "message": "Permission requested for execute", "request": {"command": "rm -rf build"},
@@ -165,16 +165,16 @@ pub(super) fn answer_questions(board: &mut Board, effects: &[Effect]) {
                     {"id": "reject-once", "label": "Reject", "kind": "reject_once"},
                 ],
             });
-            let _ = board.on_input(Input::Question(request.clone(), Ok(shown)), NOW);
+            let _ = board.on_input(BoardEvent::Question(request.clone(), Ok(shown)), NOW);
         }
     }
 }
 
 /// A board whose question is shown.
 pub(super) fn asked(items: Vec<Value>) -> Board {
-    let mut board = Board::new("shop".to_owned(), Link::Connecting, true);
-    let effects = board.on_input(Input::Snapshot(Box::new(snapshot(items))), NOW);
+    let mut board = Board::new("shop".to_owned(), BoardConnection::Connecting, true);
+    let effects = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(items))), NOW);
     answer_questions(&mut board, &effects);
-    let _ = board.on_input(Input::Opened, NOW);
+    let _ = board.on_input(BoardEvent::Opened, NOW);
     board
 }

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::effect::Input;
-use crate::client::{Ask, Batch, Client, Step, read};
-use crate::context::Context;
+use super::effect::BoardEvent;
+use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, read};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
 /// At least as long between two snapshots.
@@ -26,12 +26,12 @@ const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a board follows.
 #[derive(Debug)]
-pub(super) struct Follower {
-    pub(super) context: Context,
+pub(super) struct BoardFollower {
+    pub(super) context: CliContext,
     pub(super) workspace: Workspace,
     /// Rung for another snapshot.
     pub(super) refresh: Arc<Notify>,
-    pub(super) inputs: Sender<Input>,
+    pub(super) inputs: Sender<BoardEvent>,
 }
 
 /// Why a stream is left.
@@ -43,10 +43,10 @@ enum Left {
     Failed(Failure),
 }
 
-impl Follower {
+impl BoardFollower {
     /// Follows until the board is gone.
     pub(super) async fn follow(self) {
-        let mut asking = Client::new(&self.context, &self.workspace);
+        let mut asking = DaemonClient::new(&self.context, &self.workspace);
         let mut patience = FIRST_PATIENCE;
         // A snapshot may be newer than the last event: an open story needs those in between as well.
         let mut last: Option<EventId> = None;
@@ -66,12 +66,12 @@ impl Follower {
                 Left::Gone => return,
                 Left::Failed(failure) if failure.is(Code::CursorExpired) => {
                     last = None;
-                    if self.inputs.send(Input::Expired).await.is_err() {
+                    if self.inputs.send(BoardEvent::Expired).await.is_err() {
                         return;
                     }
                 }
                 Left::Failed(failure) => {
-                    if self.inputs.send(Input::Unreachable(failure)).await.is_err() {
+                    if self.inputs.send(BoardEvent::Unreachable(failure)).await.is_err() {
                         return;
                     }
                     // A person who asks for a snapshot does not wait.
@@ -83,17 +83,17 @@ impl Follower {
     }
 
     /// Hands over a snapshot and returns its cursor; `None` if the board is gone.
-    async fn snapshot(&self, client: &mut Client) -> Result<Option<EventId>> {
-        let shown: OverviewShown = read(client.ask(&Ask::get("/v1/overview")).await?)?;
+    async fn snapshot(&self, client: &mut DaemonClient) -> Result<Option<EventId>> {
+        let shown: OverviewShown = read(client.ask(&ApiRequest::get("/v1/overview")).await?)?;
         let cursor = shown.cursor;
-        let sent = self.inputs.send(Input::Snapshot(Box::new(shown))).await;
+        let sent = self.inputs.send(BoardEvent::Snapshot(Box::new(shown))).await;
         Ok(sent.is_ok().then_some(cursor))
     }
 
     /// Hands over the events behind one, and stores the last of them. `taken` is when the snapshot was.
     async fn stream(&self, from: EventId, last: &mut EventId, taken: Instant) -> Left {
         // A connection of its own: the one before may be in the middle of an answer.
-        let mut client = Client::new(&self.context, &self.workspace);
+        let mut client = DaemonClient::new(&self.context, &self.workspace);
         let mut events = client.all_events(None, None, Some(from.to_string()), true, false);
         let mut is_stale = false;
         loop {
@@ -108,14 +108,14 @@ impl Follower {
             };
             let mut newest: Option<EventId> = None;
             let input = match step {
-                Ok(Step::Opened) => Input::Opened,
-                Ok(Step::Lost) => Input::Lost,
-                Ok(Step::Batch(Batch::Events(found))) => {
+                Ok(SubscriptionStep::Opened) => BoardEvent::Opened,
+                Ok(SubscriptionStep::Lost) => BoardEvent::Lost,
+                Ok(SubscriptionStep::Batch(EventBatch::Events(found))) => {
                     newest = found.iter().rev().find_map(|event| event["eventId"].as_str()?.parse().ok());
-                    Input::Events(parsed(found))
+                    BoardEvent::Events(parsed(found))
                 }
                 // This stream has no end.
-                Ok(Step::Batch(Batch::End)) => return Left::Refresh,
+                Ok(SubscriptionStep::Batch(EventBatch::End)) => return Left::Refresh,
                 Err(failure) => return Left::Failed(failure),
             };
             if self.inputs.send(input).await.is_err() {
@@ -139,9 +139,9 @@ mod tests {
 
     use super::super::fixture::{event, snapshot, worker};
     use super::*;
-    use crate::args::Typed;
+    use crate::args::TypedFlags;
     use crate::client::fake::{Act, Fake};
-    use crate::output::Format;
+    use crate::output::OutputFormat;
 
     fn overview() -> Act {
         overview_at(EventId(16))
@@ -175,19 +175,19 @@ mod tests {
     }
 
     /// The name of the next input.
-    async fn next(news: &mut Receiver<Input>) -> String {
+    async fn next(news: &mut Receiver<BoardEvent>) -> String {
         let input = timeout(Duration::from_secs(60), news.recv()).await.unwrap().unwrap();
         format!("{input:?}").split(['(', ' ']).next().unwrap().to_owned()
     }
 
-    fn follower(fake: &Fake) -> (Follower, Receiver<Input>) {
+    fn follower(fake: &Fake) -> (BoardFollower, Receiver<BoardEvent>) {
         let env = Environment::new([("SUBAGENT_NO_AUTOSTART".into(), "1".into())], "/");
         let root = fake.dir.path().to_owned();
         let workspace =
             Workspace { db_path: root.join("state.db"), state_dir: root.clone(), root: root.clone() };
         let (inputs, news) = channel(9);
-        let follower = Follower {
-            context: Context { env, format: Format::Json, typed: Typed::default() },
+        let follower = BoardFollower {
+            context: CliContext { env, format: OutputFormat::Json, typed: TypedFlags::default() },
             workspace,
             refresh: Arc::new(Notify::new()),
             inputs,

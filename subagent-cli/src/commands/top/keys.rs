@@ -14,7 +14,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// A key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyPress {
     Char(char),
     /// A letter with Ctrl.
     Ctrl(char),
@@ -47,7 +47,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// Takes what was typed; returns the keys that are complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<KeyPress> {
         self.bytes.extend_from_slice(bytes);
         let mut keys = Vec::new();
         while let Some(key) = self.next() {
@@ -62,35 +62,35 @@ impl Decoder {
     }
 
     /// Ends a sequence that does not go on: Escape alone is a key.
-    pub(super) fn flush(&mut self) -> Option<Key> {
+    pub(super) fn flush(&mut self) -> Option<KeyPress> {
         match std::mem::take(&mut self.bytes).as_slice() {
             [] => None,
-            [ESCAPE] => Some(Key::Escape),
-            _ => Some(Key::Other),
+            [ESCAPE] => Some(KeyPress::Escape),
+            _ => Some(KeyPress::Other),
         }
     }
 
     /// Takes the next key off the front. `None`: more has to come. `Some(None)`: there is no key yet.
-    fn next(&mut self) -> Option<Option<Key>> {
+    fn next(&mut self) -> Option<Option<KeyPress>> {
         if self.paste.is_some() {
             return self.pasted();
         }
         let (key, length) = match key(&self.bytes) {
-            Found::Key(key, length) => (key, length),
-            Found::Paste(length) => {
+            DecodedBytes::Key(key, length) => (key, length),
+            DecodedBytes::Paste(length) => {
                 self.bytes.drain(..length);
                 self.paste = Some(Vec::new());
                 return Some(None);
             }
-            Found::Nothing if self.bytes.len() > MAX_SEQUENCE => (Key::Other, self.bytes.len()),
-            Found::Nothing => return None,
+            DecodedBytes::Nothing if self.bytes.len() > MAX_SEQUENCE => (KeyPress::Other, self.bytes.len()),
+            DecodedBytes::Nothing => return None,
         };
         self.bytes.drain(..length);
         Some(Some(key))
     }
 
     /// Goes on with a paste. Ctrl-C ends one that a terminal does not end.
-    fn pasted(&mut self) -> Option<Option<Key>> {
+    fn pasted(&mut self) -> Option<Option<KeyPress>> {
         let end = self.bytes.windows(PASTE_END.len()).position(|part| part == PASTE_END);
         let interrupt = self.bytes.iter().position(|byte| *byte == INTERRUPT);
         let (length, behind) = match (end, interrupt) {
@@ -110,87 +110,89 @@ impl Decoder {
             return None;
         }
         let paste = self.paste.take()?;
-        Some(Some(Key::Paste(String::from_utf8_lossy(&paste).into_owned())))
+        Some(Some(KeyPress::Paste(String::from_utf8_lossy(&paste).into_owned())))
     }
 }
 
 /// What bytes begin with.
-enum Found {
+enum DecodedBytes {
     /// A key, and how many bytes it has.
-    Key(Key, usize),
+    Key(KeyPress, usize),
     /// A paste, and how many bytes begin it.
     Paste(usize),
     /// No complete key.
     Nothing,
 }
 
-fn key(bytes: &[u8]) -> Found {
+fn key(bytes: &[u8]) -> DecodedBytes {
     match bytes {
-        [] | [ESCAPE] => Found::Nothing,
+        [] | [ESCAPE] => DecodedBytes::Nothing,
         [ESCAPE, b'[', rest @ ..] => control(rest),
-        [ESCAPE, b'O'] => Found::Nothing,
-        [ESCAPE, b'O', letter, ..] => Found::Key(by_letter(*letter), 3),
-        [ESCAPE, ESCAPE, ..] => Found::Key(Key::Escape, 1),
+        [ESCAPE, b'O'] => DecodedBytes::Nothing,
+        [ESCAPE, b'O', letter, ..] => DecodedBytes::Key(by_letter(*letter), 3),
+        [ESCAPE, ESCAPE, ..] => DecodedBytes::Key(KeyPress::Escape, 1),
         // A letter with Alt.
-        [ESCAPE, ..] => Found::Key(Key::Other, 2),
+        [ESCAPE, ..] => DecodedBytes::Key(KeyPress::Other, 2),
         [first, ..] => single(*first, bytes),
     }
 }
 
 /// A sequence behind `ESC [`: parameters, and a letter that says which key it is.
-fn control(rest: &[u8]) -> Found {
+fn control(rest: &[u8]) -> DecodedBytes {
     // The function keys of the Linux console.
     if rest.first() == Some(&b'[') {
-        return if rest.len() > 1 { Found::Key(Key::Other, 4) } else { Found::Nothing };
+        return if rest.len() > 1 { DecodedBytes::Key(KeyPress::Other, 4) } else { DecodedBytes::Nothing };
     }
-    let Some(end) = rest.iter().position(|byte| !(b' '..=b'?').contains(byte)) else { return Found::Nothing };
+    let Some(end) = rest.iter().position(|byte| !(b' '..=b'?').contains(byte)) else {
+        return DecodedBytes::Nothing;
+    };
     let length = end + 3;
     let number = rest[..end].split(|byte| *byte == b';').next().unwrap_or_default();
     match (rest[end], number) {
-        (b'~', b"200") => Found::Paste(length),
-        (b'~', number) => Found::Key(by_number(number), length),
+        (b'~', b"200") => DecodedBytes::Paste(length),
+        (b'~', number) => DecodedBytes::Key(by_number(number), length),
         // Not a letter that ends a sequence: what it is stays for the next key.
-        (letter, _) if !(b'@'..=b'~').contains(&letter) => Found::Key(Key::Other, length - 1),
-        (letter, _) => Found::Key(by_letter(letter), length),
+        (letter, _) if !(b'@'..=b'~').contains(&letter) => DecodedBytes::Key(KeyPress::Other, length - 1),
+        (letter, _) => DecodedBytes::Key(by_letter(letter), length),
     }
 }
 
-fn by_letter(letter: u8) -> Key {
+fn by_letter(letter: u8) -> KeyPress {
     match letter {
-        b'A' => Key::Up,
-        b'B' => Key::Down,
-        b'C' => Key::Right,
-        b'D' => Key::Left,
-        b'F' => Key::End,
-        b'H' => Key::Home,
-        b'M' => Key::Enter,
-        _ => Key::Other,
+        b'A' => KeyPress::Up,
+        b'B' => KeyPress::Down,
+        b'C' => KeyPress::Right,
+        b'D' => KeyPress::Left,
+        b'F' => KeyPress::End,
+        b'H' => KeyPress::Home,
+        b'M' => KeyPress::Enter,
+        _ => KeyPress::Other,
     }
 }
 
-fn by_number(number: &[u8]) -> Key {
+fn by_number(number: &[u8]) -> KeyPress {
     match number {
-        b"1" | b"7" => Key::Home,
-        b"3" => Key::Delete,
-        b"4" | b"8" => Key::End,
-        b"5" => Key::PageUp,
-        b"6" => Key::PageDown,
-        _ => Key::Other,
+        b"1" | b"7" => KeyPress::Home,
+        b"3" => KeyPress::Delete,
+        b"4" | b"8" => KeyPress::End,
+        b"5" => KeyPress::PageUp,
+        b"6" => KeyPress::PageDown,
+        _ => KeyPress::Other,
     }
 }
 
 /// A key without an escape: a control character, or a character of UTF-8.
-fn single(first: u8, bytes: &[u8]) -> Found {
+fn single(first: u8, bytes: &[u8]) -> DecodedBytes {
     let control = match first {
-        b'\r' | b'\n' => Some(Key::Enter),
-        b'\t' => Some(Key::Tab),
-        0x08 | 0x7f => Some(Key::Backspace),
-        0x01..=0x1a => Some(Key::Ctrl(char::from(first + b'a' - 1))),
-        0x00..0x20 => Some(Key::Other),
+        b'\r' | b'\n' => Some(KeyPress::Enter),
+        b'\t' => Some(KeyPress::Tab),
+        0x08 | 0x7f => Some(KeyPress::Backspace),
+        0x01..=0x1a => Some(KeyPress::Ctrl(char::from(first + b'a' - 1))),
+        0x00..0x20 => Some(KeyPress::Other),
         _ => None,
     };
     if let Some(key) = control {
-        return Found::Key(key, 1);
+        return DecodedBytes::Key(key, 1);
     }
     let length = match first {
         0xf0.. => 4,
@@ -200,12 +202,12 @@ fn single(first: u8, bytes: &[u8]) -> Found {
     };
     let character = bytes.get(..length).map(std::str::from_utf8);
     match character {
-        None => Found::Nothing,
+        None => DecodedBytes::Nothing,
         Some(Ok(text)) => match text.chars().next() {
-            Some(char) if !char.is_control() => Found::Key(Key::Char(char), length),
-            _ => Found::Key(Key::Other, length),
+            Some(char) if !char.is_control() => DecodedBytes::Key(KeyPress::Char(char), length),
+            _ => DecodedBytes::Key(KeyPress::Other, length),
         },
-        Some(Err(_)) => Found::Key(Key::Other, 1),
+        Some(Err(_)) => DecodedBytes::Key(KeyPress::Other, 1),
     }
 }
 
@@ -215,64 +217,70 @@ mod tests {
 
     use super::*;
 
-    fn keys(text: &str) -> Vec<Key> {
+    fn keys(text: &str) -> Vec<KeyPress> {
         Decoder::default().push(text.as_bytes())
     }
 
     #[test]
     fn keys_are_what_terminals_send() {
         for (text, expected) in [
-            ("y", Key::Char('y')),
-            ("\u{e4}", Key::Char('\u{e4}')),
-            ("\u{1f600}", Key::Char('\u{1f600}')),
-            ("\r", Key::Enter),
-            ("\n", Key::Enter),
-            ("\t", Key::Tab),
-            ("\u{7f}", Key::Backspace),
-            ("\u{3}", Key::Ctrl('c')),
-            ("\u{1a}", Key::Ctrl('z')),
-            ("\u{1b}[A", Key::Up),
-            ("\u{1b}OB", Key::Down),
-            ("\u{1b}[1;5C", Key::Right),
-            ("\u{1b}[5~", Key::PageUp),
-            ("\u{1b}[6;2~", Key::PageDown),
-            ("\u{1b}[H", Key::Home),
-            ("\u{1b}[4~", Key::End),
-            ("\u{1b}[3~", Key::Delete),
-            ("\u{1b}[15~", Key::Other),
-            ("\u{1b}[[A", Key::Other),
-            ("\u{1b}x", Key::Other),
-            ("\u{9b}", Key::Other),
-            ("\0", Key::Other),
+            ("y", KeyPress::Char('y')),
+            ("\u{e4}", KeyPress::Char('\u{e4}')),
+            ("\u{1f600}", KeyPress::Char('\u{1f600}')),
+            ("\r", KeyPress::Enter),
+            ("\n", KeyPress::Enter),
+            ("\t", KeyPress::Tab),
+            ("\u{7f}", KeyPress::Backspace),
+            ("\u{3}", KeyPress::Ctrl('c')),
+            ("\u{1a}", KeyPress::Ctrl('z')),
+            ("\u{1b}[A", KeyPress::Up),
+            ("\u{1b}OB", KeyPress::Down),
+            ("\u{1b}[1;5C", KeyPress::Right),
+            ("\u{1b}[5~", KeyPress::PageUp),
+            ("\u{1b}[6;2~", KeyPress::PageDown),
+            ("\u{1b}[H", KeyPress::Home),
+            ("\u{1b}[4~", KeyPress::End),
+            ("\u{1b}[3~", KeyPress::Delete),
+            ("\u{1b}[15~", KeyPress::Other),
+            ("\u{1b}[[A", KeyPress::Other),
+            ("\u{1b}x", KeyPress::Other),
+            ("\u{9b}", KeyPress::Other),
+            ("\0", KeyPress::Other),
         ] {
             assert_eq!(keys(text), [expected], "{text:?}");
         }
-        assert_eq!(keys("ab\u{1b}[Bc"), [Key::Char('a'), Key::Char('b'), Key::Down, Key::Char('c')]);
+        assert_eq!(
+            keys("ab\u{1b}[Bc"),
+            [KeyPress::Char('a'), KeyPress::Char('b'), KeyPress::Down, KeyPress::Char('c')]
+        );
     }
 
     #[test]
     fn escape_is_a_key_when_nothing_follows_it() {
         let mut decoder = Decoder::default();
         assert!(decoder.push(b"\x1b").is_empty() && decoder.is_waiting());
-        assert_eq!((decoder.flush(), decoder.is_waiting()), (Some(Key::Escape), false));
+        assert_eq!((decoder.flush(), decoder.is_waiting()), (Some(KeyPress::Escape), false));
         assert!(decoder.push(b"\x1b[").is_empty());
-        assert_eq!(decoder.push(b"B"), [Key::Down], "a sequence in two pieces");
+        assert_eq!(decoder.push(b"B"), [KeyPress::Down], "a sequence in two pieces");
         assert!(decoder.push(b"\x1b[").is_empty());
-        assert_eq!(decoder.flush(), Some(Key::Other));
-        assert_eq!(decoder.push(b"\x1b\x1b[A"), [Key::Escape, Key::Up]);
+        assert_eq!(decoder.flush(), Some(KeyPress::Other));
+        assert_eq!(decoder.push(b"\x1b\x1b[A"), [KeyPress::Escape, KeyPress::Up]);
     }
 
     #[test]
     fn a_paste_is_one_key_whatever_it_holds() {
-        assert_eq!(keys("\u{1b}[200~y\ry\u{1b}[201~q"), [Key::Paste("y\ry".to_owned()), Key::Char('q')]);
+        assert_eq!(
+            keys("\u{1b}[200~y\ry\u{1b}[201~q"),
+            [KeyPress::Paste("y\ry".to_owned()), KeyPress::Char('q')]
+        );
         let mut decoder = Decoder::default();
         for byte in "\u{1b}[200~ab\u{1b}[201~".bytes().take(13) {
             assert!(decoder.push(&[byte]).is_empty());
         }
-        assert_eq!(decoder.push(b"~"), [Key::Paste("ab".to_owned())]);
-        assert_eq!(keys("\u{1b}[200~ab\u{3}"), [Key::Paste("ab".to_owned()), Key::Ctrl('c')]);
+        assert_eq!(decoder.push(b"~"), [KeyPress::Paste("ab".to_owned())]);
+        assert_eq!(keys("\u{1b}[200~ab\u{3}"), [KeyPress::Paste("ab".to_owned()), KeyPress::Ctrl('c')]);
         let long = format!("\u{1b}[200~{}\u{1b}[201~", "x".repeat(MAX_PASTE + 9));
-        assert_eq!(keys(&long), [Key::Paste("x".repeat(MAX_PASTE))]);
+        assert_eq!(keys(&long), [KeyPress::Paste("x".repeat(MAX_PASTE))]);
     }
 
     proptest! {

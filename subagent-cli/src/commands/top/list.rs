@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use subagent_model::{Group, Need, Row, Workers};
+use subagent_model::{Group, Need, OverviewRow, Workers};
 use subagent_protocol::ids::{RequestId, WorkerId};
 
 /// Deeper than any tree is.
@@ -19,29 +19,29 @@ pub(super) struct List {
     pub(super) is_tree: bool,
     /// The first entry that is seen.
     pub(super) top: usize,
-    chosen: Option<Chosen>,
+    chosen: Option<SelectedRow>,
     /// Where that was last.
     place: usize,
 }
 
 /// A row that is chosen: a worker, or one of its questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct SelectedRow {
     pub(super) worker: WorkerId,
     pub(super) request: Option<RequestId>,
 }
 
 /// A line of the list.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum ListEntry {
     /// The title of a section, and how many rows it has.
     Head(&'static str, usize),
-    Item(Item),
+    Item(ListRow),
 }
 
 /// A worker, or one of its questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct ListRow {
     /// Of the rows of `Workers`.
     pub(super) row: usize,
     /// Of the needs of that row.
@@ -50,26 +50,29 @@ pub(super) struct Item {
     pub(super) branch: String,
 }
 
-impl Item {
+impl ListRow {
     fn of(row: usize, need: Option<usize>) -> Self {
         Self { row, need, branch: String::new() }
     }
 
     /// The row and the question that it shows.
-    pub(super) fn find<'a>(&self, workers: &'a Workers) -> Option<(&'a Row, Option<&'a Need>)> {
+    pub(super) fn find<'a>(&self, workers: &'a Workers) -> Option<(&'a OverviewRow, Option<&'a Need>)> {
         let row = workers.rows().get(self.row)?;
         Some((row, self.need.and_then(|need| row.needs.get(need))))
     }
 
-    fn chosen(&self, workers: &Workers) -> Option<Chosen> {
+    fn chosen(&self, workers: &Workers) -> Option<SelectedRow> {
         let (row, need) = self.find(workers)?;
-        Some(Chosen { worker: row.worker_id().clone(), request: need.map(|need| need.request_id.clone()) })
+        Some(SelectedRow {
+            worker: row.worker_id().clone(),
+            request: need.map(|need| need.request_id.clone()),
+        })
     }
 }
 
 impl List {
     /// The lines of the list.
-    pub(super) fn entries(&self, workers: &Workers) -> Vec<Entry> {
+    pub(super) fn entries(&self, workers: &Workers) -> Vec<ListEntry> {
         let wanted = self.filter.to_lowercase();
         let rows: Vec<usize> = (0..workers.rows().len())
             .filter(|row| wanted.is_empty() || workers.rows().get(*row).is_some_and(|row| fits(row, &wanted)))
@@ -78,21 +81,21 @@ impl List {
     }
 
     /// What is chosen.
-    pub(super) fn chosen(&self) -> Option<&Chosen> {
+    pub(super) fn chosen(&self) -> Option<&SelectedRow> {
         self.chosen.as_ref()
     }
 
     /// Chooses a worker.
     pub(super) fn choose(&mut self, worker: WorkerId) {
-        self.chosen = Some(Chosen { worker, request: None });
+        self.chosen = Some(SelectedRow { worker, request: None });
     }
 
     /// Finds what is chosen in new entries. What is gone leaves its place to a neighbor.
-    pub(super) fn settle(&mut self, entries: &[Entry], workers: &Workers) {
+    pub(super) fn settle(&mut self, entries: &[ListEntry], workers: &Workers) {
         let items = || {
-            let item = |(at, entry): (usize, &Entry)| match entry {
-                Entry::Item(item) => Some((at, item.chosen(workers)?)),
-                Entry::Head(..) => None,
+            let item = |(at, entry): (usize, &ListEntry)| match entry {
+                ListEntry::Item(item) => Some((at, item.chosen(workers)?)),
+                ListEntry::Head(..) => None,
             };
             entries.iter().enumerate().filter_map(item)
         };
@@ -112,9 +115,9 @@ impl List {
     }
 
     /// Chooses the row that is this number of rows further down; up if it is negative.
-    pub(super) fn step(&mut self, by: isize, entries: &[Entry], workers: &Workers) {
+    pub(super) fn step(&mut self, by: isize, entries: &[ListEntry], workers: &Workers) {
         let places: Vec<usize> =
-            (0..entries.len()).filter(|at| matches!(entries.get(*at), Some(Entry::Item(_)))).collect();
+            (0..entries.len()).filter(|at| matches!(entries.get(*at), Some(ListEntry::Item(_)))).collect();
         let now = places.partition_point(|place| *place < self.place);
         let last = places.len().saturating_sub(1);
         let next = now.saturating_add_signed(by).min(last);
@@ -124,9 +127,9 @@ impl List {
     }
 
     /// Chooses the next question behind what is chosen, else the first one.
-    pub(super) fn next_question(&mut self, entries: &[Entry], workers: &Workers) {
+    pub(super) fn next_question(&mut self, entries: &[ListEntry], workers: &Workers) {
         let asks = |at: &usize| match entries.get(*at) {
-            Some(Entry::Item(item)) => {
+            Some(ListEntry::Item(item)) => {
                 item.find(workers).is_some_and(|(row, need)| need.is_some() || row.group() == Group::Needs)
             }
             _ => false,
@@ -137,8 +140,8 @@ impl List {
         }
     }
 
-    fn choose_at(&mut self, place: usize, entries: &[Entry], workers: &Workers) {
-        if let Some(Entry::Item(item)) = entries.get(place) {
+    fn choose_at(&mut self, place: usize, entries: &[ListEntry], workers: &Workers) {
+        if let Some(ListEntry::Item(item)) = entries.get(place) {
             (self.place, self.chosen) = (place, item.chosen(workers));
         }
     }
@@ -149,7 +152,7 @@ impl List {
     }
 
     /// Moves the part that is seen, so that what is chosen is in it.
-    pub(super) fn scroll(&mut self, entries: &[Entry], height: usize) {
+    pub(super) fn scroll(&mut self, entries: &[ListEntry], height: usize) {
         // The title above the first row comes along.
         let lowest = (self.place + 1).saturating_sub(height);
         let highest = if self.place == 1 { 0 } else { self.place }.max(lowest);
@@ -159,7 +162,7 @@ impl List {
 }
 
 /// Whether a row has a text, which is in lower case, in what is seen of it.
-fn fits(row: &Row, wanted: &str) -> bool {
+fn fits(row: &OverviewRow, wanted: &str) -> bool {
     let snapshot = &row.snapshot;
     let own = [snapshot.name.as_str(), &snapshot.label, &snapshot.launcher, row.state.as_str()];
     let asked = row.needs.iter().map(|need| need.subject.as_str());
@@ -168,22 +171,22 @@ fn fits(row: &Row, wanted: &str) -> bool {
     own.into_iter().chain(asked).chain(task).any(|text| compared(text).contains(wanted))
 }
 
-fn sections(workers: &Workers, shown: &[usize]) -> Vec<Entry> {
+fn sections(workers: &Workers, shown: &[usize]) -> Vec<ListEntry> {
     let rows = || shown.iter().filter_map(|at| Some((*at, workers.rows().get(*at)?)));
     let mut needs: Vec<_> = rows()
         .filter(|(_, row)| row.group() == Group::Needs)
         .flat_map(|(at, row)| {
             let asked = row.needs.iter().enumerate();
-            let asked = asked.map(move |(need, asked)| (asked.since, Item::of(at, Some(need))));
+            let asked = asked.map(move |(need, asked)| (asked.since, ListRow::of(at, Some(need))));
             // A worker that waits for something that is not in the snapshot.
-            let without = row.needs.is_empty().then(|| (row.since, Item::of(at, None)));
+            let without = row.needs.is_empty().then(|| (row.since, ListRow::of(at, None)));
             asked.chain(without)
         })
         .collect();
     needs.sort_by_key(|(since, item)| (*since, item.row, item.need));
     let of = |group: Group| rows().filter(move |(_, row)| row.group() == group);
-    let working: Vec<Item> = of(Group::Working).map(|(at, _)| Item::of(at, None)).collect();
-    let mut done: Vec<_> = of(Group::Done).map(|(at, row)| (row.since, Item::of(at, None))).collect();
+    let working: Vec<ListRow> = of(Group::Working).map(|(at, _)| ListRow::of(at, None)).collect();
+    let mut done: Vec<_> = of(Group::Done).map(|(at, row)| (row.since, ListRow::of(at, None))).collect();
     done.sort_by_key(|(since, item)| (std::cmp::Reverse(*since), item.row));
     let sections = [
         ("Needs you", needs.into_iter().map(|(_, item)| item).collect()),
@@ -194,13 +197,13 @@ fn sections(workers: &Workers, shown: &[usize]) -> Vec<Entry> {
     shown.flat_map(|(title, items)| titled(title, items)).collect()
 }
 
-fn titled(title: &'static str, items: Vec<Item>) -> impl Iterator<Item = Entry> {
-    let head = Entry::Head(title, items.len());
-    std::iter::once(head).chain(items.into_iter().map(Entry::Item))
+fn titled(title: &'static str, items: Vec<ListRow>) -> impl Iterator<Item = ListEntry> {
+    let head = ListEntry::Head(title, items.len());
+    std::iter::once(head).chain(items.into_iter().map(ListEntry::Item))
 }
 
 /// Workers, and the tasks that they have given below them; those that wait for their owner come first.
-fn tree(workers: &Workers, shown: &[usize]) -> Vec<Entry> {
+fn tree(workers: &Workers, shown: &[usize]) -> Vec<ListEntry> {
     let rows = || shown.iter().filter_map(|at| Some((*at, workers.rows().get(*at)?)));
     let known: HashMap<&WorkerId, usize> = rows().map(|(at, row)| (row.worker_id(), at)).collect();
     let mut below: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -233,7 +236,7 @@ struct Grown<'a> {
     workers: &'a Workers,
     below: &'a HashMap<usize, Vec<usize>>,
     seen: HashSet<usize>,
-    items: Vec<Item>,
+    items: Vec<ListRow>,
 }
 
 impl Grown<'_> {
@@ -244,7 +247,7 @@ impl Grown<'_> {
 
     /// The most urgent group of a worker and of all below it.
     fn group(&self, of: usize, levels: usize) -> Group {
-        let own = self.workers.rows().get(of).map_or(Group::Done, Row::group);
+        let own = self.workers.rows().get(of).map_or(Group::Done, OverviewRow::group);
         let below = self.children(of, levels).iter().map(|child| self.group(*child, levels - 1));
         below.fold(own, Group::min)
     }
@@ -254,7 +257,7 @@ impl Grown<'_> {
             return;
         }
         let need = self.workers.rows().get(at).and_then(|row| (!row.needs.is_empty()).then_some(0));
-        self.items.push(Item { row: at, need, branch: branch.to_owned() });
+        self.items.push(ListRow { row: at, need, branch: branch.to_owned() });
         let children = self.children(at, levels).to_vec();
         let last = children.len().saturating_sub(1);
         for (number, child) in children.into_iter().enumerate() {
@@ -276,9 +279,9 @@ mod tests {
     }
 
     fn shown(list: &List, workers: &Workers) -> Vec<String> {
-        let entry = |entry: &Entry| match entry {
-            Entry::Head(title, count) => format!("{title} {count}"),
-            Entry::Item(item) => {
+        let entry = |entry: &ListEntry| match entry {
+            ListEntry::Head(title, count) => format!("{title} {count}"),
+            ListEntry::Item(item) => {
                 let (row, need) = item.find(workers).unwrap();
                 let asked = need.map(|need| format!(" {}", need.request_id)).unwrap_or_default();
                 format!("{}{}{asked}", item.branch, row.snapshot.name)
@@ -363,7 +366,7 @@ mod tests {
         let asked = json!({"requestId": request(7), "title": "sudo"});
         workers.apply(&event(1, 4, "approval.requested", asked));
         settled(&mut list, &workers);
-        assert_eq!(list.chosen(), Some(&Chosen { worker: id(4), request: Some(request(7)) }));
+        assert_eq!(list.chosen(), Some(&SelectedRow { worker: id(4), request: Some(request(7)) }));
     }
 
     #[test]
@@ -376,7 +379,7 @@ mod tests {
         assert_eq!(list.chosen().unwrap().request, Some(request(1)));
         workers.apply(&event(2, 1, "approval.decided", decided(1)));
         settled(&mut list, &workers);
-        assert_eq!(list.chosen(), Some(&Chosen { worker: id(1), request: None }));
+        assert_eq!(list.chosen(), Some(&SelectedRow { worker: id(1), request: None }));
     }
 
     #[test]

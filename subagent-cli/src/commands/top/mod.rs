@@ -28,13 +28,13 @@ use std::process::ExitCode;
 use subagent_protocol::Code;
 
 use super::run::signals;
-use crate::args::Typed;
+use crate::args::TypedFlags;
 use crate::args::top::Top;
 use crate::client::block_on;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::terminal::can_redraw_stdout;
-use crate::output::{Format, Outcome};
+use crate::output::{CliOutcome, OutputFormat};
 
 /// Whether a board can be shown: a person reads and types at a terminal that can be drawn on.
 fn can_show() -> bool {
@@ -43,11 +43,11 @@ fn can_show() -> bool {
 
 /// Whether `subagent` without arguments means the board: where one can be shown, and there is a workspace for it.
 pub(crate) fn is_meant() -> bool {
-    let has_workspace = |context: Context| context.workspace(None).is_ok();
-    can_show() && Context::of_process(Format::Text, Typed::default()).is_ok_and(has_workspace)
+    let has_workspace = |context: CliContext| context.workspace(None).is_ok();
+    can_show() && CliContext::of_process(OutputFormat::Text, TypedFlags::default()).is_ok_and(has_workspace)
 }
 
-pub(super) fn run(args: &Top, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &Top, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if !can_show() {
         let message = "the board needs a terminal that can be drawn on, for stdin and stdout";
@@ -59,6 +59,6 @@ pub(super) fn run(args: &Top, context: &Context) -> Result<Outcome> {
     let signal = block_on(session::run(context, workspace, args.cwd.cwd.clone()))?;
     match signal {
         Some(signal) => signals::end_by(signal),
-        None => Ok(Outcome::Printed(ExitCode::SUCCESS)),
+        None => Ok(CliOutcome::Printed(ExitCode::SUCCESS)),
     }
 }

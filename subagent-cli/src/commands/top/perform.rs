@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::super::diff;
-use super::effect::{Command, Input};
+use super::effect::{BoardCommand, BoardEvent};
 use crate::args;
-use crate::client::{Ask, Client, Query, read, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::Outcome;
+use crate::output::CliOutcome;
 use crate::output::terminal::Terminal;
 
 /// Of how many events a page of a story is made.
@@ -31,11 +31,11 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Performer {
     /// For commands, which must not write to the screen.
-    context: Context,
+    context: CliContext,
     workspace: Workspace,
     /// The workspace that was typed.
     cwd: Option<PathBuf>,
-    inputs: Sender<Input>,
+    inputs: Sender<BoardEvent>,
     /// Commands that were typed and have not ended.
     commands: JoinSet<()>,
     /// What is being fetched.
@@ -45,43 +45,43 @@ pub(super) struct Performer {
 impl Performer {
     /// One that hands over what comes of it.
     pub(super) fn new(
-        context: Context,
+        context: CliContext,
         workspace: Workspace,
         cwd: Option<PathBuf>,
-        inputs: Sender<Input>,
+        inputs: Sender<BoardEvent>,
     ) -> Self {
         Self { context, workspace, cwd, inputs, commands: JoinSet::new(), fetches: JoinSet::new() }
     }
 
     /// Runs a command.
-    pub(super) fn run(&mut self, command: Command) {
+    pub(super) fn run(&mut self, command: BoardCommand) {
         while self.commands.try_join_next().is_some() {}
         let (context, cwd, inputs) = (self.context.clone(), self.cwd.clone(), self.inputs.clone());
         self.commands.spawn_blocking(move || {
             let ended = run(&command.words, cwd, context);
-            let _ = inputs.blocking_send(Input::Ended(command, ended));
+            let _ = inputs.blocking_send(BoardEvent::Ended(command, ended));
         });
     }
 
     /// Fetches a question in full.
     pub(super) fn show_question(&mut self, request: RequestId) {
-        let ask = Ask::get(format!("/v1/approvals/{}", segment(request.as_str())));
-        self.fetch(ask, move |shown| Input::Question(request, shown));
+        let ask = ApiRequest::get(format!("/v1/approvals/{}", segment(request.as_str())));
+        self.fetch(ask, move |shown| BoardEvent::Question(request, shown));
     }
 
     /// Fetches a page of a story.
     pub(super) fn show_story(&mut self, worker: WorkerId, before: Option<EventId>) {
-        let path = Query::new(format!("/v1/workers/{}/transcript", segment(worker.as_str())))
+        let path = RequestPath::new(format!("/v1/workers/{}/transcript", segment(worker.as_str())))
             .with("limit", Some(PAGE_EVENTS))
             .with("before", before.map(|before| before.to_string()).as_deref());
-        self.fetch(Ask::get(path), move |page| {
-            Input::Story(worker, before, page.and_then(read::<TranscriptShown>))
+        self.fetch(ApiRequest::get(path), move |page| {
+            BoardEvent::Story(worker, before, page.and_then(read::<TranscriptShown>))
         });
     }
 
-    fn fetch(&mut self, ask: Ask, input: impl FnOnce(Result<Value>) -> Input + Send + 'static) {
+    fn fetch(&mut self, ask: ApiRequest, input: impl FnOnce(Result<Value>) -> BoardEvent + Send + 'static) {
         while self.fetches.try_join_next().is_some() {}
-        let mut client = Client::new(&self.context, &self.workspace);
+        let mut client = DaemonClient::new(&self.context, &self.workspace);
         let inputs = self.inputs.clone();
         self.fetches.spawn(async move {
             let fetched = client.ask(&ask).await;
@@ -95,7 +95,7 @@ impl Performer {
             (self.context.clone(), self.workspace.clone(), self.inputs.clone());
         self.fetches.spawn_blocking(move || {
             let text = diff::text_of(worker.as_str(), &workspace, &context, terminal).map(bounded);
-            let _ = inputs.blocking_send(Input::Diff(worker, text));
+            let _ = inputs.blocking_send(BoardEvent::Diff(worker, text));
         });
     }
 
@@ -105,7 +105,7 @@ impl Performer {
             (self.context.clone(), self.workspace.clone(), self.inputs.clone());
         self.fetches.spawn_blocking(move || {
             let count = diff::count_of(worker.as_str(), &workspace, &context).ok();
-            let _ = inputs.blocking_send(Input::Counted(worker, count));
+            let _ = inputs.blocking_send(BoardEvent::Counted(worker, count));
         });
     }
 
@@ -116,7 +116,7 @@ impl Performer {
 }
 
 /// Runs a command as if it was typed; its data.
-fn run(words: &[String], cwd: Option<PathBuf>, context: Context) -> Result<Value> {
+fn run(words: &[String], cwd: Option<PathBuf>, context: CliContext) -> Result<Value> {
     let (first, rest) = words.split_at(usize::from(!words.is_empty()));
     let mut typed: Vec<_> = first.iter().map(Into::into).collect();
     typed.push("--json".into());
@@ -125,11 +125,11 @@ fn run(words: &[String], cwd: Option<PathBuf>, context: Context) -> Result<Value
     }
     typed.extend(rest.iter().map(Into::into));
     let (cli, typed) = args::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
-    match super::super::run(cli.command, &Context { typed, ..context })? {
-        Outcome::Report { data, .. } | Outcome::Judged { data, .. } => Ok(data),
-        Outcome::Failed { failure, .. } | Outcome::CutShort { failure, .. } => Err(*failure),
-        Outcome::Bare { document, .. } => Ok(document),
-        Outcome::Lines(_) | Outcome::Printed(_) => Ok(Value::Null),
+    match super::super::run(cli.command, &CliContext { typed, ..context })? {
+        CliOutcome::Report { data, .. } | CliOutcome::Judged { data, .. } => Ok(data),
+        CliOutcome::Failed { failure, .. } | CliOutcome::CutShort { failure, .. } => Err(*failure),
+        CliOutcome::Bare { document, .. } => Ok(document),
+        CliOutcome::Lines(_) | CliOutcome::Printed(_) => Ok(Value::Null),
     }
 }
 

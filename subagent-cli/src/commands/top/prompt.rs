@@ -2,13 +2,13 @@
 
 use subagent_protocol::ids::{RequestId, WorkerId};
 
-use super::editor::{Editor, Typed};
-use super::effect::Command;
-use super::keys::Key;
+use super::editor::{Editor, EditorOutcome};
+use super::effect::BoardCommand;
+use super::keys::KeyPress;
 
 /// What is typed, and what for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Prompt {
+pub(super) enum BoardPrompt {
     /// A message to a worker, and the name of that.
     Message(WorkerId, String, Editor),
     /// The note of a rejection.
@@ -25,7 +25,7 @@ pub(super) enum Prompt {
 
 /// What a key did to a prompt.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum PromptAction {
     /// It goes on.
     Going,
     /// Nothing is to be done.
@@ -33,48 +33,48 @@ pub(super) enum Answer {
     /// Something is missing.
     Missing(&'static str),
     /// The next thing is asked for.
-    Next(Prompt),
+    Next(BoardPrompt),
     /// The command that was typed.
-    Command(Command),
+    Command(BoardCommand),
     /// The rejection with its note.
     Reject(RequestId, String),
     /// The rows that are shown.
     Filter(String),
 }
 
-impl Prompt {
+impl BoardPrompt {
     /// Takes a key.
-    pub(super) fn press(&mut self, key: &Key) -> Answer {
+    pub(super) fn press(&mut self, key: &KeyPress) -> PromptAction {
         if let Self::Stop(worker, name) = self {
             return match key {
-                Key::Char('y' | 'Y') => Answer::Command(command(
+                KeyPress::Char('y' | 'Y') => PromptAction::Command(command(
                     ["stop", worker.as_str()].map(str::to_owned).to_vec(),
                     format!("stopping {name}"),
                     format!("{name} is stopped"),
                 )),
-                _ => Answer::Left,
+                _ => PromptAction::Left,
             };
         }
         let is_filter = matches!(self, Self::Filter(_));
-        let Some(editor) = self.editor_mut() else { return Answer::Left };
+        let Some(editor) = self.editor_mut() else { return PromptAction::Left };
         match editor.press(key) {
             // The rows that are left are seen at each key.
-            Typed::Going if is_filter => Answer::Filter(editor.text().to_owned()),
-            Typed::Going => Answer::Going,
-            Typed::Left if is_filter => Answer::Filter(String::new()),
-            Typed::Left => Answer::Left,
-            Typed::Done => self.done(),
+            EditorOutcome::Going if is_filter => PromptAction::Filter(editor.text().to_owned()),
+            EditorOutcome::Going => PromptAction::Going,
+            EditorOutcome::Left if is_filter => PromptAction::Filter(String::new()),
+            EditorOutcome::Left => PromptAction::Left,
+            EditorOutcome::Done => self.done(),
         }
     }
 
-    fn done(&mut self) -> Answer {
+    fn done(&mut self) -> PromptAction {
         let text = self.editor().map(Editor::text).unwrap_or_default().to_owned();
         let is_empty = text.trim().is_empty();
         match self {
-            Self::Stop(..) | Self::Filter(_) => Answer::Left,
-            Self::Note(request, _) => Answer::Reject(request.clone(), text),
-            Self::Message(..) if is_empty => Answer::Left,
-            Self::Message(worker, name, _) => Answer::Command(command(
+            Self::Stop(..) | Self::Filter(_) => PromptAction::Left,
+            Self::Note(request, _) => PromptAction::Reject(request.clone(), text),
+            Self::Message(..) if is_empty => PromptAction::Left,
+            Self::Message(worker, name, _) => PromptAction::Command(command(
                 vec![
                     "send".to_owned(),
                     "--detach".to_owned(),
@@ -85,15 +85,17 @@ impl Prompt {
                 format!("sending to {name}"),
                 format!("sent to {name}"),
             )),
-            Self::Agent(_) => Answer::Next(Self::Task(text.trim().to_owned(), Editor::default())),
+            Self::Agent(_) => PromptAction::Next(Self::Task(text.trim().to_owned(), Editor::default())),
             // `-` is stdin, and that is the keyboard here.
-            Self::Task(..) if is_empty || text == "-" => Answer::Missing("type what the agent is to do"),
+            Self::Task(..) if is_empty || text == "-" => {
+                PromptAction::Missing("type what the agent is to do")
+            }
             Self::Task(agent, _) => {
                 let mut words = vec!["run".to_owned(), "--detach".to_owned(), "--".to_owned()];
                 words.extend(Some(agent.clone()).filter(|agent| !agent.is_empty()));
                 words.push(text);
                 let who = if agent.is_empty() { "the default agent" } else { agent };
-                Answer::Command(command(words, format!("starting {who}"), "started".to_owned()))
+                PromptAction::Command(command(words, format!("starting {who}"), "started".to_owned()))
             }
         }
     }
@@ -135,8 +137,8 @@ impl Prompt {
     }
 }
 
-fn command(words: Vec<String>, doing: String, done: String) -> Command {
-    Command { words, says: (doing, done) }
+fn command(words: Vec<String>, doing: String, done: String) -> BoardCommand {
+    BoardCommand { words, says: (doing, done) }
 }
 
 #[cfg(test)]
@@ -147,47 +149,49 @@ mod tests {
         "w_0123456789".parse().unwrap()
     }
 
-    fn typed(mut prompt: Prompt, text: &str) -> Answer {
-        let keys = text.chars().map(|char| if char == '\r' { Key::Enter } else { Key::Char(char) });
+    fn typed(mut prompt: BoardPrompt, text: &str) -> PromptAction {
+        let keys = text.chars().map(|char| if char == '\r' { KeyPress::Enter } else { KeyPress::Char(char) });
         keys.map(|key| prompt.press(&key)).last().unwrap()
     }
 
-    fn words(answer: Answer) -> String {
+    fn words(answer: PromptAction) -> String {
         match answer {
-            Answer::Command(command) => command.words.join(" "),
+            PromptAction::Command(command) => command.words.join(" "),
             other => format!("{other:?}"),
         }
     }
 
     #[test]
     fn what_is_typed_becomes_a_command() {
-        let message = || Prompt::Message(worker(), "codex-1".to_owned(), Editor::default());
+        let message = || BoardPrompt::Message(worker(), "codex-1".to_owned(), Editor::default());
         assert_eq!(words(typed(message(), "--go on\r")), "send --detach --queue --text=--go on w_0123456789");
-        assert_eq!(typed(message(), " \r"), Answer::Left);
-        let Answer::Next(task) = typed(Prompt::Agent(Editor::with("codex")), "\r") else { panic!() };
+        assert_eq!(typed(message(), " \r"), PromptAction::Left);
+        let PromptAction::Next(task) = typed(BoardPrompt::Agent(Editor::with("codex")), "\r") else {
+            panic!()
+        };
         assert_eq!(task.label(), "task for codex: ");
         assert_eq!(words(typed(task, "-fix\r")), "run --detach -- codex -fix");
-        let task = || Prompt::Task(String::new(), Editor::default());
+        let task = || BoardPrompt::Task(String::new(), Editor::default());
         assert_eq!(words(typed(task(), "fix\r")), "run --detach -- fix");
-        assert!(matches!(typed(task(), "-\r"), Answer::Missing(_)));
-        let note = Prompt::Note("ap_0123456789".parse().unwrap(), Editor::default());
-        assert!(matches!(typed(note, "no\r"), Answer::Reject(_, note) if note == "no"));
+        assert!(matches!(typed(task(), "-\r"), PromptAction::Missing(_)));
+        let note = BoardPrompt::Note("ap_0123456789".parse().unwrap(), Editor::default());
+        assert!(matches!(typed(note, "no\r"), PromptAction::Reject(_, note) if note == "no"));
     }
 
     #[test]
     fn a_stop_is_confirmed_by_one_key_alone() {
-        let stop = || Prompt::Stop(worker(), "codex-1".to_owned());
+        let stop = || BoardPrompt::Stop(worker(), "codex-1".to_owned());
         assert_eq!(words(typed(stop(), "y")), "stop w_0123456789");
-        for key in [Key::Enter, Key::Char('x'), Key::Escape, Key::Paste("y".to_owned())] {
-            assert_eq!(stop().press(&key), Answer::Left, "{key:?}");
+        for key in [KeyPress::Enter, KeyPress::Char('x'), KeyPress::Escape, KeyPress::Paste("y".to_owned())] {
+            assert_eq!(stop().press(&key), PromptAction::Left, "{key:?}");
         }
     }
 
     #[test]
     fn a_filter_works_at_each_key() {
-        let mut filter = Prompt::Filter(Editor::default());
-        assert_eq!(filter.press(&Key::Char('a')), Answer::Filter("a".to_owned()));
-        assert_eq!(filter.press(&Key::Enter), Answer::Left);
-        assert_eq!(filter.press(&Key::Escape), Answer::Filter(String::new()));
+        let mut filter = BoardPrompt::Filter(Editor::default());
+        assert_eq!(filter.press(&KeyPress::Char('a')), PromptAction::Filter("a".to_owned()));
+        assert_eq!(filter.press(&KeyPress::Enter), PromptAction::Left);
+        assert_eq!(filter.press(&KeyPress::Escape), PromptAction::Filter(String::new()));
     }
 }

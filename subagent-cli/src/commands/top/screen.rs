@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-use crate::dialog::keyboard::{Keyboard, Raw};
+use crate::dialog::keyboard::{Keyboard, RawMode};
 
 /// Another screen, pastes marked, no cursor, nothing on it.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?2004h\u{1b}[?25l\u{1b}[2J";
@@ -22,12 +22,12 @@ type Backend = CrosstermBackend<BufWriter<Stdout>>;
 
 /// The screen, while the board has it.
 #[derive(Debug)]
-pub(super) struct Screen {
+pub(super) struct BoardScreen {
     terminal: Option<Terminal<Backend>>,
-    raw: Option<Raw>,
+    raw: Option<RawMode>,
 }
 
-impl Screen {
+impl BoardScreen {
     /// Takes the screen. A panic gives it back before it says what it was.
     ///
     /// # Errors
@@ -98,14 +98,14 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for BoardScreen {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
 /// Gives the shell its screen and its modes.
-fn leave(raw: &Raw) {
+fn leave(raw: &RawMode) {
     // Written past the locks of the standard library: a panic may have come while they were held.
     let _ = nix::unistd::write(io::stdout().as_fd(), LEAVE.as_bytes());
     raw.restore();

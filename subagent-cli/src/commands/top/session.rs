@@ -16,19 +16,19 @@ use tokio::time::{Instant, sleep_until};
 use super::super::approve_each;
 use super::super::preconditions::has_state;
 use super::super::run::signals::Interruptions;
-use super::board::{Board, Link};
+use super::board::{Board, BoardConnection};
 use super::draw::draw;
-use super::effect::{Effect, Input};
-use super::follow::Follower;
-use super::keys::{Decoder, Key};
+use super::effect::{BoardEffect, BoardEvent};
+use super::follow::BoardFollower;
+use super::keys::{Decoder, KeyPress};
 use super::perform::Performer;
-use super::screen::Screen;
-use crate::client::Client;
-use crate::context::Context;
+use super::screen::BoardScreen;
+use crate::client::DaemonClient;
+use crate::context::CliContext;
 use crate::dialog::keyboard::Keyboard;
-use crate::dialog::{Dialog, Question};
+use crate::dialog::{Dialog, QuestionRef};
 use crate::failure::{Failure, Result};
-use crate::output::Format;
+use crate::output::OutputFormat;
 use crate::output::human::now;
 use crate::output::terminal::Terminal;
 
@@ -43,7 +43,7 @@ const TYPED_BYTES: usize = 1024;
 
 /// What the loop goes on with.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum LoopControl {
     On,
     Quit,
     /// It ends by this signal.
@@ -71,15 +71,15 @@ impl Heard {
     }
 }
 
-struct Session {
-    context: Context,
+struct BoardSession {
+    context: CliContext,
     workspace: Workspace,
     board: Board,
-    screen: Screen,
+    screen: BoardScreen,
     keyboard: Keyboard,
     decoder: Decoder,
     performer: Performer,
-    inputs: Sender<Input>,
+    inputs: Sender<BoardEvent>,
     heard: Heard,
     refresh: Arc<Notify>,
     /// Whether the workers are followed.
@@ -95,20 +95,20 @@ struct Session {
 /// # Errors
 /// `INTERNAL_ERROR` if the terminal cannot be used.
 pub(super) async fn run(
-    context: &Context,
+    context: &CliContext,
     workspace: Workspace,
     cwd: Option<PathBuf>,
 ) -> Result<Option<Signal>> {
     let heard = Heard::new()?;
     let keyboard = Keyboard::open().ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
     let (inputs, mut news) = channel(INPUTS);
-    let quiet = Context { format: Format::Json, ..context.clone() };
+    let quiet = CliContext { format: OutputFormat::Json, ..context.clone() };
     let name =
         workspace.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let link = if has_state(&workspace) { Link::Connecting } else { Link::Unused };
+    let link = if has_state(&workspace) { BoardConnection::Connecting } else { BoardConnection::Unused };
     let colour = Terminal::of_stdout().is_some_and(|terminal| terminal.colour);
-    let screen = Screen::open(&keyboard).map_err(|error| unusable(&error))?;
-    let mut session = Session {
+    let screen = BoardScreen::open(&keyboard).map_err(|error| unusable(&error))?;
+    let mut session = BoardSession {
         performer: Performer::new(quiet, workspace.clone(), cwd, inputs.clone()),
         context: context.clone(),
         workspace,
@@ -134,15 +134,15 @@ pub(super) async fn run(
     ended
 }
 
-impl Session {
-    async fn turn(&mut self, news: &mut Receiver<Input>) -> Result<Option<Signal>> {
+impl BoardSession {
+    async fn turn(&mut self, news: &mut Receiver<BoardEvent>) -> Result<Option<Signal>> {
         let mut typed = [0; TYPED_BYTES];
         let mut escape: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_secs(86_400);
         loop {
             let next = tokio::select! {
                 biased;
-                signal = self.heard.ends.next() => Next::End(signal),
+                signal = self.heard.ends.next() => LoopControl::End(signal),
                 _ = self.heard.stops.recv() => self.suspend()?,
                 _ = self.heard.continued.recv() => self.enter()?,
                 _ = self.heard.resized.recv() => self.draw_by(Instant::now()),
@@ -150,11 +150,11 @@ impl Session {
                     let length = read.map_err(|error| unusable(&error))?;
                     let keys = self.decoder.push(typed.get(..length).unwrap_or_default());
                     escape = self.decoder.is_waiting().then(|| Instant::now() + ESCAPE);
-                    if length == 0 { Next::Quit } else { self.press(&keys).await? }
+                    if length == 0 { LoopControl::Quit } else { self.press(&keys).await? }
                 }
                 () = sleep_until(escape.unwrap_or_else(never)), if escape.is_some() => {
                     escape = None;
-                    let key: Vec<Key> = self.decoder.flush().into_iter().collect();
+                    let key: Vec<KeyPress> = self.decoder.flush().into_iter().collect();
                     self.press(&key).await?
                 }
                 () = sleep_until(self.due.unwrap_or_else(never)), if self.due.is_some() => self.draw()?,
@@ -165,9 +165,9 @@ impl Session {
                 }
             };
             match next {
-                Next::On => {}
-                Next::Quit => return Ok(None),
-                Next::End(signal) => return Ok(Some(signal)),
+                LoopControl::On => {}
+                LoopControl::Quit => return Ok(None),
+                LoopControl::End(signal) => return Ok(Some(signal)),
             }
         }
     }
@@ -178,10 +178,10 @@ impl Session {
             return;
         }
         self.follows = true;
-        if self.board.link == Link::Unused {
-            self.board.link = Link::Connecting;
+        if self.board.link == BoardConnection::Unused {
+            self.board.link = BoardConnection::Connecting;
         }
-        let follower = Follower {
+        let follower = BoardFollower {
             context: self.context.clone(),
             workspace: self.workspace.clone(),
             refresh: self.refresh.clone(),
@@ -190,11 +190,11 @@ impl Session {
         tokio::spawn(follower.follow());
     }
 
-    async fn press(&mut self, keys: &[Key]) -> Result<Next> {
+    async fn press(&mut self, keys: &[KeyPress]) -> Result<LoopControl> {
         for key in keys {
             let effects = self.board.on_key(key, now());
             match self.perform(effects).await? {
-                Next::On => {}
+                LoopControl::On => {}
                 next => return Ok(next),
             }
         }
@@ -202,12 +202,12 @@ impl Session {
     }
 
     /// Sees to it that a picture is drawn then, or before.
-    fn draw_by(&mut self, then: Instant) -> Next {
+    fn draw_by(&mut self, then: Instant) -> LoopControl {
         self.due = Some(self.due.map_or(then, |due| due.min(then)));
-        Next::On
+        LoopControl::On
     }
 
-    fn draw(&mut self) -> Result<Next> {
+    fn draw(&mut self) -> Result<LoopControl> {
         assert!(!subagent_failpoint::sabotaged("board.draw"), "the board is sabotaged");
         let mut lasts = None;
         let board = &mut self.board;
@@ -221,65 +221,65 @@ impl Session {
         self.screen.draw(picture).map_err(|error| unusable(&error))?;
         self.drawn = Instant::now();
         self.due = lasts.and_then(|lasts| self.drawn.checked_add(lasts));
-        Ok(Next::On)
+        Ok(LoopControl::On)
     }
 
-    async fn perform(&mut self, effects: Vec<Effect>) -> Result<Next> {
+    async fn perform(&mut self, effects: Vec<BoardEffect>) -> Result<LoopControl> {
         // Another shell may have started something, or the command that has just ended.
         self.follow();
         for effect in effects {
             match effect {
-                Effect::Quit => return Ok(Next::Quit),
-                Effect::Suspend => _ = self.suspend()?,
-                Effect::Redraw => _ = self.enter()?,
-                Effect::Refresh => self.refresh.notify_one(),
-                Effect::Command(command) => self.performer.run(command),
-                Effect::ShowQuestion(request) => self.performer.show_question(request),
-                Effect::FillIn(question) => match self.fill_in(&question).await? {
-                    Next::On => {}
+                BoardEffect::Quit => return Ok(LoopControl::Quit),
+                BoardEffect::Suspend => _ = self.suspend()?,
+                BoardEffect::Redraw => _ = self.enter()?,
+                BoardEffect::Refresh => self.refresh.notify_one(),
+                BoardEffect::Command(command) => self.performer.run(command),
+                BoardEffect::ShowQuestion(request) => self.performer.show_question(request),
+                BoardEffect::FillIn(question) => match self.fill_in(&question).await? {
+                    LoopControl::On => {}
                     next => return Ok(next),
                 },
-                Effect::ShowStory(worker, before) => self.performer.show_story(worker, before),
-                Effect::ShowDiff(worker) => {
+                BoardEffect::ShowStory(worker, before) => self.performer.show_story(worker, before),
+                BoardEffect::ShowDiff(worker) => {
                     let terminal = Terminal { width: self.board.body.0, colour: true };
                     self.performer.show_diff(worker, terminal);
                 }
-                Effect::Count(worker) => self.performer.count(worker),
+                BoardEffect::Count(worker) => self.performer.count(worker),
             }
         }
-        Ok(Next::On)
+        Ok(LoopControl::On)
     }
 
     /// Takes the screen again, after the shell or a form had it.
-    fn enter(&mut self) -> Result<Next> {
+    fn enter(&mut self) -> Result<LoopControl> {
         self.screen.enter(&self.keyboard).map_err(|error| unusable(&error))?;
         Ok(self.draw_by(Instant::now()))
     }
 
     /// Stops until the process is continued.
-    fn suspend(&mut self) -> Result<Next> {
+    fn suspend(&mut self) -> Result<LoopControl> {
         self.screen.suspend();
         self.enter()
     }
 
     /// Asks a form or a link as every command does, outside of the board.
-    async fn fill_in(&mut self, question: &Question) -> Result<Next> {
+    async fn fill_in(&mut self, question: &QuestionRef) -> Result<LoopControl> {
         self.screen.leave();
-        let mut client = Client::new(&self.context, &self.workspace);
-        let mut follower = Client::new(&self.context, &self.workspace);
+        let mut client = DaemonClient::new(&self.context, &self.workspace);
+        let mut follower = DaemonClient::new(&self.context, &self.workspace);
         let asked = async {
-            let mut dialog = Dialog::open(Format::Text, true)
+            let mut dialog = Dialog::open(OutputFormat::Text, true)
                 .ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
             approve_each::one(&mut dialog, &mut client, &mut follower, question).await.map(drop)
         };
         let filled = tokio::select! {
             biased;
-            signal = self.heard.ends.next() => return Ok(Next::End(signal)),
+            signal = self.heard.ends.next() => return Ok(LoopControl::End(signal)),
             filled = asked => filled,
         };
         self.keyboard.forget();
         self.enter()?;
-        let effects = self.board.on_input(Input::Filled(filled), now());
+        let effects = self.board.on_input(BoardEvent::Filled(filled), now());
         Box::pin(self.perform(effects)).await
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn lines(text: &str, width: usize) -> Vec<Line<'static>> {
     let mut code = String::new();
     let mut lines = Vec::new();
     for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
-        let mut open = Open { spans: Vec::new(), column: 0, width: width.max(1) };
+        let mut open = OpenLine { spans: Vec::new(), column: 0, width: width.max(1) };
         let mut parts = line.split('\u{1b}');
         open.add(style, parts.next().unwrap_or_default(), &mut lines);
         for part in parts {
@@ -50,13 +50,13 @@ pub(super) fn lines(text: &str, width: usize) -> Vec<Line<'static>> {
 }
 
 /// A line that is not complete.
-struct Open {
+struct OpenLine {
     spans: Vec<Span<'static>>,
     column: usize,
     width: usize,
 }
 
-impl Open {
+impl OpenLine {
     fn add(&mut self, style: Style, text: &str, lines: &mut Vec<Line<'static>>) {
         let mut piece = String::new();
         for char in text.chars() {
@@ -86,7 +86,7 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::page::Page;
+    use crate::output::page::TextPage;
 
     fn shown(lines: &[Line<'_>]) -> Vec<String> {
         lines.iter().map(ToString::to_string).collect()
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_codes_of_a_page_become_styles() {
-        let mut page = Page::new(true);
+        let mut page = TextPage::new(true);
         for style in Style::ALL {
             page.word(style, "x");
         }

@@ -3,23 +3,23 @@
 use ratatui::text::Line;
 use subagent_protocol::ids::WorkerId;
 
-use super::keys::Key;
+use super::keys::KeyPress;
 use super::story::Story;
 use super::styled;
 
 /// What fills the screen.
 #[derive(Debug)]
-pub(super) enum View {
+pub(super) enum BoardView {
     List,
     Story(Box<Story>),
-    Text(Page),
+    Text(TextView),
     /// From which line on, and over which story.
     Help(usize, Option<Box<Story>>),
 }
 
 /// A text that is read, as a diff.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct TextView {
     pub(super) title: String,
     /// Of which worker.
     pub(super) worker: WorkerId,
@@ -31,7 +31,7 @@ pub(super) struct Page {
     pub(super) behind: Option<Box<Story>>,
 }
 
-impl View {
+impl BoardView {
     /// The story that is there again when this is left.
     pub(super) fn behind(self) -> Option<Box<Story>> {
         match self {
@@ -43,7 +43,7 @@ impl View {
     }
 }
 
-impl Page {
+impl TextView {
     /// A text about a worker, over a story or over the list.
     pub(super) fn of(title: String, worker: WorkerId, text: String, behind: Option<Box<Story>>) -> Self {
         Self { title, worker, text, lines: None, top: 0, behind }
@@ -59,14 +59,14 @@ impl Page {
 }
 
 /// The first line of a text after a key, where the last window begins at `last`; `None` if the key does not scroll.
-pub(super) fn scrolled(top: usize, key: &Key, height: usize, last: usize) -> Option<usize> {
+pub(super) fn scrolled(top: usize, key: &KeyPress, height: usize, last: usize) -> Option<usize> {
     let place = match key {
-        Key::Up | Key::Char('k') => top.saturating_sub(1),
-        Key::Down | Key::Char('j') => top + 1,
-        Key::PageUp => top.saturating_sub(height),
-        Key::PageDown | Key::Char(' ') => top + height,
-        Key::Home | Key::Char('g') => 0,
-        Key::End | Key::Char('G') => last,
+        KeyPress::Up | KeyPress::Char('k') => top.saturating_sub(1),
+        KeyPress::Down | KeyPress::Char('j') => top + 1,
+        KeyPress::PageUp => top.saturating_sub(height),
+        KeyPress::PageDown | KeyPress::Char(' ') => top + height,
+        KeyPress::Home | KeyPress::Char('g') => 0,
+        KeyPress::End | KeyPress::Char('G') => last,
         _ => return None,
     };
     Some(place.min(last))

@@ -12,32 +12,32 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::watch::reader_gone;
 use super::{NO_TASKS, data, is_open, nodes, shown};
-use crate::client::{Ask, Batch, Client, block_on};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, block_on};
 use crate::failure::{Failure, Result};
 use crate::output::human::now;
 use crate::output::redrawn::Redrawn;
-use crate::output::{Outcome, complain, document, success, write};
+use crate::output::{CliOutcome, complain, document, success, write};
 
 /// At least so long between two looks at the tree.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Shows the tree until nothing in it is open any more, or nobody reads it.
 pub(super) fn run(
-    mut asking: Client,
-    mut watching: Client,
+    mut asking: DaemonClient,
+    mut watching: DaemonClient,
     wanted: Option<&str>,
     all: bool,
     json: bool,
-) -> Result<Outcome> {
+) -> Result<CliOutcome> {
     let mut out = Out::new(json);
     block_on(async {
         // The cursor is older than the first tree: what changes between them is heard of.
-        let latest = asking.ask(&Ask::get("/v1/events/latest")).await?;
+        let latest = asking.ask(&ApiRequest::get("/v1/events/latest")).await?;
         let from = latest["event"]["eventId"].as_str().map(str::to_owned);
         let mut events = watching.milestones(from);
         let news = Notify::new();
         let watched = async {
-            while let Batch::Events(_) = events.next().await? {
+            while let EventBatch::Events(_) = events.next().await? {
                 news.notify_one();
             }
             Ok(())
@@ -66,7 +66,7 @@ pub(super) fn run(
             () = reader_gone() => Ok(()),
         }
     })?;
-    Ok(Outcome::Printed(ExitCode::SUCCESS))
+    Ok(CliOutcome::Printed(ExitCode::SUCCESS))
 }
 
 /// Where trees go.

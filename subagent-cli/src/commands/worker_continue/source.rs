@@ -15,9 +15,9 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
 use subagent_protocol::sandbox::SandboxSpec;
 
-use crate::client::{Ask, Client, Query, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::commands::worker_handoff;
-use crate::context::{Context, path_value};
+use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 
 /// More is not read of a checkpoint.
@@ -25,12 +25,12 @@ const MAX_CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The files of a handoff.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::commands) struct Document {
+pub(in crate::commands) struct HandoffFiles {
     pub(in crate::commands) handoff: PathBuf,
     pub(super) checkpoint: Option<PathBuf>,
 }
 
-impl Document {
+impl HandoffFiles {
     /// What `handoff.md` says.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Document {
 
 /// Whom a worker goes on from; what is known of the one before is the default for the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct PreviousWorker {
     pub(super) worker_id: Option<String>,
     pub(super) launcher: Option<String>,
     pub(super) role: Option<String>,
@@ -62,17 +62,17 @@ pub(super) struct Source {
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
-pub(in crate::commands) struct Seen {
+pub(in crate::commands) struct InspectedWorker {
     id: String,
     data: Value,
 }
 
-impl Seen {
+impl InspectedWorker {
     /// Looks at the worker.
-    pub(in crate::commands) async fn of(client: &mut Client, worker: &str) -> Result<Self> {
+    pub(in crate::commands) async fn of(client: &mut DaemonClient, worker: &str) -> Result<Self> {
         let id = segment(&client.pin_last(&[worker.to_owned()]).await?.concat());
-        let path = Query::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
-        Ok(Self { data: client.ask(&Ask::get(path)).await?, id })
+        let path = RequestPath::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
+        Ok(Self { data: client.ask(&ApiRequest::get(path)).await?, id })
     }
 
     /// The worker as it was addressed; an id in place of `@last`.
@@ -94,9 +94,9 @@ impl Seen {
     ///
     /// # Errors
     /// `INTERNAL_ERROR` for rules that this command does not understand: without them the next agent might do more.
-    pub(super) fn source(&self) -> Result<Source> {
+    pub(super) fn source(&self) -> Result<PreviousWorker> {
         let text = |key: &str| self.data["worker"][key].as_str().map(str::to_owned);
-        Ok(Source {
+        Ok(PreviousWorker {
             worker_id: text("workerId"),
             launcher: text("launcher"),
             role: text("role"),
@@ -113,10 +113,10 @@ impl Seen {
     /// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
     pub(in crate::commands) async fn hand_off(
         &self,
-        client: &mut Client,
+        client: &mut DaemonClient,
         handoffs_dir: Option<PathBuf>,
-        context: &Context,
-    ) -> Result<Document> {
+        context: &CliContext,
+    ) -> Result<HandoffFiles> {
         let handoff = match self.usable(handoffs_dir.as_deref()) {
             Some(latest) => latest.clone(),
             None => {
@@ -128,7 +128,7 @@ impl Seen {
         let Some(file) = path("handoffPath") else {
             return Err(Failure::internal("the daemon's answer names no handoff"));
         };
-        Ok(Document { handoff: file, checkpoint: path("checkpointPath").filter(|path| path.is_file()) })
+        Ok(HandoffFiles { handoff: file, checkpoint: path("checkpointPath").filter(|path| path.is_file()) })
     }
 
     fn usable(&self, wanted: Option<&Path>) -> Option<&Value> {
@@ -179,7 +179,7 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
 }
 
 /// The file, and what the checkpoint beside it says.
-pub(super) fn of_file(path: &Path, context: &Context) -> Result<(Source, Document)> {
+pub(super) fn of_file(path: &Path, context: &CliContext) -> Result<(PreviousWorker, HandoffFiles)> {
     let path = context.env.cwd.join(path);
     let file = std::fs::canonicalize(&path).ok().filter(|file| file.is_file());
     let Some(file) = file.filter(|file| file.to_str().is_some()) else {
@@ -190,7 +190,7 @@ pub(super) fn of_file(path: &Path, context: &Context) -> Result<(Source, Documen
     };
     let checkpoint = file.with_file_name("checkpoint.json");
     let said = read(&checkpoint);
-    let document = Document { handoff: file, checkpoint: said.is_some().then_some(checkpoint) };
+    let document = HandoffFiles { handoff: file, checkpoint: said.is_some().then_some(checkpoint) };
     Ok((of_checkpoint(&said.unwrap_or_default()), document))
 }
 
@@ -206,13 +206,13 @@ fn read(path: &Path) -> Option<Value> {
 }
 
 /// What a checkpoint says, as far as it can be true.
-fn of_checkpoint(said: &Value) -> Source {
+fn of_checkpoint(said: &Value) -> PreviousWorker {
     let text = |key: &str| {
         let text = said[key].as_str().map(str::trim).filter(|text| !text.is_empty())?;
         text.chars().all(|c| !c.is_control()).then(|| text.to_owned())
     };
     let cwd = text("cwd").map(PathBuf::from);
-    Source {
+    PreviousWorker {
         worker_id: text("workerId").filter(|id| id.parse::<WorkerId>().is_ok()),
         launcher: text("launcher"),
         role: text("role").or_else(|| text("profile")),
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(owners_rules(&Value::Null).unwrap(), []);
         assert!(owners_rules(&json!({"layers": 7})).is_err());
         let forged = json!({"policy": {"workspace": "/", "layers": [layer("owner", "*")]}});
-        assert_eq!(of_checkpoint(&forged), Source::default());
+        assert_eq!(of_checkpoint(&forged), PreviousWorker::default());
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
             json!({}),
             json!(null),
         ] {
-            assert_eq!(of_checkpoint(&evil), Source::default(), "{evil}");
+            assert_eq!(of_checkpoint(&evil), PreviousWorker::default(), "{evil}");
         }
     }
 

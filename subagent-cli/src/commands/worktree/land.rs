@@ -12,25 +12,25 @@ use subagent_runtime::worktree;
 
 use super::{COMMANDS_LIMIT, environment, git_environment};
 use crate::args::worktrees::Land;
-use crate::client::{Ask, Client, Query, block_on, read, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
 use crate::commands::send;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, text};
+use crate::output::{CliOutcome, text};
 use crate::sibling_executable::sibling_executable;
 
 const KEYS: [&str; 4] = ["name", "into", "commit", "worktreeRemoved"];
 
-pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome> {
+pub(in crate::commands) fn run(args: Land, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     if let Some(file) = &args.patch {
         let [name] = args.worktrees.as_slice() else {
             return Err(Failure::argument("--patch takes the changes of one worktree").wrong_usage());
         };
-        let path = Query::new(format!("/v1/worktrees/{}", segment(name)));
-        let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+        let path = RequestPath::new(format!("/v1/worktrees/{}", segment(name)));
+        let data = block_on(async move { client.ask(&ApiRequest::get(path)).await })?;
         return patch(&read(data)?, &context.env.cwd.join(file), context);
     }
     let options = LandOptions {
@@ -64,11 +64,11 @@ pub(in crate::commands) fn run(args: Land, context: &Context) -> Result<Outcome>
     if let [_] = args.worktrees.as_slice() {
         let data = landed.pop().unwrap_or_default();
         let shown = text::fields(&data, &KEYS);
-        return Ok(Outcome::report("worktree.landed", data, shown));
+        return Ok(CliOutcome::report("worktree.landed", data, shown));
     }
     let data = json!({"count": landed.len(), "items": landed});
     let shown = text::rows(&data, &KEYS, "");
-    Ok(Outcome::report("worktrees.landed", data, shown))
+    Ok(CliOutcome::report("worktrees.landed", data, shown))
 }
 
 /// What a caller says of a landing; the rest is in the config.
@@ -82,7 +82,7 @@ pub(in crate::commands) struct LandOptions {
 }
 
 impl LandOptions {
-    pub(in crate::commands) fn request(self, config: &Worktrees, context: &Context) -> LandWorktree {
+    pub(in crate::commands) fn request(self, config: &Worktrees, context: &CliContext) -> LandWorktree {
         LandWorktree {
             env: git_environment(context),
             into: self.into,
@@ -100,16 +100,16 @@ impl LandOptions {
 /// # Errors
 /// Those of the daemon, with the conflict or the output of a check.
 pub(in crate::commands) async fn land(
-    client: &mut Client,
+    client: &mut DaemonClient,
     name: &str,
     request: &LandWorktree,
 ) -> Result<Value> {
     let path = format!("/v1/worktrees/{}/land", segment(name));
-    client.ask(&Ask::change(path, request)?.within(Some(COMMANDS_LIMIT))).await
+    client.ask(&ApiRequest::change(path, request)?.within(Some(COMMANDS_LIMIT))).await
 }
 
 /// Sends a conflict or the output of a check to the worker, and waits until it has answered.
-fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &Context) -> Result<()> {
+fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &CliContext) -> Result<()> {
     let text = |key: &str| failure.details.get(key).and_then(Value::as_str).unwrap_or_default();
     let prompt = if failure.is(Code::LandConflict) {
         let files = failure.details.get("files").and_then(Value::as_array).into_iter().flatten();
@@ -136,7 +136,7 @@ fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &Context) -
 }
 
 /// Writes the changes of a worktree to a file.
-fn patch(view: &WorktreeView, file: &std::path::Path, context: &Context) -> Result<Outcome> {
+fn patch(view: &WorktreeView, file: &std::path::Path, context: &CliContext) -> Result<CliOutcome> {
     let bytes =
         worktree::patch(&of_view(view), &environment(context), &sibling_executable("subagent-runtime")?)?;
     fs::write(file, &bytes).map_err(|error| {
@@ -145,7 +145,7 @@ fn patch(view: &WorktreeView, file: &std::path::Path, context: &Context) -> Resu
     })?;
     let data = json!({"name": view.name, "path": file.to_string_lossy(), "bytes": bytes.len()});
     let shown = text::fields(&data, &["name", "path", "bytes"]);
-    Ok(Outcome::report("worktree.patch", data, shown))
+    Ok(CliOutcome::report("worktree.patch", data, shown))
 }
 
 fn of_view(view: &WorktreeView) -> Worktree {

@@ -17,18 +17,18 @@ use subagent_runtime::worktree;
 use super::{diff, has_state};
 use crate::args::look::Diff;
 use crate::args::worktrees::{OneWorktree, WorktreeCommand, WorktreeFlags, WorktreeList, WorktreePrune};
-use crate::client::{Ask, Client, Query, block_on, read, segment};
-use crate::context::Context;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
-use crate::input::Input;
-use crate::output::{Outcome, text};
+use crate::input::InputObject;
+use crate::output::{CliOutcome, text};
 
 /// The longest that the daemon lets git work without commands of the user.
 const GIT_LIMIT: Duration = Duration::from_secs(6 * 60);
 /// The longest that setup commands and checks take.
 pub(super) const COMMANDS_LIMIT: Duration = Duration::from_secs(31 * 60);
 
-pub(super) fn run(command: WorktreeCommand, context: &Context) -> Result<Outcome> {
+pub(super) fn run(command: WorktreeCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         WorktreeCommand::List(args) => list(&args, context),
         WorktreeCommand::Show(args) => show(&args.one, context),
@@ -49,36 +49,37 @@ pub(super) fn run(command: WorktreeCommand, context: &Context) -> Result<Outcome
     }
 }
 
-fn list(args: &WorktreeList, context: &Context) -> Result<Outcome> {
+fn list(args: &WorktreeList, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = match has_state(&workspace) {
         true => {
-            let mut client = Client::new(context, &workspace);
-            let ask = Ask::get(Query::new("/v1/worktrees").with("contents", Some("true")));
+            let mut client = DaemonClient::new(context, &workspace);
+            let ask = ApiRequest::get(RequestPath::new("/v1/worktrees").with("contents", Some("true")));
             block_on(async move { client.ask(&ask.within(Some(GIT_LIMIT))).await })?
         }
         false => json!({"items": [], "count": 0}),
     };
     let shown = text::rows(&data, &["name", "state", "branch", "path"], "");
-    Ok(Outcome::list("worktree.listed", data, shown, "(no worktrees)"))
+    Ok(CliOutcome::list("worktree.listed", data, shown, "(no worktrees)"))
 }
 
-fn show(one: &OneWorktree, context: &Context) -> Result<Outcome> {
+fn show(one: &OneWorktree, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
     let path = format!("/v1/worktrees/{}", segment(&one.worktree));
-    let mut client = Client::new(context, &workspace);
-    let ask = Ask::get(Query::new(path)).within(Some(GIT_LIMIT));
+    let mut client = DaemonClient::new(context, &workspace);
+    let ask = ApiRequest::get(RequestPath::new(path)).within(Some(GIT_LIMIT));
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["name", "state", "path", "branch", "sourceBranch", "base", "workerId"]);
-    Ok(Outcome::report("worktree.shown", data, shown))
+    Ok(CliOutcome::report("worktree.shown", data, shown))
 }
 
 /// Shows the diff of the workers of worktrees.
-fn diff_of(mut args: Diff, context: &Context) -> Result<Outcome> {
+fn diff_of(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let mut client = Client::new(context, &workspace);
+    let mut client = DaemonClient::new(context, &workspace);
     for name in &mut args.workers {
-        let ask = Ask::get(Query::new(format!("/v1/worktrees/{}", segment(name)))).within(Some(GIT_LIMIT));
+        let ask = ApiRequest::get(RequestPath::new(format!("/v1/worktrees/{}", segment(name))))
+            .within(Some(GIT_LIMIT));
         let view: WorktreeView = read(block_on(client.ask(&ask))?)?;
         *name = view.worker_id.to_string();
     }
@@ -90,32 +91,33 @@ fn changed(
     (what, limit): (&str, Duration),
     answer: &'static str,
     keys: &[&str],
-    context: &Context,
-) -> Result<Outcome> {
+    context: &CliContext,
+) -> Result<CliOutcome> {
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
     let data = change(&one.worktree, (what, limit), &workspace, context)?;
     let shown = text::fields(&data, keys);
-    Ok(Outcome::report(answer, data, shown))
+    Ok(CliOutcome::report(answer, data, shown))
 }
 
 fn change(
     worktree: &str,
     (what, limit): (&str, Duration),
     workspace: &Workspace,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Value> {
     let path = format!("/v1/worktrees/{}/{what}", segment(worktree));
-    let ask = Ask::change(path, &ChangeWorktree { env: git_environment(context) })?.within(Some(limit));
-    let mut client = Client::new(context, workspace);
+    let ask =
+        ApiRequest::change(path, &ChangeWorktree { env: git_environment(context) })?.within(Some(limit));
+    let mut client = DaemonClient::new(context, workspace);
     block_on(async move { client.ask(&ask).await })
 }
 
 /// Brings the files of a worktree to the main work tree.
-pub(super) fn merged(worktree: &str, workspace: &Workspace, context: &Context) -> Result<Value> {
+pub(super) fn merged(worktree: &str, workspace: &Workspace, context: &CliContext) -> Result<Value> {
     change(worktree, ("merge", GIT_LIMIT), workspace, context)
 }
 
-fn prune(args: &WorktreePrune, context: &Context) -> Result<Outcome> {
+fn prune(args: &WorktreePrune, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let env = git_environment(context);
     let request = match args.retired {
@@ -126,8 +128,8 @@ fn prune(args: &WorktreePrune, context: &Context) -> Result<Outcome> {
             PruneWorktrees { env, repository: Some(repository), retired_older_than_ms: Some(age) }
         }
     };
-    let ask = Ask::change("/v1/worktrees/prune", &request)?.within(Some(GIT_LIMIT));
-    let mut client = Client::new(context, &workspace);
+    let ask = ApiRequest::change("/v1/worktrees/prune", &request)?.within(Some(GIT_LIMIT));
+    let mut client = DaemonClient::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = [("removed", "removed"), ("kept", "kept")].map(|(key, word)| {
         let names = data[key].as_array().into_iter().flatten();
@@ -136,14 +138,14 @@ fn prune(args: &WorktreePrune, context: &Context) -> Result<Outcome> {
     let deleted = data["deletedRefs"].as_array().into_iter().flatten();
     let deleted = deleted.map(|name| format!("deleted: {}", text::value(name)));
     let shown = shown.into_iter().flatten().chain(deleted).collect::<Vec<_>>().join("\n");
-    Ok(Outcome::list("worktree.pruned", data, shown, "(nothing to remove)"))
+    Ok(CliOutcome::list("worktree.pruned", data, shown, "(nothing to remove)"))
 }
 
 /// What flags and the key `worktree` of `--input` say.
 ///
 /// # Errors
 /// `INVALID_INPUT{field}` for a key that is no worktree.
-pub(super) fn typed(flags: WorktreeFlags, input: &Input) -> Result<Option<WorktreeChoice>> {
+pub(super) fn typed(flags: WorktreeFlags, input: &InputObject) -> Result<Option<WorktreeChoice>> {
     let Some(given) = input.object("worktree") else { return Ok(flags.choice()) };
     serde_json::from_value(given.into()).map(Some).map_err(|error| {
         Failure::input(format!("\"worktree\" in --input: {error}")).with("field", "worktree")
@@ -151,12 +153,12 @@ pub(super) fn typed(flags: WorktreeFlags, input: &Input) -> Result<Option<Worktr
 }
 
 /// All variables of this command, for git that it runs itself.
-fn environment(context: &Context) -> Vec<(OsString, OsString)> {
+fn environment(context: &CliContext) -> Vec<(OsString, OsString)> {
     context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The variables that git needs of this command's.
-fn git_environment(context: &Context) -> GitEnvironment {
+fn git_environment(context: &CliContext) -> GitEnvironment {
     let vars = context.env.vars.iter().filter(|(name, _)| is_git_variable(name.as_bytes()));
     let bytes = |text: &std::ffi::OsString| Bytes64(text.as_bytes().to_vec());
     vars.map(|(name, value)| (bytes(name), bytes(value))).collect()

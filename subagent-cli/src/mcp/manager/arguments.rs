@@ -9,13 +9,13 @@ use super::{NewLanding, NewMessage, NewWorker};
 
 /// A call with valid arguments.
 #[derive(Debug)]
-pub(in crate::mcp) enum Call {
+pub(in crate::mcp) enum ManagerToolCall {
     ListWorkers { all: bool },
     Start(NewWorker),
     Send(NewMessage),
     Wait { workers: Vec<String>, seconds: f64 },
     ListQuestions { worker: Option<String> },
-    Answer(Answer),
+    Answer(AnswerArguments),
     Stop { worker: String },
     Events { worker: String, cursor: Option<String>, limit: u64 },
     Diff { worker: String },
@@ -24,7 +24,7 @@ pub(in crate::mcp) enum Call {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::mcp) struct Answer {
+pub(in crate::mcp) struct AnswerArguments {
     pub(super) request_id: String,
     pub(super) decision: String,
     pub(super) content: Option<Map<String, Value>>,
@@ -80,13 +80,13 @@ struct One {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Events {
+struct EventsArguments {
     worker_id: String,
     cursor: Option<String>,
     limit: Option<u64>,
 }
 
-impl Call {
+impl ManagerToolCall {
     /// Parses a call of this tool; `None` if it is not a manager's tool. An error contains the problem and
     /// its place.
     pub(in crate::mcp) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, String>> {
@@ -113,15 +113,15 @@ fn read<T: DeserializeOwned>(tool: &str, arguments: Map<String, Value>) -> Resul
     serde_json::from_value(arguments.into()).map_err(|error| format!("{tool}: {error}"))
 }
 
-fn start(start: Start) -> Call {
+fn start(start: Start) -> ManagerToolCall {
     let Start { launcher, label, agent, model, mode, worktree } = start;
     let said = [("launcher", launcher), ("label", label), ("agent", agent), ("model", model), ("mode", mode)];
     let said = said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
     let worktree = worktree.then(|| ("worktree".to_owned(), Value::Object(Map::new())));
-    Call::Start(said.chain(worktree).collect())
+    ManagerToolCall::Start(said.chain(worktree).collect())
 }
 
-fn wait(wait: Wait) -> Result<Call, String> {
+fn wait(wait: Wait) -> Result<ManagerToolCall, String> {
     let count = wait.worker_ids.len();
     if count == 0 || count > MAX_WORKERS {
         return Err(format!("wait_for: worker_ids has {count} ids, and must have 1 to {MAX_WORKERS}"));
@@ -130,15 +130,15 @@ fn wait(wait: Wait) -> Result<Call, String> {
     if !(0.0..=MAX_WAIT as f64).contains(&seconds) {
         return Err(format!("wait_for: timeout_seconds is {seconds}, and must be 0 to {MAX_WAIT}"));
     }
-    Ok(Call::Wait { workers: wait.worker_ids, seconds })
+    Ok(ManagerToolCall::Wait { workers: wait.worker_ids, seconds })
 }
 
-fn events(events: Events) -> Result<Call, String> {
+fn events(events: EventsArguments) -> Result<ManagerToolCall, String> {
     let limit = events.limit.unwrap_or(DEFAULT_EVENTS);
     if !(1..=MAX_EVENTS).contains(&limit) {
         return Err(format!("get_events: limit is {limit}, and must be 1 to {MAX_EVENTS}"));
     }
-    Ok(Call::Events { worker: events.worker_id, cursor: events.cursor, limit })
+    Ok(ManagerToolCall::Events { worker: events.worker_id, cursor: events.cursor, limit })
 }
 
 #[cfg(test)]
@@ -148,8 +148,8 @@ mod tests {
     use super::super::tools::{NAMES, tools};
     use super::*;
 
-    fn parsed(tool: &str, arguments: Value) -> Result<Call, String> {
-        Call::parse(tool, arguments.as_object().unwrap().clone()).unwrap()
+    fn parsed(tool: &str, arguments: Value) -> Result<ManagerToolCall, String> {
+        ManagerToolCall::parse(tool, arguments.as_object().unwrap().clone()).unwrap()
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             unknown.insert("unknown".to_owned(), true.into());
             assert!(parsed(&tool.name, unknown.into()).unwrap_err().starts_with(&*tool.name));
         }
-        assert!(Call::parse("task", Map::new()).is_none());
+        assert!(ManagerToolCall::parse("task", Map::new()).is_none());
     }
 
     #[test]

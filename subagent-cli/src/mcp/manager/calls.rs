@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 
-use super::arguments::{Answer, Call};
+use super::arguments::{AnswerArguments, ManagerToolCall};
 use super::cut::{MAX_PAGE_BYTES, MAX_REQUEST_BYTES, cut, page};
 use super::{Commands, NewMessage};
-use crate::client::{Ask, Batch, Client, Query, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, RequestPath, segment};
 use crate::failure::{Failure, Result};
 
 /// Maximum length of an agent's text in the answer to a wait, in characters; `get_events` returns all of
@@ -45,36 +45,36 @@ pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
 /// # Errors
 /// Those of the daemon and of [`Commands`].
 pub(in crate::mcp) async fn carry_out(
-    client: &mut Client,
+    client: &mut DaemonClient,
     commands: &dyn Commands,
-    call: Call,
+    call: ManagerToolCall,
 ) -> Result<Value> {
     match call {
-        Call::ListWorkers { all } => list_workers(client, all).await,
-        Call::Start(worker) => {
+        ManagerToolCall::ListWorkers { all } => list_workers(client, all).await,
+        ManagerToolCall::Start(worker) => {
             let started = commands.start_worker(worker).await?;
             Ok(json!({
                 "worker_id": started["workerId"], "label": started["label"], "launcher": started["launcher"],
                 "state": started["state"],
             }))
         }
-        Call::Send(message) => send(commands, message).await,
-        Call::Wait { workers, seconds } => wait_for(client, workers, seconds).await,
-        Call::ListQuestions { worker } => {
-            let query = Query::new("/v1/approvals").with("workerId", worker.as_deref());
-            let open = client.ask(&Ask::get(query)).await?;
+        ManagerToolCall::Send(message) => send(commands, message).await,
+        ManagerToolCall::Wait { workers, seconds } => wait_for(client, workers, seconds).await,
+        ManagerToolCall::ListQuestions { worker } => {
+            let query = RequestPath::new("/v1/approvals").with("workerId", worker.as_deref());
+            let open = client.ask(&ApiRequest::get(query)).await?;
             let questions = open["items"].as_array().into_iter().flatten().map(question);
             Ok(json!({"questions": questions.collect::<Vec<_>>()}))
         }
-        Call::Answer(given) => answer_question(client, given).await,
-        Call::Stop { worker } => {
+        ManagerToolCall::Answer(given) => answer_question(client, given).await,
+        ManagerToolCall::Stop { worker } => {
             let path = format!("/v1/workers/{}/stop", segment(&worker));
-            let stopped = client.ask(&Ask::change(path, &json!({}))?).await?;
+            let stopped = client.ask(&ApiRequest::change(path, &json!({}))?).await?;
             Ok(json!({"worker_id": stopped["workerId"], "state": stopped["state"]}))
         }
-        Call::Events { worker, cursor, limit } => get_events(client, &worker, cursor, limit).await,
-        Call::Diff { worker } => commands.diff(worker).await.map(diff),
-        Call::Land(landing) => {
+        ManagerToolCall::Events { worker, cursor, limit } => get_events(client, &worker, cursor, limit).await,
+        ManagerToolCall::Diff { worker } => commands.diff(worker).await.map(diff),
+        ManagerToolCall::Land(landing) => {
             let landed = commands.land(landing).await?;
             Ok(json!({
                 "worktree": landed["name"], "into": landed["into"], "commit": landed["commit"],
@@ -84,8 +84,8 @@ pub(in crate::mcp) async fn carry_out(
     }
 }
 
-async fn list_workers(client: &mut Client, all: bool) -> Result<Value> {
-    let listed = client.ask(&Ask::get("/v1/workers")).await?;
+async fn list_workers(client: &mut DaemonClient, all: bool) -> Result<Value> {
+    let listed = client.ask(&ApiRequest::get("/v1/workers")).await?;
     let shown = |worker: &&Value| all || worker["state"] != "stopped";
     let workers = listed["items"].as_array().into_iter().flatten().filter(shown).map(|worker| {
         json!({
@@ -107,7 +107,7 @@ async fn send(commands: &dyn Commands, message: NewMessage) -> Result<Value> {
     Ok(answer)
 }
 
-async fn wait_for(client: &mut Client, workers: Vec<String>, seconds: f64) -> Result<Value> {
+async fn wait_for(client: &mut DaemonClient, workers: Vec<String>, seconds: f64) -> Result<Value> {
     let workers = workers.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None });
     let request = WaitMany {
         workers: workers.collect(),
@@ -130,7 +130,7 @@ async fn wait_for(client: &mut Client, workers: Vec<String>, seconds: f64) -> Re
 }
 
 /// Returns the state of a worker after a wait, with its question or last message.
-async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
+async fn waited_worker(client: &mut DaemonClient, item: &Value) -> Result<Value> {
     let event = &item["matchedEvent"];
     let mut shown = json!({"worker_id": item["workerId"], "label": item["label"], "state": item["state"]});
     match event["type"].as_str().unwrap_or_default() {
@@ -139,7 +139,7 @@ async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
             let path =
                 format!("/v1/approvals/{}", segment(event["data"]["requestId"].as_str().unwrap_or_default()));
             // The question may be closed already.
-            if let Ok(asked) = client.ask(&Ask::get(path)).await {
+            if let Ok(asked) = client.ask(&ApiRequest::get(path)).await {
                 shown["question"] = question(&asked);
             }
         }
@@ -158,15 +158,15 @@ async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
 }
 
 /// Returns the end of the text of the turn that an event ended; null if the agent sent no text.
-async fn message_of(client: &mut Client, event: &Value) -> Result<Value> {
+async fn message_of(client: &mut DaemonClient, event: &Value) -> Result<Value> {
     let (Some(worker), Some(turn)) = (event["workerId"].as_str(), event["turnId"].as_str()) else {
         return Ok(Value::Null);
     };
-    let query = Query::new(format!("/v1/workers/{}/inspect", segment(worker)))
+    let query = RequestPath::new(format!("/v1/workers/{}/inspect", segment(worker)))
         .with("turnId", Some(turn))
         .with("eventTypes", Some("progress.message"))
         .with("eventsLimit", Some(MAX_PIECES));
-    let inspected = client.ask(&Ask::get(query)).await?;
+    let inspected = client.ask(&ApiRequest::get(query)).await?;
     let pieces = inspected["events"].as_array().into_iter().flatten();
     let text: String = pieces.filter_map(|piece| piece["data"]["text"].as_str()).collect();
     Ok(if text.is_empty() { Value::Null } else { end_of(&text).into() })
@@ -223,14 +223,14 @@ fn question(asked: &Value) -> Value {
     shown
 }
 
-async fn answer_question(client: &mut Client, given: Answer) -> Result<Value> {
-    let Answer { request_id, decision, content, note } = given;
+async fn answer_question(client: &mut DaemonClient, given: AnswerArguments) -> Result<Value> {
+    let AnswerArguments { request_id, decision, content, note } = given;
     let request = segment(&request_id);
-    let asked = client.ask(&Ask::get(format!("/v1/approvals/{request}"))).await?;
+    let asked = client.ask(&ApiRequest::get(format!("/v1/approvals/{request}"))).await?;
     let worker = segment(asked["workerId"].as_str().unwrap_or_default());
     let ask = if asked["kind"] == "elicitation" {
         let answer = json!({"action": decision, "content": content});
-        Ask::change(format!("/v1/workers/{worker}/elicitations/{request}"), &answer)?
+        ApiRequest::change(format!("/v1/workers/{worker}/elicitations/{request}"), &answer)?
     } else if content.is_some() {
         return Err(Failure::argument("content is for forms, and this is a permission request")
             .with("requestId", request_id));
@@ -239,7 +239,7 @@ async fn answer_question(client: &mut Client, given: Answer) -> Result<Value> {
             asked["options"].as_array().into_iter().flatten().any(|option| option["id"] == *decision);
         let key = if offered { "optionId" } else { "decision" };
         let decide = json!({key: decision, "note": note});
-        Ask::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?
+        ApiRequest::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?
     };
     let answered = client.ask(&ask).await?;
     Ok(json!({
@@ -248,14 +248,19 @@ async fn answer_question(client: &mut Client, given: Answer) -> Result<Value> {
     }))
 }
 
-async fn get_events(client: &mut Client, worker: &str, cursor: Option<String>, limit: u64) -> Result<Value> {
+async fn get_events(
+    client: &mut DaemonClient,
+    worker: &str,
+    cursor: Option<String>,
+    limit: u64,
+) -> Result<Value> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
     let mut stream = client.events(worker, cursor.clone(), false, false);
     while found.len() < limit {
         match stream.next().await? {
-            Batch::Events(events) => found.extend(events),
-            Batch::End => break,
+            EventBatch::Events(events) => found.extend(events),
+            EventBatch::End => break,
         }
     }
     found.truncate(limit);

@@ -12,13 +12,13 @@ use std::pin::Pin;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub(super) use self::arguments::Call;
+pub(super) use self::arguments::ManagerToolCall;
 pub(super) use self::calls::{carry_out, result};
 pub(super) use self::tools::{NAMES, tools};
 use crate::failure::Result;
 
 /// A change that is running.
-pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
+pub(crate) type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
 
 /// Options of a new worker, with the keys of `worker start --input`.
 pub(crate) type NewWorker = serde_json::Map<String, Value>;
@@ -45,11 +45,11 @@ pub(crate) struct NewLanding {
 /// Executes changes like the commands: with the config and environment of this process.
 pub(crate) trait Commands: Debug + Send + Sync {
     /// Returns the data of `worker.started`.
-    fn start_worker(&self, worker: NewWorker) -> Pending<'_>;
+    fn start_worker(&self, worker: NewWorker) -> CommandFuture<'_>;
     /// Returns the data of `turn.accepted` or `turn.queued`.
-    fn send_message(&self, message: NewMessage) -> Pending<'_>;
+    fn send_message(&self, message: NewMessage) -> CommandFuture<'_>;
     /// Returns the data of `worker.diff`.
-    fn diff(&self, worker: String) -> Pending<'_>;
+    fn diff(&self, worker: String) -> CommandFuture<'_>;
     /// Returns the data of `worktree.landed`.
-    fn land(&self, landing: NewLanding) -> Pending<'_>;
+    fn land(&self, landing: NewLanding) -> CommandFuture<'_>;
 }

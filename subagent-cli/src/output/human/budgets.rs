@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::view::{View, named, shown, word};
+use super::view::{PageRenderer, named, shown, word};
 use crate::output::ago::elapsed;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// `budget show`: the controller and its workers, or one worker.
-pub(super) fn shown_budget(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown_budget(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let mut table = Table::new(&["WHO", "TURNS", "TIME", "TOKENS", "COST"]);
     match data["controllerId"].as_str().filter(|_| data["controller"].is_object()) {
         Some(controller) => row(&mut table, controller, &data["controller"]),
@@ -27,7 +27,7 @@ pub(super) fn shown_budget(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `budget set`: what the controller may use now.
-pub(super) fn set(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn set(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let mut table = Table::new(&["WHO", "TURNS", "TIME", "TOKENS", "COST"]);
     row(&mut table, data["controllerId"].as_str()?, &data["controller"]);
     view.put(&table);
@@ -36,7 +36,7 @@ pub(super) fn set(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What happens at a limit.
-fn rules(view: &mut View, budget: &Value) {
+fn rules(view: &mut PageRenderer, budget: &Value) {
     view.facts(&[
         ("at a limit", Style::Plain, word(budget, "onLimit").to_owned()),
         ("if unreported", Style::Plain, word(budget, "onUnknown").to_owned()),

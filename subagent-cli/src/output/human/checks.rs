@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::usual::text;
-use super::view::{View, shown, word};
+use super::view::{PageRenderer, shown, word};
 use crate::output::style::Style;
 
 /// A prompt with more lines is cut.
 const MAX_LINES: usize = 200;
 
 /// `agent show`.
-pub(super) fn agent(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn agent(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let name = data["name"].as_str()?;
     view.page.word(Style::Strong, name).end();
     let facts = [
@@ -52,7 +52,7 @@ fn value(value: &Value) -> String {
 }
 
 /// `agent validate`.
-pub(super) fn agents(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn agents(view: &mut PageRenderer, data: &Value) -> Option<()> {
     problems(view, &data["problems"]);
     let (style, said) = match data["valid"].as_bool()? {
         true => (Style::Good, "valid"),
@@ -66,7 +66,7 @@ pub(super) fn agents(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// Problems of definitions: severity, place, message.
-fn problems(view: &mut View, problems: &Value) {
+fn problems(view: &mut PageRenderer, problems: &Value) {
     for problem in problems.as_array().into_iter().flatten() {
         let severity = word(problem, "severity");
         let style = if severity == "error" { Style::Bad } else { Style::Attention };
@@ -77,13 +77,13 @@ fn problems(view: &mut View, problems: &Value) {
 }
 
 /// The kind of a problem and its place, and below them the message.
-fn problem_line(view: &mut View, (style, kind): (Style, &str), place: &str, message: &str) {
+fn problem_line(view: &mut PageRenderer, (style, kind): (Style, &str), place: &str, message: &str) {
     view.page.word(style, kind).plain("  ").word(Style::Plain, place).end();
     view.page.prose(Style::Plain, "  ", "  ", message, MAX_LINES);
 }
 
 /// `config check`.
-pub(super) fn config(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn config(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let lists = [("problems", "problem", Style::Bad), ("warnings", "warning", Style::Attention)];
     let mut is_well = true;
     for (key, kind, style) in lists {
@@ -112,7 +112,7 @@ pub(super) fn config(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `policy test`.
-pub(super) fn policy(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn policy(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let action = data["action"].as_str()?;
     view.page.word(of_action(action), action).end();
     let judged = data["judged"].as_array()?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use super::view::{shown, word};
-use crate::output::page::Page;
+use crate::output::page::TextPage;
 use crate::output::style::Style;
 
 /// How much of a tool call is shown.
@@ -40,7 +40,7 @@ impl Detail {
 const DIFF_TIME: Duration = Duration::from_millis(200);
 
 /// Writes a `progress.update` on lines of its own.
-pub(super) fn update(page: &mut Page, data: &Value) {
+pub(super) fn update(page: &mut TextPage, data: &Value) {
     match word(data, "kind") {
         "tool_call" | "tool_call_update" => {
             tool(page, data, word(data, "title"));
@@ -68,7 +68,7 @@ pub(super) fn update(page: &mut Page, data: &Value) {
 }
 
 /// What the agent asked of its client: which file, command or terminal, and how that went.
-fn asked_of_us(page: &mut Page, data: &Value) {
+fn asked_of_us(page: &mut TextPage, data: &Value) {
     let about =
         ["path", "command", "terminalId"].iter().map(|key| word(data, key)).find(|word| !word.is_empty());
     let failed = word(&data["error"], "message");
@@ -84,7 +84,7 @@ fn asked_of_us(page: &mut Page, data: &Value) {
 }
 
 /// The line of a tool call: what it is, and how far.
-pub(super) fn tool(page: &mut Page, data: &Value, title: &str) {
+pub(super) fn tool(page: &mut TextPage, data: &Value, title: &str) {
     let kind = word(data, "toolKind");
     page.word(Style::Active, "*").plain(" ");
     if !kind.is_empty() && kind != "other" {
@@ -100,7 +100,7 @@ pub(super) fn tool(page: &mut Page, data: &Value, title: &str) {
 }
 
 /// What a tool call runs, where, and what came of it.
-pub(super) fn details(page: &mut Page, data: &Value, detail: Detail) {
+pub(super) fn details(page: &mut TextPage, data: &Value, detail: Detail) {
     if let Some(command) = command(data) {
         page.hanging(Style::Plain, "  $ ", "    ", &command, detail.text_lines());
     }
@@ -114,7 +114,7 @@ pub(super) fn details(page: &mut Page, data: &Value, detail: Detail) {
     }
 }
 
-fn page_text(page: &mut Page, block: &Value, detail: Detail) {
+fn page_text(page: &mut TextPage, block: &Value, detail: Detail) {
     page.lines(Style::Dim, "  | ", word(block, "text"), detail.text_lines());
 }
 
@@ -129,7 +129,7 @@ fn command(data: &Value) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-fn diff(page: &mut Page, content: &Value, detail: Detail) {
+fn diff(page: &mut TextPage, content: &Value, detail: Detail) {
     let (old, new) = (word(content, "oldText"), word(content, "newText"));
     let what = if content["oldText"].is_null() { " (new)" } else { "" };
     page.plain("  ").word(Style::Strong, word(content, "path")).text(Style::Dim, what).end();
@@ -162,7 +162,7 @@ fn diff(page: &mut Page, content: &Value, detail: Detail) {
 }
 
 /// The entries of a plan.
-pub(super) fn plan(page: &mut Page, data: &Value) {
+pub(super) fn plan(page: &mut TextPage, data: &Value) {
     page.word(Style::Dim, "plan").end();
     for entry in data["entries"].as_array().into_iter().flatten() {
         let status = word(entry, "status");

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::view::{View, items, shown, word};
+use super::view::{PageRenderer, items, shown, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn status(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn status(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let state = data["state"].as_str()?;
     match data["controllerId"].as_str() {
         Some(id) => view.page.word(Style::Strong, id).plain("  "),
@@ -39,7 +39,7 @@ pub(super) fn status(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// Who owns the workspace now. The token is for variables alone, and is not shown.
-pub(super) fn granted(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn granted(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["controllerId"].as_str()?).plain("  ");
     view.page.word(Style::Good, "owned").plain("  ").word(Style::Plain, word(data, "label")).end();
     view.facts(&[
@@ -51,7 +51,7 @@ pub(super) fn granted(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn recovered(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn recovered(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     if items.is_empty() {
         view.page.plain("No controllers.").end();

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::view::{View, shown, word};
+use super::view::{PageRenderer, shown, word};
 use crate::output::style::Style;
 
 const GROUPS: [&str; 8] =
     ["processes", "database", "journals", "versions", "permissions", "disk", "config", "machine"];
 
-pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn report(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let findings = data["findings"].as_array()?;
     let of = |status: &'static str| findings.iter().filter(move |finding| finding["status"] == status);
     wrong(view, findings);
@@ -33,7 +33,7 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What is not well, the worst first, with what to do.
-fn wrong(view: &mut View, findings: &[Value]) {
+fn wrong(view: &mut PageRenderer, findings: &[Value]) {
     for (status, style) in [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)] {
         for finding in findings.iter().filter(|finding| finding["status"] == status) {
             view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
@@ -48,7 +48,7 @@ fn wrong(view: &mut View, findings: &[Value]) {
 }
 
 /// The daemon in a few lines, and what is wrong.
-pub(super) fn status(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn status(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let findings = data["findings"].as_array()?;
     let running = data["running"] == true;
     let (style, said) = if running { (Style::Good, "running") } else { (Style::Dim, "not running") };

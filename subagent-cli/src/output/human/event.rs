@@ -7,7 +7,7 @@ use super::questions::elicitation;
 use super::sentences::sentence;
 use super::turns::approval;
 use super::view::{shown, word};
-use crate::output::page::Page;
+use crate::output::page::TextPage;
 use crate::output::rule::task_path;
 use crate::output::style::Style;
 
@@ -15,7 +15,7 @@ use crate::output::style::Style;
 const MAX_LINES: usize = 12;
 
 /// Writes an event on lines of its own; the page is at the beginning of one, or behind the event's time.
-pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
+pub(super) fn write(page: &mut TextPage, worker: &str, event: &Value) {
     if outcome(page, event) {
         return;
     }
@@ -58,7 +58,7 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
 }
 
 /// Writes what is told of a task, in the stream of its worker or of one above it.
-fn of_task(page: &mut Page, what: &str, data: &Value) {
+fn of_task(page: &mut TextPage, what: &str, data: &Value) {
     page.text(Style::Dim, "task ").word(Style::Strong, word(data, "name")).plain("  ");
     match what {
         "subagent.spawned" => {
@@ -88,7 +88,7 @@ fn of_task(page: &mut Page, what: &str, data: &Value) {
 }
 
 /// Writes how a turn ended; false if the event is no such end.
-pub(super) fn outcome(page: &mut Page, event: &Value) -> bool {
+pub(super) fn outcome(page: &mut TextPage, event: &Value) -> bool {
     let data = &event["data"];
     match word(event, "type") {
         "turn.completed" => {

@@ -2,14 +2,14 @@
 
 use crate::failure::Failure;
 use crate::output::advice;
-use crate::output::page::Page;
+use crate::output::page::TextPage;
 use crate::output::style::Style;
 use crate::output::terminal::Terminal;
 
 /// The lines of an error for this terminal.
 #[must_use]
 pub fn failure(failure: &Failure, terminal: Terminal) -> String {
-    let mut page = Page::new(terminal.colour).within(terminal.width);
+    let mut page = TextPage::new(terminal.colour).within(terminal.width);
     page.word(Style::Bad, &failure.code).plain(": ");
     match failure.message.trim_end() {
         // An agent's or a parser's lines keep their places.

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::content::{Detail, details};
 use super::questions::{elicitation, fields};
 use super::turns::approval;
-use super::view::{View, items, named, shown, word};
+use super::view::{PageRenderer, items, named, shown, word};
 use crate::output::rule::{describe_rule, task_path};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     if items.is_empty() {
         view.page.word(Style::Plain, "Nothing is asked.").end();
@@ -36,7 +36,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `approve` of several: what each request was answered with, or why it was not.
-pub(super) fn all_decided(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn all_decided(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
     let mut table = Table::new(&["REQUEST", "ANSWER", "WORKER"]);
     for item in items {
@@ -63,7 +63,7 @@ fn until(item: &Value) -> String {
 }
 
 /// A question as it is asked in place: who asks, what, and the rule that asks. The answer is a key.
-pub(super) fn in_place(view: &mut View, data: &Value, detail: Detail) {
+pub(super) fn in_place(view: &mut PageRenderer, data: &Value, detail: Detail) {
     let who = task_path(data).unwrap_or_else(|| named(data).to_owned());
     view.page.end().word(Style::Strong, &who).plain("  ");
     view.page.sentence(Style::Attention, "? ", "  ", word(data, "message")).end();
@@ -83,7 +83,7 @@ pub(super) fn in_place(view: &mut View, data: &Value, detail: Detail) {
 }
 
 /// Who answered a question, and how.
-pub(super) fn answered_by(view: &mut View, data: &Value) {
+pub(super) fn answered_by(view: &mut PageRenderer, data: &Value) {
     let decided = &data["decidedBy"];
     let said = match decided.is_object() {
         true => format!("answered by {}: {}", word(decided, "by"), word(decided, "decision")),
@@ -92,7 +92,7 @@ pub(super) fn answered_by(view: &mut View, data: &Value) {
     view.page.word(Style::Dim, &format!("{} {said}", word(data, "requestId"))).end();
 }
 
-pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn question(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
     let label = task_path(data).unwrap_or_else(|| word(data, "label").to_owned());
     view.page.word(Style::Strong, worker).plain("  ");

@@ -32,19 +32,19 @@ use super::page::wrap;
 use super::style::Style;
 use super::terminal::Terminal;
 use subagent_protocol::clean::clean;
-use view::View;
+use view::PageRenderer;
 
 pub use content::Detail;
 pub use failure::failure;
 pub use overview::{answer, doing};
 pub use schedules::{when, work};
-pub use stream::Stream;
+pub use stream::WatchPage;
 pub use view::{named, now};
 
 /// A result for this terminal. `text` is what it is elsewhere.
 #[must_use]
 pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> String {
-    let mut view = View::new(terminal);
+    let mut view = PageRenderer::new(terminal);
     match render(&mut view, kind, data) {
         Some(()) => view.page.take(),
         None => clean(text).into_owned(),
@@ -62,8 +62,8 @@ pub fn prose(text: &str, terminal: Terminal) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn page_of(terminal: Terminal, write: impl FnOnce(&mut View)) -> String {
-    let mut view = View::new(terminal);
+fn page_of(terminal: Terminal, write: impl FnOnce(&mut PageRenderer)) -> String {
+    let mut view = PageRenderer::new(terminal);
     write(&mut view);
     view.page.take()
 }
@@ -96,7 +96,7 @@ pub fn rule_to_make(rule: &str, terminal: Terminal) -> String {
 }
 
 /// `None` for a type that is not known here, and for data that lack what is shown.
-fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
+fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
     match kind {
         "worker.listed" | "workers.listed" => workers::listed(view, data),
         "workers.overview" => workers::overview(view, data),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::questions::open;
-use super::view::{View, named, parse_time, shown as value, word};
+use super::view::{PageRenderer, named, parse_time, shown as value, word};
 use super::workers::sandbox;
 use crate::output::advice;
 use crate::output::page::shorten;
@@ -14,7 +14,7 @@ const MAX_LINES: usize = 6;
 /// Tasks that are listed.
 const MAX_TASKS: usize = 20;
 
-pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     let name = named(data);
     view.page.word(Style::Strong, name).plain("  ");
@@ -90,7 +90,7 @@ fn usage(agent: &Value) -> String {
     parts.join(" · ")
 }
 
-fn tasks(view: &mut View, tasks: &[Value]) {
+fn tasks(view: &mut PageRenderer, tasks: &[Value]) {
     if tasks.is_empty() {
         return;
     }

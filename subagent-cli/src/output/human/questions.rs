@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::overview::answer;
 use super::turns::{answered_with, pasted, question};
-use super::view::{View, shown, word};
-use crate::output::page::Page;
+use super::view::{PageRenderer, shown, word};
+use crate::output::page::TextPage;
 use crate::output::rule::task_path;
 use crate::output::style::Style;
 
@@ -14,7 +14,7 @@ const MAX_FIELDS: usize = 50;
 const MAX_VALUES: usize = 20;
 
 /// An elicitation: what it asks for, field by field, and what to type.
-pub(super) fn elicitation(page: &mut Page, asked: &Value) {
+pub(super) fn elicitation(page: &mut TextPage, asked: &Value) {
     let request = word(asked, "requestId");
     question(page, "", word(asked, "message"), request);
     fields(page, asked);
@@ -34,7 +34,7 @@ pub(super) fn elicitation(page: &mut Page, asked: &Value) {
 }
 
 /// The fields of a form with their types, or the link.
-pub(super) fn fields(page: &mut Page, asked: &Value) {
+pub(super) fn fields(page: &mut TextPage, asked: &Value) {
     let required = |name: &str| {
         asked["schema"]["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
     };
@@ -80,12 +80,12 @@ fn kind_of(field: &Value) -> String {
     }
 }
 
-pub(super) fn answered(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn answered(view: &mut PageRenderer, data: &Value) -> Option<()> {
     answered_with(view, data, "action")
 }
 
 /// What `worker show` has of open questions and of sessions below the worker's.
-pub(super) fn open(view: &mut View, data: &Value) {
+pub(super) fn open(view: &mut PageRenderer, data: &Value) {
     for asked in data["questions"].as_array().into_iter().flatten() {
         view.page.sentence(Style::Attention, "  ? ", "    ", word(asked, "message")).end();
         view.page.plain("    ").word(Style::Plain, &answer(asked, word(asked, "requestId"))).end();
@@ -103,7 +103,7 @@ pub(super) fn open(view: &mut View, data: &Value) {
 }
 
 /// The open questions of the tasks below a worker.
-pub(super) fn below(view: &mut View, data: &Value) {
+pub(super) fn below(view: &mut PageRenderer, data: &Value) {
     for question in data["questionsBelow"].as_array().into_iter().flatten() {
         let command = if question["kind"] == "elicitation" { "answer" } else { "approve" };
         let path = task_path(question).unwrap_or_default();

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::view::{View, items, shown, word};
+use super::view::{PageRenderer, items, shown, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn launchers(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     let built_in = data["builtIn"].as_array().map_or(&[][..], Vec::as_slice);
     if built_in.is_empty() && none(view, data, items, "launchers") {
@@ -35,7 +35,7 @@ pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn roles(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn roles(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     if none(view, data, items, "roles") {
         return Some(());
@@ -53,7 +53,7 @@ pub(super) fn roles(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// Says that there are none, and where was looked.
-fn none(view: &mut View, data: &Value, items: &[Value], what: &str) -> bool {
+fn none(view: &mut PageRenderer, data: &Value, items: &[Value], what: &str) -> bool {
     if !items.is_empty() {
         return false;
     }
@@ -69,7 +69,7 @@ fn none(view: &mut View, data: &Value, items: &[Value], what: &str) -> bool {
     true
 }
 
-pub(super) fn launcher(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn launcher(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["name"].as_str()?).end();
     let env: Vec<&str> = data["env"].as_object()?.keys().map(String::as_str).collect();
     view.facts(&[
@@ -90,7 +90,7 @@ fn agent(handshake: &Value) -> String {
 }
 
 /// What an agent said of itself; nothing when it was not asked.
-fn handshake(view: &mut View, told: &Value) {
+fn handshake(view: &mut PageRenderer, told: &Value) {
     if !told.is_object() {
         return;
     }
@@ -121,7 +121,7 @@ fn handshake(view: &mut View, told: &Value) {
     }
 }
 
-pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn probed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let state = match (data["state"].as_str(), data["available"].as_bool()?) {
         (Some(state), _) => state,
         (None, true) => "available",
@@ -142,7 +142,7 @@ pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn role(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn role(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["name"].as_str()?).end();
     view.facts(&[
         ("launcher", Style::Plain, shown(&data["preferredLauncher"])),

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::view::{View, items, named, word};
+use super::view::{PageRenderer, items, named, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     view.page.word(Style::Strong, named(data)).plain("  ").word(Style::Dim, "removed").end();
     Some(())
 }
 
-pub(super) fn pruned(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let workers = items(data)?;
     let leftovers = data["leftovers"].as_array()?;
     let mut table = Table::new(&["WORKER", "LABEL", "EVENTS", "SIZE", "STOPPED"]);

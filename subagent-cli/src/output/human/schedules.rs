@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::usual::text;
-use super::view::{View, items, shown as value, word};
+use super::view::{PageRenderer, items, shown as value, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// `schedule list`.
-pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
     let mut table = Table::new(&["NAME", "STATE", "NEXT", "WHEN", "WHAT", "LAST", "ERROR", "TIMEZONE"]);
     for item in items {
@@ -30,7 +30,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `schedule show`, and what a change has made of it.
-pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let name = data["name"].as_str()?;
     let (style, state) = state(data);
     view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
@@ -55,7 +55,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `schedule rm`.
-pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["name"].as_str()?).plain("  removed").end();
     Some(())
 }
@@ -67,7 +67,7 @@ fn state(item: &Value) -> (Style, String) {
     }
 }
 
-fn next(view: &View, item: &Value) -> String {
+fn next(view: &PageRenderer, item: &Value) -> String {
     match view.left(&item["nextAt"]) {
         left if left.is_empty() => left,
         left => format!("in {left}"),

@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
     use crate::output::human::event::write;
-    use crate::output::page::Page;
+    use crate::output::page::TextPage;
 
     #[test]
     fn every_known_event_is_readable_without_its_data() {
@@ -226,7 +226,7 @@ mod tests {
             if event_type.starts_with("runtime.") || event_type == "subagent.event" {
                 continue;
             }
-            let mut page = Page::new(false);
+            let mut page = TextPage::new(false);
             let event = json!({"type": event_type, "data": {"unknownKey": 1}});
             write(&mut page, "w_1", &event);
             let text = page.take();

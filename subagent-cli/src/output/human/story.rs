@@ -8,14 +8,14 @@ use super::event::{outcome, write};
 use super::questions::fields;
 use super::turns::question;
 use super::view::word;
-use crate::output::page::Page;
+use crate::output::page::TextPage;
 use crate::output::style::Style;
 
 /// Lines at the end of what a command has printed.
 const MAX_OUTPUT_LINES: usize = 12;
 
 /// Writes an item on lines of its own.
-pub(super) fn item(page: &mut Page, item: &StoryItem) {
+pub(super) fn item(page: &mut TextPage, item: &StoryItem) {
     let data = Value::Object(item.data.clone());
     match item.kind {
         StoryKind::User => _ = page.prose(Style::Strong, "> ", "> ", &item.text, usize::MAX),
@@ -33,7 +33,7 @@ pub(super) fn item(page: &mut Page, item: &StoryItem) {
 }
 
 /// Writes the last lines that a command has printed.
-fn output(page: &mut Page, text: &str) {
+fn output(page: &mut TextPage, text: &str) {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let hidden = lines.len().saturating_sub(MAX_OUTPUT_LINES);
     if hidden > 0 {
@@ -44,7 +44,7 @@ fn output(page: &mut Page, text: &str) {
 }
 
 /// Writes a question in full, and what became of it.
-fn asked(page: &mut Page, data: &Value) {
+fn asked(page: &mut TextPage, data: &Value) {
     question(page, "", word(data, "message"), word(data, "requestId"));
     match word(data, "event").starts_with("elicitation.") {
         true => fields(page, data),

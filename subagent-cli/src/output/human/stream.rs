@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::content::{Detail, details, tool};
 use super::event::write;
 use super::view::{parse_time, word};
-use crate::output::page::Page;
+use crate::output::page::TextPage;
 use crate::output::style::Style;
 use crate::output::terminal::Terminal;
 
@@ -26,24 +26,24 @@ enum Flow {
 
 /// The page of a `watch`.
 #[derive(Debug)]
-pub struct Stream {
-    page: Page,
+pub struct WatchPage {
+    page: TextPage,
     zone: TimeZone,
     flow: Flow,
-    calls: HashMap<String, Call>,
+    calls: HashMap<String, ShownToolCall>,
     /// The last day that was written.
     day: String,
 }
 
 /// What was shown of a tool call.
 #[derive(Debug, Default)]
-struct Call {
+struct ShownToolCall {
     title: String,
     kind: Value,
     status: Value,
 }
 
-impl Stream {
+impl WatchPage {
     /// A page with nothing on it, in the zone of the person who reads it.
     #[must_use]
     pub fn new(terminal: Terminal) -> Self {
@@ -51,7 +51,7 @@ impl Stream {
     }
 
     pub(super) fn in_zone(colour: bool, zone: TimeZone) -> Self {
-        let (page, calls) = (Page::new(colour), HashMap::new());
+        let (page, calls) = (TextPage::new(colour), HashMap::new());
         Self { page, zone, flow: Flow::Nothing, calls, day: String::new() }
     }
 

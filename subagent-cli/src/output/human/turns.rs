@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::content::{Detail, details};
 use super::event::{outcome, write as write_event};
-use super::view::{View, named, shown, word};
-use crate::output::page::Page;
+use super::view::{PageRenderer, named, shown, word};
+use crate::output::page::TextPage;
 use crate::output::style::Style;
 use subagent_protocol::clean::one_line;
 
@@ -16,7 +16,7 @@ use subagent_protocol::clean::one_line;
 const FORCED: &str =
     "The agent did not obey the cancel and was ended by force. The next message starts it again.";
 
-pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn accepted(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let worker = named(data);
     heading(view, worker, data);
     starts(view, data);
@@ -26,20 +26,20 @@ pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// Says that the message waits for the start of the agent.
-fn starts(view: &mut View, data: &Value) {
+fn starts(view: &mut PageRenderer, data: &Value) {
     if data["startsAgent"] == true {
         view.page.word(Style::Dim, "The agent is started again for this message.").end();
     }
 }
 
 /// Worker, turn and state.
-fn heading(view: &mut View, worker: &str, data: &Value) {
+fn heading(view: &mut PageRenderer, worker: &str, data: &Value) {
     view.page.word(Style::Strong, worker).plain("  ");
     view.state(word(data, "state"));
     view.page.plain("  ").word(Style::Dim, word(data, "turnId")).end();
 }
 
-pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn waited(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let (worker, event) = (data["workerId"].as_str()?, &data["matchedEvent"]);
     starts(view, data);
     if let Some(text) = data["assistantText"].as_str().filter(|text| !text.trim().is_empty()) {
@@ -59,7 +59,7 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn matched(view: &mut View, event: &Value) -> Option<()> {
+pub(super) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
     let worker = event["workerId"].as_str()?.to_owned();
     write_event(&mut view.page, &worker, event);
     let when = view.ago(&event["ts"]);
@@ -67,12 +67,12 @@ pub(super) fn matched(view: &mut View, event: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn decided(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn decided(view: &mut PageRenderer, data: &Value) -> Option<()> {
     answered_with(view, data, "optionId")
 }
 
 /// A question that was answered, with the value of this key, and how to go on.
-pub(super) fn answered_with(view: &mut View, data: &Value, key: &str) -> Option<()> {
+pub(super) fn answered_with(view: &mut PageRenderer, data: &Value, key: &str) -> Option<()> {
     view.page.word(Style::Strong, data["requestId"].as_str()?).plain("  answered with ");
     view.page.word(Style::Good, word(data, key)).plain("  ");
     view.state(word(data, "state"));
@@ -83,7 +83,7 @@ pub(super) fn answered_with(view: &mut View, data: &Value, key: &str) -> Option<
     Some(())
 }
 
-pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn canceled(view: &mut PageRenderer, data: &Value) -> Option<()> {
     heading(view, named(data), data);
     if data["alreadyTerminal"] == true {
         let ended = shown(&data["terminalEventType"]);
@@ -96,7 +96,7 @@ pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `turn show`: the whole message, and what it came to.
-pub(super) fn shown_turn(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown_turn(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["turnId"].as_str()?).plain("  ");
     view.state(word(data, "status"));
     view.page.end();
@@ -123,7 +123,7 @@ pub(super) fn shown_turn(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// A permission request, and for each option what to type for it.
-pub(super) fn approval(page: &mut Page, asked: &Value) {
+pub(super) fn approval(page: &mut TextPage, asked: &Value) {
     let request = word(asked, "requestId");
     question(page, "", word(asked, "message"), request);
     details(page, asked, Detail::Short);
@@ -148,7 +148,7 @@ pub(super) fn approval(page: &mut Page, asked: &Value) {
 }
 
 /// What is asked, whole, and behind it the id of the request or what to do about it.
-pub(super) fn question(page: &mut Page, indent: &str, message: &str, request: &str) {
+pub(super) fn question(page: &mut TextPage, indent: &str, message: &str, request: &str) {
     let (first, further) = (format!("{indent}? "), format!("{indent}  "));
     page.sentence(Style::Attention, &first, &further, &one_line(message));
     page.tail(Style::Dim, &format!("{indent}    "), request).end();

@@ -4,7 +4,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use subagent_protocol::api::{UsageBy, UsageItem, UsageShown, UsageSums, UsedAmount};
 
-use super::view::View;
+use super::view::PageRenderer;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -14,7 +14,7 @@ const BAR: u64 = 20;
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// `usage`: an item a line, then their sum.
-pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let shown = UsageShown::deserialize(data).ok()?;
     let what = match shown.by {
         UsageBy::Worker => "WORKER",

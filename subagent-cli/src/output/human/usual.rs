@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::view::{View, items, named, shown, word};
+use super::view::{PageRenderer, items, named, shown, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// How the values of a column look.
 #[derive(Debug, Clone, Copy)]
-enum Look {
+enum ColumnStyle {
     Name,
     State,
     Text,
@@ -16,10 +16,10 @@ enum Look {
     Id,
 }
 
-use Look::{Id, Name, State, Text, Time};
+use ColumnStyle::{Id, Name, State, Text, Time};
 
 /// A list: its type, and its columns in the order of their importance.
-type Columns = (&'static str, &'static [(&'static str, &'static str, Look)]);
+type Columns = (&'static str, &'static [(&'static str, &'static str, ColumnStyle)]);
 
 const LISTS: &[Columns] = &[
     (
@@ -145,9 +145,9 @@ const LISTS: &[Columns] = &[
 ];
 
 /// A result: its type, the key that names it, and the keys that say more.
-type Facts = (&'static str, &'static str, &'static [(&'static str, &'static str, Look)]);
+type ResultLayout = (&'static str, &'static str, &'static [(&'static str, &'static str, ColumnStyle)]);
 
-const RESULTS: &[Facts] = &[
+const RESULTS: &[ResultLayout] = &[
     (
         "worker.handoff.ready",
         "workerId",
@@ -256,7 +256,7 @@ const RESULTS: &[Facts] = &[
 ];
 
 /// Writes a list or a result that is known here.
-pub(super) fn write(view: &mut View, kind: &str, data: &Value) -> Option<()> {
+pub(super) fn write(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
     if let Some((_, columns)) = LISTS.iter().find(|(known, _)| *known == kind) {
         return list(view, columns, data);
     }
@@ -267,9 +267,9 @@ pub(super) fn write(view: &mut View, kind: &str, data: &Value) -> Option<()> {
 
 /// Writes a result, or each of several.
 pub(super) fn each(
-    view: &mut View,
+    view: &mut PageRenderer,
     data: &Value,
-    mut one: impl FnMut(&mut View, &Value) -> Option<()>,
+    mut one: impl FnMut(&mut PageRenderer, &Value) -> Option<()>,
 ) -> Option<()> {
     match items(data) {
         Some(items) => items.iter().try_for_each(|item| one(view, item)),
@@ -279,9 +279,9 @@ pub(super) fn each(
 
 /// Writes a result, or each of several with an empty line before the next.
 pub(super) fn blocks(
-    view: &mut View,
+    view: &mut PageRenderer,
     data: &Value,
-    mut one: impl FnMut(&mut View, &Value) -> Option<()>,
+    mut one: impl FnMut(&mut PageRenderer, &Value) -> Option<()>,
 ) -> Option<()> {
     let mut is_first = true;
     each(view, data, |view, data| {
@@ -292,7 +292,12 @@ pub(super) fn blocks(
     })
 }
 
-fn result(view: &mut View, key: &str, facts: &[(&str, &str, Look)], data: &Value) -> Option<()> {
+fn result(
+    view: &mut PageRenderer,
+    key: &str,
+    facts: &[(&str, &str, ColumnStyle)],
+    data: &Value,
+) -> Option<()> {
     let name = match key {
         "workerId" => data.get(key).map(|_| named(data).to_owned())?,
         key => shown(data.get(key)?),
@@ -310,7 +315,7 @@ fn result(view: &mut View, key: &str, facts: &[(&str, &str, Look)], data: &Value
 }
 
 /// `None` for an empty list: the words for it are said elsewhere.
-fn list(view: &mut View, columns: &[(&'static str, &str, Look)], data: &Value) -> Option<()> {
+fn list(view: &mut PageRenderer, columns: &[(&'static str, &str, ColumnStyle)], data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
     let heads: Vec<&'static str> = columns.iter().map(|(head, ..)| *head).collect();
     let mut table = Table::new(&heads);
@@ -321,7 +326,7 @@ fn list(view: &mut View, columns: &[(&'static str, &str, Look)], data: &Value) -
     Some(())
 }
 
-fn cell(view: &View, look: Look, value: &Value) -> (Style, String) {
+fn cell(view: &PageRenderer, look: ColumnStyle, value: &Value) -> (Style, String) {
     match look {
         Name => (Style::Strong, shown(value)),
         Text => (Style::Plain, text(value)),

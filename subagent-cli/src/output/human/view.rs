@@ -7,7 +7,7 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
 use crate::output::ago::{ago, elapsed};
-use crate::output::page::{Page, wrap};
+use crate::output::page::{TextPage, wrap};
 use crate::output::style::Style;
 use crate::output::table::Table;
 use crate::output::terminal::Terminal;
@@ -18,16 +18,16 @@ const NARROWEST: usize = 20;
 
 /// A page, and what the renderings need besides the data.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) page: Page,
+pub(super) struct PageRenderer {
+    pub(super) page: TextPage,
     pub(super) width: usize,
     pub(super) now: Timestamp,
 }
 
-impl View {
+impl PageRenderer {
     /// An empty view for this terminal.
     pub(super) fn new(terminal: Terminal) -> Self {
-        let page = Page::new(terminal.colour).within(terminal.width);
+        let page = TextPage::new(terminal.colour).within(terminal.width);
         Self { page, width: terminal.width, now: now() }
     }
 

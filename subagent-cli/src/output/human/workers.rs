@@ -11,7 +11,7 @@ use super::questions::{elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
 use super::usual::text;
-use super::view::{View, items, named, shown as value, word};
+use super::view::{PageRenderer, items, named, shown as value, word};
 use super::worktrees;
 use crate::output::ago::elapsed;
 use crate::output::style::Style;
@@ -20,7 +20,7 @@ use crate::output::table::Table;
 /// A longer line of a worker is cut in a view.
 const MAX_LINES: usize = 8;
 
-pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     if items.is_empty() {
         view.page.plain("No workers.").end();
@@ -48,7 +48,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// The state of a worker in a table.
-fn state(view: &View, item: &Value) -> (Style, String) {
+fn state(view: &PageRenderer, item: &Value) -> (Style, String) {
     let state = word(item, "state");
     let hangs = item["unresponsive"] == true;
     let parked = item["parked"].is_object();
@@ -67,7 +67,7 @@ fn state(view: &View, item: &Value) -> (Style, String) {
 }
 
 /// `ls`: who is alive, and what is asked.
-pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn overview(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     if items.is_empty() {
         view.page.plain("No worker is alive.").end();
@@ -98,7 +98,7 @@ pub(super) fn overview(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What became of a worker, in one line.
-pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn changed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     let (style, state) = state(view, data);
     view.page.word(Style::Strong, named(data)).plain("  ").word(style, &state).end();
@@ -106,7 +106,7 @@ pub(super) fn changed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What was set of a worker.
-pub(super) fn set(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn set(view: &mut PageRenderer, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     view.page.word(Style::Strong, named(data)).end();
     let idle = match data.get("idleTimeoutMs") {
@@ -131,7 +131,7 @@ pub(super) fn set(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What a wait found of several workers.
-pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn waited(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data)?;
     if items.iter().any(|item| item["line"].is_string()) {
         return rested(view, items);
@@ -158,7 +158,7 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What workers came to that were waited for by name: of each the outcome, and below it what it said or asks.
-fn rested(view: &mut View, items: &[Value]) -> Option<()> {
+fn rested(view: &mut PageRenderer, items: &[Value]) -> Option<()> {
     for item in items {
         let outcome = word(item, "outcome");
         let (style, mark) = match outcome {
@@ -180,7 +180,7 @@ fn rested(view: &mut View, items: &[Value]) -> Option<()> {
     Some(())
 }
 
-pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     heading(view, data)?;
     facts(view, data);
     agent(view, &data["agent"]);
@@ -192,7 +192,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// Label, id and state.
-fn heading(view: &mut View, data: &Value) -> Option<()> {
+fn heading(view: &mut PageRenderer, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     view.page.word(Style::Strong, named(data)).plain("  ");
     view.state(word(data, "state"));
@@ -200,7 +200,7 @@ fn heading(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-fn facts(view: &mut View, data: &Value) {
+fn facts(view: &mut PageRenderer, data: &Value) {
     let (created, updated, stopped) =
         (view.ago(&data["createdAt"]), view.ago(&data["updatedAt"]), view.ago(&data["stoppedAt"]));
     view.facts(&[
@@ -231,7 +231,7 @@ fn facts(view: &mut View, data: &Value) {
 }
 
 /// Until when a worker is parked, and why.
-fn parked(view: &View, parked: &Value) -> String {
+fn parked(view: &PageRenderer, parked: &Value) -> String {
     let Some(until) = parked["until"].as_str() else { return String::new() };
     let (left, reason) = (view.left(&parked["until"]), word(parked, "reason").replace('_', " "));
     format!("{left} left, until {until} ({reason})")
@@ -248,7 +248,7 @@ pub(super) fn sandbox(sandbox: &Value) -> String {
 }
 
 /// What the agent reports of itself; what it does not report is left out.
-fn agent(view: &mut View, agent: &Value) {
+fn agent(view: &mut PageRenderer, agent: &Value) {
     let of = |part: &Value, whole: &Value| match (part.is_null(), whole.is_null()) {
         (true, true) => String::new(),
         (false, true) => format!("{} tokens", value(part)),
@@ -275,7 +275,7 @@ fn agent(view: &mut View, agent: &Value) {
     ]);
 }
 
-pub(super) fn started(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn started(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let worker = named(data).to_owned();
     heading(view, data)?;
     facts(view, data);
@@ -287,7 +287,7 @@ pub(super) fn started(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn stopped(view: &mut PageRenderer, data: &Value) -> Option<()> {
     data["workerId"].as_str()?;
     view.page.word(Style::Strong, named(data)).plain("  ");
     view.state(word(data, "state"));
@@ -300,7 +300,7 @@ pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `None`, and so the text as it is, if there is any.
-pub(super) fn logs(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn logs(view: &mut PageRenderer, data: &Value) -> Option<()> {
     if data["text"] != "" {
         return None;
     }
@@ -308,7 +308,7 @@ pub(super) fn logs(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
-pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn inspected(view: &mut PageRenderer, data: &Value) -> Option<()> {
     shown(view, &data["worker"])?;
     let worker = word(&data["worker"], "workerId").to_owned();
     if let Some(snapshot) = data["latestHandoff"].as_object() {

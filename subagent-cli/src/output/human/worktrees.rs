@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::view::{View, shown as value, word};
+use super::view::{PageRenderer, shown as value, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// `worktree list`.
-pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = data["items"].as_array()?;
     if items.is_empty() {
         view.page.plain("No worktrees.").end();
@@ -31,7 +31,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `worktree show` and `worktree setup`.
-pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let name = data["name"].as_str()?.to_owned();
     view.page.word(Style::Strong, &name).plain("  ");
     view.page.word(style(word(data, "state")), word(data, "state")).end();
@@ -63,7 +63,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `land`.
-pub(super) fn landed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     one_landed(view, data)?;
     let retired = word(data, "retired");
     if data["worktreeRemoved"] == true {
@@ -77,14 +77,14 @@ pub(super) fn landed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `land` of several.
-pub(super) fn all_landed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn all_landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     for item in data["items"].as_array()? {
         one_landed(view, item)?;
     }
     Some(())
 }
 
-fn one_landed(view: &mut View, data: &Value) -> Option<()> {
+fn one_landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let (name, into) = (data["name"].as_str()?, word(data, "into"));
     view.page.word(Style::Strong, name);
     if data["commit"] == data["before"] {
@@ -103,7 +103,7 @@ fn one_landed(view: &mut View, data: &Value) -> Option<()> {
 const SHORT_COMMIT: usize = 10;
 
 /// `worktree remove` and `worktree discard`.
-pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["name"].as_str()?).plain("  removed").end();
     let retired = value(&data["retired"]);
     view.facts(&[
@@ -118,7 +118,7 @@ pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// What has become of the worktree of a worker that was stopped.
-pub(super) fn end(view: &mut View, data: &Value) {
+pub(super) fn end(view: &mut PageRenderer, data: &Value) {
     let name = word(data, "name").to_owned();
     match word(data, "outcome") {
         "removed" => {

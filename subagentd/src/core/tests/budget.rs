@@ -11,7 +11,7 @@ use super::checker::Checker;
 use super::{decide, over_budget, request, send};
 use crate::core::accounts::{Accounts, may_open};
 use crate::core::budget::{Account, Spent};
-use crate::core::worker::{Action, Fact, Input, Link};
+use crate::core::worker::{Fact, RuntimeStatus, WorkerAction, WorkerInput};
 
 fn accounts(worker: Limits, controller: Limits) -> Accounts {
     Accounts { worker: Account::new(worker, 0), controller: Account::new(controller, 0), above: Vec::new() }
@@ -155,8 +155,8 @@ fn time_counts_while_a_turn_runs_and_is_shared() {
     assert_eq!(one.worker.view(30_000).wall_time.used, json!(4), "a clock that goes back takes nothing away");
 }
 
-fn session() -> Input {
-    Input::Session {
+fn session() -> WorkerInput {
+    WorkerInput::Session {
         origin: SessionOrigin::New,
         context_lost: false,
         context_lost_reason: None,
@@ -177,32 +177,32 @@ fn spent(facts: &[Fact]) -> Vec<&Spent> {
 #[test]
 fn a_turn_that_waits_for_an_answer_takes_no_time() {
     let mut checker = Checker::new();
-    checker.worker.link = Link::Starting;
-    for input in [session(), send(1), Input::Dispatching { turn: 1 }] {
+    checker.worker.link = RuntimeStatus::Starting;
+    for input in [session(), send(1), WorkerInput::Dispatching { turn: 1 }] {
         checker.step(&input).unwrap();
     }
-    let step = checker.worker.step(Input::ApprovalRequested { request_id: request(1) }).unwrap();
+    let step = checker.worker.step(WorkerInput::ApprovalRequested { request_id: request(1) }).unwrap();
     assert_eq!(spent(&step.facts), [&Spent::Clock { runs: false, at: None }]);
-    checker.step(&Input::ApprovalRequested { request_id: request(1) }).unwrap();
+    checker.step(&WorkerInput::ApprovalRequested { request_id: request(1) }).unwrap();
     let step = checker.worker.step(decide(request(1), Some("allow"))).unwrap();
     assert_eq!(spent(&step.facts), [&Spent::Clock { runs: true, at: None }]);
     let usage = Some(json!({"totalTokens": 7}));
     let end = TurnEnd::Answered { stop_reason: None, usage, meta: None };
-    let step = checker.worker.step(Input::TurnEnd { turn: 1, end }).unwrap();
+    let step = checker.worker.step(WorkerInput::TurnEnd { turn: 1, end }).unwrap();
     assert_eq!(spent(&step.facts), [&closed(7)], "it waited to its end");
 }
 
 #[test]
 fn a_budget_that_is_used_up_cancels_the_open_turn_as_a_person_would() {
     let mut checker = Checker::new();
-    checker.worker.link = Link::Starting;
+    checker.worker.link = RuntimeStatus::Starting;
     checker.step(&session()).unwrap();
     assert_eq!(checker.worker.step(over_budget()).unwrap().facts, [], "nothing is open");
-    for input in [send(1), Input::Dispatching { turn: 1 }] {
+    for input in [send(1), WorkerInput::Dispatching { turn: 1 }] {
         checker.step(&input).unwrap();
     }
     let actions = checker.step(&over_budget()).unwrap();
-    let [Action::Cancel { turn: 1, reason }] = &actions[..] else { panic!("{actions:?}") };
+    let [WorkerAction::Cancel { turn: 1, reason }] = &actions[..] else { panic!("{actions:?}") };
     assert!(reason.starts_with("BUDGET_EXCEEDED: "), "{reason}");
     assert_eq!(checker.step(&over_budget()).unwrap(), [], "once");
 }

@@ -6,26 +6,30 @@ use subagent_protocol::event::EventType;
 
 use super::{decide, request, send};
 use crate::core::approval::Approval;
-use crate::core::decision::Choice;
-use crate::core::worker::{Action, Fact, Input, State, Worker};
+use crate::core::decision::PermissionDecision;
+use crate::core::worker::{Fact, LifecycleState, Worker, WorkerAction, WorkerInput};
 
-fn by_rule(no: u8, option: &str) -> Input {
-    let choice = Choice { option_id: Some(option.to_owned()), alias: None, decision: "allow".to_owned() };
-    Input::DecideByRule { request_id: request(no), choice, rule: json!({"rule": "execute(ls *)"}) }
+fn by_rule(no: u8, option: &str) -> WorkerInput {
+    let choice =
+        PermissionDecision { option_id: Some(option.to_owned()), alias: None, decision: "allow".to_owned() };
+    WorkerInput::DecideByRule { request_id: request(no), choice, rule: json!({"rule": "execute(ls *)"}) }
 }
 
-fn violation(turn: Option<u64>) -> Input {
-    Input::Violation { turn, call: json!({"toolCallId": "1", "subject": "rm x", "rule": "execute(rm *)"}) }
+fn violation(turn: Option<u64>) -> WorkerInput {
+    WorkerInput::Violation {
+        turn,
+        call: json!({"toolCallId": "1", "subject": "rm x", "rule": "execute(rm *)"}),
+    }
 }
 
 /// Returns a worker after these inputs.
-fn after(inputs: Vec<Input>) -> Worker {
+fn after(inputs: Vec<WorkerInput>) -> Worker {
     let start = Worker::without_runtime();
     inputs.into_iter().fold(start, |worker, input| worker.step(input).unwrap().worker)
 }
 
 fn running() -> Worker {
-    after(vec![send(1), Input::Dispatching { turn: 1 }])
+    after(vec![send(1), WorkerInput::Dispatching { turn: 1 }])
 }
 
 fn events(facts: &[Fact], wanted: EventType) -> Vec<&Value> {
@@ -40,7 +44,7 @@ fn events(facts: &[Fact], wanted: EventType) -> Vec<&Value> {
 
 #[test]
 fn a_rule_decides_once_and_is_told() {
-    let asked = running().step(Input::ApprovalRequested { request_id: request(1) }).unwrap().worker;
+    let asked = running().step(WorkerInput::ApprovalRequested { request_id: request(1) }).unwrap().worker;
     let step = asked.step(by_rule(1, "yes")).unwrap();
     let decided = events(&step.facts, EventType::ApprovalDecided);
     assert_eq!(decided.len(), 1);
@@ -48,7 +52,7 @@ fn a_rule_decides_once_and_is_told() {
         (&decided[0]["policy"], &decided[0]["optionId"]),
         (&json!({"rule": "execute(ls *)"}), &json!("yes"))
     );
-    let answer = Action::Answer { request_id: request(1), option_id: Some("yes".to_owned()) };
+    let answer = WorkerAction::Answer { request_id: request(1), option_id: Some("yes".to_owned()) };
     assert_eq!(step.actions, [answer]);
     assert_eq!(
         step.worker.approvals[&request(1)].approval,
@@ -64,17 +68,18 @@ fn a_rule_decides_once_and_is_told() {
         "a person was first"
     );
     assert_eq!(running().step(by_rule(1, "yes")).unwrap_err().code, Code::ApprovalNotFound);
-    let elicited = running().step(Input::ElicitationRequested { request_id: request(1) }).unwrap().worker;
+    let elicited =
+        running().step(WorkerInput::ElicitationRequested { request_id: request(1) }).unwrap().worker;
     assert!(elicited.step(by_rule(1, "accept")).is_err(), "no rule answers what only a person knows");
 }
 
 #[test]
 fn a_violation_cancels_its_turn_and_no_other() {
     let step = running().step(violation(Some(1))).unwrap();
-    let State::Turn(turn) = &step.worker.state else { panic!("{:?}", step.worker.state) };
+    let LifecycleState::Turn(turn) = &step.worker.state else { panic!("{:?}", step.worker.state) };
     let reason = &turn.cancel.as_ref().unwrap().reason;
     assert!(reason.starts_with("POLICY_VIOLATION: ") && reason.contains("rm x"), "{reason}");
-    assert!(matches!(&step.actions[..], [Action::Cancel { turn: 1, .. }]));
+    assert!(matches!(&step.actions[..], [WorkerAction::Cancel { turn: 1, .. }]));
     assert_eq!(events(&step.facts, EventType::PolicyViolated).len(), 1);
     let failed =
         |fact: &Fact| matches!(fact, Fact::LastError(Some(error)) if error.code == Code::PolicyViolation);

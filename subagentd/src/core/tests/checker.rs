@@ -8,12 +8,15 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus, WorkerState};
 
 use super::rows::Rows;
-use super::{LOCAL, Shape, is_stopped, parking, request};
+use super::{LOCAL, StateShape, is_stopped, parking, request};
 use crate::core::approval::Approval;
 use crate::core::budget::runs;
 use crate::core::inbox::{InboxFact, QuestionInput};
 use crate::core::queue::QueuePosition;
-use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
+use crate::core::worker::{
+    By, Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, Transition, Worker, WorkerAction,
+    WorkerInput,
+};
 
 /// Returns whether a public state may follow another, by the contract and `docs/state-machines.md`.
 pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
@@ -31,25 +34,25 @@ pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
 }
 
 /// Returns whether the input may decide permission requests for the owner.
-fn decides(input: &Input) -> bool {
+fn decides(input: &WorkerInput) -> bool {
     matches!(
         input,
-        Input::Decide { .. }
-            | Input::DecideByRule { .. }
-            | Input::HooksAnswered { .. }
-            | Input::Violation { .. }
-            | Input::OverBudget { .. }
-            | Input::Answer { .. }
-            | Input::Inbox(_)
-            | Input::Cancel { .. }
-            | Input::EndTask { .. }
-            | Input::Restart { force: true }
-            | Input::Enqueue { urgency: QueuePosition::Steered, .. }
+        WorkerInput::Decide { .. }
+            | WorkerInput::DecideByRule { .. }
+            | WorkerInput::HooksAnswered { .. }
+            | WorkerInput::Violation { .. }
+            | WorkerInput::OverBudget { .. }
+            | WorkerInput::Answer { .. }
+            | WorkerInput::Inbox(_)
+            | WorkerInput::Cancel { .. }
+            | WorkerInput::EndTask { .. }
+            | WorkerInput::Restart { force: true }
+            | WorkerInput::Enqueue { urgency: QueuePosition::Steered, .. }
     )
 }
 
 /// Returns whether a queued turn was opened.
-fn opens_queued(step: &Step) -> bool {
+fn opens_queued(step: &Transition) -> bool {
     step.facts.iter().any(|fact| matches!(fact, Fact::QueuedTurnOpened { .. }))
 }
 
@@ -57,7 +60,7 @@ fn opens_queued(step: &Step) -> bool {
 pub(crate) struct Checker {
     pub(crate) worker: Worker,
     pub(crate) rows: Rows,
-    pub(super) shapes: BTreeSet<Shape>,
+    pub(super) shapes: BTreeSet<StateShape>,
     /// Turns with a `Dispatching` record.
     dispatching: BTreeSet<u64>,
     /// Turns with a `CancelRequested` record.
@@ -72,7 +75,7 @@ impl Checker {
         let worker = Worker::new();
         Self {
             rows: Rows::new(&worker),
-            shapes: BTreeSet::from([Shape::of(&worker)]),
+            shapes: BTreeSet::from([StateShape::of(&worker)]),
             worker,
             dispatching: BTreeSet::new(),
             cancel_requested: BTreeSet::new(),
@@ -86,7 +89,7 @@ impl Checker {
         self.worker = self.rows.load();
     }
 
-    pub(crate) fn step(&mut self, input: &Input) -> Result<Vec<Action>, Code> {
+    pub(crate) fn step(&mut self, input: &WorkerInput) -> Result<Vec<WorkerAction>, Code> {
         let result = self.worker.step(input.clone());
         assert_eq!(result, self.worker.step(input.clone()), "the same input gave two results");
         let step = match result {
@@ -107,8 +110,12 @@ impl Checker {
         }
         self.rows.store(&step.worker, &step.facts);
         self.worker = step.worker;
-        self.shapes.insert(Shape::of(&self.worker));
-        assert_eq!(self.rows.load(), Worker { link: Link::None, ..self.worker.clone() }, "what is stored");
+        self.shapes.insert(StateShape::of(&self.worker));
+        assert_eq!(
+            self.rows.load(),
+            Worker { link: RuntimeStatus::None, ..self.worker.clone() },
+            "what is stored"
+        );
         assert!(
             self.rows.contents().all(|(_, status)| status == ApprovalStatus::Decided),
             "what was filled in is kept although the question is over"
@@ -119,7 +126,7 @@ impl Checker {
         let over = self.rows.turns.values().filter(|row| row.dispatched != Dispatched::No);
         let over = over.filter(|row| row.status != TurnStatus::Accepted).count() as u64;
         assert!(account.reported() == over, "what was sent and is over is reported or unknown: {account:?}");
-        let local = matches!(self.worker.state, State::Local(_)).then(|| request(LOCAL));
+        let local = matches!(self.worker.state, LifecycleState::Local(_)).then(|| request(LOCAL));
         let known: BTreeSet<&RequestId> = self.worker.approvals.keys().chain(&local).collect();
         assert!(self.open.keys().eq(known), "the open permission requests");
         for asked in self.worker.approvals.values() {
@@ -129,33 +136,34 @@ impl Checker {
         Ok(step.actions)
     }
 
-    fn check_error(&self, input: &Input, code: Code) {
+    fn check_error(&self, input: &WorkerInput, code: Code) {
         let expected: &[Code] = match input {
-            Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped, Code::QueuePaused],
-            Input::Enqueue { .. } => &[Code::WorkerStopped, Code::QueuePaused, Code::QueueFull],
-            Input::DropQueued { .. } | Input::MoveQueued { .. } | Input::AppendQueued { .. } => {
-                &[Code::TurnNotQueued]
-            }
-            Input::ResumeQueue => &[Code::WorkerStopped],
-            Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } | Input::Inbox(_) => {
-                &[Code::ApprovalNotFound, Code::ApprovalNotPending]
-            }
-            Input::Cancel { .. } => &[Code::WorkerNotRunning],
-            Input::Stop | Input::EndTask { .. } => &[],
-            Input::Retire => &[Code::InvalidWorkerState],
-            Input::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
+            WorkerInput::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped, Code::QueuePaused],
+            WorkerInput::Enqueue { .. } => &[Code::WorkerStopped, Code::QueuePaused, Code::QueueFull],
+            WorkerInput::DropQueued { .. }
+            | WorkerInput::MoveQueued { .. }
+            | WorkerInput::AppendQueued { .. } => &[Code::TurnNotQueued],
+            WorkerInput::ResumeQueue => &[Code::WorkerStopped],
+            WorkerInput::Decide { .. }
+            | WorkerInput::DecideByRule { .. }
+            | WorkerInput::Answer { .. }
+            | WorkerInput::Inbox(_) => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
+            WorkerInput::Cancel { .. } => &[Code::WorkerNotRunning],
+            WorkerInput::Stop | WorkerInput::EndTask { .. } => &[],
+            WorkerInput::Retire => &[Code::InvalidWorkerState],
+            WorkerInput::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
             _ => &[Code::Internal],
         };
         assert!(expected.contains(&code), "{code} for {input:?} in {:?}", self.worker);
     }
 
-    fn see(&mut self, input: &Input) {
+    fn see(&mut self, input: &WorkerInput) {
         let open = self.worker.turn().map(|turn| turn.no);
         match input {
-            Input::Dispatching { turn } if open == Some(*turn) => {
+            WorkerInput::Dispatching { turn } if open == Some(*turn) => {
                 self.dispatching.insert(*turn);
             }
-            Input::CancelRequested { turn, .. } if open == Some(*turn) => {
+            WorkerInput::CancelRequested { turn, .. } if open == Some(*turn) => {
                 self.cancel_requested.insert(*turn);
             }
             _ => {}
@@ -163,34 +171,34 @@ impl Checker {
     }
 
     /// Checks that simulated turns and runtimes do not affect each other.
-    fn check_local(&self, input: &Input, step: &Step) {
-        let simulated = matches!(input, Input::Send { by: By::Local | By::LocalAsking { .. }, .. });
+    fn check_local(&self, input: &WorkerInput, step: &Transition) {
+        let simulated = matches!(input, WorkerInput::Send { by: By::Local | By::LocalAsking { .. }, .. });
         assert!(!simulated || step.actions.is_empty(), "a runtime is told of a simulated turn");
         let by_person = matches!(
             input,
-            Input::Decide { .. }
-                | Input::Answer { .. }
-                | Input::Inbox(_)
-                | Input::Cancel { .. }
-                | Input::EndTask { .. }
-                | Input::Stop
-                | Input::Retire
-                | Input::Restart { .. }
-                | Input::Enqueue { urgency: QueuePosition::Steered, .. }
+            WorkerInput::Decide { .. }
+                | WorkerInput::Answer { .. }
+                | WorkerInput::Inbox(_)
+                | WorkerInput::Cancel { .. }
+                | WorkerInput::EndTask { .. }
+                | WorkerInput::Stop
+                | WorkerInput::Retire
+                | WorkerInput::Restart { .. }
+                | WorkerInput::Enqueue { urgency: QueuePosition::Steered, .. }
         );
-        if matches!(self.worker.state, State::Local(_)) && !by_person {
+        if matches!(self.worker.state, LifecycleState::Local(_)) && !by_person {
             assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");
         }
-        if let (State::Idle, State::Idle) = (&self.worker.state, &step.worker.state) {
-            let heard = matches!(input, Input::Attached { .. });
+        if let (LifecycleState::Idle, LifecycleState::Idle) = (&self.worker.state, &step.worker.state) {
+            let heard = matches!(input, WorkerInput::Attached { .. });
             assert!(step.worker.last_turn == self.worker.last_turn || simulated || heard);
         }
     }
 
-    fn check_worker(&self, input: &Input, step: &Step) {
+    fn check_worker(&self, input: &WorkerInput, step: &Transition) {
         let (from, to) = (self.worker.public_state(), step.worker.public_state());
         // The store missed the states in between.
-        let jumps = matches!(input, Input::TurnRecovered { .. })
+        let jumps = matches!(input, WorkerInput::TurnRecovered { .. })
             && matches!(to, WorkerState::Running | WorkerState::WaitingApproval);
         let goes_on = opens_queued(step)
             && matches!(from, WorkerState::Starting | WorkerState::Canceling)
@@ -208,11 +216,12 @@ impl Checker {
         }
         if is_stopped(&step.worker) {
             assert!(step.worker.approvals.is_empty());
-            assert_eq!(step.worker.link, Link::None);
+            assert_eq!(step.worker.link, RuntimeStatus::None);
         }
         self.check_hibernation(input, step);
         parking::check(&self.worker, input, step);
-        let stopping = |worker: &Worker| matches!(worker.state, State::Stopping(_) | State::Stopped);
+        let stopping =
+            |worker: &Worker| matches!(worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
         assert!(!stopping(&self.worker) || stopping(&step.worker), "a stop was undone");
         let desired = step.facts.contains(&Fact::DesiredStop);
         assert_eq!(
@@ -223,14 +232,14 @@ impl Checker {
     }
 
     /// Checks that queued turns start when they can, and not before a required check.
-    fn check_queue(&self, input: &Input, step: &Step) {
+    fn check_queue(&self, input: &WorkerInput, step: &Transition) {
         let (before, queue) = (&self.worker.queue, &step.worker.queue);
         assert!(queue.paused.is_none() || !queue.turns.is_empty(), "nothing waits, and it is paused");
-        if matches!(step.worker.state, State::Idle | State::Error) {
+        if matches!(step.worker.state, LifecycleState::Idle | LifecycleState::Error) {
             let waits = queue.paused.is_some() || queue.gated || step.worker.is_parked();
             assert!(queue.turns.is_empty() || waits, "it waits for nothing");
         }
-        if matches!(step.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(step.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             assert!(queue.turns.is_empty(), "it waits for what is over");
         }
         if opens_queued(step) {
@@ -238,15 +247,17 @@ impl Checker {
             assert!(!step.worker.is_parked(), "begun although it is parked");
             let failed = |fact: &Fact| matches!(fact, Fact::TurnClosed { status: TurnStatus::Failed, .. });
             assert!(!step.facts.iter().any(failed), "begun after a turn that failed");
-            let resumes =
-                matches!(input, Input::ResumeQueue | Input::Enqueue { urgency: QueuePosition::Resumed, .. });
+            let resumes = matches!(
+                input,
+                WorkerInput::ResumeQueue | WorkerInput::Enqueue { urgency: QueuePosition::Resumed, .. }
+            );
             assert!(before.paused.is_none() || resumes, "nobody has resumed it");
         }
         let told = |wanted| {
             let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
             step.facts.iter().any(event)
         };
-        let stops = *input == Input::Stop || *input == Input::Retire;
+        let stops = *input == WorkerInput::Stop || *input == WorkerInput::Retire;
         assert_eq!(told(EventType::QueuePaused), before.paused.is_none() && queue.paused.is_some());
         assert_eq!(
             told(EventType::QueueResumed) || (stops && before.paused.is_some() && queue.paused.is_none()),
@@ -255,18 +266,20 @@ impl Checker {
     }
 
     /// Checks that hibernation ends nothing that is open, and reports no loss.
-    fn check_hibernation(&self, input: &Input, step: &Step) {
+    fn check_hibernation(&self, input: &WorkerInput, step: &Transition) {
         let next = &step.worker;
         match next.hibernation {
             Hibernation::None => {}
             Hibernation::Wanted { .. } => {
                 assert_eq!(next.restart, Restart::None, "it is to end for two reasons");
             }
-            Hibernation::Begun => assert_ne!(next.link, Link::Ready, "it hibernates and takes commands"),
+            Hibernation::Begun => {
+                assert_ne!(next.link, RuntimeStatus::Ready, "it hibernates and takes commands")
+            }
         }
         let wanted = |worker: &Worker| matches!(worker.hibernation, Hibernation::Wanted { .. });
         if wanted(next) && !wanted(&self.worker) {
-            assert!(matches!(input, Input::Hibernate { .. }) && self.worker.rests());
+            assert!(matches!(input, WorkerInput::Hibernate { .. }) && self.worker.rests());
             assert!(self.worker.approvals.is_empty() && self.worker.open_turn().is_none());
         }
         let told = |wanted| {
@@ -274,25 +287,25 @@ impl Checker {
             step.facts.iter().any(event)
         };
         let begins = next.hibernation == Hibernation::Begun && self.worker.hibernation != Hibernation::Begun;
-        let gone = matches!(input, Input::RuntimeGone { .. });
+        let gone = matches!(input, WorkerInput::RuntimeGone { .. });
         assert_eq!(told(EventType::WorkerHibernated), gone && wanted(&self.worker), "what is told of it");
         assert!(!begins || told(EventType::WorkerHibernated));
-        if gone && wanted(&self.worker) && matches!(self.worker.state, State::Idle) {
+        if gone && wanted(&self.worker) && matches!(self.worker.state, LifecycleState::Idle) {
             assert!(!step.facts.iter().any(|fact| matches!(fact, Fact::LastError(_))), "nothing is lost");
-            assert_eq!((&next.state, next.hibernation), (&State::Idle, Hibernation::Begun));
+            assert_eq!((&next.state, next.hibernation), (&LifecycleState::Idle, Hibernation::Begun));
         }
     }
 
-    fn check_fact(&mut self, input: &Input, step: &Step, index: usize, fact: &Fact) {
+    fn check_fact(&mut self, input: &WorkerInput, step: &Transition, index: usize, fact: &Fact) {
         let by_person = decides(input);
         match fact {
-            Fact::TurnOpened { no, .. } if matches!(input, Input::TurnRecovered { .. }) => {
+            Fact::TurnOpened { no, .. } if matches!(input, WorkerInput::TurnRecovered { .. }) => {
                 assert!(*no > self.worker.known_turn);
                 assert_eq!(self.worker.open_turn(), None);
                 assert!(step.actions.is_empty(), "a runtime is told of what it has said itself");
             }
             Fact::TurnOpened { no, .. } => {
-                assert!(matches!(input, Input::Send { .. } | Input::Enqueue { .. }));
+                assert!(matches!(input, WorkerInput::Send { .. } | WorkerInput::Enqueue { .. }));
                 assert_eq!(*no, self.worker.last_turn + 1);
                 assert_eq!(self.worker.open_turn(), None);
             }
@@ -304,7 +317,7 @@ impl Checker {
                 assert_eq!(step.worker.open_turn(), Some(id));
             }
             Fact::TurnQueued { queued, .. } => {
-                let busy = !matches!(self.worker.state, State::Idle | State::Error);
+                let busy = !matches!(self.worker.state, LifecycleState::Idle | LifecycleState::Error);
                 let queue = &self.worker.queue;
                 // The turn is opened in the same step.
                 let parked = self.worker.is_parked();
@@ -315,32 +328,32 @@ impl Checker {
             Fact::TurnUnqueued { .. } => {
                 let known = matches!(
                     input,
-                    Input::DropQueued { .. }
-                        | Input::EndTask { .. }
-                        | Input::Stop
-                        | Input::Retire
-                        | Input::TurnRecovered { .. }
+                    WorkerInput::DropQueued { .. }
+                        | WorkerInput::EndTask { .. }
+                        | WorkerInput::Stop
+                        | WorkerInput::Retire
+                        | WorkerInput::TurnRecovered { .. }
                 );
                 assert!(known, "nobody has dropped it");
             }
-            Fact::QueuedAppended { .. } => assert!(matches!(input, Input::AppendQueued { .. })),
-            Fact::TaskEnding(_) => assert!(matches!(input, Input::EndTask { .. })),
+            Fact::QueuedAppended { .. } => assert!(matches!(input, WorkerInput::AppendQueued { .. })),
+            Fact::TaskEnding(_) => assert!(matches!(input, WorkerInput::EndTask { .. })),
             Fact::TaskCause { .. } => {
                 let known = matches!(
                     input,
-                    Input::EndTask { .. }
-                        | Input::Violation { .. }
-                        | Input::OverBudget { .. }
-                        | Input::Inbox(QuestionInput::Expired { .. })
+                    WorkerInput::EndTask { .. }
+                        | WorkerInput::Violation { .. }
+                        | WorkerInput::OverBudget { .. }
+                        | WorkerInput::Inbox(QuestionInput::Expired { .. })
                 );
                 assert!(known, "nothing ends a task early");
             }
-            Fact::QueueOrdered { .. } => assert!(matches!(input, Input::MoveQueued { .. })),
+            Fact::QueueOrdered { .. } => assert!(matches!(input, WorkerInput::MoveQueued { .. })),
             Fact::TurnDispatching { no } => {
                 self.dispatching.insert(*no);
             }
             Fact::TurnRetried { no } => {
-                assert!(matches!(input, Input::RuntimeGone { rebooted: false, .. }));
+                assert!(matches!(input, WorkerInput::RuntimeGone { rebooted: false, .. }));
                 assert_ne!(self.worker.restart, Restart::Wanted, "it ended because it was told to");
                 assert!(
                     !self.dispatching.contains(no),
@@ -360,7 +373,7 @@ impl Checker {
                 self.check_end(step, index, *no, *status, *dispatched);
             }
             Fact::ApprovalOpened { request_id, turn, .. } => {
-                let local = matches!(input, Input::Send { .. }).then_some(step.worker.last_turn);
+                let local = matches!(input, WorkerInput::Send { .. }).then_some(step.worker.last_turn);
                 let asks = self.worker.turn().filter(|turn| turn.dispatching);
                 assert_eq!(*turn, local.or(asks.map(|turn| turn.no)));
                 assert!(self.open.insert(request_id.clone(), None).is_none(), "asked twice");
@@ -385,7 +398,7 @@ impl Checker {
                     ApprovalStatus::Undelivered => assert!(decided),
                     ApprovalStatus::Delivered => {
                         assert!(
-                            decided || matches!(input, Input::AnswerWritten { .. }),
+                            decided || matches!(input, WorkerInput::AnswerWritten { .. }),
                             "delivered by nobody"
                         );
                     }
@@ -413,7 +426,7 @@ impl Checker {
                 let decided = step.facts[..index].iter().any(|fact| {
                     matches!(fact, Fact::ApprovalDecided { request_id, .. } if *request_id == rule.request_id)
                 });
-                let local = matches!(&self.worker.state, State::Local(_));
+                let local = matches!(&self.worker.state, LifecycleState::Local(_));
                 assert!(decided || local, "a rule of a decision that was not made");
             }
             Fact::Inbox(InboxFact::AskedFor { .. })
@@ -427,28 +440,35 @@ impl Checker {
     /// Returns the turn of an open permission request.
     fn turn_of(&self, request_id: &RequestId) -> Option<Option<u64>> {
         match &self.worker.state {
-            State::Local(local) if local.request_id == *request_id => Some(Some(local.no)),
+            LifecycleState::Local(local) if local.request_id == *request_id => Some(Some(local.no)),
             _ => self.worker.approvals.get(request_id).map(|asked| asked.turn),
         }
     }
 
     /// Returns the number and id of the open turn, and whether it may have been canceled.
-    fn open_turn(&self, step: &Step) -> (u64, TurnId, bool) {
+    fn open_turn(&self, step: &Transition) -> (u64, TurnId, bool) {
         let opened = step.facts.iter().find_map(|fact| match fact {
             Fact::TurnOpened { no, id, .. } => Some((*no, id.clone(), false)),
             _ => None,
         });
         opened.unwrap_or_else(|| match &self.worker.state {
-            State::Local(local) => (local.no, local.id.clone(), true),
+            LifecycleState::Local(local) => (local.no, local.id.clone(), true),
             _ => {
                 let turn = self.worker.turn().unwrap();
-                let stopping = matches!(self.worker.state, State::Stopping(_));
+                let stopping = matches!(self.worker.state, LifecycleState::Stopping(_));
                 (turn.no, turn.id.clone(), turn.cancel.is_some() || !stopping)
             }
         })
     }
 
-    fn check_end(&self, step: &Step, index: usize, no: u64, status: TurnStatus, dispatched: Dispatched) {
+    fn check_end(
+        &self,
+        step: &Transition,
+        index: usize,
+        no: u64,
+        status: TurnStatus,
+        dispatched: Dispatched,
+    ) {
         let end = match status {
             TurnStatus::Completed => EventType::TurnCompleted,
             TurnStatus::Failed => EventType::TurnFailed,
@@ -477,8 +497,8 @@ impl Checker {
 
     fn check_event(
         &mut self,
-        input: &Input,
-        step: &Step,
+        input: &WorkerInput,
+        step: &Transition,
         index: usize,
         event_type: EventType,
         turn: Option<u64>,
@@ -490,7 +510,7 @@ impl Checker {
             assert!(
                 opened
                     || self.worker.turn().is_some_and(|open| open.no == no)
-                    || matches!(&self.worker.state, State::Local(local) if local.no == no),
+                    || matches!(&self.worker.state, LifecycleState::Local(local) if local.no == no),
                 "{event_type} of no open turn"
             );
             let closes = |fact: &Fact| matches!(fact, Fact::TurnClosed { no: closed, .. } if *closed == no);
@@ -513,43 +533,46 @@ impl Checker {
         }
     }
 
-    fn check_action(&self, input: &Input, step: &Step, action: &Action) {
+    fn check_action(&self, input: &WorkerInput, step: &Transition, action: &WorkerAction) {
         match action {
-            Action::StartRuntime => {
+            WorkerAction::StartRuntime => {
                 assert!(
-                    self.worker.link == Link::None
-                        || matches!(input, Input::RuntimeGone { .. } | Input::SpawnFailed { .. }),
+                    self.worker.link == RuntimeStatus::None
+                        || matches!(input, WorkerInput::RuntimeGone { .. } | WorkerInput::SpawnFailed { .. }),
                     "one lives"
                 );
-                assert_eq!(step.worker.link, Link::Starting);
+                assert_eq!(step.worker.link, RuntimeStatus::Starting);
                 let begun = step.worker.restart == Restart::Begun;
-                let woken = matches!(input, Input::Wake) && self.worker.hibernation == Hibernation::Begun;
-                assert!(begun || woken || matches!(step.worker.state, State::Turn(_)));
+                let woken =
+                    matches!(input, WorkerInput::Wake) && self.worker.hibernation == Hibernation::Begun;
+                assert!(begun || woken || matches!(step.worker.state, LifecycleState::Turn(_)));
             }
-            Action::Prompt { turn } => {
-                let State::Turn(open) = &step.worker.state else { panic!("a prompt without a turn") };
+            WorkerAction::Prompt { turn } => {
+                let LifecycleState::Turn(open) = &step.worker.state else {
+                    panic!("a prompt without a turn")
+                };
                 assert_eq!((open.no, open.dispatching, &open.cancel), (*turn, false, &None));
                 assert!(!self.dispatching.contains(turn), "a prompt after it may have been written");
-                assert_eq!(step.worker.link, Link::Ready);
+                assert_eq!(step.worker.link, RuntimeStatus::Ready);
             }
-            Action::Cancel { turn, reason } => {
+            WorkerAction::Cancel { turn, reason } => {
                 let open = step.worker.turn().unwrap();
                 assert_eq!((open.no, &open.cancel.as_ref().unwrap().reason), (*turn, reason));
             }
-            Action::Answer { request_id, option_id } => {
+            WorkerAction::Answer { request_id, option_id } => {
                 let asked = step.worker.approvals.get(request_id).map(|asked| &asked.approval);
                 let Some(Approval::Decided { option_id: decided }) = asked else {
                     panic!("an answer that nobody gave");
                 };
                 assert_eq!(decided, option_id);
             }
-            Action::Terminate => {
+            WorkerAction::Terminate => {
                 let restarts = step.worker.restart == Restart::Wanted;
-                assert!(restarts || matches!(step.worker.state, State::Stopping(_)));
+                assert!(restarts || matches!(step.worker.state, LifecycleState::Stopping(_)));
             }
-            Action::Hibernate { last_turn } => {
-                assert!(matches!(input, Input::Hibernate { .. } | Input::Attached { .. }));
-                assert_eq!((&step.worker.state, *last_turn), (&State::Idle, step.worker.last_turn));
+            WorkerAction::Hibernate { last_turn } => {
+                assert!(matches!(input, WorkerInput::Hibernate { .. } | WorkerInput::Attached { .. }));
+                assert_eq!((&step.worker.state, *last_turn), (&LifecycleState::Idle, step.worker.last_turn));
                 assert!(step.worker.approvals.is_empty());
                 assert!(matches!(step.worker.hibernation, Hibernation::Wanted { .. }));
             }

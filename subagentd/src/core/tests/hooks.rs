@@ -7,33 +7,35 @@ use subagent_protocol::state::{ApprovalStatus, WorkerState};
 
 use super::{decide, request, send};
 use crate::core::approval::Approval;
-use crate::core::decision::Choice;
 use crate::core::decision::HooksOutcome;
-use crate::core::worker::{Action, Fact, Input, Worker};
+use crate::core::decision::PermissionDecision;
+use crate::core::worker::{Fact, Worker, WorkerAction, WorkerInput};
 
 fn held() -> Worker {
     let inputs = [
         send(1),
-        Input::Dispatching { turn: 1 },
-        Input::ApprovalRequested { request_id: request(1) },
-        Input::HoldForHooks { request_id: request(1) },
+        WorkerInput::Dispatching { turn: 1 },
+        WorkerInput::ApprovalRequested { request_id: request(1) },
+        WorkerInput::HoldForHooks { request_id: request(1) },
     ];
     let start = Worker::without_runtime();
     inputs.into_iter().fold(start, |worker, input| worker.step(input).unwrap().worker)
 }
 
-fn answered(outcome: HooksOutcome) -> Input {
-    Input::HooksAnswered { request_id: request(1), outcome }
+fn answered(outcome: HooksOutcome) -> WorkerInput {
+    WorkerInput::HooksAnswered { request_id: request(1), outcome }
 }
 
 /// Returns the possible outcomes of hooks.
 pub(super) fn outcomes() -> [HooksOutcome; 3] {
-    let choice = Choice { option_id: Some("allow".to_owned()), alias: None, decision: "allow".to_owned() };
+    let choice =
+        PermissionDecision { option_id: Some("allow".to_owned()), alias: None, decision: "allow".to_owned() };
     [HooksOutcome::Ask, denied(), HooksOutcome::ByRule { choice, rule: json!({"rule": "execute(ls *)"}) }]
 }
 
 fn denied() -> HooksOutcome {
-    let choice = Choice { option_id: Some("no".to_owned()), alias: None, decision: "deny".to_owned() };
+    let choice =
+        PermissionDecision { option_id: Some("no".to_owned()), alias: None, decision: "deny".to_owned() };
     HooksOutcome::ByHook { choice, reason: Some("why".to_owned()), hook: json!({"event": "PreToolUse"}) }
 }
 
@@ -59,7 +61,7 @@ fn hooks_answer_once() {
     });
     let told = told.unwrap();
     assert_eq!((&told["by"], &told["note"]), (&json!("hook"), &json!("why")));
-    let answer = Action::Answer { request_id: request(1), option_id: Some("no".to_owned()) };
+    let answer = WorkerAction::Answer { request_id: request(1), option_id: Some("no".to_owned()) };
     assert_eq!(step.actions, [answer]);
     let late = step.worker.step(answered(HooksOutcome::Ask)).unwrap();
     assert_eq!((late.facts.len(), late.actions.len()), (0, 0));
@@ -75,9 +77,9 @@ fn what_no_hook_decides_is_asked() {
 #[test]
 fn the_end_of_a_held_request_is_told_and_a_late_answer_means_nothing() {
     let ends = [
-        Input::Cancel { reason: "enough".to_owned() },
-        Input::RuntimeGone { clean: true, rebooted: false },
-        Input::AnswerRefused { request_id: request(1) },
+        WorkerInput::Cancel { reason: "enough".to_owned() },
+        WorkerInput::RuntimeGone { clean: true, rebooted: false },
+        WorkerInput::AnswerRefused { request_id: request(1) },
     ];
     for end in ends {
         let step = held().step(end.clone()).unwrap();

@@ -9,18 +9,18 @@ use subagent_protocol::time::Timestamp;
 
 use super::{answer, decide, request, send, simulate_asking};
 use crate::core::approval::Approval;
-use crate::core::decision::Choice;
+use crate::core::decision::PermissionDecision;
 use crate::core::inbox::{Expiry, InboxFact, NewRule, QuestionInput};
-use crate::core::worker::{Action, Fact, Input, State, Step, Worker};
+use crate::core::worker::{Fact, LifecycleState, Transition, Worker, WorkerAction, WorkerInput};
 
-fn choice(option: &str) -> Choice {
-    Choice { option_id: Some(option.to_owned()), alias: None, decision: option.to_owned() }
+fn choice(option: &str) -> PermissionDecision {
+    PermissionDecision { option_id: Some(option.to_owned()), alias: None, decision: option.to_owned() }
 }
 
 /// Returns one of the inbox inputs, for generated histories.
-pub(super) fn in_the_inbox(how: u8, request_id: RequestId, all: Vec<RequestId>) -> Input {
+pub(super) fn in_the_inbox(how: u8, request_id: RequestId, all: Vec<RequestId>) -> WorkerInput {
     let expired = |expiry| QuestionInput::Expired { request_id: request_id.clone(), expiry };
-    Input::Inbox(match how {
+    WorkerInput::Inbox(match how {
         0 => {
             let choices = all.into_iter().map(|request_id| (request_id, choice("allow"))).collect();
             QuestionInput::DecideAll { choices, note: None }
@@ -44,19 +44,19 @@ pub(super) fn in_the_inbox(how: u8, request_id: RequestId, all: Vec<RequestId>) 
     })
 }
 
-fn after(inputs: Vec<Input>) -> Worker {
+fn after(inputs: Vec<WorkerInput>) -> Worker {
     let start = Worker::without_runtime();
     inputs.into_iter().fold(start, |worker, input| worker.step(input).unwrap().worker)
 }
 
 /// Returns a worker whose turn asks for this number of permissions.
 fn asking(permissions: u8) -> Worker {
-    let mut inputs = vec![send(1), Input::Dispatching { turn: 1 }];
-    inputs.extend((1..=permissions).map(|no| Input::ApprovalRequested { request_id: request(no) }));
+    let mut inputs = vec![send(1), WorkerInput::Dispatching { turn: 1 }];
+    inputs.extend((1..=permissions).map(|no| WorkerInput::ApprovalRequested { request_id: request(no) }));
     after(inputs)
 }
 
-fn decided(step: &Step) -> Vec<&Value> {
+fn decided(step: &Transition) -> Vec<&Value> {
     step.facts
         .iter()
         .filter_map(|fact| match fact {
@@ -109,33 +109,33 @@ fn of_an_answer_and_a_deadline_the_first_counts() {
 #[test]
 fn what_a_deadline_cancels_is_the_turn_that_asked() {
     let step = asking(2).step(in_the_inbox(4, request(1), vec![])).unwrap();
-    let State::Turn(turn) = &step.worker.state else { panic!("{:?}", step.worker.state) };
+    let LifecycleState::Turn(turn) = &step.worker.state else { panic!("{:?}", step.worker.state) };
     assert!(turn.cancel.is_some());
     let by: Vec<&Value> = decided(&step).into_iter().map(|data| &data["by"]).collect();
     assert_eq!(by, [&json!("deadline"), &json!("cancel")], "the other one goes with the turn");
     assert!(
-        matches!(&step.actions[..], [Action::Cancel { turn: 1, .. }]),
+        matches!(&step.actions[..], [WorkerAction::Cancel { turn: 1, .. }]),
         "no answer that is there before the cancel"
     );
     // A question from outside of a turn cancels no turn.
-    let outside = after(vec![Input::ApprovalRequested { request_id: request(1) }]);
+    let outside = after(vec![WorkerInput::ApprovalRequested { request_id: request(1) }]);
     let step = outside.step(in_the_inbox(4, request(1), vec![])).unwrap();
-    assert_eq!(step.worker.state, State::Idle);
+    assert_eq!(step.worker.state, LifecycleState::Idle);
     assert_eq!(step.worker.approvals[&request(1)].approval, Approval::Decided { option_id: None });
     let local = after(vec![simulate_asking(1)]);
     let step = local.step(in_the_inbox(4, request(super::LOCAL), vec![])).unwrap();
-    assert_eq!((&step.worker.state, &decided(&step)[0]["by"]), (&State::Idle, &json!("deadline")));
+    assert_eq!((&step.worker.state, &decided(&step)[0]["by"]), (&LifecycleState::Idle, &json!("deadline")));
 }
 
 #[test]
 fn an_elicitation_is_declined_when_its_time_is_over() {
     let asked = after(vec![
         send(1),
-        Input::Dispatching { turn: 1 },
-        Input::ElicitationRequested { request_id: request(1) },
+        WorkerInput::Dispatching { turn: 1 },
+        WorkerInput::ElicitationRequested { request_id: request(1) },
     ]);
     let step = asked.step(in_the_inbox(3, request(1), vec![])).unwrap();
-    let decline = Action::Answer { request_id: request(1), option_id: Some("decline".to_owned()) };
+    let decline = WorkerAction::Answer { request_id: request(1), option_id: Some("decline".to_owned()) };
     assert_eq!(step.actions, [decline]);
     assert!(step.worker.step(answer(request(1), ElicitationAction::Accept)).is_err());
 }

@@ -12,29 +12,31 @@ use super::checker::Checker;
 use super::{enqueue, failure, limited, send};
 use crate::core::queue::QueuePosition;
 use crate::core::rate_limit::{Limit, MAX_BACKOFFS, Parking};
-use crate::core::worker::{Action, Fact, Input, Link, State, Step, Worker};
+use crate::core::worker::{
+    Fact, LifecycleState, RuntimeStatus, Transition, Worker, WorkerAction, WorkerInput,
+};
 
-const SESSION: Input = Input::Session {
+const SESSION: WorkerInput = WorkerInput::Session {
     origin: SessionOrigin::New,
     context_lost: false,
     context_lost_reason: None,
     took_ms: None,
 };
-const GONE: Input = Input::RuntimeGone { clean: true, rebooted: false };
+const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
 
 /// Checks that only a rate limit parks a worker, that nothing is sent twice, and that both ends are
 /// reported.
-pub(super) fn check(before: &Worker, input: &Input, step: &Step) {
+pub(super) fn check(before: &Worker, input: &WorkerInput, step: &Transition) {
     let next = &step.worker;
     let told = |wanted| {
         let event = |fact: &&Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
         step.facts.iter().filter(event).count()
     };
     let parks = told(EventType::WorkerParked) == 1;
-    assert!(!parks || matches!(input, Input::RateLimited { .. }), "parked without a rate limit");
+    assert!(!parks || matches!(input, WorkerInput::RateLimited { .. }), "parked without a rate limit");
     assert!(!parks || next.is_parked());
     let unparks = told(EventType::WorkerUnparked) == 1;
-    let stops = matches!(next.state, State::Stopping(_) | State::Stopped);
+    let stops = matches!(next.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
     assert_eq!(
         before.is_parked() && !next.is_parked(),
         unparks || (before.is_parked() && stops),
@@ -46,8 +48,8 @@ pub(super) fn check(before: &Worker, input: &Input, step: &Step) {
         let ends =
             step.facts.iter().any(|fact| matches!(fact, Fact::TurnClosed { no, .. } if *no == turn.no));
         // A turn that may have been sent has ended. A turn that was provably not sent is kept.
-        let Input::RateLimited { input, .. } = input else { panic!("{input:?}") };
-        let starts = matches!(**input, Input::StartFailed { .. });
+        let WorkerInput::RateLimited { input, .. } = input else { panic!("{input:?}") };
+        let starts = matches!(**input, WorkerInput::StartFailed { .. });
         assert_eq!(ends, turn.dispatching || !starts, "{input:?}");
         assert!(ends || next.holds_turn());
     }
@@ -59,21 +61,23 @@ pub(super) fn check(before: &Worker, input: &Input, step: &Step) {
                 .any(|fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. }))
         );
     }
-    if next.holds_turn() && next.link == Link::None {
-        let starts = |action: &Action| matches!(action, Action::StartRuntime | Action::Prompt { .. });
+    if next.holds_turn() && next.link == RuntimeStatus::None {
+        let starts = |action: &WorkerAction| {
+            matches!(action, WorkerAction::StartRuntime | WorkerAction::Prompt { .. })
+        };
         assert!(!step.actions.iter().any(starts), "its turn is given to a runtime while it is parked");
     }
 }
 
-fn fails(turn: u64) -> Input {
-    Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }
+fn fails(turn: u64) -> WorkerInput {
+    WorkerInput::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }
 }
 
-fn answered(turn: u64) -> Input {
-    Input::TurnEnd { turn, end: TurnEnd::Answered { stop_reason: None, usage: None, meta: None } }
+fn answered(turn: u64) -> WorkerInput {
+    WorkerInput::TurnEnd { turn, end: TurnEnd::Answered { stop_reason: None, usage: None, meta: None } }
 }
 
-fn after(inputs: &[Input]) -> Checker {
+fn after(inputs: &[WorkerInput]) -> Checker {
     let mut checker = Checker::new();
     for input in inputs {
         checker.step(input).unwrap();
@@ -83,7 +87,7 @@ fn after(inputs: &[Input]) -> Checker {
 
 /// Returns a worker with a running turn and one queued message.
 fn at_work() -> Checker {
-    after(&[SESSION, send(1), Input::Dispatching { turn: 1 }, enqueue(1, QueuePosition::Queued)])
+    after(&[SESSION, send(1), WorkerInput::Dispatching { turn: 1 }, enqueue(1, QueuePosition::Queued)])
 }
 
 #[test]
@@ -99,44 +103,48 @@ fn the_queue_waits_for_the_reset_and_goes_on_by_itself() {
     assert_eq!(checker.worker.queue.turns.len(), 2, "nothing is sent while it is parked");
     checker.reload();
     assert!(checker.worker.is_parked());
-    checker.worker.link = Link::Ready;
-    assert_eq!(checker.step(&Input::ParkingOver).unwrap(), [Action::Prompt { turn: 2 }]);
+    checker.worker.link = RuntimeStatus::Ready;
+    assert_eq!(checker.step(&WorkerInput::ParkingOver).unwrap(), [WorkerAction::Prompt { turn: 2 }]);
     assert!(!checker.worker.is_parked());
     assert_eq!(checker.rows.turns[&2].id, super::queued_id(2), "what steers is first");
-    assert!(checker.step(&Input::ParkingOver).unwrap().is_empty());
+    assert!(checker.step(&WorkerInput::ParkingOver).unwrap().is_empty());
 }
 
 #[test]
 fn a_turn_whose_prompt_was_never_written_is_given_to_the_next_runtime() {
     let mut checker = after(&[SESSION, GONE]);
-    assert_eq!(checker.step(&send(1)).unwrap(), [Action::StartRuntime]);
-    checker.step(&limited(Input::StartFailed { error: failure() }, Some(60_000))).unwrap();
+    assert_eq!(checker.step(&send(1)).unwrap(), [WorkerAction::StartRuntime]);
+    checker.step(&limited(WorkerInput::StartFailed { error: failure() }, Some(60_000))).unwrap();
     assert!(checker.worker.holds_turn());
     assert_eq!(checker.worker.unparks_at(), None, "the runtime lives that could not start");
     assert!(checker.step(&GONE).unwrap().is_empty());
-    assert_eq!((checker.worker.link, checker.worker.unparks_at()), (Link::None, Some(Timestamp(61_000))));
-    assert_eq!(checker.step(&Input::ParkingOver).unwrap(), [Action::StartRuntime]);
-    assert_eq!(checker.step(&SESSION).unwrap(), [Action::Prompt { turn: 1 }]);
-    checker.step(&Input::Dispatching { turn: 1 }).unwrap();
+    assert_eq!(
+        (checker.worker.link, checker.worker.unparks_at()),
+        (RuntimeStatus::None, Some(Timestamp(61_000)))
+    );
+    assert_eq!(checker.step(&WorkerInput::ParkingOver).unwrap(), [WorkerAction::StartRuntime]);
+    assert_eq!(checker.step(&SESSION).unwrap(), [WorkerAction::Prompt { turn: 1 }]);
+    checker.step(&WorkerInput::Dispatching { turn: 1 }).unwrap();
     checker.step(&answered(1)).unwrap();
     assert_eq!(checker.rows.turns[&1].status, TurnStatus::Completed);
 }
 
 #[test]
 fn a_held_turn_can_be_canceled_and_its_worker_stopped() {
-    let held =
-        || after(&[SESSION, GONE, send(1), limited(Input::StartFailed { error: failure() }, None), GONE]);
+    let held = || {
+        after(&[SESSION, GONE, send(1), limited(WorkerInput::StartFailed { error: failure() }, None), GONE])
+    };
     let mut checker = held();
-    checker.step(&Input::Cancel { reason: "enough".to_owned() }).unwrap();
-    assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&State::Idle, true));
+    checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&LifecycleState::Idle, true));
     assert_eq!(checker.rows.turns[&1].dispatched, Dispatched::No);
     let mut checker = held();
-    checker.step(&Input::Stop).unwrap();
-    checker.step(&Input::NothingLeft).unwrap();
-    assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&State::Stopped, false));
+    checker.step(&WorkerInput::Stop).unwrap();
+    checker.step(&WorkerInput::NothingLeft).unwrap();
+    assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&LifecycleState::Stopped, false));
     let mut checker = held();
-    assert_eq!(checker.step(&Input::Restart { force: false }), Err(Code::WorkerBusy));
-    assert_eq!(checker.step(&Input::Restart { force: true }).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.step(&WorkerInput::Restart { force: false }), Err(Code::WorkerBusy));
+    assert_eq!(checker.step(&WorkerInput::Restart { force: true }).unwrap(), [WorkerAction::StartRuntime]);
 }
 
 #[test]
@@ -147,8 +155,8 @@ fn without_a_time_it_waits_longer_each_time_and_then_the_queue_is_paused() {
         checker.step(&limited(fails(turn), None)).unwrap();
         waits.push((checker.worker.parking.until.unwrap().0 - 1_000) / 1000);
         checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), QueuePosition::Queued)).unwrap();
-        checker.step(&Input::ParkingOver).unwrap();
-        checker.step(&Input::Dispatching { turn: turn + 1 }).unwrap();
+        checker.step(&WorkerInput::ParkingOver).unwrap();
+        checker.step(&WorkerInput::Dispatching { turn: turn + 1 }).unwrap();
     }
     assert_eq!(waits, [30, 60, 120, 240, 480]);
     let last = u64::from(MAX_BACKOFFS) + 1;
@@ -167,8 +175,8 @@ fn a_reset_that_comes_at_once_is_believed_once() {
         checker.step(&limited(fails(turn), Some(1_000))).unwrap();
         waits.push(checker.worker.parking.until.unwrap().0 - 1_000);
         checker.step(&enqueue(100 + u16::try_from(turn).unwrap(), QueuePosition::Queued)).unwrap();
-        checker.step(&Input::ParkingOver).unwrap();
-        checker.step(&Input::Dispatching { turn: turn + 1 }).unwrap();
+        checker.step(&WorkerInput::ParkingOver).unwrap();
+        checker.step(&WorkerInput::Dispatching { turn: turn + 1 }).unwrap();
     }
     assert_eq!(waits, [1_000, 60_000, 120_000]);
     checker.step(&limited(fails(4), Some(3_600_000))).unwrap();
@@ -179,31 +187,31 @@ fn a_reset_that_comes_at_once_is_believed_once() {
 fn a_completed_turn_and_its_owner_end_the_count() {
     let mut checker = at_work();
     checker.step(&limited(fails(1), None)).unwrap();
-    checker.step(&Input::ParkingOver).unwrap();
+    checker.step(&WorkerInput::ParkingOver).unwrap();
     assert_eq!(checker.worker.parking.backoffs, 1);
-    checker.step(&Input::Dispatching { turn: 2 }).unwrap();
+    checker.step(&WorkerInput::Dispatching { turn: 2 }).unwrap();
     checker.step(&answered(2)).unwrap();
     assert_eq!(checker.worker.parking, Parking::default());
     let mut checker = at_work();
     checker.step(&limited(fails(1), None)).unwrap();
-    assert_eq!(checker.step(&Input::ResumeQueue).unwrap(), [Action::Prompt { turn: 2 }]);
+    assert_eq!(checker.step(&WorkerInput::ResumeQueue).unwrap(), [WorkerAction::Prompt { turn: 2 }]);
     assert_eq!(checker.worker.parking, Parking::default());
 }
 
 #[test]
 fn a_first_start_that_is_limited_leaves_its_queue_to_go_on() {
     let mut checker = after(&[enqueue(1, QueuePosition::Queued)]);
-    checker.step(&limited(Input::StartFailed { error: failure() }, Some(60_000))).unwrap();
+    checker.step(&limited(WorkerInput::StartFailed { error: failure() }, Some(60_000))).unwrap();
     checker.step(&GONE).unwrap();
-    assert_eq!((&checker.worker.state, checker.worker.queue.paused), (&State::Error, None));
-    assert_eq!(checker.step(&Input::ParkingOver).unwrap(), [Action::StartRuntime]);
+    assert_eq!((&checker.worker.state, checker.worker.queue.paused), (&LifecycleState::Error, None));
+    assert_eq!(checker.step(&WorkerInput::ParkingOver).unwrap(), [WorkerAction::StartRuntime]);
 }
 
 #[test]
 fn a_canceled_turn_does_not_park_its_worker() {
     let mut checker = at_work();
-    checker.step(&Input::Cancel { reason: "enough".to_owned() }).unwrap();
-    checker.step(&Input::CancelRequested { turn: 1, reason: "enough".to_owned() }).unwrap();
+    checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    checker.step(&WorkerInput::CancelRequested { turn: 1, reason: "enough".to_owned() }).unwrap();
     checker.step(&limited(fails(1), Some(60_000))).unwrap();
     assert!(!checker.worker.is_parked());
 }
@@ -251,7 +259,7 @@ fn both_ends_are_told() {
         [serde_json::json!({"until": until, "reason": "rate_limit", "backoff": 1, "turnId": turn})]
     );
     checker.step(&limited(fails(1), None)).unwrap();
-    let facts = checker.worker.step(Input::ParkingOver).unwrap().facts;
+    let facts = checker.worker.step(WorkerInput::ParkingOver).unwrap().facts;
     let is_end = |fact: &Fact| matches!(fact, Fact::Event { event_type: EventType::WorkerUnparked, data, .. } if data["reason"] == "due");
     assert!(facts.iter().any(is_end));
 }

@@ -13,17 +13,17 @@ use subagent_protocol::state::ElicitationAction;
 use super::checker::Checker;
 use super::hooks::outcomes;
 use super::inbox::in_the_inbox;
-use super::ops::{Op, ops};
+use super::ops::{ModelOperation, ops};
 use super::world::World;
 use super::{
-    LOCAL, Shape, answer, costs, decide, enqueue, failure, limited, over_budget, queued_id, request, send,
-    simulate, simulate_asking, turn_id,
+    LOCAL, StateShape, answer, costs, decide, enqueue, failure, limited, over_budget, queued_id, request,
+    send, simulate, simulate_asking, turn_id,
 };
 use crate::core::queue::QueuePosition;
 use crate::core::task::TaskEnding;
-use crate::core::worker::{Input, Link, Worker};
+use crate::core::worker::{RuntimeStatus, Worker, WorkerInput};
 
-fn live(history: &[Op]) -> World {
+fn live(history: &[ModelOperation]) -> World {
     let mut world = World::new();
     for op in history {
         world.apply(op);
@@ -58,13 +58,15 @@ proptest! {
 }
 
 /// Replaces the id by one that is unique, or by that of the first queued turn.
-fn named(input: &Input, index: u16, worker: &Worker) -> Input {
+fn named(input: &WorkerInput, index: u16, worker: &Worker) -> WorkerInput {
     let first = || worker.queue.turns.front().cloned().unwrap_or_else(|| queued_id(u16::MAX));
     match input {
-        Input::Enqueue { urgency, .. } => enqueue(index, *urgency),
-        Input::DropQueued { .. } => Input::DropQueued { turn_id: first() },
-        Input::AppendQueued { text, .. } => Input::AppendQueued { turn_id: first(), text: text.clone() },
-        Input::MoveQueued { to, .. } => Input::MoveQueued { turn_id: first(), to: *to },
+        WorkerInput::Enqueue { urgency, .. } => enqueue(index, *urgency),
+        WorkerInput::DropQueued { .. } => WorkerInput::DropQueued { turn_id: first() },
+        WorkerInput::AppendQueued { text, .. } => {
+            WorkerInput::AppendQueued { turn_id: first(), text: text.clone() }
+        }
+        WorkerInput::MoveQueued { to, .. } => WorkerInput::MoveQueued { turn_id: first(), to: *to },
         other => other.clone(),
     }
 }
@@ -73,11 +75,16 @@ fn requests() -> impl Strategy<Value = RequestId> {
     prop::sample::select(vec![0, 1, 2, LOCAL]).prop_map(request)
 }
 
-fn anything() -> impl Strategy<Value = Input> {
+fn anything() -> impl Strategy<Value = WorkerInput> {
     let turn = || 1u64..5;
     let error = || prop::bool::ANY.prop_map(|some| some.then(failure));
-    let link =
-        prop::sample::select(vec![Link::None, Link::Adopted, Link::Starting, Link::Ready, Link::Ending]);
+    let link = prop::sample::select(vec![
+        RuntimeStatus::None,
+        RuntimeStatus::Adopted,
+        RuntimeStatus::Starting,
+        RuntimeStatus::Ready,
+        RuntimeStatus::Ending,
+    ]);
     let reason = prop::sample::select(ApprovalClosedReason::ALL.to_vec());
     let action = prop::sample::select(ElicitationAction::ALL.to_vec());
     let origin = prop::sample::select(SessionOrigin::ALL.to_vec());
@@ -92,69 +99,69 @@ fn anything() -> impl Strategy<Value = Input> {
                 QueuePosition::Queued, QueuePosition::Retried, QueuePosition::Steered, QueuePosition::Delivered, QueuePosition::Resumed,
             ])
             .prop_map(|urgency| enqueue(0, urgency)),
-        1 => Just(Input::DropQueued { turn_id: queued_id(0) }),
-        1 => (0usize..4).prop_map(|to| Input::MoveQueued { turn_id: queued_id(0), to }),
-        1 => Just(Input::ResumeQueue),
-        1 => Just(Input::AppendQueued { turn_id: queued_id(0), text: "more".to_owned() }),
+        1 => Just(WorkerInput::DropQueued { turn_id: queued_id(0) }),
+        1 => (0usize..4).prop_map(|to| WorkerInput::MoveQueued { turn_id: queued_id(0), to }),
+        1 => Just(WorkerInput::ResumeQueue),
+        1 => Just(WorkerInput::AppendQueued { turn_id: queued_id(0), text: "more".to_owned() }),
         1 => Just(end_task()),
-        1 => any::<bool>().prop_map(|refused| Input::OpenQueued { refused: refused.then(failure) }),
-        2 => Just(Input::Cancel { reason: "enough".to_owned() }),
+        1 => any::<bool>().prop_map(|refused| WorkerInput::OpenQueued { refused: refused.then(failure) }),
+        2 => Just(WorkerInput::Cancel { reason: "enough".to_owned() }),
         1 => Just(over_budget()),
         1 => Just(costs(3)),
-        1 => Just(Input::Stop),
-        1 => Just(Input::Retire),
-        1 => any::<bool>().prop_map(|force| Input::Restart { force }),
-        3 => Just(Input::Hibernate { idle_seconds: 60 }),
-        1 => Just(Input::HibernateRefused),
-        1 => Just(Input::Wake),
-        2 => (origin, any::<bool>()).prop_map(|(origin, context_lost)| Input::Session { origin, context_lost, context_lost_reason: None, took_ms: None }),
-        1 => Just(Input::StartFailed { error: failure() }),
-        1 => Just(Input::SpawnFailed { error: failure() }),
-        3 => turn().prop_map(|turn| Input::Dispatching { turn }),
+        1 => Just(WorkerInput::Stop),
+        1 => Just(WorkerInput::Retire),
+        1 => any::<bool>().prop_map(|force| WorkerInput::Restart { force }),
+        3 => Just(WorkerInput::Hibernate { idle_seconds: 60 }),
+        1 => Just(WorkerInput::HibernateRefused),
+        1 => Just(WorkerInput::Wake),
+        2 => (origin, any::<bool>()).prop_map(|(origin, context_lost)| WorkerInput::Session { origin, context_lost, context_lost_reason: None, took_ms: None }),
+        1 => Just(WorkerInput::StartFailed { error: failure() }),
+        1 => Just(WorkerInput::SpawnFailed { error: failure() }),
+        3 => turn().prop_map(|turn| WorkerInput::Dispatching { turn }),
         1 => turn().prop_map(recovered),
-        1 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRecovered { request_id }),
-        3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRequested { request_id }),
-        3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ElicitationRequested { request_id }),
-        3 => requests().prop_map(|request_id| Input::HoldForHooks { request_id }),
+        1 => (0u8..3).prop_map(request).prop_map(|request_id| WorkerInput::ApprovalRecovered { request_id }),
+        3 => (0u8..3).prop_map(request).prop_map(|request_id| WorkerInput::ApprovalRequested { request_id }),
+        3 => (0u8..3).prop_map(request).prop_map(|request_id| WorkerInput::ElicitationRequested { request_id }),
+        3 => requests().prop_map(|request_id| WorkerInput::HoldForHooks { request_id }),
         2 => (requests(), prop::sample::select(outcomes().to_vec()))
-            .prop_map(|(request_id, outcome)| Input::HooksAnswered { request_id, outcome }),
+            .prop_map(|(request_id, outcome)| WorkerInput::HooksAnswered { request_id, outcome }),
         2 => (requests(), action).prop_map(|(id, action)| answer(id, action)),
         1 => (1u64..200, any::<bool>()).prop_map(|(no, asks)| if asks { simulate_asking(no) } else { simulate(no) }),
-        1 => (requests(), reason).prop_map(|(request_id, reason)| Input::ApprovalClosed { request_id, reason }),
-        1 => requests().prop_map(|request_id| Input::AnswerWritten { request_id }),
-        1 => requests().prop_map(|request_id| Input::AnswerRefused { request_id }),
-        1 => (turn(), error()).prop_map(|(turn, error)| Input::PromptRefused { turn, error }),
-        2 => turn().prop_map(|turn| Input::CancelRequested { turn, reason: "the journal's".to_owned() }),
-        2 => (turn(), end).prop_map(|(turn, end)| Input::TurnEnd { turn, end }),
+        1 => (requests(), reason).prop_map(|(request_id, reason)| WorkerInput::ApprovalClosed { request_id, reason }),
+        1 => requests().prop_map(|request_id| WorkerInput::AnswerWritten { request_id }),
+        1 => requests().prop_map(|request_id| WorkerInput::AnswerRefused { request_id }),
+        1 => (turn(), error()).prop_map(|(turn, error)| WorkerInput::PromptRefused { turn, error }),
+        2 => turn().prop_map(|turn| WorkerInput::CancelRequested { turn, reason: "the journal's".to_owned() }),
+        2 => (turn(), end).prop_map(|(turn, end)| WorkerInput::TurnEnd { turn, end }),
         2 => (turn(), any::<bool>()).prop_map(|(turn, known)| {
-            limited(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }, known.then_some(60_000))
+            limited(WorkerInput::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }, known.then_some(60_000))
         }),
         1 => any::<bool>().prop_map(|known| {
-            limited(Input::StartFailed { error: failure() }, known.then_some(60_000))
+            limited(WorkerInput::StartFailed { error: failure() }, known.then_some(60_000))
         }),
-        2 => Just(Input::ParkingOver),
-        1 => Just(Input::Ending),
-        1 => Just(Input::Terminating { reason: "SIGTERM".to_owned() }),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| Input::RuntimeGone { clean, rebooted }),
-        1 => (link, 0u64..5).prop_map(|(link, last_turn)| Input::Attached { link, last_turn }),
-        1 => Just(Input::NothingLeft),
+        2 => Just(WorkerInput::ParkingOver),
+        1 => Just(WorkerInput::Ending),
+        1 => Just(WorkerInput::Terminating { reason: "SIGTERM".to_owned() }),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| WorkerInput::RuntimeGone { clean, rebooted }),
+        1 => (link, 0u64..5).prop_map(|(link, last_turn)| WorkerInput::Attached { link, last_turn }),
+        1 => Just(WorkerInput::NothingLeft),
         3 => (requests(), requests(), 0u8..5).prop_map(|(first, second, how)| {
             in_the_inbox(how, first.clone(), vec![first, second])
         }),
     ]
 }
 
-fn end_task() -> Input {
-    Input::EndTask { ending: TaskEnding::Cancelled, reason: "enough".to_owned() }
+fn end_task() -> WorkerInput {
+    WorkerInput::EndTask { ending: TaskEnding::Cancelled, reason: "enough".to_owned() }
 }
 
 /// Returns a turn that the store does not know.
-fn recovered(turn: u64) -> Input {
-    Input::TurnRecovered { turn, turn_id: turn_id(turn + 1_000) }
+fn recovered(turn: u64) -> WorkerInput {
+    WorkerInput::TurnRecovered { turn, turn_id: turn_id(turn + 1_000) }
 }
 
 /// Returns every input with the few values that matter for a worker with at most two turns.
-fn all_inputs() -> Vec<Input> {
+fn all_inputs() -> Vec<WorkerInput> {
     let mut inputs = vec![
         send(1),
         simulate(1),
@@ -163,36 +170,36 @@ fn all_inputs() -> Vec<Input> {
         decide(request(LOCAL), None),
         enqueue(1, QueuePosition::Queued),
         end_task(),
-        Input::DropQueued { turn_id: queued_id(1) },
-        Input::ResumeQueue,
-        Input::OpenQueued { refused: None },
-        Input::OpenQueued { refused: Some(failure()) },
-        Input::Cancel { reason: "enough".to_owned() },
+        WorkerInput::DropQueued { turn_id: queued_id(1) },
+        WorkerInput::ResumeQueue,
+        WorkerInput::OpenQueued { refused: None },
+        WorkerInput::OpenQueued { refused: Some(failure()) },
+        WorkerInput::Cancel { reason: "enough".to_owned() },
         over_budget(),
         costs(3),
-        Input::Stop,
-        Input::Retire,
-        Input::Restart { force: false },
-        Input::Restart { force: true },
-        Input::Hibernate { idle_seconds: 60 },
-        Input::HibernateRefused,
-        Input::Wake,
-        Input::Session {
+        WorkerInput::Stop,
+        WorkerInput::Retire,
+        WorkerInput::Restart { force: false },
+        WorkerInput::Restart { force: true },
+        WorkerInput::Hibernate { idle_seconds: 60 },
+        WorkerInput::HibernateRefused,
+        WorkerInput::Wake,
+        WorkerInput::Session {
             origin: SessionOrigin::New,
             context_lost: false,
             context_lost_reason: None,
             took_ms: None,
         },
-        Input::StartFailed { error: failure() },
-        Input::SpawnFailed { error: failure() },
-        Input::ApprovalRequested { request_id: request(1) },
-        Input::ElicitationRequested { request_id: request(1) },
+        WorkerInput::StartFailed { error: failure() },
+        WorkerInput::SpawnFailed { error: failure() },
+        WorkerInput::ApprovalRequested { request_id: request(1) },
+        WorkerInput::ElicitationRequested { request_id: request(1) },
         answer(request(1), ElicitationAction::Accept),
         answer(request(1), ElicitationAction::Cancel),
-        Input::ApprovalRecovered { request_id: request(1) },
-        Input::HoldForHooks { request_id: request(1) },
-        Input::AnswerWritten { request_id: request(1) },
-        Input::AnswerRefused { request_id: request(1) },
+        WorkerInput::ApprovalRecovered { request_id: request(1) },
+        WorkerInput::HoldForHooks { request_id: request(1) },
+        WorkerInput::AnswerWritten { request_id: request(1) },
+        WorkerInput::AnswerRefused { request_id: request(1) },
         decide(request(1), Some("allow")),
         decide(request(1), None),
         in_the_inbox(0, request(1), vec![request(1)]),
@@ -200,39 +207,39 @@ fn all_inputs() -> Vec<Input> {
         in_the_inbox(2, request(1), vec![]),
         in_the_inbox(4, request(1), vec![]),
         in_the_inbox(4, request(LOCAL), vec![]),
-        Input::Ending,
-        Input::Terminating { reason: "SIGTERM".to_owned() },
-        Input::NothingLeft,
-        Input::ParkingOver,
-        limited(Input::StartFailed { error: failure() }, Some(60_000)),
+        WorkerInput::Ending,
+        WorkerInput::Terminating { reason: "SIGTERM".to_owned() },
+        WorkerInput::NothingLeft,
+        WorkerInput::ParkingOver,
+        limited(WorkerInput::StartFailed { error: failure() }, Some(60_000)),
     ];
     for outcome in outcomes() {
-        inputs.push(Input::HooksAnswered { request_id: request(1), outcome });
+        inputs.push(WorkerInput::HooksAnswered { request_id: request(1), outcome });
     }
     for reason in ApprovalClosedReason::ALL {
-        inputs.push(Input::ApprovalClosed { request_id: request(1), reason: *reason });
+        inputs.push(WorkerInput::ApprovalClosed { request_id: request(1), reason: *reason });
     }
     for turn in 1..=2 {
-        inputs.push(Input::Dispatching { turn });
+        inputs.push(WorkerInput::Dispatching { turn });
         inputs.push(recovered(turn));
-        inputs.push(Input::CancelRequested { turn, reason: "the journal's".to_owned() });
-        inputs.push(Input::TurnEnd {
+        inputs.push(WorkerInput::CancelRequested { turn, reason: "the journal's".to_owned() });
+        inputs.push(WorkerInput::TurnEnd {
             turn,
             end: TurnEnd::Answered { stop_reason: None, usage: None, meta: None },
         });
-        inputs.push(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } });
+        inputs.push(WorkerInput::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } });
         let limit =
-            |after| limited(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }, after);
+            |after| limited(WorkerInput::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }, after);
         inputs.push(limit(Some(60_000)));
-        inputs.push(Input::PromptRefused { turn, error: None });
-        inputs.push(Input::PromptRefused { turn, error: Some(failure()) });
+        inputs.push(WorkerInput::PromptRefused { turn, error: None });
+        inputs.push(WorkerInput::PromptRefused { turn, error: Some(failure()) });
     }
     for (clean, rebooted) in [(true, false), (false, false), (false, true)] {
-        inputs.push(Input::RuntimeGone { clean, rebooted });
+        inputs.push(WorkerInput::RuntimeGone { clean, rebooted });
     }
-    for link in [Link::Starting, Link::Ready, Link::Ending] {
+    for link in [RuntimeStatus::Starting, RuntimeStatus::Ready, RuntimeStatus::Ending] {
         for last_turn in 0..=2 {
-            inputs.push(Input::Attached { link, last_turn });
+            inputs.push(WorkerInput::Attached { link, last_turn });
         }
     }
     inputs
@@ -259,7 +266,7 @@ fn all_inputs_in_all_states() {
         level = Vec::new();
         for (text, checker) in found {
             if seen.insert(text) {
-                shapes.insert(Shape::of(&checker.worker));
+                shapes.insert(StateShape::of(&checker.worker));
                 level.push(checker);
             }
         }
@@ -271,16 +278,20 @@ fn all_inputs_in_all_states() {
 }
 
 /// Applies every input to each of these states. Returns the new states that are not in `seen`.
-fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> BTreeMap<String, Checker> {
+fn new_states(
+    states: &[Checker],
+    inputs: &[WorkerInput],
+    seen: &BTreeSet<String>,
+) -> BTreeMap<String, Checker> {
     let mut found = BTreeMap::new();
     for before in states {
         let mut checker = before.clone();
         for input in inputs {
             let worker = &checker.worker;
-            if worker.last_turn >= 2 && matches!(input, Input::Send { .. }) {
+            if worker.last_turn >= 2 && matches!(input, WorkerInput::Send { .. }) {
                 continue;
             }
-            if let Input::Enqueue { queued, .. } = input
+            if let WorkerInput::Enqueue { queued, .. } = input
                 && (worker.last_turn + worker.queue.turns.len() as u64 >= 2
                     || checker.rows.knows(&queued.turn_id))
             {
@@ -292,7 +303,7 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
                 let after = mem::replace(&mut checker, before.clone());
                 // Of the steps while a worker stays parked, only the first is explored. The
                 // generated histories cover the rest.
-                let goes_on = matches!(input, Input::RuntimeGone { .. });
+                let goes_on = matches!(input, WorkerInput::RuntimeGone { .. });
                 if before.worker.is_parked() && after.worker.is_parked() && !goes_on {
                     continue;
                 }
@@ -306,20 +317,20 @@ fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> 
 }
 
 /// Returns every row of the written table.
-fn expected_shapes() -> Vec<Shape> {
+fn expected_shapes() -> Vec<StateShape> {
     let none = (false, false, false);
-    let mut shapes: Vec<Shape> = ["starting", "idle", "local", "stopping", "error", "stopped"]
-        .map(|state| Shape { state, turn: None, approvals: none, parked: false })
+    let mut shapes: Vec<StateShape> = ["starting", "idle", "local", "stopping", "error", "stopped"]
+        .map(|state| StateShape { state, turn: None, approvals: none, parked: false })
         .to_vec();
     let asked = [none, (true, false, false), (false, true, false)];
     for cancel in ["none", "wanted", "requested"] {
         for approvals in asked {
-            shapes.push(Shape { state: "turn", turn: Some((true, cancel)), approvals, parked: false });
+            shapes.push(StateShape { state: "turn", turn: Some((true, cancel)), approvals, parked: false });
         }
     }
     for dispatching in [false, true] {
         for cancel in ["wanted", "requested"] {
-            shapes.push(Shape {
+            shapes.push(StateShape {
                 state: "stopping",
                 turn: Some((dispatching, cancel)),
                 approvals: none,
@@ -328,16 +339,21 @@ fn expected_shapes() -> Vec<Shape> {
         }
     }
     let approvals = (false, false, true);
-    shapes.push(Shape { state: "turn", turn: Some((true, "wanted")), approvals, parked: false });
+    shapes.push(StateShape { state: "turn", turn: Some((true, "wanted")), approvals, parked: false });
     for cancel in ["none", "wanted"] {
-        shapes.push(Shape { state: "turn", turn: Some((false, cancel)), approvals: none, parked: false });
+        shapes.push(StateShape {
+            state: "turn",
+            turn: Some((false, cancel)),
+            approvals: none,
+            parked: false,
+        });
     }
     // An agent may ask outside of a turn.
     for state in ["idle", "local"] {
-        shapes.push(Shape { state, turn: None, approvals: (true, false, false), parked: false });
+        shapes.push(StateShape { state, turn: None, approvals: (true, false, false), parked: false });
     }
     for (state, turn) in [("idle", None), ("error", None), ("turn", Some((false, "none")))] {
-        shapes.push(Shape { state, turn, approvals: none, parked: true });
+        shapes.push(StateShape { state, turn, approvals: none, parked: true });
     }
     shapes
 }
@@ -353,6 +369,7 @@ fn the_generated_histories_come_to_every_state() {
         let history = histories.new_tree(&mut runner).unwrap().current();
         shapes.extend(live(&history).checker.shapes);
     }
-    let missing: Vec<Shape> = expected_shapes().into_iter().filter(|shape| !shapes.contains(shape)).collect();
+    let missing: Vec<StateShape> =
+        expected_shapes().into_iter().filter(|shape| !shapes.contains(shape)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

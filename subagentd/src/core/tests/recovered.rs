@@ -8,16 +8,16 @@ use subagent_protocol::state::{Dispatched, TurnStatus, WorkerState};
 use super::checker::Checker;
 use super::{decide, request, send, turn_id};
 use crate::core::recovered::missing_end;
-use crate::core::worker::{Action, Fact, Input, Link, State};
+use crate::core::worker::{Fact, LifecycleState, RuntimeStatus, WorkerAction, WorkerInput};
 
-fn recovered(turn: u64) -> Input {
-    Input::TurnRecovered { turn, turn_id: turn_id(turn) }
+fn recovered(turn: u64) -> WorkerInput {
+    WorkerInput::TurnRecovered { turn, turn_id: turn_id(turn) }
 }
 
-fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
+fn after(inputs: &[WorkerInput]) -> (Checker, Vec<WorkerAction>) {
     let mut checker = Checker::new();
-    checker.worker.link = Link::Ready;
-    let session = Input::Session {
+    checker.worker.link = RuntimeStatus::Ready;
+    let session = WorkerInput::Session {
         origin: SessionOrigin::New,
         context_lost: false,
         context_lost_reason: None,
@@ -36,10 +36,10 @@ fn a_turn_that_is_not_stored_is_open_and_ends_like_any_other() {
     let (mut checker, actions) = after(&[recovered(3)]);
     assert_eq!((checker.worker.public_state(), actions), (WorkerState::Running, vec![]));
     assert_eq!((checker.worker.last_turn, checker.worker.known_turn), (3, 3));
-    let actions = checker.step(&Input::Cancel { reason: "enough".to_owned() }).unwrap();
-    assert!(matches!(&actions[..], [Action::Cancel { turn: 3, .. }]), "{actions:?}");
-    checker.step(&Input::TurnEnd { turn: 3, end: answered }).unwrap();
-    assert_eq!(checker.worker.state, State::Idle);
+    let actions = checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    assert!(matches!(&actions[..], [WorkerAction::Cancel { turn: 3, .. }]), "{actions:?}");
+    checker.step(&WorkerInput::TurnEnd { turn: 3, end: answered }).unwrap();
+    assert_eq!(checker.worker.state, LifecycleState::Idle);
     assert_eq!(checker.rows.turns[&3].status, TurnStatus::Completed);
     checker.step(&send(4)).unwrap();
     assert_eq!(checker.worker.turn().unwrap().no, 4);
@@ -47,10 +47,10 @@ fn a_turn_that_is_not_stored_is_open_and_ends_like_any_other() {
 
 #[test]
 fn a_turn_that_is_stored_or_comes_between_is_not_made_again() {
-    let (mut checker, _) = after(&[send(1), Input::Dispatching { turn: 1 }]);
+    let (mut checker, _) = after(&[send(1), WorkerInput::Dispatching { turn: 1 }]);
     assert_eq!(checker.step(&recovered(1)), Err(Code::Internal));
     assert_eq!(checker.step(&recovered(2)), Err(Code::Internal), "an agent has one turn at a time");
-    checker.step(&Input::TurnEnd { turn: 1, end: missing_end() }).unwrap();
+    checker.step(&WorkerInput::TurnEnd { turn: 1, end: missing_end() }).unwrap();
     assert_eq!(checker.step(&recovered(1)), Err(Code::Internal), "it is over");
     checker.step(&recovered(2)).unwrap();
     assert_eq!(checker.rows.turns[&1].dispatched, Dispatched::Maybe);
@@ -58,22 +58,22 @@ fn a_turn_that_is_stored_or_comes_between_is_not_made_again() {
 
 #[test]
 fn what_the_runtime_counts_is_not_counted_again() {
-    let (mut checker, _) = after(&[Input::Attached { link: Link::Ready, last_turn: 7 }]);
+    let (mut checker, _) = after(&[WorkerInput::Attached { link: RuntimeStatus::Ready, last_turn: 7 }]);
     checker.step(&send(8)).unwrap();
     assert_eq!(checker.worker.turn().unwrap().no, 8);
 }
 
 #[test]
 fn a_turn_that_was_waiting_and_that_nobody_took_is_not_sent() {
-    let (mut checker, _) = after(&[send(1), Input::Dispatching { turn: 1 }]);
-    let actions = checker.step(&Input::Attached { link: Link::Ready, last_turn: 0 }).unwrap();
-    assert_eq!((actions, &checker.worker.state), (vec![], &State::Idle));
+    let (mut checker, _) = after(&[send(1), WorkerInput::Dispatching { turn: 1 }]);
+    let actions = checker.step(&WorkerInput::Attached { link: RuntimeStatus::Ready, last_turn: 0 }).unwrap();
+    assert_eq!((actions, &checker.worker.state), (vec![], &LifecycleState::Idle));
     assert_eq!(checker.rows.turns[&1].status, TurnStatus::Failed);
 }
 
 #[test]
 fn a_question_whose_words_are_lost_can_be_answered_with_a_cancel() {
-    let asked = Input::ApprovalRecovered { request_id: request(1) };
+    let asked = WorkerInput::ApprovalRecovered { request_id: request(1) };
     let step = after(&[recovered(1)]).0.worker.step(asked.clone()).unwrap();
     let [
         Fact::Event { event_type: EventType::ApprovalRequested, data, turn: Some(1) },
@@ -87,26 +87,26 @@ fn a_question_whose_words_are_lost_can_be_answered_with_a_cancel() {
     let (mut checker, actions) = after(&[recovered(1), asked.clone(), asked]);
     assert_eq!((checker.worker.public_state(), actions), (WorkerState::WaitingApproval, vec![]));
     let actions = checker.step(&decide(request(1), None)).unwrap();
-    assert!(matches!(&actions[..], [Action::Answer { option_id: None, .. }]), "{actions:?}");
+    assert!(matches!(&actions[..], [WorkerAction::Answer { option_id: None, .. }]), "{actions:?}");
 }
 
 #[test]
 fn a_question_from_before_the_turn_that_waits_is_not_the_turns() {
-    let asked = Input::ApprovalRecovered { request_id: request(1) };
-    let cancel = Input::Cancel { reason: "enough".to_owned() };
+    let asked = WorkerInput::ApprovalRecovered { request_id: request(1) };
+    let cancel = WorkerInput::Cancel { reason: "enough".to_owned() };
     let (mut checker, _) = after(&[send(1), asked, cancel]);
     assert_eq!(checker.worker.approvals[&request(1)].turn, None);
-    checker.step(&Input::Attached { link: Link::Ready, last_turn: 0 }).unwrap();
-    assert_eq!(checker.worker.state, State::Idle);
+    checker.step(&WorkerInput::Attached { link: RuntimeStatus::Ready, last_turn: 0 }).unwrap();
+    assert_eq!(checker.worker.state, LifecycleState::Idle);
     assert!(checker.worker.approvals.contains_key(&request(1)), "it outlives the turn");
 }
 
 #[test]
 fn what_was_decided_is_said_again_to_a_runtime_that_has_not_taken_the_turn() {
-    let asked = Input::ApprovalRequested { request_id: request(1) };
+    let asked = WorkerInput::ApprovalRequested { request_id: request(1) };
     let (mut checker, _) =
-        after(&[asked, send(1), Input::Dispatching { turn: 1 }, decide(request(1), Some("allow"))]);
-    let actions = checker.step(&Input::Attached { link: Link::Ready, last_turn: 0 }).unwrap();
-    assert_eq!(checker.worker.state, State::Idle);
-    assert!(matches!(&actions[..], [Action::Answer { .. }]), "{actions:?}");
+        after(&[asked, send(1), WorkerInput::Dispatching { turn: 1 }, decide(request(1), Some("allow"))]);
+    let actions = checker.step(&WorkerInput::Attached { link: RuntimeStatus::Ready, last_turn: 0 }).unwrap();
+    assert_eq!(checker.worker.state, LifecycleState::Idle);
+    assert!(matches!(&actions[..], [WorkerAction::Answer { .. }]), "{actions:?}");
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus};
 
-use crate::core::approval::{Approval, Request};
+use crate::core::approval::{AgentRequest, Approval};
 use crate::core::budget::Account;
 use crate::core::queue::Queue;
 use crate::core::rate_limit::Parking;
-use crate::core::worker::{Cancel, Fact, Hibernation, Link, Restart, SimulatedTurn, State, Turn, Worker};
+use crate::core::worker::{
+    Cancel, Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, SimulatedTurn, Worker,
+};
 
 #[derive(Debug, Clone)]
 pub(crate) struct TurnRow {
@@ -50,15 +52,15 @@ pub(crate) struct Rows {
     time: i64,
 }
 
-pub(super) fn word(state: &State) -> &'static str {
+pub(super) fn word(state: &LifecycleState) -> &'static str {
     match state {
-        State::Starting => "starting",
-        State::Idle => "idle",
-        State::Turn(_) => "turn",
-        State::Local(_) => "local",
-        State::Stopping(_) => "stopping",
-        State::Error => "error",
-        State::Stopped => "stopped",
+        LifecycleState::Starting => "starting",
+        LifecycleState::Idle => "idle",
+        LifecycleState::Turn(_) => "turn",
+        LifecycleState::Local(_) => "local",
+        LifecycleState::Stopping(_) => "stopping",
+        LifecycleState::Error => "error",
+        LifecycleState::Stopped => "stopped",
     }
 }
 
@@ -216,11 +218,11 @@ impl Rows {
             let (request_id, asked) = asked.next().expect("it waits for an answer");
             assert_eq!(asked.status, ApprovalStatus::Pending);
             let local = SimulatedTurn { no: *no, id: row.id.clone(), request_id: request_id.clone() };
-            return self.with(State::Local(local));
+            return self.with(LifecycleState::Local(local));
         }
         let turn = found.map(|(no, row)| {
             assert_eq!(row.carrier, Carrier::Runtime);
-            Turn {
+            RuntimeTurn {
                 no: *no,
                 id: row.id.clone(),
                 dispatching: row.dispatched != Dispatched::No,
@@ -229,17 +231,17 @@ impl Rows {
             }
         });
         self.with(match (self.word, turn) {
-            ("starting", None) => State::Starting,
-            ("idle", None) => State::Idle,
-            ("turn", Some(turn)) => State::Turn(turn),
-            ("stopping", turn) => State::Stopping(turn),
-            ("error", None) => State::Error,
-            ("stopped", None) => State::Stopped,
+            ("starting", None) => LifecycleState::Starting,
+            ("idle", None) => LifecycleState::Idle,
+            ("turn", Some(turn)) => LifecycleState::Turn(turn),
+            ("stopping", turn) => LifecycleState::Stopping(turn),
+            ("error", None) => LifecycleState::Error,
+            ("stopped", None) => LifecycleState::Stopped,
             (word, turn) => panic!("the rows contradict each other: {word} with {turn:?}"),
         })
     }
 
-    fn with(&self, state: State) -> Worker {
+    fn with(&self, state: LifecycleState) -> Worker {
         let local = |no: &u64| self.turns[no].carrier == Carrier::Local;
         let approvals = self.approvals.iter().filter(|(_, row)| !row.turn.as_ref().is_some_and(local));
         let approvals = approvals.filter_map(|(id, row)| {
@@ -250,11 +252,11 @@ impl Rows {
                 (ApprovalStatus::Decided, false) => Approval::Decided { option_id: row.option_id.clone() },
                 _ => return None,
             };
-            Some((id.clone(), Request { kind: row.kind, turn: row.turn, approval }))
+            Some((id.clone(), AgentRequest { kind: row.kind, turn: row.turn, approval }))
         });
         Worker {
             state,
-            link: Link::None,
+            link: RuntimeStatus::None,
             approvals: approvals.collect(),
             last_turn: self.last_turn,
             known_turn: self.turns.keys().next_back().copied().unwrap_or(0),

@@ -8,13 +8,15 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerSta
 use super::checker::{Checker, may_follow};
 use super::{LOCAL, decide, failure, request, send, simulate, simulate_asking};
 use crate::core::approval::{Approval, ApprovalInput};
-use crate::core::worker::{Action, Fact, Input, Link, SimulatedTurn, State, Worker};
+use crate::core::worker::{
+    Fact, LifecycleState, RuntimeStatus, SimulatedTurn, Worker, WorkerAction, WorkerInput,
+};
 
-const GONE: Input = Input::RuntimeGone { clean: false, rebooted: false };
-const CLEAN: Input = Input::RuntimeGone { clean: true, rebooted: false };
+const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: false, rebooted: false };
+const CLEAN: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: false };
 
-fn session() -> Input {
-    Input::Session {
+fn session() -> WorkerInput {
+    WorkerInput::Session {
         origin: SessionOrigin::New,
         context_lost: false,
         context_lost_reason: None,
@@ -22,42 +24,42 @@ fn session() -> Input {
     }
 }
 
-fn cancel() -> Input {
-    Input::Cancel { reason: "canceled by manager".to_owned() }
+fn cancel() -> WorkerInput {
+    WorkerInput::Cancel { reason: "canceled by manager".to_owned() }
 }
 
-fn cancel_requested() -> Input {
-    Input::CancelRequested { turn: 1, reason: "canceled by manager".to_owned() }
+fn cancel_requested() -> WorkerInput {
+    WorkerInput::CancelRequested { turn: 1, reason: "canceled by manager".to_owned() }
 }
 
-fn answered() -> Input {
-    Input::TurnEnd {
+fn answered() -> WorkerInput {
+    WorkerInput::TurnEnd {
         turn: 1,
         end: TurnEnd::Answered { stop_reason: Some("cancelled".to_owned()), usage: None, meta: None },
     }
 }
 
-fn failed() -> Input {
-    Input::TurnEnd { turn: 1, end: TurnEnd::Failed { error: failure() } }
+fn failed() -> WorkerInput {
+    WorkerInput::TurnEnd { turn: 1, end: TurnEnd::Failed { error: failure() } }
 }
 
-fn asks() -> Input {
-    Input::ApprovalRequested { request_id: request(1) }
+fn asks() -> WorkerInput {
+    WorkerInput::ApprovalRequested { request_id: request(1) }
 }
 
-fn refused(some: bool) -> Input {
-    Input::PromptRefused { turn: 1, error: some.then(failure) }
+fn refused(some: bool) -> WorkerInput {
+    WorkerInput::PromptRefused { turn: 1, error: some.then(failure) }
 }
 
-fn attached(link: Link, last_turn: u64) -> Input {
-    Input::Attached { link, last_turn }
+fn attached(link: RuntimeStatus, last_turn: u64) -> WorkerInput {
+    WorkerInput::Attached { link, last_turn }
 }
 
 /// Returns the worker after these inputs, and the actions of the last one. All inputs must be
 /// accepted.
-fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
+fn after(inputs: &[WorkerInput]) -> (Checker, Vec<WorkerAction>) {
     let mut checker = Checker::new();
-    checker.worker.link = Link::Starting;
+    checker.worker.link = RuntimeStatus::Starting;
     let mut actions = Vec::new();
     for input in inputs {
         actions = checker.step(input).unwrap_or_else(|code| panic!("{code} for {input:?}"));
@@ -66,15 +68,15 @@ fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
 }
 
 /// Returns the end of a runtime by a signal.
-fn told_to_end() -> Input {
-    Input::Terminating { reason: "SIGTERM".to_owned() }
+fn told_to_end() -> WorkerInput {
+    WorkerInput::Terminating { reason: "SIGTERM".to_owned() }
 }
 
-fn running() -> Vec<Input> {
-    vec![session(), send(1), Input::Dispatching { turn: 1 }]
+fn running() -> Vec<WorkerInput> {
+    vec![session(), send(1), WorkerInput::Dispatching { turn: 1 }]
 }
 
-fn with(mut inputs: Vec<Input>, more: &[Input]) -> Vec<Input> {
+fn with(mut inputs: Vec<WorkerInput>, more: &[WorkerInput]) -> Vec<WorkerInput> {
     inputs.extend_from_slice(more);
     inputs
 }
@@ -86,18 +88,18 @@ fn only_what_is_over_can_be_retired() {
     for inputs in refused {
         let (mut checker, _) = after(&inputs);
         let before = checker.worker.clone();
-        assert_eq!(checker.step(&Input::Retire), Err(Code::InvalidWorkerState), "{inputs:?}");
+        assert_eq!(checker.step(&WorkerInput::Retire), Err(Code::InvalidWorkerState), "{inputs:?}");
         assert_eq!(checker.worker, before);
     }
-    let failed = || Input::StartFailed { error: failure() };
+    let failed = || WorkerInput::StartFailed { error: failure() };
     // The runtime is ending, but not gone.
     let (mut checker, _) = after(&[failed()]);
-    assert_eq!(checker.step(&Input::Retire), Err(Code::InvalidWorkerState));
-    let retired = [Input::Retire, Input::Retire, Input::NothingLeft, Input::Retire];
+    assert_eq!(checker.step(&WorkerInput::Retire), Err(Code::InvalidWorkerState));
+    let retired = [WorkerInput::Retire, WorkerInput::Retire, WorkerInput::NothingLeft, WorkerInput::Retire];
     let (checker, actions) = after(&with(vec![failed(), CLEAN], &retired));
-    assert_eq!((checker.worker.state, actions), (State::Stopped, vec![]));
+    assert_eq!((checker.worker.state, actions), (LifecycleState::Stopped, vec![]));
     // A stopping worker is waited for.
-    let (_, actions) = after(&with(running(), &[Input::Stop, Input::Retire]));
+    let (_, actions) = after(&with(running(), &[WorkerInput::Stop, WorkerInput::Retire]));
     assert_eq!(actions, vec![]);
 }
 
@@ -106,8 +108,8 @@ fn how_a_turn_ends() {
     use Dispatched::{Maybe, No, Yes};
     use TurnStatus::{Accepted, Canceled, Completed, Failed};
     let sent = || vec![session(), send(1)];
-    let old = || vec![session(), Input::Ending, send(1)];
-    let restart = |clean| Input::RuntimeGone { clean, rebooted: true };
+    let old = || vec![session(), WorkerInput::Ending, send(1)];
+    let restart = |clean| WorkerInput::RuntimeGone { clean, rebooted: true };
     let table = [
         ("answered", with(running(), &[answered()]), Completed, Yes),
         ("failed", with(running(), &[failed()]), Failed, Maybe),
@@ -141,7 +143,7 @@ fn how_a_turn_ends() {
         ("canceled, and the prompt is refused", with(sent(), &[cancel(), refused(true)]), Canceled, No),
         (
             "canceled, and the prompt never arrived",
-            with(sent(), &[cancel(), attached(Link::Ready, 0)]),
+            with(sent(), &[cancel(), attached(RuntimeStatus::Ready, 0)]),
             Canceled,
             No,
         ),
@@ -149,12 +151,18 @@ fn how_a_turn_ends() {
             "canceled, and a runtime that ends has not written down the prompt yet",
             with(
                 sent(),
-                &[attached(Link::Ending, 1), cancel(), Input::Dispatching { turn: 1 }, told_to_end(), GONE],
+                &[
+                    attached(RuntimeStatus::Ending, 1),
+                    cancel(),
+                    WorkerInput::Dispatching { turn: 1 },
+                    told_to_end(),
+                    GONE,
+                ],
             ),
             Canceled,
             Maybe,
         ),
-        ("and never does", with(sent(), &[attached(Link::Ending, 1), cancel(), GONE]), Canceled, No),
+        ("and never does", with(sent(), &[attached(RuntimeStatus::Ending, 1), cancel(), GONE]), Canceled, No),
         ("canceled while the prompt is under way", with(sent(), &[cancel()]), Accepted, No),
         ("the prompt is refused", with(sent(), &[refused(true)]), Failed, No),
         ("the prompt is refused by a runtime that ends", with(sent(), &[refused(false)]), Accepted, No),
@@ -162,30 +170,40 @@ fn how_a_turn_ends() {
         ("which is gone", with(old(), &[CLEAN]), Accepted, No),
         (
             "and the next one cannot start",
-            with(old(), &[CLEAN, Input::StartFailed { error: failure() }]),
+            with(old(), &[CLEAN, WorkerInput::StartFailed { error: failure() }]),
             Failed,
             No,
         ),
         (
             "or is not even started",
-            with(old(), &[CLEAN, Input::SpawnFailed { error: failure() }]),
+            with(old(), &[CLEAN, WorkerInput::SpawnFailed { error: failure() }]),
             Failed,
             No,
         ),
         ("or dies", with(old(), &[CLEAN, GONE]), Failed, No),
         ("its runtime is told to end", with(running(), &[told_to_end(), answered()]), Canceled, Maybe),
         ("told to end before the prompt", with(sent(), &[told_to_end(), CLEAN]), Accepted, No),
-        ("the agent ends by itself", with(running(), &[cancel(), Input::Ending, failed()]), Failed, Maybe),
-        ("stopped", with(running(), &[Input::Stop, Input::Ending, answered()]), Canceled, Maybe),
+        (
+            "the agent ends by itself",
+            with(running(), &[cancel(), WorkerInput::Ending, failed()]),
+            Failed,
+            Maybe,
+        ),
+        ("stopped", with(running(), &[WorkerInput::Stop, WorkerInput::Ending, answered()]), Canceled, Maybe),
         (
             "stopped, the agent does not listen",
-            with(running(), &[Input::Stop, Input::Ending, failed()]),
+            with(running(), &[WorkerInput::Stop, WorkerInput::Ending, failed()]),
             Canceled,
             Maybe,
         ),
-        ("stopped, the runtime dies", with(running(), &[Input::Stop, GONE]), Canceled, Maybe),
-        ("the stop came too late", with(running(), &[Input::Stop, answered()]), Completed, Yes),
-        ("stopped before the prompt", with(sent(), &[Input::Stop, Input::Ending, CLEAN]), Canceled, No),
+        ("stopped, the runtime dies", with(running(), &[WorkerInput::Stop, GONE]), Canceled, Maybe),
+        ("the stop came too late", with(running(), &[WorkerInput::Stop, answered()]), Completed, Yes),
+        (
+            "stopped before the prompt",
+            with(sent(), &[WorkerInput::Stop, WorkerInput::Ending, CLEAN]),
+            Canceled,
+            No,
+        ),
     ];
     for (what, history, status, dispatched) in table {
         let (checker, _) = after(&history);
@@ -198,50 +216,54 @@ fn how_a_turn_ends() {
 
 #[test]
 fn what_follows_from_an_input() {
-    let prompt = Action::Prompt { turn: 1 };
-    let cancels = Action::Cancel { turn: 1, reason: "canceled by manager".to_owned() };
-    let allow = Action::Answer { request_id: request(1), option_id: Some("allow".to_owned()) };
-    let old = || vec![session(), Input::Ending, send(1)];
+    let prompt = WorkerAction::Prompt { turn: 1 };
+    let cancels = WorkerAction::Cancel { turn: 1, reason: "canceled by manager".to_owned() };
+    let allow = WorkerAction::Answer { request_id: request(1), option_id: Some("allow".to_owned()) };
+    let old = || vec![session(), WorkerInput::Ending, send(1)];
     let table = [
         ("a ready runtime gets the prompt", vec![session(), send(1)], vec![prompt.clone()]),
-        ("without one, one is started", vec![session(), CLEAN, send(1)], vec![Action::StartRuntime]),
+        ("without one, one is started", vec![session(), CLEAN, send(1)], vec![WorkerAction::StartRuntime]),
         ("its session brings the prompt", vec![session(), CLEAN, send(1), session()], vec![prompt.clone()]),
         ("an old one must be gone first", old(), vec![]),
-        ("then the next is started", with(old(), &[GONE]), vec![Action::StartRuntime]),
-        ("also for one that died at once", vec![session(), send(1), GONE], vec![Action::StartRuntime]),
+        ("then the next is started", with(old(), &[GONE]), vec![WorkerAction::StartRuntime]),
+        ("also for one that died at once", vec![session(), send(1), GONE], vec![WorkerAction::StartRuntime]),
         ("but only once", vec![session(), send(1), GONE, GONE], vec![]),
-        ("not for a worker that is stopped", with(old(), &[Input::Stop, GONE]), vec![]),
+        ("not for a worker that is stopped", with(old(), &[WorkerInput::Stop, GONE]), vec![]),
         ("a cancel is sent", with(running(), &[cancel()]), vec![cancels.clone()]),
         ("once", with(running(), &[cancel(), cancel()]), vec![]),
-        ("not to a worker that is stopped", with(running(), &[Input::Stop, cancel()]), vec![]),
-        ("a stop ends the runtime", with(running(), &[Input::Stop]), vec![Action::Terminate]),
-        ("once", with(running(), &[Input::Stop, Input::Stop]), vec![]),
+        ("not to a worker that is stopped", with(running(), &[WorkerInput::Stop, cancel()]), vec![]),
+        ("a stop ends the runtime", with(running(), &[WorkerInput::Stop]), vec![WorkerAction::Terminate]),
+        ("once", with(running(), &[WorkerInput::Stop, WorkerInput::Stop]), vec![]),
         (
             "an answer is sent",
             with(running(), &[asks(), decide(request(1), Some("allow"))]),
             vec![allow.clone()],
         ),
-        ("a lost prompt is sent again", vec![session(), send(1), attached(Link::Ready, 0)], vec![prompt]),
-        ("a taken one is not", with(running(), &[attached(Link::Ready, 1)]), vec![]),
+        (
+            "a lost prompt is sent again",
+            vec![session(), send(1), attached(RuntimeStatus::Ready, 0)],
+            vec![prompt],
+        ),
+        ("a taken one is not", with(running(), &[attached(RuntimeStatus::Ready, 1)]), vec![]),
         (
             "a lost cancel is sent again",
-            with(running(), &[cancel(), attached(Link::Ready, 1)]),
+            with(running(), &[cancel(), attached(RuntimeStatus::Ready, 1)]),
             vec![cancels],
         ),
         (
             "a taken one is not",
-            with(running(), &[cancel(), cancel_requested(), attached(Link::Ready, 1)]),
+            with(running(), &[cancel(), cancel_requested(), attached(RuntimeStatus::Ready, 1)]),
             vec![],
         ),
         (
             "a lost answer is sent again",
-            with(running(), &[asks(), decide(request(1), Some("allow")), attached(Link::Ready, 1)]),
+            with(running(), &[asks(), decide(request(1), Some("allow")), attached(RuntimeStatus::Ready, 1)]),
             vec![allow],
         ),
         (
             "so is a lost stop",
-            with(running(), &[Input::Stop, attached(Link::Ready, 1)]),
-            vec![Action::Terminate],
+            with(running(), &[WorkerInput::Stop, attached(RuntimeStatus::Ready, 1)]),
+            vec![WorkerAction::Terminate],
         ),
     ];
     for (what, history, expected) in table {
@@ -260,13 +282,13 @@ fn what_users_see() {
         (with(running(), &[asks(), decide(request(1), None)]), W::Running),
         (with(running(), &[asks(), cancel()]), W::Canceling),
         (with(running(), &[asks(), failed()]), W::Idle),
-        (with(running(), &[Input::Stop]), W::Canceling),
+        (with(running(), &[WorkerInput::Stop]), W::Canceling),
         (vec![session(), asks()], W::Idle),
-        (vec![session(), Input::Stop], W::Idle),
-        (vec![session(), Input::Stop, GONE], W::Idle),
-        (vec![session(), Input::Stop, GONE, Input::NothingLeft], W::Stopped),
-        (vec![Input::StartFailed { error: failure() }], W::Error),
-        (vec![Input::SpawnFailed { error: failure() }], W::Error),
+        (vec![session(), WorkerInput::Stop], W::Idle),
+        (vec![session(), WorkerInput::Stop, GONE], W::Idle),
+        (vec![session(), WorkerInput::Stop, GONE, WorkerInput::NothingLeft], W::Stopped),
+        (vec![WorkerInput::StartFailed { error: failure() }], W::Error),
+        (vec![WorkerInput::SpawnFailed { error: failure() }], W::Error),
         (vec![GONE], W::Error),
         (vec![CLEAN], W::Error),
         (vec![GONE, send(1)], W::Running),
@@ -289,24 +311,24 @@ fn what_users_see() {
 
 #[test]
 fn what_is_refused() {
-    let stopped = || vec![session(), Input::Stop, GONE, Input::NothingLeft];
+    let stopped = || vec![session(), WorkerInput::Stop, GONE, WorkerInput::NothingLeft];
     let twice = decide(request(1), Some("allow"));
     let table = [
         (vec![], send(1), Code::WorkerBusy),
         (running(), send(2), Code::WorkerBusy),
-        (vec![session(), Input::Stop], send(1), Code::WorkerStopped),
+        (vec![session(), WorkerInput::Stop], send(1), Code::WorkerStopped),
         (stopped(), send(1), Code::WorkerStopped),
         (vec![session()], cancel(), Code::WorkerNotRunning),
         (stopped(), cancel(), Code::WorkerNotRunning),
         (vec![session(), simulate_asking(1)], send(2), Code::WorkerBusy),
         (vec![session(), simulate_asking(1)], simulate(2), Code::WorkerBusy),
         (vec![session(), simulate(1)], cancel(), Code::WorkerNotRunning),
-        (vec![session(), simulate_asking(1)], Input::Dispatching { turn: 1 }, Code::Internal),
+        (vec![session(), simulate_asking(1)], WorkerInput::Dispatching { turn: 1 }, Code::Internal),
         (vec![session(), simulate_asking(1)], twice.clone(), Code::ApprovalNotFound),
         (running(), twice.clone(), Code::ApprovalNotFound),
         (with(running(), &[asks(), twice.clone()]), twice.clone(), Code::ApprovalNotPending),
         (with(running(), &[asks(), cancel()]), twice, Code::ApprovalNotPending),
-        (running(), Input::Dispatching { turn: 2 }, Code::Internal),
+        (running(), WorkerInput::Dispatching { turn: 2 }, Code::Internal),
         (with(running(), &[answered()]), answered(), Code::Internal),
         (with(running(), &[answered()]), cancel_requested(), Code::Internal),
         (with(running(), &[asks()]), asks(), Code::Internal),
@@ -320,8 +342,8 @@ fn what_is_refused() {
 #[test]
 fn a_refusal_that_is_older_than_the_link_changes_nothing() {
     for (history, link) in [
-        (vec![session(), CLEAN, send(1)], Link::Starting),
-        (vec![session(), Input::Ending, send(1)], Link::Ending),
+        (vec![session(), CLEAN, send(1)], RuntimeStatus::Starting),
+        (vec![session(), WorkerInput::Ending, send(1)], RuntimeStatus::Ending),
     ] {
         let (mut checker, _) = after(&history);
         checker.step(&refused(false)).unwrap();
@@ -337,13 +359,16 @@ fn a_refusal_that_is_older_than_the_link_changes_nothing() {
 
 #[test]
 fn nothing_left_counts_only_without_a_runtime() {
-    let (mut checker, _) = after(&[session(), Input::Stop, Input::NothingLeft]);
-    assert_eq!(checker.worker.state, State::Stopping(None));
+    let (mut checker, _) = after(&[session(), WorkerInput::Stop, WorkerInput::NothingLeft]);
+    assert_eq!(checker.worker.state, LifecycleState::Stopping(None));
     // A failed start proves nothing: processes of an earlier agent may be the reason.
-    checker.step(&Input::SpawnFailed { error: failure() }).unwrap();
-    assert_eq!((&checker.worker.state, checker.worker.link), (&State::Stopping(None), Link::None));
-    checker.step(&Input::NothingLeft).unwrap();
-    assert_eq!(checker.worker.state, State::Stopped);
+    checker.step(&WorkerInput::SpawnFailed { error: failure() }).unwrap();
+    assert_eq!(
+        (&checker.worker.state, checker.worker.link),
+        (&LifecycleState::Stopping(None), RuntimeStatus::None)
+    );
+    checker.step(&WorkerInput::NothingLeft).unwrap();
+    assert_eq!(checker.worker.state, LifecycleState::Stopped);
 }
 
 #[test]
@@ -389,12 +414,12 @@ fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
 #[test]
 fn what_was_asked_before_the_prompt_was_taken_outlives_the_turn() {
     // The agent asks while the prompt of the accepted turn is on its way.
-    let path = [session(), send(1), asks(), Input::Dispatching { turn: 1 }, answered()];
+    let path = [session(), send(1), asks(), WorkerInput::Dispatching { turn: 1 }, answered()];
     let (mut checker, _) = after(&path);
     let (_, asked) = checker.worker.approvals.first_key_value().expect("the agent still waits");
     assert_eq!((asked.turn, &asked.approval), (None, &Approval::Pending));
     let actions = checker.step(&decide(request(1), Some("allow"))).unwrap();
-    assert!(matches!(&actions[..], [Action::Answer { .. }]), "{actions:?}");
+    assert!(matches!(&actions[..], [WorkerAction::Answer { .. }]), "{actions:?}");
 }
 
 #[test]
@@ -402,30 +427,31 @@ fn a_decision_is_said_again_also_when_the_hello_ends_a_canceled_turn() {
     let path = [session(), asks(), decide(request(1), Some("allow")), send(1), cancel()];
     let (mut checker, _) = after(&path);
     checker.reload();
-    let actions = checker.step(&attached(Link::Ready, 0)).unwrap();
-    assert_eq!(checker.worker.state, State::Idle);
-    let [Action::Answer { request_id, .. }] = &actions[..] else { panic!("{actions:?}") };
+    let actions = checker.step(&attached(RuntimeStatus::Ready, 0)).unwrap();
+    assert_eq!(checker.worker.state, LifecycleState::Idle);
+    let [WorkerAction::Answer { request_id, .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(*request_id, request(1));
 }
 
 #[test]
 fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
     for end in [answered(), failed()] {
-        let (checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, end]);
-        assert_eq!(checker.worker.state, State::Idle);
+        let (checker, _) = after(&[session(), asks(), send(1), WorkerInput::Dispatching { turn: 1 }, end]);
+        assert_eq!(checker.worker.state, LifecycleState::Idle);
         let asked = &checker.worker.approvals[&request(1)];
         assert_eq!((asked.turn, &asked.approval), (None, &Approval::Pending), "it can still be answered");
     }
     // A cancel concerns the turn. The journal reports what happens to the other request.
-    let (mut checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, cancel()]);
+    let (mut checker, _) =
+        after(&[session(), asks(), send(1), WorkerInput::Dispatching { turn: 1 }, cancel()]);
     assert_eq!(checker.worker.approvals[&request(1)].approval, Approval::Pending);
     let reason = ApprovalClosedReason::TurnCanceled;
-    checker.step(&Input::ApprovalClosed { request_id: request(1), reason }).unwrap();
+    checker.step(&WorkerInput::ApprovalClosed { request_id: request(1), reason }).unwrap();
     assert!(checker.worker.approvals.is_empty());
 }
 
 /// Returns the events of a step, with one text field of their data.
-fn told(worker: &Worker, input: Input, field: &str) -> Vec<(EventType, String)> {
+fn told(worker: &Worker, input: WorkerInput, field: &str) -> Vec<(EventType, String)> {
     let event = |fact| match fact {
         Fact::Event { event_type, data, .. } => {
             Some((event_type, data[field].as_str().unwrap_or_default().to_owned()))
@@ -446,9 +472,9 @@ fn how_a_simulated_turn_ends() {
     }
     let events = told(&checker.worker, decide(request(LOCAL), None), "reason");
     assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("canceled by manager"))]);
-    let events = told(&checker.worker, Input::Cancel { reason: text("enough") }, "reason");
+    let events = told(&checker.worker, WorkerInput::Cancel { reason: text("enough") }, "reason");
     assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("enough"))]);
-    let events = told(&checker.worker, Input::Stop, "reason");
+    let events = told(&checker.worker, WorkerInput::Stop, "reason");
     let stopped = text("worker stopped by manager");
     assert_eq!(events, [(E::ApprovalCanceled, text("stopped")), (E::TurnCanceled, stopped)]);
 }
@@ -462,7 +488,7 @@ fn a_worker_that_is_started_without_a_runtime_gets_one_with_its_first_message() 
         worker = step.worker;
     }
     let step = worker.step(send(3)).unwrap();
-    assert_eq!((step.actions, step.worker.link), (vec![Action::StartRuntime], Link::Starting));
+    assert_eq!((step.actions, step.worker.link), (vec![WorkerAction::StartRuntime], RuntimeStatus::Starting));
 }
 
 #[test]
@@ -470,26 +496,26 @@ fn nothing_of_a_runtime_touches_a_simulated_turn() {
     let (mut checker, _) = after(&[session(), asks(), simulate_asking(1)]);
     let local = SimulatedTurn { no: 1, id: super::turn_id(1), request_id: request(LOCAL) };
     for input in [
-        attached(Link::Ready, 0),
+        attached(RuntimeStatus::Ready, 0),
         refused(true),
         decide(request(1), Some("allow")),
-        Input::AnswerWritten { request_id: request(1) },
+        WorkerInput::AnswerWritten { request_id: request(1) },
         told_to_end(),
-        Input::Ending,
+        WorkerInput::Ending,
         GONE,
-        Input::SpawnFailed { error: failure() },
-        Input::NothingLeft,
+        WorkerInput::SpawnFailed { error: failure() },
+        WorkerInput::NothingLeft,
     ] {
         let actions = checker.step(&input).unwrap();
-        let answers = |action: &Action| matches!(action, Action::Answer { .. });
+        let answers = |action: &WorkerAction| matches!(action, WorkerAction::Answer { .. });
         assert!(actions.iter().all(answers), "{actions:?}");
-        assert_eq!(checker.worker.state, State::Local(local.clone()), "{input:?}");
+        assert_eq!(checker.worker.state, LifecycleState::Local(local.clone()), "{input:?}");
     }
 }
 
 #[test]
 fn a_loss_says_what_to_do_next() {
-    let told = |history: &[Input]| {
+    let told = |history: &[WorkerInput]| {
         let (checker, _) = after(history);
         let step: Vec<Fact> = checker.worker.step(GONE).unwrap().facts;
         step.iter()
@@ -518,7 +544,7 @@ fn the_tokens_of_a_turn_are_told_at_its_end() {
     let usage = Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20}));
     let end = TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage, meta: None };
     let (checker, _) = after(&running());
-    let step = checker.worker.step(Input::TurnEnd { turn: 1, end }).unwrap();
+    let step = checker.worker.step(WorkerInput::TurnEnd { turn: 1, end }).unwrap();
     let told = step.facts.iter().find_map(|fact| match fact {
         Fact::Event { event_type: EventType::TurnCompleted, data, .. } => Some(data["usage"].clone()),
         _ => None,

@@ -11,11 +11,11 @@ use super::checker::Checker;
 use super::{enqueue, failure, queued_id, send};
 use crate::core::queue::QueuePosition::{Delivered, Queued, Resumed};
 use crate::core::task::{LastTurn, TaskEnding, check_name, made_name, outcome, told};
-use crate::core::worker::{Action, Fact, Input, State, Worker};
+use crate::core::worker::{Fact, LifecycleState, Worker, WorkerAction, WorkerInput};
 
 fn ready() -> Checker {
     let mut checker = Checker::new();
-    let session = Input::Session {
+    let session = WorkerInput::Session {
         origin: SessionOrigin::New,
         context_lost: false,
         context_lost_reason: None,
@@ -25,20 +25,20 @@ fn ready() -> Checker {
     checker
 }
 
-fn end_task() -> Input {
-    Input::EndTask { ending: TaskEnding::TimedOut, reason: "over".to_owned() }
+fn end_task() -> WorkerInput {
+    WorkerInput::EndTask { ending: TaskEnding::TimedOut, reason: "over".to_owned() }
 }
 
 #[test]
 fn what_is_delivered_waits_its_turn_and_an_idle_worker_gets_it_in_the_same_step() {
     let mut checker = ready();
-    assert_eq!(checker.step(&enqueue(1, Delivered)), Ok(vec![Action::Prompt { turn: 1 }]));
-    checker.step(&Input::Dispatching { turn: 1 }).unwrap();
+    assert_eq!(checker.step(&enqueue(1, Delivered)), Ok(vec![WorkerAction::Prompt { turn: 1 }]));
+    checker.step(&WorkerInput::Dispatching { turn: 1 }).unwrap();
     checker.step(&enqueue(2, Delivered)).unwrap();
-    checker.step(&Input::TurnEnd { turn: 1, end: TurnEnd::Failed { error: failure() } }).unwrap();
+    checker.step(&WorkerInput::TurnEnd { turn: 1, end: TurnEnd::Failed { error: failure() } }).unwrap();
     assert_eq!(checker.worker.queue.paused, Some(QueuePause::TurnFailed));
     assert_eq!(checker.step(&enqueue(3, Delivered)), Ok(Vec::new()), "what is paused comes first");
-    assert_eq!(checker.step(&enqueue(4, Resumed)), Ok(vec![Action::Prompt { turn: 2 }]));
+    assert_eq!(checker.step(&enqueue(4, Resumed)), Ok(vec![WorkerAction::Prompt { turn: 2 }]));
     assert_eq!(checker.worker.queue.paused, None);
     assert_eq!(checker.worker.open_turn(), Some(&queued_id(2)), "in their order");
 }
@@ -47,16 +47,19 @@ fn what_is_delivered_waits_its_turn_and_an_idle_worker_gets_it_in_the_same_step(
 fn a_task_that_is_ended_has_nothing_waiting_and_its_turn_canceled() {
     let mut checker = ready();
     checker.step(&send(1)).unwrap();
-    checker.step(&Input::Dispatching { turn: 1 }).unwrap();
+    checker.step(&WorkerInput::Dispatching { turn: 1 }).unwrap();
     checker.step(&enqueue(1, Queued)).unwrap();
     let step = checker.worker.step(end_task()).unwrap();
     assert_eq!(step.facts.first(), Some(&Fact::TaskEnding(TaskEnding::TimedOut)), "the first thing stored");
     let dropped = |fact: &Fact| matches!(fact, Fact::Event { event_type: EventType::TurnDropped, .. });
     assert!(step.facts.iter().any(dropped));
-    assert_eq!(checker.step(&end_task()), Ok(vec![Action::Cancel { turn: 1, reason: "over".to_owned() }]));
+    assert_eq!(
+        checker.step(&end_task()),
+        Ok(vec![WorkerAction::Cancel { turn: 1, reason: "over".to_owned() }])
+    );
     assert!(checker.worker.queue.turns.is_empty());
     checker.step(&end_task()).unwrap();
-    checker.step(&Input::Stop).unwrap();
+    checker.step(&WorkerInput::Stop).unwrap();
     let step = checker.worker.step(end_task()).unwrap();
     assert_eq!((step.facts.len(), step.worker), (0, checker.worker.clone()), "its stop ends it");
 }
@@ -64,7 +67,7 @@ fn a_task_that_is_ended_has_nothing_waiting_and_its_turn_canceled() {
 #[test]
 fn more_is_said_only_to_what_waits() {
     let mut checker = ready();
-    let more = || Input::AppendQueued { turn_id: queued_id(1), text: "more".to_owned() };
+    let more = || WorkerInput::AppendQueued { turn_id: queued_id(1), text: "more".to_owned() };
     assert_eq!(checker.step(&more()).unwrap_err().as_str(), "TURN_NOT_QUEUED");
     checker.step(&send(1)).unwrap();
     checker.step(&enqueue(1, Queued)).unwrap();
@@ -81,7 +84,7 @@ fn a_task_ends_when_its_worker_has_nothing_to_do_and_by_what_ended_it() {
         worker.queue.paused = reason;
         worker
     };
-    let stopped = Worker { state: State::Stopped, ..Worker::new() };
+    let stopped = Worker { state: LifecycleState::Stopped, ..Worker::new() };
     let lost = Some(LastTurn { status: TurnStatus::Failed, lost: true });
     for (worker, ending, last, expected) in [
         (&idle, None, last(TurnStatus::Completed), Some(TaskStatus::Completed)),

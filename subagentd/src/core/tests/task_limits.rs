@@ -59,7 +59,7 @@ fn time_is_that_of_the_prompt_and_not_of_the_one_before() {
 
 /// An event while a prompt is open.
 #[derive(Debug, Clone)]
-enum Op {
+enum OpenPromptEvent {
     Step(u8),
     Pass(u16),
     Asks,
@@ -68,13 +68,13 @@ enum Op {
     Dies,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = OpenPromptEvent> {
     prop_oneof![
-        4 => any::<u8>().prop_map(Op::Step),
-        4 => any::<u16>().prop_map(Op::Pass),
-        1 => Just(Op::Asks),
-        1 => Just(Op::IsAnswered),
-        2 => Just(Op::Dies),
+        4 => any::<u8>().prop_map(OpenPromptEvent::Step),
+        4 => any::<u16>().prop_map(OpenPromptEvent::Pass),
+        1 => Just(OpenPromptEvent::Asks),
+        1 => Just(OpenPromptEvent::IsAnswered),
+        2 => Just(OpenPromptEvent::Dies),
     ]
 }
 
@@ -98,20 +98,20 @@ proptest! {
         let mut meter = PromptLimits::new(max_steps, timeout_ms, false);
         for op in ops {
             match op {
-                Op::Step(id) => {
+                OpenPromptEvent::Step(id) => {
                     let is_new = !told.contains(&id);
                     told.push(id);
                     prop_assert_eq!(meter.steps.see(&id.to_string()), is_new);
                 }
-                Op::Pass(ms) => {
+                OpenPromptEvent::Pass(ms) => {
                     now += i64::from(ms);
                     ran += if runs { u64::from(ms) } else { 0 };
                 }
-                Op::Asks | Op::IsAnswered => {
-                    runs = matches!(op, Op::IsAnswered);
+                OpenPromptEvent::Asks | OpenPromptEvent::IsAnswered => {
+                    runs = matches!(op, OpenPromptEvent::IsAnswered);
                     let _ = account.spend(&clock(runs, now), now);
                 }
-                Op::Dies => {
+                OpenPromptEvent::Dies => {
                     account = serde_json::from_str(&serde_json::to_string(&account).unwrap()).unwrap();
                     meter = PromptLimits::new(max_steps, timeout_ms, ended.is_some());
                     for id in told.iter().rev() {

@@ -10,13 +10,13 @@ use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::inbox::in_the_inbox;
-use super::ops::Op;
+use super::ops::ModelOperation;
 use super::{
     LOCAL, answer, decide, enqueue, failure, is_stopped, limited, queued_id, request, send, simulate,
     simulate_asking,
 };
 use crate::core::task::TaskEnding;
-use crate::core::worker::{Action, Input, Link, Restart, State};
+use crate::core::worker::{LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerInput};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -33,14 +33,14 @@ struct Runtime {
     turn: Option<(u64, bool)>,
     /// Open questions, with their turns.
     approvals: BTreeMap<RequestId, Option<u64>>,
-    commands: VecDeque<Action>,
-    replies: VecDeque<Input>,
+    commands: VecDeque<WorkerAction>,
+    replies: VecDeque<WorkerInput>,
 }
 
 pub(super) struct World {
     pub(super) checker: Checker,
     runtime: Option<Runtime>,
-    journal: VecDeque<Input>,
+    journal: VecDeque<WorkerInput>,
     /// Whether the last runtime's last record is the guard's proof.
     clean: bool,
     /// Whether a runtime may be alive according to the store, and whether the machine rebooted
@@ -82,37 +82,40 @@ impl World {
         }
     }
 
-    pub(super) fn apply(&mut self, op: &Op) {
+    pub(super) fn apply(&mut self, op: &ModelOperation) {
         match op {
-            Op::Send => self.person(send(self.checker.worker.last_turn + 1)),
-            Op::Simulate { asks } => {
+            ModelOperation::Send => self.person(send(self.checker.worker.last_turn + 1)),
+            ModelOperation::Simulate { asks } => {
                 let no = self.checker.worker.last_turn + 1;
                 self.person(if *asks { simulate_asking(no) } else { simulate(no) });
             }
-            Op::Enqueue { urgency } => {
+            ModelOperation::Enqueue { urgency } => {
                 self.queued += 1;
                 self.person(enqueue(self.queued, *urgency));
             }
-            Op::DropQueued { which } => {
+            ModelOperation::DropQueued { which } => {
                 let turn_id = self.waiting(*which);
-                self.person(Input::DropQueued { turn_id });
+                self.person(WorkerInput::DropQueued { turn_id });
             }
-            Op::MoveQueued { which, to } => {
+            ModelOperation::MoveQueued { which, to } => {
                 let turn_id = self.waiting(*which);
-                self.person(Input::MoveQueued { turn_id, to: *to });
+                self.person(WorkerInput::MoveQueued { turn_id, to: *to });
             }
-            Op::ResumeQueue => self.person(Input::ResumeQueue),
-            Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
-            Op::EndTask => {
+            ModelOperation::ResumeQueue => self.person(WorkerInput::ResumeQueue),
+            ModelOperation::Cancel => {
+                self.person(WorkerInput::Cancel { reason: "canceled by manager".to_owned() })
+            }
+            ModelOperation::EndTask => {
                 let (ending, reason) = (TaskEnding::TimedOut, "it ran for too long".to_owned());
-                self.person(Input::EndTask { ending, reason });
+                self.person(WorkerInput::EndTask { ending, reason });
             }
-            Op::Stop => self.person(Input::Stop),
-            Op::Restart { force } => self.person(Input::Restart { force: *force }),
-            Op::Hibernate => self.person(Input::Hibernate { idle_seconds: 60 }),
-            Op::Wake => self.person(Input::Wake),
-            Op::Decide { which, select } => {
-                let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
+            ModelOperation::Stop => self.person(WorkerInput::Stop),
+            ModelOperation::Restart { force } => self.person(WorkerInput::Restart { force: *force }),
+            ModelOperation::Hibernate => self.person(WorkerInput::Hibernate { idle_seconds: 60 }),
+            ModelOperation::Wake => self.person(WorkerInput::Wake),
+            ModelOperation::Decide { which, select } => {
+                let local =
+                    matches!(self.checker.worker.state, LifecycleState::Local(_)).then(|| request(LOCAL));
                 let open = self.checker.worker.approvals.keys().cloned().chain(local);
                 let found = open.into_iter().nth(*which);
                 let found = found.unwrap_or_else(|| request(250));
@@ -123,27 +126,30 @@ impl World {
                     (_, select) => decide(found, select.then_some("allow")),
                 });
             }
-            Op::Inbox { which, how } => {
-                let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
+            ModelOperation::Inbox { which, how } => {
+                let local =
+                    matches!(self.checker.worker.state, LifecycleState::Local(_)).then(|| request(LOCAL));
                 let open = self.checker.worker.approvals.keys().cloned().chain(local);
                 let open: Vec<RequestId> = open.collect();
                 let found = open.get(*which).cloned().unwrap_or_else(|| request(250));
                 self.person(in_the_inbox(*how, found, open));
             }
-            Op::Spawn { works } => self.spawn(*works),
-            Op::ReadReply => self.read_reply(),
-            Op::Read { records } => self.read(*records),
-            Op::SeeDeath => self.see_death(),
-            Op::GuardLockIsFree => {
+            ModelOperation::Spawn { works } => self.spawn(*works),
+            ModelOperation::ReadReply => self.read_reply(),
+            ModelOperation::Read { records } => self.read(*records),
+            ModelOperation::SeeDeath => self.see_death(),
+            ModelOperation::GuardLockIsFree => {
                 if self.runtime.is_none() && !self.may_live && !self.start_wanted && self.stopping() {
-                    self.sure(Input::NothingLeft);
+                    self.sure(WorkerInput::NothingLeft);
                 }
             }
-            Op::Reconnect => self.connect(),
-            Op::DaemonDies { after_commit: true, unheard } => self.die_after_commit = Some(*unheard),
-            Op::DaemonDies { after_commit: false, unheard } => self.restart(*unheard),
-            Op::Kill => self.runtime = None,
-            Op::Reboot { lost } => {
+            ModelOperation::Reconnect => self.connect(),
+            ModelOperation::DaemonDies { after_commit: true, unheard } => {
+                self.die_after_commit = Some(*unheard)
+            }
+            ModelOperation::DaemonDies { after_commit: false, unheard } => self.restart(*unheard),
+            ModelOperation::Kill => self.runtime = None,
+            ModelOperation::Reboot { lost } => {
                 // A clean end is durable, because its records were synced with those of the guard.
                 if self.runtime.take().is_some() {
                     self.journal.truncate(self.journal.len().saturating_sub(*lost));
@@ -151,17 +157,21 @@ impl World {
                 self.rebooted |= self.may_live;
                 self.restart(false);
             }
-            Op::ParkingOver => {
+            ModelOperation::ParkingOver => {
                 if !self.start_wanted && self.checker.worker.unparks_at().is_some() {
-                    self.sure(Input::ParkingOver);
+                    self.sure(WorkerInput::ParkingOver);
                 }
             }
-            Op::SessionOpens | Op::StartFails | Op::TakeCommand | Op::Ask | Op::Withdraw { .. } => {
-                self.runtime_op(op)
-            }
-            Op::TurnEnds { .. } | Op::Limited { .. } | Op::AgentExits | Op::EndsItself | Op::Clean => {
-                self.runtime_op(op)
-            }
+            ModelOperation::SessionOpens
+            | ModelOperation::StartFails
+            | ModelOperation::TakeCommand
+            | ModelOperation::Ask
+            | ModelOperation::Withdraw { .. } => self.runtime_op(op),
+            ModelOperation::TurnEnds { .. }
+            | ModelOperation::Limited { .. }
+            | ModelOperation::AgentExits
+            | ModelOperation::EndsItself
+            | ModelOperation::Clean => self.runtime_op(op),
         }
         self.check_truth();
     }
@@ -170,30 +180,30 @@ impl World {
     /// stopped.
     pub(super) fn finish(&mut self) {
         self.die_after_commit = None;
-        self.apply(&Op::Kill);
-        self.apply(&Op::SeeDeath);
-        self.apply(&Op::Spawn { works: false });
-        self.apply(&Op::ParkingOver);
-        self.apply(&Op::Spawn { works: false });
-        if matches!(self.checker.worker.state, State::Local(_)) {
+        self.apply(&ModelOperation::Kill);
+        self.apply(&ModelOperation::SeeDeath);
+        self.apply(&ModelOperation::Spawn { works: false });
+        self.apply(&ModelOperation::ParkingOver);
+        self.apply(&ModelOperation::Spawn { works: false });
+        if matches!(self.checker.worker.state, LifecycleState::Local(_)) {
             // Only a client can end a simulated turn.
-            self.apply(&Op::Cancel);
+            self.apply(&ModelOperation::Cancel);
             // The message queued behind it gets no runtime.
-            self.apply(&Op::Spawn { works: false });
+            self.apply(&ModelOperation::Spawn { works: false });
         }
         assert_eq!(self.checker.worker.open_turn(), None, "an accepted turn has no end");
         assert!(self.checker.rows.turns.values().all(|row| row.status != TurnStatus::Accepted));
         assert!(self.checker.worker.approvals.is_empty(), "nobody can answer any more");
-        assert_eq!(self.checker.worker.link, Link::None);
-        self.apply(&Op::Stop);
-        self.apply(&Op::GuardLockIsFree);
+        assert_eq!(self.checker.worker.link, RuntimeStatus::None);
+        self.apply(&ModelOperation::Stop);
+        self.apply(&ModelOperation::GuardLockIsFree);
         assert!(is_stopped(&self.checker.worker));
         for late in [
-            Input::Stop,
-            Input::Retire,
-            Input::Ending,
-            Input::NothingLeft,
-            Input::RuntimeGone { clean: false, rebooted: false },
+            WorkerInput::Stop,
+            WorkerInput::Retire,
+            WorkerInput::Ending,
+            WorkerInput::NothingLeft,
+            WorkerInput::RuntimeGone { clean: false, rebooted: false },
         ] {
             self.sure(late);
         }
@@ -203,28 +213,28 @@ impl World {
     /// Lets everything finish without disturbance: each turn ends, and a stopping worker stops.
     pub(super) fn settle(&mut self) {
         self.die_after_commit = None;
-        self.apply(&Op::Reconnect);
+        self.apply(&ModelOperation::Reconnect);
         for _ in 0..4 + 2 * self.checker.worker.queue.turns.len() {
-            self.apply(&Op::ResumeQueue);
-            self.apply(&Op::ParkingOver);
-            self.apply(&Op::SeeDeath);
-            self.apply(&Op::Spawn { works: true });
-            self.apply(&Op::SessionOpens);
-            self.apply(&Op::Read { records: usize::MAX });
+            self.apply(&ModelOperation::ResumeQueue);
+            self.apply(&ModelOperation::ParkingOver);
+            self.apply(&ModelOperation::SeeDeath);
+            self.apply(&ModelOperation::Spawn { works: true });
+            self.apply(&ModelOperation::SessionOpens);
+            self.apply(&ModelOperation::Read { records: usize::MAX });
             while self.runtime.as_ref().is_some_and(|runtime| !runtime.commands.is_empty()) {
-                self.apply(&Op::TakeCommand);
+                self.apply(&ModelOperation::TakeCommand);
             }
             while self.runtime.as_ref().is_some_and(|runtime| !runtime.replies.is_empty()) {
-                self.apply(&Op::ReadReply);
+                self.apply(&ModelOperation::ReadReply);
             }
-            self.apply(&Op::TurnEnds { well: true });
-            self.apply(&Op::Clean);
-            self.apply(&Op::Read { records: usize::MAX });
-            self.apply(&Op::GuardLockIsFree);
+            self.apply(&ModelOperation::TurnEnds { well: true });
+            self.apply(&ModelOperation::Clean);
+            self.apply(&ModelOperation::Read { records: usize::MAX });
+            self.apply(&ModelOperation::GuardLockIsFree);
         }
         assert_eq!(self.checker.worker.turn(), None, "a turn waits for nothing");
         assert!(!self.stopping(), "a stop waits for nothing");
-        if !matches!(self.checker.worker.state, State::Local(_)) {
+        if !matches!(self.checker.worker.state, LifecycleState::Local(_)) {
             assert!(self.checker.worker.queue.turns.is_empty(), "a message waits for nothing");
         }
     }
@@ -235,7 +245,7 @@ impl World {
     }
 
     fn stopping(&self) -> bool {
-        matches!(self.checker.worker.state, State::Stopping(_))
+        matches!(self.checker.worker.state, LifecycleState::Stopping(_))
     }
 
     /// Checks that the stored turns agree with what runtimes did.
@@ -258,7 +268,7 @@ impl World {
         }
     }
 
-    fn person(&mut self, input: Input) {
+    fn person(&mut self, input: WorkerInput) {
         if self.start_wanted {
             // The daemon performs the actions of the rules before it takes the next order.
             return;
@@ -269,20 +279,20 @@ impl World {
     }
 
     /// Applies an input that the rules must accept.
-    fn sure(&mut self, input: Input) {
+    fn sure(&mut self, input: WorkerInput) {
         match self.checker.step(&input) {
             Ok(actions) => self.committed(actions),
             Err(code) => panic!("{code} for {input:?} in {:?}", self.checker.worker),
         }
     }
 
-    fn committed(&mut self, actions: Vec<Action>) {
+    fn committed(&mut self, actions: Vec<WorkerAction>) {
         if let Some(unheard) = self.die_after_commit.take() {
             return self.restart(unheard);
         }
         for action in actions {
             match action {
-                Action::StartRuntime => self.start_wanted = true,
+                WorkerAction::StartRuntime => self.start_wanted = true,
                 command => {
                     if let (Some(runtime), true) = (&mut self.runtime, self.heard) {
                         runtime.commands.push_back(command);
@@ -298,7 +308,7 @@ impl World {
         }
         assert!(!self.may_live, "two runtimes");
         if !works {
-            return self.sure(Input::SpawnFailed { error: failure() });
+            return self.sure(WorkerInput::SpawnFailed { error: failure() });
         }
         let worker = &self.checker.worker;
         self.runtime = Some(Runtime {
@@ -317,7 +327,7 @@ impl World {
         for _ in 0..records {
             let Some(record) = self.journal.pop_front() else { return };
             let ended = match &record {
-                Input::TurnEnd { turn, .. } if self.ended_well.contains(turn) => Some(*turn),
+                WorkerInput::TurnEnd { turn, .. } if self.ended_well.contains(turn) => Some(*turn),
                 _ => None,
             };
             self.sure(record);
@@ -352,7 +362,7 @@ impl World {
             return;
         }
         self.may_live = false;
-        self.sure(Input::RuntimeGone { clean: self.clean, rebooted: self.rebooted });
+        self.sure(WorkerInput::RuntimeGone { clean: self.clean, rebooted: self.rebooted });
     }
 
     /// Connects. The runtime forgets unread commands of older connections.
@@ -363,12 +373,12 @@ impl World {
         runtime.replies.clear();
         let last_turn = runtime.last_turn;
         let link = match runtime.phase {
-            Phase::Starting => Link::Starting,
-            Phase::Ready => Link::Ready,
-            Phase::Ending => Link::Ending,
+            Phase::Starting => RuntimeStatus::Starting,
+            Phase::Ready => RuntimeStatus::Ready,
+            Phase::Ending => RuntimeStatus::Ending,
         };
         self.read(usize::MAX);
-        self.sure(Input::Attached { link, last_turn });
+        self.sure(WorkerInput::Attached { link, last_turn });
     }
 
     /// Starts another daemon. If it is not heard, the runtime keeps the commands of the earlier
@@ -377,7 +387,7 @@ impl World {
         self.checker.reload();
         (self.start_wanted, self.die_after_commit, self.heard) = (false, None, false);
         if self.runtime.is_some() {
-            self.checker.worker.link = Link::Adopted;
+            self.checker.worker.link = RuntimeStatus::Adopted;
             if !unheard {
                 self.connect();
             }
@@ -386,15 +396,15 @@ impl World {
         } else {
             match &self.checker.worker.state {
                 // The turn waits for the end of a rate limit.
-                State::Turn(_) if self.checker.worker.holds_turn() => {}
-                State::Turn(turn) => {
+                LifecycleState::Turn(_) if self.checker.worker.holds_turn() => {}
+                LifecycleState::Turn(turn) => {
                     assert!(!turn.dispatching && turn.cancel.is_none());
-                    self.checker.worker.link = Link::Starting;
+                    self.checker.worker.link = RuntimeStatus::Starting;
                     self.start_wanted = true;
                 }
-                State::Starting => self.start_wanted = true,
+                LifecycleState::Starting => self.start_wanted = true,
                 _ if self.checker.worker.restart == Restart::Begun => {
-                    self.checker.worker.link = Link::Starting;
+                    self.checker.worker.link = RuntimeStatus::Starting;
                     self.start_wanted = true;
                 }
                 _ => {}
@@ -402,31 +412,31 @@ impl World {
         }
     }
 
-    fn runtime_op(&mut self, op: &Op) {
+    fn runtime_op(&mut self, op: &ModelOperation) {
         let Some(runtime) = &mut self.runtime else { return };
         let journal = &mut self.journal;
         match op {
-            Op::SessionOpens if runtime.phase == Phase::Starting => {
+            ModelOperation::SessionOpens if runtime.phase == Phase::Starting => {
                 runtime.phase = Phase::Ready;
-                journal.push_back(Input::Session {
+                journal.push_back(WorkerInput::Session {
                     origin: SessionOrigin::New,
                     context_lost: false,
                     context_lost_reason: None,
                     took_ms: None,
                 });
             }
-            Op::StartFails if runtime.phase == Phase::Starting => {
+            ModelOperation::StartFails if runtime.phase == Phase::Starting => {
                 runtime.phase = Phase::Ending;
-                journal.push_back(Input::StartFailed { error: failure() });
+                journal.push_back(WorkerInput::StartFailed { error: failure() });
             }
-            Op::TakeCommand => self.take_command(),
-            Op::Ask if runtime.phase != Phase::Starting => {
+            ModelOperation::TakeCommand => self.take_command(),
+            ModelOperation::Ask if runtime.phase != Phase::Starting => {
                 self.asked += 1;
                 let (request_id, turn) = (request(self.asked), runtime.turn);
                 // Every other question is an elicitation.
                 journal.push_back(match self.asked % 2 {
-                    0 => Input::ElicitationRequested { request_id: request_id.clone() },
-                    _ => Input::ApprovalRequested { request_id: request_id.clone() },
+                    0 => WorkerInput::ElicitationRequested { request_id: request_id.clone() },
+                    _ => WorkerInput::ApprovalRequested { request_id: request_id.clone() },
                 });
                 let over = match (runtime.phase, turn) {
                     (Phase::Ending, _) => Some(ApprovalClosedReason::Stopped),
@@ -434,20 +444,20 @@ impl World {
                     _ => None,
                 };
                 match over {
-                    Some(reason) => journal.push_back(Input::ApprovalClosed { request_id, reason }),
+                    Some(reason) => journal.push_back(WorkerInput::ApprovalClosed { request_id, reason }),
                     None => {
                         runtime.approvals.insert(request_id, turn.map(|(no, _)| no));
                     }
                 }
             }
-            Op::Withdraw { which } => {
+            ModelOperation::Withdraw { which } => {
                 if let Some(request_id) = runtime.approvals.keys().nth(*which).cloned() {
                     runtime.approvals.remove(&request_id);
                     let reason = ApprovalClosedReason::Withdrawn;
-                    journal.push_back(Input::ApprovalClosed { request_id, reason });
+                    journal.push_back(WorkerInput::ApprovalClosed { request_id, reason });
                 }
             }
-            Op::TurnEnds { well } => {
+            ModelOperation::TurnEnds { well } => {
                 if let (Phase::Ready, Some((no, false)), true) = (runtime.phase, runtime.turn, *well) {
                     self.ended_well.insert(no);
                 }
@@ -461,17 +471,17 @@ impl World {
                 };
                 runtime.end_turn(end, journal);
             }
-            Op::Limited { known } => {
+            ModelOperation::Limited { known } => {
                 let after = known.then_some(60_000);
                 let failed = match (runtime.phase, runtime.turn.take()) {
                     (Phase::Starting, _) => {
                         runtime.phase = Phase::Ending;
-                        Input::StartFailed { error: failure() }
+                        WorkerInput::StartFailed { error: failure() }
                     }
                     (Phase::Ready, Some((turn, _))) => {
                         let of = |of| of == Some(turn);
                         runtime.close_approvals(ApprovalClosedReason::TurnEnded, of, journal);
-                        Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }
+                        WorkerInput::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } }
                     }
                     (_, turn) => {
                         runtime.turn = turn;
@@ -480,17 +490,17 @@ impl World {
                 };
                 journal.push_back(limited(failed, after));
             }
-            Op::AgentExits => {
-                journal.push_back(Input::Ending);
+            ModelOperation::AgentExits => {
+                journal.push_back(WorkerInput::Ending);
                 runtime.close_approvals(ApprovalClosedReason::AgentGone, |_| true, journal);
                 runtime.end_turn(TurnEnd::Failed { error: failure() }, journal);
                 if runtime.phase == Phase::Starting {
-                    journal.push_back(Input::StartFailed { error: failure() });
+                    journal.push_back(WorkerInput::StartFailed { error: failure() });
                 }
                 runtime.phase = Phase::Ending;
             }
-            Op::EndsItself => runtime.terminate(journal),
-            Op::Clean if runtime.phase == Phase::Ending => {
+            ModelOperation::EndsItself => runtime.terminate(journal),
+            ModelOperation::Clean if runtime.phase == Phase::Ending => {
                 runtime.close_approvals(ApprovalClosedReason::AgentGone, |_| true, journal);
                 runtime.end_turn(TurnEnd::Failed { error: failure() }, journal);
                 (self.runtime, self.clean) = (None, true);
@@ -504,34 +514,34 @@ impl World {
         let Some(command) = runtime.commands.pop_front() else { return };
         let journal = &mut self.journal;
         match command {
-            Action::Prompt { turn } => {
+            WorkerAction::Prompt { turn } => {
                 let error = match runtime.phase {
                     Phase::Starting | Phase::Ending => None,
                     Phase::Ready if runtime.turn.is_none() && turn > runtime.last_turn => {
                         assert!(self.taken.insert(turn), "the prompt of turn {turn} was written twice");
                         (runtime.last_turn, runtime.turn) = (turn, Some((turn, false)));
-                        return journal.push_back(Input::Dispatching { turn });
+                        return journal.push_back(WorkerInput::Dispatching { turn });
                     }
                     Phase::Ready => Some(Error::new(Code::BackendRuntimeError, "wrong turn")),
                 };
-                runtime.replies.push_back(Input::PromptRefused { turn, error });
+                runtime.replies.push_back(WorkerInput::PromptRefused { turn, error });
             }
-            Action::Cancel { turn, reason } => {
+            WorkerAction::Cancel { turn, reason } => {
                 if runtime.phase == Phase::Ready && runtime.turn == Some((turn, false)) {
                     runtime.turn = Some((turn, true));
                     self.cancel_taken.insert(turn);
-                    journal.push_back(Input::CancelRequested { turn, reason });
+                    journal.push_back(WorkerInput::CancelRequested { turn, reason });
                     runtime.close_approvals(ApprovalClosedReason::TurnCanceled, |_| true, journal);
                 }
             }
-            Action::Answer { request_id, .. } => {
+            WorkerAction::Answer { request_id, .. } => {
                 if runtime.phase == Phase::Ready && runtime.approvals.remove(&request_id).is_some() {
-                    journal.push_back(Input::AnswerWritten { request_id });
+                    journal.push_back(WorkerInput::AnswerWritten { request_id });
                 } else {
-                    runtime.replies.push_back(Input::AnswerRefused { request_id });
+                    runtime.replies.push_back(WorkerInput::AnswerRefused { request_id });
                 }
             }
-            Action::Terminate => {
+            WorkerAction::Terminate => {
                 if runtime.phase != Phase::Ending
                     && let Some((no, _)) = runtime.turn
                 {
@@ -539,44 +549,44 @@ impl World {
                 }
                 runtime.terminate(journal);
             }
-            Action::Hibernate { last_turn } => {
+            WorkerAction::Hibernate { last_turn } => {
                 let busy = runtime.turn.is_some() || !runtime.approvals.is_empty();
                 match runtime.phase {
                     Phase::Ready if !busy && runtime.last_turn <= last_turn => runtime.terminate(journal),
-                    Phase::Ready => runtime.replies.push_back(Input::HibernateRefused),
+                    Phase::Ready => runtime.replies.push_back(WorkerInput::HibernateRefused),
                     Phase::Starting => panic!("an agent that is starting is told to hibernate"),
                     Phase::Ending => {}
                 }
             }
-            Action::StartRuntime => unreachable!("that is no command"),
+            WorkerAction::StartRuntime => unreachable!("that is no command"),
         }
     }
 }
 
 impl Runtime {
-    fn terminate(&mut self, journal: &mut VecDeque<Input>) {
+    fn terminate(&mut self, journal: &mut VecDeque<WorkerInput>) {
         if self.phase != Phase::Ending {
             self.phase = Phase::Ending;
-            journal.push_back(Input::Ending);
+            journal.push_back(WorkerInput::Ending);
             self.close_approvals(ApprovalClosedReason::Stopped, |_| true, journal);
         }
     }
 
-    fn end_turn(&mut self, end: TurnEnd, journal: &mut VecDeque<Input>) {
+    fn end_turn(&mut self, end: TurnEnd, journal: &mut VecDeque<WorkerInput>) {
         let Some((turn, _)) = self.turn.take() else { return };
         self.close_approvals(ApprovalClosedReason::TurnEnded, |of| of == Some(turn), journal);
-        journal.push_back(Input::TurnEnd { turn, end });
+        journal.push_back(WorkerInput::TurnEnd { turn, end });
     }
 
     fn close_approvals(
         &mut self,
         reason: ApprovalClosedReason,
         which: impl Fn(Option<u64>) -> bool,
-        journal: &mut VecDeque<Input>,
+        journal: &mut VecDeque<WorkerInput>,
     ) {
         self.approvals.retain(|request_id, turn| {
             if which(*turn) {
-                journal.push_back(Input::ApprovalClosed { request_id: request_id.clone(), reason });
+                journal.push_back(WorkerInput::ApprovalClosed { request_id: request_id.clone(), reason });
             }
             !which(*turn)
         });

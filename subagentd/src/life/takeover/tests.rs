@@ -9,7 +9,7 @@ use subagent_protocol::api::Envelope;
 
 use super::*;
 
-fn options(dir: &Path, mode: Mode) -> RunOptions {
+fn options(dir: &Path, mode: StartMode) -> RunOptions {
     RunOptions {
         state_dir: dir.to_owned(),
         environment: Environment::new([], "/"),
@@ -28,7 +28,7 @@ fn options(dir: &Path, mode: Mode) -> RunOptions {
 #[test]
 fn of_two_that_start_at_once_one_gets_the_claim() {
     let dir = tempfile::tempdir().unwrap();
-    let foreground = options(dir.path(), Mode::Foreground);
+    let foreground = options(dir.path(), StartMode::Foreground);
     let claims: Vec<_> = thread::scope(|scope| {
         // Each thread keeps its claim but releases `start.lock`, as a ready daemon does.
         let start = || claim(&foreground).map(|claim| claim.lock);
@@ -52,7 +52,7 @@ fn a_foreground_daemon_waits_for_one_in_the_background_that_ends() {
     // A process that does not exist, so that no signal is delivered.
     let process = ProcessId { pid: i32::MAX, start_time: 1 };
     held.write_note(&Note { process, mode: "background".to_owned() }).unwrap();
-    let foreground = options(dir.path(), Mode::Foreground);
+    let foreground = options(dir.path(), StartMode::Foreground);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| claim(&foreground));
         drop(held);
@@ -93,7 +93,7 @@ fn read_head(stream: &UnixStream) -> String {
 #[test]
 fn a_background_daemon_gives_way_to_one_that_serves() {
     let beside = beside();
-    let background = options(beside.dir.path(), Mode::Background);
+    let background = options(beside.dir.path(), StartMode::Background);
     let error = thread::scope(|scope| {
         let claiming = scope.spawn(|| claim(&background));
         let (mut stream, _) = beside.listener.accept().unwrap();
@@ -111,7 +111,7 @@ fn a_background_daemon_gives_way_to_one_that_was_only_starting() {
     let beside = beside();
     let (announced, hidden) = (beside.dir.path().join("daemon.json"), beside.dir.path().join("hidden"));
     std::fs::rename(&announced, &hidden).unwrap();
-    let background = options(beside.dir.path(), Mode::Background);
+    let background = options(beside.dir.path(), StartMode::Background);
     let begun = std::time::Instant::now();
     let error = thread::scope(|scope| {
         let claiming = scope.spawn(|| claim(&background));
@@ -130,7 +130,7 @@ fn a_background_daemon_gives_way_to_one_that_was_only_starting() {
 #[test]
 fn a_background_daemon_follows_one_that_dies_under_the_question() {
     let beside = beside();
-    let background = options(beside.dir.path(), Mode::Background);
+    let background = options(beside.dir.path(), StartMode::Background);
     let claim = thread::scope(|scope| {
         let claiming = scope.spawn(|| claim(&background));
         let (stream, _) = beside.listener.accept().unwrap();
@@ -144,7 +144,7 @@ fn a_background_daemon_follows_one_that_dies_under_the_question() {
 #[test]
 fn from_below_a_worker_nothing_is_taken_over() {
     let beside = beside();
-    let foreground = options(beside.dir.path(), Mode::Foreground);
+    let foreground = options(beside.dir.path(), StartMode::Foreground);
     let error = thread::scope(|scope| {
         let claiming = scope.spawn(|| claim(&foreground));
         let (mut stream, _) = beside.listener.accept().unwrap();

@@ -7,12 +7,12 @@ use subagent_protocol::schedule::{FiringStatus, Missed, Overlap};
 
 use super::super::look::MAX_DUE;
 use super::super::overlap::MAX_WAITING;
-use super::super::{Admission, Due, State, admit, failures_after, look};
+use super::super::{Admission, DueTime, ScheduleProgress, admit, failures_after, look};
 use super::*;
 
 /// What happens between a daemon and the clock.
 #[derive(Debug, Clone)]
-enum Op {
+enum ScheduleOperation {
     /// Time passes while the daemon waits: it wakes at each time that it has set itself.
     Wait(i64),
     /// Time passes without a daemon, then one starts and looks.
@@ -25,7 +25,7 @@ enum Op {
     KilledAfter,
 }
 
-fn ops() -> impl Strategy<Value = Op> {
+fn ops() -> impl Strategy<Value = ScheduleOperation> {
     let short = 1..90 * MINUTE;
     let long = 60 * MINUTE..30 * 60 * MINUTE;
     let jump = prop_oneof![
@@ -34,17 +34,17 @@ fn ops() -> impl Strategy<Value = Op> {
         prop::sample::select(vec![-40 * 24 * 60 * MINUTE, 40 * 24 * 60 * MINUTE]),
     ];
     prop_oneof![
-        4 => short.clone().prop_map(Op::Wait),
-        2 => long.clone().prop_map(Op::Wait),
-        2 => prop_oneof![short, long].prop_map(Op::Down),
-        2 => jump.prop_map(Op::Jump),
-        1 => Just(Op::KilledBefore),
-        1 => Just(Op::KilledAfter),
+        4 => short.clone().prop_map(ScheduleOperation::Wait),
+        2 => long.clone().prop_map(ScheduleOperation::Wait),
+        2 => prop_oneof![short, long].prop_map(ScheduleOperation::Down),
+        2 => jump.prop_map(ScheduleOperation::Jump),
+        1 => Just(ScheduleOperation::KilledBefore),
+        1 => Just(ScheduleOperation::KilledAfter),
     ]
 }
 
 /// A schedule, what is stored of it, and the clock.
-struct World {
+struct ScheduleModel {
     times: Times,
     zone: TimeZone,
     missed: Missed,
@@ -56,11 +56,11 @@ struct World {
     begin: Timestamp,
 }
 
-impl World {
-    fn state(&self) -> State {
+impl ScheduleModel {
+    fn state(&self) -> ScheduleProgress {
         let since = self.cursor.min(self.now);
         let fired: BTreeSet<Timestamp> = self.done.keys().copied().filter(|at| *at > since).collect();
-        State { cursor: self.cursor, fired }
+        ScheduleProgress { cursor: self.cursor, fired }
     }
 
     /// The times about which a look has to do something, by the definition.
@@ -97,10 +97,10 @@ impl World {
             assert!(next > self.now && !self.done.contains_key(&next));
         }
         if is_stored {
-            for Due { at, .. } in &found.fire {
+            for DueTime { at, .. } in &found.fire {
                 assert_eq!(self.done.insert(*at, true), None, "{at} fires twice");
             }
-            if let Some(Due { at, .. }) = &found.skip {
+            if let Some(DueTime { at, .. }) = &found.skip {
                 assert_eq!(self.done.insert(*at, false), None, "{at} is left out twice");
             }
             self.cursor = found.cursor;
@@ -117,22 +117,22 @@ impl World {
         self.look(true);
     }
 
-    fn apply(&mut self, op: &Op) {
+    fn apply(&mut self, op: &ScheduleOperation) {
         match op {
-            Op::Wait(passes) => self.wait(*passes),
-            Op::Down(passes) => {
+            ScheduleOperation::Wait(passes) => self.wait(*passes),
+            ScheduleOperation::Down(passes) => {
                 self.now.0 += passes;
                 self.look(true);
             }
-            Op::Jump(by) => {
+            ScheduleOperation::Jump(by) => {
                 self.jumped = true;
                 self.now = Timestamp((self.now.0 + by).max(self.begin.0));
                 self.look(true);
             }
-            Op::KilledBefore => {
+            ScheduleOperation::KilledBefore => {
                 self.look(false);
             }
-            Op::KilledAfter => {
+            ScheduleOperation::KilledAfter => {
                 self.look(true);
             }
         }
@@ -187,7 +187,7 @@ proptest! {
         history in prop::collection::vec(ops(), 0..14),
     ) {
         let begin = time(begin);
-        let mut world = World {
+        let mut world = ScheduleModel {
             times: cron(LINES[line], place),
             zone: zone(place),
             missed,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use subagent_protocol::ids::ControllerId;
 
 use super::*;
-use crate::core::worker::State;
+use crate::core::worker::LifecycleState;
 use crate::store::retention::{self, expirable};
 use crate::store::{Durability, ForeignKeys, NewName, NewWorker, Store, workers};
 
@@ -23,7 +23,7 @@ fn new_worker(number: u8, controller: RowId) -> NewWorker {
         cwd: "/ws".to_owned(),
         spec: "{}".to_owned(),
         placeholder: "sess_0".to_owned(),
-        state: State::Stopped,
+        state: LifecycleState::Stopped,
     }
 }
 

@@ -22,7 +22,7 @@ fn tree() -> Vec<Planted> {
 }
 
 /// Worker, kind and payload length of a stored event.
-type Shape = (u8, u8, usize);
+type EventShape = (u8, u8, usize);
 
 fn event(kind: u8, payload: &str) -> NewEvent<'_> {
     let (event_type, kind) = match kind {
@@ -39,7 +39,7 @@ fn event(kind: u8, payload: &str) -> NewEvent<'_> {
 }
 
 /// Stores events. Returns their sequence numbers.
-async fn stored(store: &Store, shapes: Vec<Shape>) -> Vec<i64> {
+async fn stored(store: &Store, shapes: Vec<EventShape>) -> Vec<i64> {
     let insert = move |tx: &mut Tx<'_>| {
         let seqs = shapes.iter().map(|(worker, kind, length)| {
             let payload = format!("\"{}\"", "x".repeat(*length));
@@ -70,7 +70,7 @@ async fn read(store: &Store, worker: i64, all: bool, from: i64, up_to: i64) -> V
     }
 }
 
-async fn is_read_in_order(shapes: Vec<Shape>, all: bool, from: usize) {
+async fn is_read_in_order(shapes: Vec<EventShape>, all: bool, from: usize) {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), tree()).await;
     let seqs = stored(&store, shapes.clone()).await;

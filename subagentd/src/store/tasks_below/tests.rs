@@ -6,7 +6,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::*;
 use crate::core::task::TaskEnding;
-use crate::core::worker::{Fact, State};
+use crate::core::worker::{Fact, LifecycleState};
 use crate::store::{Durability, NewName, NewWorker, Store, task_ends};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
@@ -44,7 +44,7 @@ impl Planted {
             cwd: "/ws".to_owned(),
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
-            state: State::Idle,
+            state: LifecycleState::Idle,
         };
         let id = tx.insert_worker(&worker, NOW)?;
         assert_eq!(id.0, i64::from(self.key), "they are planted in order");

@@ -74,10 +74,10 @@ async fn rows(store: &Store) -> Vec<String> {
 }
 
 /// Deltas of a record to the one before, and its other fields.
-type Shape = (bool, bool, bool, bool, u8);
+type RecordShape = (bool, bool, bool, bool, u8);
 
 /// Stores records of these shapes, as a batch or one by one. Returns the rows.
-async fn stored(shapes: Vec<Shape>, together: bool) -> Vec<String> {
+async fn stored(shapes: Vec<RecordShape>, together: bool) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let (store, worker) = with_worker(&dir.path().join("state.db")).await;
     let write = move |tx: &mut Tx<'_>| {

@@ -6,7 +6,7 @@ use subagent_protocol::ids::ControllerId;
 use subagent_protocol::time::Timestamp;
 
 use super::*;
-use crate::core::worker::State;
+use crate::core::worker::LifecycleState;
 use crate::store::{Durability, NewWorker, Store};
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -26,7 +26,7 @@ async fn insert(store: &Store, number: u8, launcher: &str, name: NewName) -> Res
             cwd: "/ws".to_owned(),
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
-            state: State::Stopped,
+            state: LifecycleState::Stopped,
         };
         tx.insert_worker(&worker, NOW)
     });
@@ -92,7 +92,7 @@ async fn the_beginning_of_an_id_fits_the_workers_that_are_not_removed() {
     let first = insert(&store, 1, "codex", NewName::OfLauncher).await.unwrap();
     insert(&store, 2, "codex", NewName::OfLauncher).await.unwrap();
     let fits = |prefix: &'static str| store.read(move |connection| by_id_prefix(connection, prefix));
-    let names = |found: Vec<Candidate>| found.into_iter().map(|found| found.name).collect::<Vec<_>>();
+    let names = |found: Vec<AddressMatch>| found.into_iter().map(|found| found.name).collect::<Vec<_>>();
     assert_eq!(names(fits("w_ab").await.unwrap()), ["codex-2", "codex-1"]);
     assert_eq!(names(fits("w_ab00000002").await.unwrap()), ["codex-2"]);
     assert_eq!(names(fits("w_ac").await.unwrap()), [""; 0]);

@@ -38,7 +38,7 @@ pub(super) fn fires<P: AsRef<str>>(event: &StoredEvent<P>) -> Option<HookEvent> 
 }
 
 /// An event with after hooks.
-pub(super) struct Due {
+pub(super) struct HookedEvent {
     pub(super) seq: i64,
     pub(super) input: HookInput,
     /// The hooks for the event, before their matchers apply.
@@ -51,7 +51,7 @@ pub(super) fn of(
     worker: &WorkerRow,
     own: &[Hook],
     event: &StoredEvent,
-) -> Result<Option<Due>> {
+) -> Result<Option<HookedEvent>> {
     let Some(fires) = fires(event) else { return Ok(None) };
     let task = hook_events::task(connection, worker.id, &worker.worker_id)?;
     let hooks = hooks(fires, own, task.as_ref().and_then(|(_, parent)| parent.as_deref()));
@@ -100,7 +100,7 @@ pub(super) fn of(
         HookEvent::UserPromptSubmit | HookEvent::PreToolUse | HookEvent::ApprovalRequested => {}
     }
     shorten(&mut input);
-    Ok(Some(Due { seq: event.seq, input, hooks }))
+    Ok(Some(HookedEvent { seq: event.seq, input, hooks }))
 }
 
 /// Returns the hooks for an event. Hooks for tasks come from the parent: a task does not report its
@@ -116,11 +116,11 @@ fn hooks(fires: HookEvent, own: &[Hook], parent: Option<&str>) -> Vec<Hook> {
 /// Returns the hooks in the stored spec of a worker.
 pub(super) fn of_spec(spec: &str) -> Vec<Hook> {
     #[derive(serde::Deserialize)]
-    struct Stored {
+    struct StoredHooks {
         #[serde(default)]
         hooks: Vec<Hook>,
     }
-    serde_json::from_str::<Stored>(spec).map(|stored| stored.hooks).unwrap_or_default()
+    serde_json::from_str::<StoredHooks>(spec).map(|stored| stored.hooks).unwrap_or_default()
 }
 
 fn of_task(input: &mut HookInput, event_type: EventType, data: &Value, task: Option<&tasks::TaskRow>) {

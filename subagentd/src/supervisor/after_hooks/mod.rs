@@ -18,10 +18,10 @@ use subagent_protocol::{Error, Result};
 
 use tokio::sync::watch;
 
-use super::shared::{Shared, is_ending};
+use super::shared::{SupervisorState, is_ending};
 use super::{command_run, hook_failed, hook_trust, spec};
 use crate::store::{Durability, Tx, WorkerRow, hook_events, owner_rules, workers};
-use input::Due;
+use input::HookedEvent;
 
 /// Maximum length of a hook's standard error in an event, in characters.
 const MAX_TOLD: usize = 500;
@@ -33,7 +33,7 @@ const MAX_UNSTORED: i64 = 5000;
 /// Runs the hooks of a worker from now on, if it has any. `news` changes with each event of the
 /// worker and closes when its actor ends.
 pub(super) fn begin<T: Send + Sync + 'static>(
-    shared: &Arc<Shared>,
+    shared: &Arc<SupervisorState>,
     row: &WorkerRow,
     news: watch::Receiver<T>,
 ) {
@@ -44,7 +44,7 @@ pub(super) fn begin<T: Send + Sync + 'static>(
 }
 
 /// Runs the remaining hooks of stopped workers.
-pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
+pub(super) async fn catch_up(shared: &Arc<SupervisorState>) -> Result<()> {
     for row in shared.store.read(hook_events::stopped_behind).await? {
         run_of_stopped(shared, &row);
     }
@@ -52,20 +52,24 @@ pub(super) async fn catch_up(shared: &Arc<Shared>) -> Result<()> {
 }
 
 /// Runs the remaining hooks of a stopped worker. Its worktree can change after its end.
-pub(super) fn run_of_stopped(shared: &Arc<Shared>, row: &WorkerRow) {
+pub(super) fn run_of_stopped(shared: &Arc<SupervisorState>, row: &WorkerRow) {
     if row.state == "stopped" && !shared.is_copy(row.id) {
         start::<()>(shared, row, None);
     }
 }
 
-fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: Option<watch::Receiver<T>>) {
+fn start<T: Send + Sync + 'static>(
+    shared: &Arc<SupervisorState>,
+    row: &WorkerRow,
+    news: Option<watch::Receiver<T>>,
+) {
     let hooks = spec::stored(row).map(|spec| spec.hooks).unwrap_or_default();
     // A task without hooks may have a parent with hooks for tasks.
     if hooks.is_empty() && !row.is_task {
         return;
     }
     let shared = Arc::clone(shared);
-    let worker = Worker {
+    let worker = AfterHookRunner {
         shared: Arc::clone(&shared),
         row: row.clone(),
         hooks,
@@ -87,8 +91,8 @@ fn start<T: Send + Sync + 'static>(shared: &Arc<Shared>, row: &WorkerRow, news: 
     });
 }
 
-struct Worker {
-    shared: Arc<Shared>,
+struct AfterHookRunner {
+    shared: Arc<SupervisorState>,
     row: WorkerRow,
     hooks: Vec<Hook>,
     /// Events up to this one were processed.
@@ -99,7 +103,7 @@ struct Worker {
     told: BTreeSet<PathBuf>,
 }
 
-impl Worker {
+impl AfterHookRunner {
     async fn run<T>(mut self, mut news: Option<watch::Receiver<T>>) {
         while let Err(error) = self.prepare().await {
             self.pause(&error).await;
@@ -217,7 +221,7 @@ impl Worker {
     }
 
     /// Runs the hooks of an event. Returns whether one ran.
-    async fn run_event(&mut self, due: &Due, workspace: &Path) -> Result<bool> {
+    async fn run_event(&mut self, due: &HookedEvent, workspace: &Path) -> Result<bool> {
         let Ok(stdin) = serde_json::to_string(&due.input) else { return Ok(false) };
         let mut ran = false;
         for hook in &due.hooks {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use subagent_config::agents::{Catalog, Definition, Mode};
+use subagent_config::agents::{AgentMode, Catalog, Definition};
 use subagent_config::environment::account_home;
 use subagent_config::start::agent::{given, usable};
 use subagent_config::{Environment, LoadedConfig, discovery};
@@ -88,7 +88,7 @@ impl TaskConfig {
             }
             _ => error,
         })?;
-        if definition.mode != Mode::Primary {
+        if definition.mode != AgentMode::Primary {
             return Ok(definition);
         }
         let message = format!("the agent `{}` is for people alone (`mode: primary`)", definition.name);

@@ -9,11 +9,11 @@ mod narrow;
 mod parent;
 
 use serde_json::json;
-use subagent_config::agents::{Definition, Source};
-use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
+use subagent_config::agents::{Definition, DefinitionSource};
+use subagent_config::policy::{LayerKind, Policy, RuleAction, ToolCallDescription, real_path};
 use subagent_config::sandbox::Profile;
-use subagent_config::start::agent::{self, Resolved, Wish};
-use subagent_config::start::{self, Composition, Place, hooks, policy as rules, sandbox, servers};
+use subagent_config::start::agent::{self, DefinitionRequest, Resolved};
+use subagent_config::start::{self, Composition, StartContext, hooks, policy as rules, sandbox, servers};
 use subagent_config::worktrees::Isolation;
 use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
 use subagent_protocol::definition::AgentSpec;
@@ -57,7 +57,8 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         None => None,
     };
     let name = definition.map(|definition| definition.name.as_str());
-    let is_projects = definition.is_some_and(|definition| matches!(definition.source, Source::Project(_)));
+    let is_projects =
+        definition.is_some_and(|definition| matches!(definition.source, DefinitionSource::Project(_)));
     if parent.gives == TaskPurpose::Title && is_projects {
         // The owner did not choose it: it is a file of the workspace.
         let message = "a definition of the project labels no workers";
@@ -104,7 +105,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     };
     let delegation = delegation(definition, &layer, &parent.delegation);
     let spec = &parent.spec;
-    let wish = sandbox::Wish {
+    let wish = sandbox::SandboxRequest {
         name: None,
         kept: parent.sandbox(),
         narrower: [resolved.sandbox].into_iter().chain(narrow::files(&request.overrides)).collect(),
@@ -212,20 +213,20 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         token_hash: None,
     };
     let delegation = delegation(definition, &layer, &own);
-    let wanted = start::Wanted {
+    let wanted = start::StartChoices {
         launcher: Some(resolved_launcher.name.clone()),
         label: label(request, definition),
-        agent: Wish::Kept(Box::new(Resolved { layer: Some(layer), ..resolved })),
+        agent: DefinitionRequest::Kept(Box::new(Resolved { layer: Some(layer), ..resolved })),
         delegate: Some(false),
         worktree: request.worktree.clone(),
-        sandbox: sandbox::Wish {
+        sandbox: sandbox::SandboxRequest {
             name: place.sandbox.clone(),
             kept: None,
             narrower: narrow::files(&request.overrides).into_iter().collect(),
         },
-        ..start::Wanted::default()
+        ..start::StartChoices::default()
     };
-    let place = Place {
+    let place = StartContext {
         loaded: &ground.loaded,
         workspace: &ground.workspace,
         cwd: ground.env.cwd.clone(),
@@ -263,9 +264,9 @@ pub(super) fn callable(parent: &Parent) -> Result<Vec<CallableAgent>> {
 /// Checks that the policies of the whole chain let its last node give a task to this agent. The
 /// action `ask` passes, because the agent's call asks for it.
 fn permitted(policy: &Policy, agent: Option<&str>, gives: TaskPurpose) -> Result<()> {
-    let call = Call::of(&json!({"name": "Task", "rawInput": {"agent": agent}}));
+    let call = ToolCallDescription::of(&json!({"name": "Task", "rawInput": {"agent": agent}}));
     let verdict = policy.decide(&call, &real_path);
-    if verdict.action != Action::Deny {
+    if verdict.action != RuleAction::Deny {
         return Ok(());
     }
     let by = verdict.decisive();
@@ -287,7 +288,7 @@ fn permitted(policy: &Policy, agent: Option<&str>, gives: TaskPurpose) -> Result
 fn unnamed() -> Resolved {
     let deny = PolicyRule {
         rule: "task".to_owned(),
-        action: Action::Deny.as_str().to_owned(),
+        action: RuleAction::Deny.as_str().to_owned(),
         line: None,
         column: None,
     };

@@ -2,7 +2,7 @@
 
 use subagent_config::agents::{Definition, tool};
 use subagent_config::model::Launcher;
-use subagent_config::policy::{Action, Rule, lists_tool};
+use subagent_config::policy::{Rule, RuleAction, lists_tool};
 use subagent_config::sandbox::Profile;
 use subagent_config::start::agent;
 use subagent_config::start::policy::travels;
@@ -91,9 +91,9 @@ pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Re
         rules: Vec::new(),
         tools: Vec::new(),
     });
-    let allowed = tools("allowedTools", &overrides.allowed_tools, Action::Allow)?;
+    let allowed = tools("allowedTools", &overrides.allowed_tools, RuleAction::Allow)?;
     let listed: Vec<Rule> =
-        layer.tools.iter().filter_map(|text| Rule::parse(text, Action::Allow).ok()).collect();
+        layer.tools.iter().filter_map(|text| Rule::parse(text, RuleAction::Allow).ok()).collect();
     if let Some(beyond) = allowed.iter().find(|wanted| !lists_tool(&listed, wanted)) {
         let name = beyond.text();
         let message = format!(
@@ -106,12 +106,12 @@ pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Re
         layer.tools = allowed.iter().map(Rule::text).collect();
     }
     // Appended last to the definition's layer, so that no other rule loosens it.
-    let denied = tools("disallowedTools", &overrides.disallowed_tools, Action::Deny)?;
+    let denied = tools("disallowedTools", &overrides.disallowed_tools, RuleAction::Deny)?;
     layer.rules.extend(denied.iter().map(travels));
     Ok(layer)
 }
 
-fn tools(field: &str, names: &[String], action: Action) -> Result<Vec<Rule>> {
+fn tools(field: &str, names: &[String], action: RuleAction) -> Result<Vec<Rule>> {
     if names.len() > MAX_TOOLS {
         return Err(wider(field, format!("{field} names more than {MAX_TOOLS} tools")));
     }

@@ -19,7 +19,7 @@ use super::ground::TaskConfig;
 use super::launched::TaskLauncher;
 use super::permitted;
 use crate::store::{WorkerRow, tasks};
-use crate::supervisor::environment::{self, Kept};
+use crate::supervisor::environment::{self, AgentEnvironment};
 use crate::supervisor::spec::{self, Spec};
 use crate::supervisor::{Supervisor, policy};
 
@@ -42,7 +42,7 @@ pub(in crate::supervisor) struct Parent {
     /// Its name in the paths of its tasks.
     pub(super) name: String,
     pub(super) spec: Spec,
-    pub(super) kept: Kept,
+    pub(super) kept: AgentEnvironment,
     pub(super) delegation: DelegationSpec,
     pub(super) gives: TaskPurpose,
     pub(super) cwd: PathBuf,

@@ -43,12 +43,12 @@ permission: {edit: ask, task: {explore: allow}}
 Review it.
 ";
 
-struct World {
+struct ComposeFixture {
     dir: TempDir,
     supervisor: Supervisor,
 }
 
-impl World {
+impl ComposeFixture {
     async fn new() -> Self {
         let dir = folder();
         let agents = dir.path().join(".agents/agents");
@@ -75,7 +75,7 @@ impl World {
     async fn parent(&self, deny: &[&str], change: impl FnOnce(&mut StartWorker)) -> Parent {
         let env = self.env();
         let loaded = discovery::load(None, None, &env).unwrap();
-        let wanted = start::Wanted {
+        let wanted = start::StartChoices {
             launcher: Some("one".to_owned()),
             label: "Release".to_owned(),
             debug_mode: true,
@@ -84,9 +84,9 @@ impl World {
                 deny: deny.iter().map(|&rule| rule.to_owned()).collect(),
                 ..Default::default()
             },
-            ..start::Wanted::default()
+            ..start::StartChoices::default()
         };
-        let place = Place {
+        let place = StartContext {
             loaded: &loaded,
             workspace: self.dir.path(),
             cwd: self.dir.path().to_owned(),
@@ -139,7 +139,7 @@ fn rules_of(policy: &PolicySpec) -> Vec<Vec<String>> {
 
 #[tokio::test]
 async fn m3_a_task_has_what_its_definition_says_and_of_its_parent_the_rest() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let parent = world.parent(&["edit(secret/**)"], |_| ()).await;
     let composed = for_parent(&parent, &task(Some("Reviewer"))).unwrap();
     let worker = &composed.request;
@@ -175,7 +175,7 @@ async fn m3_a_task_has_what_its_definition_says_and_of_its_parent_the_rest() {
 
 #[tokio::test]
 async fn a_task_without_a_definition_is_as_its_parent_but_for_what_the_call_says() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let change = |request: &mut StartWorker| {
         request.options.model = Some("small".to_owned());
         request.options.mode = Some("bold".to_owned());
@@ -205,7 +205,7 @@ async fn a_task_without_a_definition_is_as_its_parent_but_for_what_the_call_says
 
 #[tokio::test]
 async fn m3_a_call_and_a_manager_name_what_a_task_may_reach() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let parent = world.parent(&[], |_| ()).await;
     let read_only = TaskOverrides { filesystem: Some(FileSystem::SharedRo), ..TaskOverrides::default() };
     assert_eq!(for_parent(&parent, &task(None)).unwrap().request.sandbox, None);
@@ -222,7 +222,7 @@ async fn m3_a_call_and_a_manager_name_what_a_task_may_reach() {
 
 #[tokio::test]
 async fn a_task_has_the_memory_of_its_definition_and_never_that_of_its_parent() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let base = world.dir.path().canonicalize().unwrap();
     let text = "---\ndescription: d\nmemory: project\nfilesystem: shared_ro\n---\nTest.\n";
     fs::write(base.join(".agents/agents/noter.md"), text).unwrap();
@@ -261,7 +261,7 @@ async fn a_task_has_the_memory_of_its_definition_and_never_that_of_its_parent() 
 
 #[tokio::test]
 async fn m6_whom_a_task_cannot_be_given_to_is_said() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let parent = world.parent(&["task(plan)", "task(reviewer)", "task(e*)", "task(server)"], |_| ()).await;
     let names = |parent: &Parent| -> Vec<String> {
         callable(parent).unwrap().into_iter().map(|agent| agent.name).collect()
@@ -298,7 +298,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
 
 #[tokio::test]
 async fn m5_files_are_read_anew_for_each_task_and_nothing_of_a_task_follows_them() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let parent = world.parent(&[], |_| ()).await;
     let before = for_parent(&parent, &task(Some("reviewer"))).unwrap();
     let file = world.dir.path().join(".agents/agents/reviewer.md");
@@ -311,7 +311,7 @@ async fn m5_files_are_read_anew_for_each_task_and_nothing_of_a_task_follows_them
 
 #[tokio::test]
 async fn m3_a_server_of_a_definition_takes_the_place_of_none_of_the_parents() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let change = |request: &mut StartWorker| {
         request.mcp_servers.0.push(json!({"name": "inline", "command": "other", "args": [], "env": []}));
     };
@@ -332,7 +332,7 @@ async fn m3_a_server_of_a_definition_takes_the_place_of_none_of_the_parents() {
 
 #[tokio::test]
 async fn m5_a_config_that_was_not_there_at_the_start_counts_for_no_task() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let mut parent = world.parent(&[], |_| ()).await;
     assert!(for_parent(&parent, &task(Some("reviewer"))).is_ok());
     parent.delegation.config = None;
@@ -343,7 +343,7 @@ async fn m5_a_config_that_was_not_there_at_the_start_counts_for_no_task() {
 
 #[tokio::test]
 async fn a_pipe_in_the_place_of_the_config_holds_up_nobody() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let parent = world.parent(&[], |_| ()).await;
     let config = world.dir.path().join(".subagent/config.yaml");
     fs::remove_file(&config).unwrap();
@@ -365,7 +365,7 @@ async fn a_pipe_in_the_place_of_the_config_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_managers_task_is_a_worker_that_he_starts() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let composed = for_manager(&world.place(), &task(Some("reviewer"))).unwrap();
     let worker = &composed.request;
     assert_eq!((worker.launcher.name.as_str(), composed.limits.max_tasks), ("two", 9));
@@ -386,7 +386,7 @@ async fn a_managers_task_is_a_worker_that_he_starts() {
 
 #[tokio::test]
 async fn a_token_is_kept_with_the_environment_and_its_hash_is_stored() {
-    let world = World::new().await;
+    let world = ComposeFixture::new().await;
     let parent = world.parent(&[], |_| ()).await;
     let given = issued::servers(&parent.kept, true, &world.supervisor.shared.setup);
     assert_eq!(given.0.last().unwrap()["args"], json!(["mcp", "--prefix"]));

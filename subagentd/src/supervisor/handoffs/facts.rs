@@ -9,8 +9,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::handoff::{
-    FIRST_TURNS, Facts, LAST_TURNS, Paths, Pending, Risks, Source, TEXT_BYTES, TEXTS, Text, Turn, Waiting,
-    work,
+    FIRST_TURNS, HandoffFacts, HandoffSource, LAST_TURNS, Paths, PendingPermission, QueuedMessage, Risks,
+    SnapshotTurn, TEXT_BYTES, TEXTS, TurnText, work,
 };
 use crate::store::{Connection, WorkerRow, events, history, queue, workers};
 use crate::supervisor::views;
@@ -31,7 +31,7 @@ pub(super) fn gather(
     created_at: Timestamp,
     paths: Paths,
     (workspace, summary): (Option<WorkspaceStatus>, Option<String>),
-) -> Result<Facts> {
+) -> Result<HandoffFacts> {
     let _snapshot = history::one_moment(connection)?;
     let Some(row) = workers::get(connection, row.worker_id.as_str())? else {
         return Err(Error::new(Code::WorkerNotFound, "the worker was removed"));
@@ -49,7 +49,7 @@ pub(super) fn gather(
         if let Ok(turn) = turn.turn_id.parse()
             && !text.trim().is_empty()
         {
-            texts.push(Text { turn, text, cut });
+            texts.push(TurnText { turn, text, cut });
         }
         if texts.len() == TEXTS {
             break;
@@ -58,15 +58,15 @@ pub(super) fn gather(
     texts.reverse();
     let mut gathering = work::WorkCollector::default();
     let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
-    let pending = workers::approvals(connection, row.id, None)?
-        .into_iter()
-        .map(|approval| Pending { message: views::message(&approval), request_id: approval.request_id });
+    let pending = workers::approvals(connection, row.id, None)?.into_iter().map(|approval| {
+        PendingPermission { message: views::message(&approval), request_id: approval.request_id }
+    });
     let mut queued = Vec::new();
     queue::queued(connection, row.id, &mut |waiting| {
         let message: Value = serde_json::from_str(&waiting.message).unwrap_or_default();
         let text = message["text"].as_str().unwrap_or_default();
         let text = text[..text.floor_char_boundary(NOTE_BYTES)].to_owned();
-        queued.push(Waiting { turn_id: waiting.turn_id, text });
+        queued.push(QueuedMessage { turn_id: waiting.turn_id, text });
     })?;
     let risks = Risks {
         gaps: history::count(connection, row.id, EventType::JournalGap, None)?,
@@ -74,7 +74,7 @@ pub(super) fn gather(
         runtimes_lost: history::count(connection, row.id, EventType::WorkerLost, None)?,
         not_all_seen: floor > 0,
     };
-    Ok(Facts {
+    Ok(HandoffFacts {
         snapshot_id,
         created_at,
         up_to: EventId(up_to),
@@ -93,8 +93,8 @@ pub(super) fn gather(
     })
 }
 
-fn source(connection: &Connection, row: WorkerRow) -> Source {
-    Source {
+fn source(connection: &Connection, row: WorkerRow) -> HandoffSource {
+    HandoffSource {
         // The worker is set aside because its rows contradict each other. It is handed over anyway.
         state: workers::load(connection, &row).map_or(WorkerState::Error, |worker| worker.public_state()),
         worker_id: row.worker_id.as_str().to_owned(),
@@ -108,7 +108,7 @@ fn source(connection: &Connection, row: WorkerRow) -> Source {
 }
 
 /// Converts a stored turn. `None` if the row cannot be read.
-fn turn(history: &history::TurnHistory, message: Option<&str>, end: Option<&str>) -> Option<Turn> {
+fn turn(history: &history::TurnHistory, message: Option<&str>, end: Option<&str>) -> Option<SnapshotTurn> {
     let data = |text: Option<&str>| -> Value {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     };
@@ -129,7 +129,7 @@ fn turn(history: &history::TurnHistory, message: Option<&str>, end: Option<&str>
         instruction.push_str(&format!("\n\n(and {blocks} further content blocks)"));
     }
     let usage = end["usage"].take();
-    Some(Turn {
+    Some(SnapshotTurn {
         id: history.turn_id.parse().ok()?,
         instruction,
         status,

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use subagent_config::policy::{
-    Action, Layer, LayerKind, MAX_RULES, Node, Places, Policy, Position, Rule, ToolList,
+    Layer, LayerKind, MAX_RULES, Node, Places, Policy, Position, Rule, RuleAction, ToolList,
 };
 use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
@@ -94,7 +94,7 @@ fn node(
 /// Parses the list of the only allowed tools of a layer.
 fn tools(layer: &PolicyLayer) -> Result<ToolList> {
     let tools = layer.tools.iter().map(|tool| {
-        Rule::parse(tool, Action::Allow).map_err(|found| {
+        Rule::parse(tool, RuleAction::Allow).map_err(|found| {
             let message = format!("`{tool}` is no tool: character {}: {}", found.column, found.problem);
             Error::new(Code::InvalidArgument, message).with("field", "policy").with("rule", tool.as_str())
         })
@@ -112,8 +112,8 @@ fn layer(layer: &PolicyLayer) -> Result<Layer> {
 fn grant(granted: &PolicyRule) -> Result<Rule> {
     let granted = rule(granted)?;
     match granted.action {
-        Action::Allow => Ok(granted),
-        Action::Ask | Action::Deny => {
+        RuleAction::Allow => Ok(granted),
+        RuleAction::Ask | RuleAction::Deny => {
             let message = format!("what is approved beforehand is allowed: {}", granted.text());
             Err(Error::new(Code::InvalidArgument, message).with("field", "policy"))
         }
@@ -121,7 +121,7 @@ fn grant(granted: &PolicyRule) -> Result<Rule> {
 }
 
 fn rule(PolicyRule { rule, action, line, column }: &PolicyRule) -> Result<Rule> {
-    let action = Action::parse(action).ok_or_else(|| unknown("action", action))?;
+    let action = RuleAction::parse(action).ok_or_else(|| unknown("action", action))?;
     let at = line.zip(*column).map(|(line, column)| Position { line, column });
     Rule::parse(rule, action).map(|rule| rule.at(at)).map_err(|found| {
         let message = format!("`{rule}` is no rule: character {}: {}", found.column, found.problem);

@@ -1,7 +1,7 @@
 //! A permission request with what was reported about its tool call. Pure.
 
 use serde_json::{Map, Value};
-use subagent_config::policy::Call;
+use subagent_config::policy::ToolCallDescription;
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{fields, surrogates};
 
@@ -9,14 +9,14 @@ use subagent_protocol::{fields, surrogates};
 pub(super) const MAX_ID_BYTES: usize = 1024;
 
 /// A permission request and the earlier report of its call.
-pub(super) struct Request {
+pub(super) struct PermissionRequest {
     /// The parameters as the agent sent them.
     pub(super) params: Value,
     /// The call as it was reported before the request.
     before: Map<String, Value>,
 }
 
-impl Request {
+impl PermissionRequest {
     pub(super) fn of(asked: &ApprovalRequested) -> Self {
         let params = surrogates::parse(asked.params.get()).unwrap_or(Value::Null);
         let before = asked.tool_call.as_ref().and_then(|before| surrogates::parse(before.get()).ok());
@@ -40,7 +40,7 @@ impl Request {
 
     /// Returns the call, extending `known`. Members belong together, such as title and input, so
     /// the call is learned as a whole: as it was before the request, and as it is with it.
-    pub(super) fn call(&self, known: Call) -> Call {
+    pub(super) fn call(&self, known: ToolCallDescription) -> ToolCallDescription {
         let mut call = known;
         let Some(said) = self.params["toolCall"].as_object() else { return call };
         if !self.before.is_empty() {

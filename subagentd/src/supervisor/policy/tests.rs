@@ -29,11 +29,11 @@ fn spec(rules: &[(&str, &str)]) -> PolicySpec {
     PolicySpec::own("/ws".into(), None, vec![layer])
 }
 
-fn watch(rules: &[(&str, &str)]) -> Watch {
-    Watch::of(Some(&spec(rules)), &RulesOfChain::default(), "/ws", Path::new("/ws")).unwrap()
+fn watch(rules: &[(&str, &str)]) -> PolicyTracker {
+    PolicyTracker::of(Some(&spec(rules)), &RulesOfChain::default(), "/ws", Path::new("/ws")).unwrap()
 }
 
-fn see(watch: &mut Watch, record: &Value) -> Option<Input> {
+fn see(watch: &mut PolicyTracker, record: &Value) -> Option<WorkerInput> {
     let text = record.to_string();
     watch.see(&serde_json::from_str(&text).unwrap())
 }
@@ -60,14 +60,16 @@ const ALL: &[&str] = &["allow_always", "allow_once", "reject_always", "reject_on
 #[test]
 fn a_request_is_decided_by_the_rule_that_fits() {
     let mut watch = watch(RULES);
-    let Some(Input::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("1", "ls -l", ALL)) else {
+    let Some(WorkerInput::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("1", "ls -l", ALL))
+    else {
         panic!("not decided")
     };
     assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("o-allow_once"), "allow"));
     let expected = json!({"action": "allow", "kind": "execute", "subject": "ls -l", "rule": "execute(ls *)",
                           "layer": "config", "source": "/c.yaml"});
     assert_eq!(rule, expected);
-    let Some(Input::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("2", "ls; rm x", ALL)) else {
+    let Some(WorkerInput::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("2", "ls; rm x", ALL))
+    else {
         panic!("not decided")
     };
     assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("o-reject_once"), "deny"));
@@ -87,7 +89,8 @@ fn without_a_rule_or_an_option_for_once_the_owner_is_asked() {
 fn a_denied_call_that_was_made_without_asking_is_a_violation_once() {
     let mut watch = watch(RULES);
     assert_eq!(see(&mut watch, &tells("1", "rm x", "in_progress")), None, "it may be asked yet");
-    let Some(Input::Violation { turn, call }) = see(&mut watch, &tells("1", "rm x", "completed")) else {
+    let Some(WorkerInput::Violation { turn, call }) = see(&mut watch, &tells("1", "rm x", "completed"))
+    else {
         panic!("not seen")
     };
     assert_eq!(
@@ -122,7 +125,7 @@ fn what_a_shell_only_read_is_judged_as_that_where_the_line_is_not_told() {
     let mut asked = asks("1", "", ALL);
     asked["b"]["params"]["toolCall"] =
         json!({"toolCallId": "1", "kind": "read", "name": "exec_command", "locations": [{"path": "/ws/a"}]});
-    let Some(Input::DecideByRule { choice, .. }) = see(&mut watch(&rules), &asked) else {
+    let Some(WorkerInput::DecideByRule { choice, .. }) = see(&mut watch(&rules), &asked) else {
         panic!("not decided")
     };
     assert_eq!(choice.decision, "deny");
@@ -165,9 +168,10 @@ fn rules_that_are_none_are_refused() {
         assert_eq!(error.code, Code::InvalidArgument, "{rule}");
     }
     assert!(
-        Watch::of(Some(&spec(&[("(", "deny")])), &RulesOfChain::default(), "/ws", Path::new("/ws")).is_none()
+        PolicyTracker::of(Some(&spec(&[("(", "deny")])), &RulesOfChain::default(), "/ws", Path::new("/ws"))
+            .is_none()
     );
-    assert!(Watch::of(None, &RulesOfChain::default(), "/ws", Path::new("/ws")).is_none());
+    assert!(PolicyTracker::of(None, &RulesOfChain::default(), "/ws", Path::new("/ws")).is_none());
 }
 
 #[test]
@@ -175,7 +179,7 @@ fn a_daemon_knows_what_the_one_before_it_has_seen_of_a_turn() {
     let recall = |record: &Value| {
         let mut watch = watch(RULES);
         let text = record.to_string();
-        let record: Record<'_> = serde_json::from_str(&text).unwrap();
+        let record: JournalRecord<'_> = serde_json::from_str(&text).unwrap();
         watch.recall(record.t, record.b.unwrap().get());
         watch
     };
@@ -199,7 +203,7 @@ fn what_the_client_asks_is_lenient_where_no_rule_is_about_it() {
         json!({"toolCallId": "1", "kind": "read", "locations": [{"path": "/ws/a"}]});
     assert_eq!(see(&mut watch, &asked), None, "the agent asks for itself");
     asked["b"]["clientCall"] = 7.into();
-    let Some(Input::DecideByRule { choice, rule, .. }) = see(&mut watch, &asked) else {
+    let Some(WorkerInput::DecideByRule { choice, rule, .. }) = see(&mut watch, &asked) else {
         panic!("not decided")
     };
     assert_eq!((choice.decision.as_str(), &rule["rule"]), ("allow", &json!(null)));
@@ -223,7 +227,7 @@ fn what_a_definition_does_not_list_the_client_does_not_do() {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
         let layer = PolicyLayer { layer: "definition".to_owned(), source: None, rules: Vec::new(), tools };
         let spec = PolicySpec::own("/ws".into(), None, vec![layer]);
-        Watch::of(Some(&spec), &RulesOfChain::default(), "/ws", Path::new("/ws")).unwrap()
+        PolicyTracker::of(Some(&spec), &RulesOfChain::default(), "/ws", Path::new("/ws")).unwrap()
     };
     let asked = |tools: &[&str]| {
         let rules = lists(tools).client_rules();
@@ -242,7 +246,7 @@ fn what_a_definition_does_not_list_the_client_does_not_do() {
         let mut record = asks("1", "", ALL);
         record["b"]["params"]["toolCall"] = call;
         record["b"]["clientCall"] = 7.into();
-        let Some(Input::DecideByRule { choice, .. }) = see(&mut lists(&["Read"]), &record) else {
+        let Some(WorkerInput::DecideByRule { choice, .. }) = see(&mut lists(&["Read"]), &record) else {
             panic!("not decided: {record}")
         };
         assert_eq!(choice.decision, decision, "{record}");

@@ -10,11 +10,11 @@ use subagent_protocol::{Code, Error, Result};
 use super::super::orders::{Reached, read_response};
 use super::super::worker::Also;
 use super::super::{Supervisor, entropy, hooks, spec, turns};
-use super::{Guarded, TaskCaller, shown};
+use super::{RequestGuard, TaskCaller, shown};
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::task::TaskEnding;
 use crate::core::worker::CANCELED_BY_MANAGER;
-use crate::core::{Input, Worker};
+use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, TaskRow};
 use crate::store::{Durability, RowId, Tx};
 
@@ -55,7 +55,7 @@ impl Supervisor {
     async fn with_hooks(
         &self,
         row: &TaskRow,
-        (owner, _): &Guarded,
+        (owner, _): &RequestGuard,
         mut request: MessageTask,
     ) -> Result<MessageTask> {
         // A cancel in these states drops its message.
@@ -76,7 +76,7 @@ impl Supervisor {
         Ok(request)
     }
 
-    async fn say(&self, row: &TaskRow, guarded: &Guarded, request: &MessageTask) -> Result<TaskMessage> {
+    async fn say(&self, row: &TaskRow, guarded: &RequestGuard, request: &MessageTask) -> Result<TaskMessage> {
         match (row.status(), request.cancel) {
             (TaskStatus::Queued, true) => {
                 self.end_task(row, guarded, None).await?;
@@ -115,7 +115,12 @@ impl Supervisor {
             .recommend("say all that it needs to know and allow it to begin afresh, or give another task"))
     }
 
-    async fn append(&self, row: &TaskRow, guarded: &Guarded, request: &MessageTask) -> Result<TaskMessage> {
+    async fn append(
+        &self,
+        row: &TaskRow,
+        guarded: &RequestGuard,
+        request: &MessageTask,
+    ) -> Result<TaskMessage> {
         let (worker, reached) = self.reach_task(row, guarded).await?;
         let handle = match reached {
             Reached::Actor(handle) => handle,
@@ -126,7 +131,7 @@ impl Supervisor {
         let Some(turn_id) = known.queue.turns.front().cloned() else {
             return Err(Error::new(Code::TurnNotQueued, "the task has begun"));
         };
-        let input = Input::AppendQueued { turn_id: turn_id.clone(), text: request.message.clone() };
+        let input = WorkerInput::AppendQueued { turn_id: turn_id.clone(), text: request.message.clone() };
         let (owner, key) = guarded.clone();
         let also: Also = Box::new(move |tx: &mut Tx<'_>, _| tx.fits(&turn_id, turns::MAX_PROMPT_BYTES));
         let answer = answer(TaskMessage::Appended);
@@ -137,7 +142,7 @@ impl Supervisor {
     async fn next_turn(
         &self,
         row: &TaskRow,
-        guarded: &Guarded,
+        guarded: &RequestGuard,
         request: &MessageTask,
     ) -> Result<TaskMessage> {
         let (worker, reached) = self.reach_task(row, guarded).await?;
@@ -149,7 +154,7 @@ impl Supervisor {
         let turn_id = TurnId::from_random(entropy::random()?);
         let queued = Queued { turn_id, message, input, sender: None };
         let most = spec::queue_limit(&worker);
-        let input = Input::Enqueue { queued, urgency: QueuePosition::Resumed, most };
+        let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Resumed, most };
         let did = match (row.status().is_end(), request.cancel) {
             (true, _) => TaskMessage::Resumed,
             (false, true) => TaskMessage::Last,
@@ -186,7 +191,7 @@ impl Supervisor {
 
     /// Returns the result of canceling an ended task. It is stored under the key, so that a
     /// repetition does not cancel a later run.
-    async fn already_ended(&self, row: &TaskRow, (owner, key): &Guarded) -> Result<TaskMessage> {
+    async fn already_ended(&self, row: &TaskRow, (owner, key): &RequestGuard) -> Result<TaskMessage> {
         if let Some(owner) = owner {
             self.check_owner_of(owner, &self.row(row.task_id.as_str()).await?).await?;
         }
@@ -197,11 +202,11 @@ impl Supervisor {
         Ok(kept.await?.0)
     }
 
-    async fn end_task(&self, row: &TaskRow, guarded: &Guarded, reason: Option<String>) -> Result<()> {
+    async fn end_task(&self, row: &TaskRow, guarded: &RequestGuard, reason: Option<String>) -> Result<()> {
         let (_, reached) = self.reach_task(row, guarded).await?;
         let Reached::Actor(handle) = reached else { return Ok(()) };
         let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
-        let input = Input::EndTask { ending: TaskEnding::Cancelled, reason };
+        let input = WorkerInput::EndTask { ending: TaskEnding::Cancelled, reason };
         let (owner, key) = guarded.clone();
         self.order(&handle, owner, key, input, answer(TaskMessage::Cancelled)).await.map(drop)
     }

@@ -17,7 +17,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::compose::TaskPurpose;
 use super::delegation::TaskToken;
 use super::orders::Reached;
-use super::{Caller, Supervisor, spec};
+use super::{ApiCaller, Supervisor, spec};
 use crate::store::tasks::{self, TaskRow};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 
@@ -25,7 +25,7 @@ use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 #[derive(Debug, Clone)]
 pub enum TaskCaller {
     /// A person or a program.
-    Manager(Caller),
+    Manager(ApiCaller),
     /// The agent of this worker, through its task server. It may only access its own tasks.
     Parent {
         /// The worker of the agent.
@@ -73,7 +73,7 @@ impl TaskCaller {
 
 /// Owner check and idempotency key of a request. The owner is `None` for requests that do not come
 /// from a manager.
-type Guarded = (Option<OwnerCheck>, Option<(String, String)>);
+type RequestGuard = (Option<OwnerCheck>, Option<(String, String)>);
 
 impl Supervisor {
     /// Returns the owner check and the idempotency key of a request.
@@ -82,25 +82,25 @@ impl Supervisor {
         caller: TaskCaller,
         what: &str,
         request: &impl serde::Serialize,
-    ) -> Result<Guarded> {
+    ) -> Result<RequestGuard> {
         match caller {
             TaskCaller::Manager(caller) => {
                 let (owner, key) = self.guarded(caller, what, request)?;
                 Ok((Some(owner), key))
             }
             TaskCaller::Parent { worker, idempotency_key } => {
-                let caller = Caller { handle: None, idempotency_key };
+                let caller = ApiCaller { handle: None, idempotency_key };
                 let (_, key) = self.guarded(caller, &format!("{what} of {worker}"), request)?;
                 // Prefixed, so that keys of different agents do not collide.
                 Ok((None, key.map(|(key, fingerprint)| (format!("{worker} {key}"), fingerprint))))
             }
             TaskCaller::Schedule { firing } => {
                 let key = Some(format!("{what} firing {}", firing.0));
-                let (_, key) = self.guarded(Caller { handle: None, idempotency_key: key }, what, &())?;
+                let (_, key) = self.guarded(ApiCaller { handle: None, idempotency_key: key }, what, &())?;
                 Ok((None, key))
             }
             TaskCaller::Title { worker } => {
-                let caller = Caller { handle: None, idempotency_key: Some(format!("title of {worker}")) };
+                let caller = ApiCaller { handle: None, idempotency_key: Some(format!("title of {worker}")) };
                 let (_, key) = self.guarded(caller, "label", request)?;
                 Ok((None, key))
             }
@@ -145,7 +145,7 @@ impl Supervisor {
     }
 
     /// Returns the row and the actor of a task's worker.
-    async fn reach_task(&self, row: &TaskRow, guarded: &Guarded) -> Result<(WorkerRow, Reached)> {
+    async fn reach_task(&self, row: &TaskRow, guarded: &RequestGuard) -> Result<(WorkerRow, Reached)> {
         let worker = self.row(row.task_id.as_str()).await?;
         let owner = guarded.0.clone().unwrap_or(OwnerCheck(None));
         let reached = match (&guarded.0, self.roster.live(row.task_id.as_str())) {

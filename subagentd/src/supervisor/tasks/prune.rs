@@ -11,7 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::super::orders::read_response;
 use super::super::worker::Also;
-use super::super::{Caller, Supervisor, entropy};
+use super::super::{ApiCaller, Supervisor, entropy};
 use crate::store::task_prune::{self, Archived};
 use crate::store::tasks::TaskRow;
 use crate::store::{RowId, removal};
@@ -23,14 +23,14 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then
     /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub async fn prune_tasks(&self, caller: Caller, request: PruneTasks) -> Result<PrunedTasks> {
+    pub async fn prune_tasks(&self, caller: ApiCaller, request: PruneTasks) -> Result<PrunedTasks> {
         let this = self.clone();
         tokio::spawn(async move { this.prune_tasks_now(caller, request).await })
             .await
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn prune_tasks_now(&self, caller: Caller, request: PruneTasks) -> Result<PrunedTasks> {
+    async fn prune_tasks_now(&self, caller: ApiCaller, request: PruneTasks) -> Result<PrunedTasks> {
         let (owner, key) = self.guarded(caller, "prune tasks", &request)?;
         let _one_at_a_time = self.shared.pruning.lock().await;
         if let Some(earlier) = self.recall(&key).await? {

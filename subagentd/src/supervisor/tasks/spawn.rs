@@ -9,14 +9,14 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::compose::{self, Composed, TaskPurpose};
-use super::super::shared::Shared;
+use super::super::shared::SupervisorState;
 use super::super::worktrees::Planned;
 use super::super::{Supervisor, controllers, delegation, entropy, environment, hooks, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
 use crate::core::queue::{Queue, QueuePosition, Queued};
 use crate::core::task::check_name;
-use crate::core::worker::State;
-use crate::core::{Input, Worker};
+use crate::core::worker::LifecycleState;
+use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
     Cursor, Durability, NewName, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places,
@@ -33,7 +33,7 @@ const MAX_METADATA_BYTES: usize = 16 * 1024;
 struct Spawn {
     composed: Composed,
     planned: Option<Planned>,
-    shared: Arc<Shared>,
+    shared: Arc<SupervisorState>,
     parent: Option<WorkerRow>,
     owner: Option<OwnerCheck>,
     firing: Option<RowId>,
@@ -90,7 +90,7 @@ impl Supervisor {
         let description = description(&request);
         // Prompts of an agent for its tasks have no hooks.
         if let (Some(place), true) = (&request.manager, hooks::has_of_prompts(&spec.hooks)) {
-            let prompt = hooks::Prompt {
+            let prompt = hooks::PromptSubmission {
                 hooks: spec.hooks.clone(),
                 worker_id: worker_id.clone(),
                 session_id: None,
@@ -252,7 +252,7 @@ impl Spawn {
                 cwd: worker.cwd.display().to_string(),
                 spec: self.spec,
                 placeholder: self.placeholder.as_str().to_owned(),
-                state: State::Idle,
+                state: LifecycleState::Idle,
             },
             now,
         )?;
@@ -278,8 +278,11 @@ impl Spawn {
         })?;
         let (message, input) = turns::plain(&task.prompt);
         let queued = Queued { turn_id: self.turn_id, message, input, sender: None };
-        let step =
-            begins.step(Input::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX })?;
+        let step = begins.step(WorkerInput::Enqueue {
+            queued,
+            urgency: QueuePosition::Delivered,
+            most: usize::MAX,
+        })?;
         tx.store_facts(id, &step.facts, None, now)?;
         tx.update_worker(id, &step.worker, Cursor::default(), now)?;
         firing.map_or(Ok(()), |firing| tx.start_firing(firing, (id, &worker_id), None, now))?;

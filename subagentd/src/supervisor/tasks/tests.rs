@@ -15,14 +15,14 @@ use super::*;
 use crate::store::{Durability, queue, tasks};
 use crate::supervisor::TaskFilter;
 
-struct World {
+struct TaskSupervisorFixture {
     dir: tempfile::TempDir,
     supervisor: Supervisor,
     parent: WorkerId,
 }
 
 /// Starts a worker without an agent that may create tasks.
-async fn world(limits: TaskLimits) -> World {
+async fn world(limits: TaskLimits) -> TaskSupervisorFixture {
     let dir = folder();
     let supervisor = supervisor(dir.path()).await;
     let delegation = DelegationSpec {
@@ -55,7 +55,7 @@ async fn world(limits: TaskLimits) -> World {
         ..request(dir.path())
     };
     let parent = supervisor.start_worker(caller(None), start).await.unwrap().worker_id;
-    World { dir, supervisor, parent }
+    TaskSupervisorFixture { dir, supervisor, parent }
 }
 
 fn given(name: &str, mode: TaskMode) -> RunTask {
@@ -72,7 +72,7 @@ fn given(name: &str, mode: TaskMode) -> RunTask {
     }
 }
 
-impl World {
+impl TaskSupervisorFixture {
     /// Builds a task for an agent that may create tasks itself.
     fn nested(&self, name: &str, mode: TaskMode) -> RunTask {
         let folder = self.dir.path().join(".agents/agents");
@@ -204,7 +204,7 @@ async fn m8_a_background_task_that_fails_is_told_once_also_by_the_next_daemon() 
     assert!(text.starts_with(&format!("[Subagent 'Scout' ({}) failed: ", task.task_id)), "{text}");
     world.supervisor.shutdown(false).await.unwrap();
     let next = Supervisor::open(super::super::testing::setup(world.dir.path())).await.unwrap();
-    let world = World { supervisor: next, ..world };
+    let world = TaskSupervisorFixture { supervisor: next, ..world };
     world.supervisor.shared.ring([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
     let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
@@ -236,7 +236,7 @@ async fn a_caller_sees_its_own_tasks_alone() {
 }
 
 /// Creates a task that stays queued, because no slot is free.
-async fn waiting(world: &World) -> TaskView {
+async fn waiting(world: &TaskSupervisorFixture) -> TaskView {
     // The row of another task says that it is active, and no actor ends it.
     world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
     world.run(given("waits", TaskMode::Foreground)).await.unwrap()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use subagent_protocol::attachment::Attachment;
-use subagent_protocol::frame::{CHANGE_AGENT, Command};
+use subagent_protocol::frame::{CHANGE_AGENT, RuntimeCommand};
 use subagent_protocol::hook::HookFailed;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
@@ -18,24 +18,24 @@ use tokio::time::Instant;
 
 use super::blocked::Blocked;
 use super::budget::Budgets;
-use super::inbox::Questions;
+use super::inbox::QuestionTracker;
 use super::ingest::Goal;
 use super::own_worktree::OwnWorktree;
-use super::runtime::Runtime;
+use super::runtime::LiveRuntime;
 use super::setting::{PendingOptions, SetOrder};
 use super::task::Tasks;
 use super::task_limits::TaskLimits;
-use super::{Message, Revival, Snapshot};
+use super::{ActorMessage, Revival, Snapshot};
 use crate::alarm;
-use crate::core::worker::{State, Worker};
-use crate::core::{Action, Fact, Input};
+use crate::core::worker::{LifecycleState, Worker};
+use crate::core::{Fact, WorkerAction, WorkerInput};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, instructed, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::hooks::RunningHooks;
 use crate::supervisor::journal::JournalReader;
-use crate::supervisor::policy::Watch;
-use crate::supervisor::shared::{Shared, Waiting, is_ending};
+use crate::supervisor::policy::PolicyTracker;
+use crate::supervisor::shared::{ParkedWorkGuard, SupervisorState, is_ending};
 use crate::supervisor::spec::Spec;
 
 /// Reason in the journal of a runtime that ends because its worker hibernates.
@@ -44,7 +44,7 @@ const HIBERNATED: &str = "the worker was idle for as long as its idle timeout";
 pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
 pub(in crate::supervisor) struct Actor {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SupervisorState>,
     pub(super) id: RowId,
     pub(super) worker_id: WorkerId,
     pub(super) controller: ControllerRow,
@@ -59,9 +59,9 @@ pub(in crate::supervisor) struct Actor {
 
     pub(super) worker: Worker,
     /// The policy at work, if there are any rules.
-    pub(super) watch: Option<Watch>,
+    pub(super) watch: Option<PolicyTracker>,
     /// Approval state that the state machine does not track.
-    pub(super) questions: Questions,
+    pub(super) questions: QuestionTracker,
     /// Hooks that run for permission requests.
     pub(super) hooks: RunningHooks,
     /// The newest event that was stored outside of this actor.
@@ -90,7 +90,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) misread: u64,
     /// Whether records of this worker are missing.
     pub(super) gap: bool,
-    pub(super) runtime: Option<Runtime>,
+    pub(super) runtime: Option<LiveRuntime>,
     /// Time of the last activity of the agent, or of a client with it.
     pub(super) active_at: Instant,
     /// Whether the agent supports resuming its session.
@@ -102,7 +102,7 @@ pub(in crate::supervisor) struct Actor {
     /// Option changes that the runtime executes.
     pub(super) settings: Vec<PendingOptions>,
     /// Actions required by the rules, in order.
-    pub(super) todo: VecDeque<Action>,
+    pub(super) todo: VecDeque<WorkerAction>,
     pub(super) settled: bool,
     /// Whether the journal contains records that were not read.
     more: bool,
@@ -122,21 +122,21 @@ pub(in crate::supervisor) struct Actor {
     /// When to start a runtime without a message.
     pub(super) revive_at: Option<Instant>,
     /// Present while the worker is parked with queued work.
-    pub(super) parked: Option<Waiting>,
+    pub(super) parked: Option<ParkedWorkGuard>,
 
     wanted: Arc<Notify>,
-    pub(super) mailbox: mpsc::Receiver<Message>,
+    pub(super) mailbox: mpsc::Receiver<ActorMessage>,
     snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
 impl Actor {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SupervisorState>,
         row: &WorkerRow,
         controller: ControllerRow,
         mut worker: Worker,
         last_seq: i64,
-        mailbox: mpsc::Receiver<Message>,
+        mailbox: mpsc::Receiver<ActorMessage>,
     ) -> Result<Self> {
         // Until the budgets were checked.
         worker.queue.gated = true;
@@ -172,7 +172,7 @@ impl Actor {
         };
         Ok(Self {
             watch: None,
-            questions: Questions::new(shared.rules.subscribe()),
+            questions: QuestionTracker::new(shared.rules.subscribe()),
             hooks: RunningHooks::default(),
             noted: shared.noted.of(row.id),
             id: row.id,
@@ -251,7 +251,7 @@ impl Actor {
                 self.perform(action).await;
             }
             self.drop_making();
-            if matches!(self.worker.state, State::Stopping(_))
+            if matches!(self.worker.state, LifecycleState::Stopping(_))
                 && self.runtime.is_none()
                 && self.leftovers.is_none()
             {
@@ -270,7 +270,7 @@ impl Actor {
                 continue;
             }
             self.publish();
-            if self.worker.state == State::Stopped {
+            if self.worker.state == LifecycleState::Stopped {
                 self.shared.bells.forget(self.id);
                 self.shared.noted.forget(self.id);
                 return;
@@ -300,12 +300,12 @@ impl Actor {
                 answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(message) if refuse => self.refuse_message(message),
-                    Some(Message::Order(order)) => self.carry_out(*order).await,
-                    Some(Message::Set(order)) => self.set(*order).await,
-                    Some(Message::Limits(order)) => self.set_limits(*order).await,
-                    Some(Message::CancelChild(order)) => self.cancel_child(order),
-                    Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
-                    Some(Message::Revive { cooldown, reply }) => {
+                    Some(ActorMessage::Order(order)) => self.carry_out(*order).await,
+                    Some(ActorMessage::Set(order)) => self.set(*order).await,
+                    Some(ActorMessage::Limits(order)) => self.set_limits(*order).await,
+                    Some(ActorMessage::CancelChild(order)) => self.cancel_child(order),
+                    Some(ActorMessage::Forbidden { what }) => self.note_forbidden(what).await,
+                    Some(ActorMessage::Revive { cooldown, reply }) => {
                         // The sender may be gone.
                         let _ = reply.send(self.demand(cooldown));
                     }
@@ -336,7 +336,7 @@ impl Actor {
                 _ => {}
             }
         }
-        if self.worker.state == State::Stopped {
+        if self.worker.state == LifecycleState::Stopped {
             subagent_failpoint::hit("stopped.after_commit");
             environment::remove(&self.environment);
         }
@@ -367,25 +367,25 @@ impl Actor {
         self.shared.announce(self.last_seq);
     }
 
-    async fn perform(&mut self, action: Action) {
+    async fn perform(&mut self, action: WorkerAction) {
         match action {
-            Action::StartRuntime => {
+            WorkerAction::StartRuntime => {
                 self.waking_since = self.sleeps().then(|| self.waking_since.unwrap_or_else(Instant::now));
                 self.start_runtime().await;
             }
             // Both the hello and the record of the session may report that the runtime is ready.
-            Action::Prompt { turn }
+            WorkerAction::Prompt { turn }
                 if self.runtime.as_ref().is_some_and(|runtime| runtime.is_asked(turn)) => {}
-            Action::Prompt { turn } => match self.prompt(turn).await {
+            WorkerAction::Prompt { turn } => match self.prompt(turn).await {
                 Ok(Some(command)) => {
                     self.record_base(turn).await;
                     self.command(command);
                 }
                 Ok(None) => {}
-                Err(error) => self.apply(Input::PromptRefused { turn, error: Some(error) }).await,
+                Err(error) => self.apply(WorkerInput::PromptRefused { turn, error: Some(error) }).await,
             },
-            Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
-            Action::Answer { request_id, option_id } => {
+            WorkerAction::Cancel { turn, reason } => self.command(RuntimeCommand::Cancel { turn, reason }),
+            WorkerAction::Answer { request_id, option_id } => {
                 let asked = self.worker.approvals.get(&request_id).map(|asked| asked.kind);
                 match asked {
                     Some(QuestionKind::Elicitation) => self.answer_elicitation(request_id, option_id).await,
@@ -393,16 +393,16 @@ impl Actor {
                     _ => self.answer_permission(request_id, option_id).await,
                 }
             }
-            Action::Terminate => self.terminate(),
-            Action::Hibernate { last_turn } => {
+            WorkerAction::Terminate => self.terminate(),
+            WorkerAction::Hibernate { last_turn } => {
                 let reason = HIBERNATED.to_owned();
-                self.command(Command::Hibernate { last_turn, reason });
+                self.command(RuntimeCommand::Hibernate { last_turn, reason });
             }
         }
     }
 
     /// Returns the prompt of the open turn, built from its `message.sent`.
-    async fn prompt(&self, turn: u64) -> Result<Option<Command>> {
+    async fn prompt(&self, turn: u64) -> Result<Option<RuntimeCommand>> {
         let Some(open) = self.worker.turn().filter(|open| open.no == turn) else { return Ok(None) };
         if subagent_failpoint::sabotaged("turn.leak_descriptor") {
             std::mem::forget(std::fs::File::open("/dev/null"));
@@ -427,7 +427,7 @@ impl Actor {
         }
         prompt.extend(message["blocks"].as_array().into_iter().flatten().cloned());
         let attachments = attachments(&message)?;
-        let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == "attachments");
+        let takes = |runtime: &LiveRuntime| runtime.capabilities.iter().any(|known| known == "attachments");
         if !attachments.is_empty() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
             let message = "the worker's runtime is of an older version that takes no attachments";
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
@@ -435,14 +435,14 @@ impl Actor {
         }
         // The agent may not have the change until a turn with it has ended well.
         let change = changes.then(|| self.spec.change(self.client_rules()).map(Box::new)).flatten();
-        let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == CHANGE_AGENT);
+        let takes = |runtime: &LiveRuntime| runtime.capabilities.iter().any(|known| known == CHANGE_AGENT);
         if change.is_some() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
             let message =
                 "the worker's runtime is of an older version that takes no other definition while it runs";
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
             return Err(Error::new(Code::InvalidWorkerState, message).recommend(advice));
         }
-        Ok(Some(Command::Prompt { turn, turn_id, prompt, attachments, change }))
+        Ok(Some(RuntimeCommand::Prompt { turn, turn_id, prompt, attachments, change }))
     }
 
     /// Reads the journal. Schedules another attempt if the store fails.
@@ -510,7 +510,7 @@ fn attachments(message: &Value) -> Result<Vec<Attachment>> {
 }
 
 async fn next_frame(
-    link: Option<&mut crate::supervisor::link::Link>,
+    link: Option<&mut crate::supervisor::link::RuntimeConnection>,
 ) -> Option<subagent_protocol::frame::FromRuntime> {
     match link {
         Some(link) => link.next().await,

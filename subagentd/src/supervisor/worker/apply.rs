@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::actor::{Actor, STORE_RETRY, ended};
 use super::blocked::Blocked;
-use crate::core::{Fact, Input};
+use crate::core::{Fact, WorkerInput};
 use crate::store::{Durability, RowId, Tx};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::entropy;
@@ -14,7 +14,7 @@ use crate::supervisor::shared::is_ending;
 
 impl Actor {
     /// Applies an input that no request caused, and stores the outcome.
-    pub(super) async fn apply(&mut self, input: Input) {
+    pub(super) async fn apply(&mut self, input: WorkerInput) {
         // Without a check, nothing can refuse it.
         let _ = self.apply_if(input, |_, _, _| Ok(())).await;
     }
@@ -22,7 +22,7 @@ impl Actor {
     /// Like [`Self::apply`], unless `check` refuses it in the transaction that stores it.
     pub(super) async fn apply_if(
         &mut self,
-        input: Input,
+        input: WorkerInput,
         check: impl Fn(&Tx<'_>, RowId, Timestamp) -> Result<()> + Clone + Send + 'static,
     ) -> Result<()> {
         self.worker.queue.gated |= self.budgets.has_news();

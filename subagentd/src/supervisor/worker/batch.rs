@@ -4,18 +4,18 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use subagent_protocol::details::Report;
+use subagent_protocol::details::RecordDetail;
 use subagent_protocol::event::{EventType, option_kind};
-use subagent_protocol::record::{OptionSet, Record, RecordType};
+use subagent_protocol::record::{JournalRecord, OptionSet, RecordType};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::update;
 
 use super::ingest::SessionUpdates;
-use super::task_limits::Open;
-use crate::core::{Action, Fact, Input, Worker};
+use super::task_limits::PromptUsage;
+use crate::core::{Fact, Worker, WorkerAction, WorkerInput};
 use crate::store::{Cursor, Durability, NewEvent};
-use crate::supervisor::journal::Batch;
-use crate::supervisor::policy::Watch;
+use crate::supervisor::journal::JournalBatch;
+use crate::supervisor::policy::PolicyTracker;
 
 /// A record on its way into the store.
 pub(super) struct PendingRow {
@@ -50,15 +50,15 @@ impl PendingRow {
 /// The consequences of a batch.
 pub(super) struct Taken {
     pub(super) worker: Worker,
-    pub(super) watch: Option<Watch>,
+    pub(super) watch: Option<PolicyTracker>,
     /// The open prompt of a task.
-    pub(super) prompt: Option<Open>,
+    pub(super) prompt: Option<PromptUsage>,
     pub(super) drafts: Vec<PendingRow>,
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Vec<WorkerAction>,
     pub(super) cursor: Cursor,
     pub(super) aside: SessionUpdates,
     /// What the agent reported about itself.
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<RecordDetail>,
     /// A runtime that the store does not know, and the boot id of its start.
     pub(super) incarnation: Option<(u64, String)>,
     pub(super) gap: bool,
@@ -72,7 +72,7 @@ pub(super) struct Taken {
 
 /// A batch and its consequences, valid if no other change happens before it is stored.
 pub(super) struct DecodedBatch {
-    pub(super) batch: Batch,
+    pub(super) batch: JournalBatch,
     /// `None` if the batch contains no records.
     pub(super) taken: Option<Taken>,
 }
@@ -80,15 +80,15 @@ pub(super) struct DecodedBatch {
 /// The state from which a batch is interpreted.
 pub(super) struct IngestState {
     pub(super) worker: Worker,
-    pub(super) watch: Option<Watch>,
-    pub(super) prompt: Option<Open>,
+    pub(super) watch: Option<PolicyTracker>,
+    pub(super) prompt: Option<PromptUsage>,
     pub(super) cursor: Cursor,
     pub(super) clean_end: bool,
 }
 
 impl Taken {
     /// Applies another input that follows from a record. Returns false if the rules refuse it.
-    pub(super) fn follows(&mut self, input: Input, facts: &mut Vec<Fact>) -> bool {
+    pub(super) fn follows(&mut self, input: WorkerInput, facts: &mut Vec<Fact>) -> bool {
         let Ok(step) = self.worker.step(input) else { return false };
         self.worker = step.worker;
         facts.extend(step.facts);
@@ -130,7 +130,7 @@ pub(super) const fn is_progress(record: RecordType) -> bool {
     )
 }
 
-pub(super) fn kind(record: &Record<'_>) -> Option<Cow<'static, str>> {
+pub(super) fn kind(record: &JournalRecord<'_>) -> Option<Cow<'static, str>> {
     match record.t {
         // The most frequent kind needs no allocation.
         RecordType::Update if record.k.as_deref() == Some(update::MESSAGE) => {
@@ -152,7 +152,7 @@ pub(super) fn kind(record: &Record<'_>) -> Option<Cow<'static, str>> {
 }
 
 /// Returns the position of the body in the batch, so that it is stored without a copy.
-pub(super) fn payload_range(bytes: &[u8], record: &Record<'_>) -> Range<usize> {
+pub(super) fn payload_range(bytes: &[u8], record: &JournalRecord<'_>) -> Range<usize> {
     let Some(body) = record.b else { return 0..0 };
     let start = body.get().as_ptr().addr() - bytes.as_ptr().addr();
     start..start + body.get().len()

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::{Message, RevivalOutcome};
+use super::{ActorMessage, RevivalOutcome};
 
 /// Requests wait during a shorter failure and are refused during a longer one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,17 +43,17 @@ impl Actor {
     }
 
     /// Answers a message with the error.
-    pub(super) fn refuse_message(&self, message: Message) {
+    pub(super) fn refuse_message(&self, message: ActorMessage) {
         match message {
-            Message::Order(order) => self.refuse(order.reply),
-            Message::Set(order) => self.refuse(order.reply),
-            Message::Limits(order) => self.refuse(order.reply),
-            Message::CancelChild(order) => self.refuse(order.reply),
-            Message::Revive { reply, .. } => {
+            ActorMessage::Order(order) => self.refuse(order.reply),
+            ActorMessage::Set(order) => self.refuse(order.reply),
+            ActorMessage::Limits(order) => self.refuse(order.reply),
+            ActorMessage::CancelChild(order) => self.refuse(order.reply),
+            ActorMessage::Revive { reply, .. } => {
                 // The client may be gone.
                 let _ = reply.send(RevivalOutcome::Needless);
             }
-            Message::Forbidden { what } => {
+            ActorMessage::Forbidden { what } => {
                 tracing::error!(worker = %self.worker_id, what, "a refused request could not be journaled");
             }
         }

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use crate::core::accounts::Accounts;
 use crate::core::budget::runs;
-use crate::core::worker::{State, stopped_for_good};
-use crate::core::{Fact, Input};
+use crate::core::worker::{LifecycleState, stopped_for_good};
+use crate::core::{Fact, WorkerInput};
 use crate::steady::steady;
 use crate::store::{Durability, Once, OwnerCheck, Tx, accounts};
 use crate::supervisor::entropy;
@@ -81,7 +81,7 @@ impl Actor {
             return false;
         }
         self.budgets.stale = false;
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             self.budgets.at = None;
             self.time_runs(false);
             return false;
@@ -139,7 +139,7 @@ impl Actor {
         let open = self.worker.turn().is_some_and(|turn| turn.cancel.is_none());
         match accounts.cancels(now).filter(|_| open) {
             Some(error) => {
-                self.apply(Input::OverBudget { error }).await;
+                self.apply(WorkerInput::OverBudget { error }).await;
                 true
             }
             None => self.open_queued().await,
@@ -159,7 +159,7 @@ impl Actor {
         if !self.worker.waits_to_open() {
             return false;
         }
-        let opens = Input::OpenQueued { refused: None };
+        let opens = WorkerInput::OpenQueued { refused: None };
         let check = |tx: &Tx<'_>, worker, now| {
             tx.may_take_place(worker)?;
             tx.may_open_turn(worker, now)
@@ -169,7 +169,7 @@ impl Actor {
             // The task tree has no free slot. The actor is notified when one becomes free.
             Err(error) if error.code == Code::WorkerBusy => false,
             Err(error) if matches!(error.code, Code::BudgetExceeded | Code::BudgetUnknown) => {
-                self.apply(Input::OpenQueued { refused: Some(error) }).await;
+                self.apply(WorkerInput::OpenQueued { refused: Some(error) }).await;
                 true
             }
             Err(error) => {
@@ -181,7 +181,7 @@ impl Actor {
 
     pub(super) async fn set_limits(&mut self, order: LimitOrder) {
         let LimitOrder { owner, key, change, label, reply } = order;
-        let stopped = matches!(self.worker.state, State::Stopping(_) | State::Stopped);
+        let stopped = matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
         let refused = stopped.then(|| stopped_for_good(self.worker.public_state()));
         let (id, controller, now) = (self.id, self.controller.clone(), entropy::now());
         let worker_id = self.worker_id.clone();

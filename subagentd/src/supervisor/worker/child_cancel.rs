@@ -1,13 +1,13 @@
 //! Cancels a child session of the agent through the runtime. Stores nothing: the agent reports the
 //! outcome, and a second cancel is harmless.
 
-use subagent_protocol::frame::{CANCEL_CHILD, Command, Refusal};
+use subagent_protocol::frame::{CANCEL_CHILD, Refusal, RuntimeCommand};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use super::runtime::Asked;
-use crate::core::worker::{State, stopped_for_good};
+use super::runtime::PendingCommand;
+use crate::core::worker::{LifecycleState, stopped_for_good};
 
 /// A request to cancel a child session.
 pub(in crate::supervisor) struct ChildCancel {
@@ -25,7 +25,9 @@ impl Actor {
             return;
         }
         match self.may_cancel_child() {
-            Ok(()) => self.tell(Command::CancelChild { session_id }, Asked::CancelChild(reply)),
+            Ok(()) => {
+                self.tell(RuntimeCommand::CancelChild { session_id }, PendingCommand::CancelChild(reply))
+            }
             Err(error) => {
                 // The client may be gone.
                 let _ = reply.send(Err(error));
@@ -34,7 +36,7 @@ impl Actor {
     }
 
     fn may_cancel_child(&self) -> Result<()> {
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return Err(stopped_for_good(self.worker.public_state()));
         }
         match &self.runtime {

@@ -1,16 +1,16 @@
 //! Rules for files and terminals of the client: which requests the runtime asks about, and the
 //! answers. A worker with rules must not use a runtime that does not ask: an older one is ended.
 
-use subagent_protocol::frame::{CLIENT_RULES, Command, Phase, RuntimeHello};
+use subagent_protocol::frame::{CLIENT_RULES, RuntimeCommand, RuntimeHello, RuntimePhase};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::start::ClientRules;
 use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
-use crate::core::Input;
-use crate::core::worker::{Link, State};
+use crate::core::WorkerInput;
+use crate::core::worker::{LifecycleState, RuntimeStatus};
 use crate::store::decided;
-use crate::supervisor::policy::Watch;
+use crate::supervisor::policy::PolicyTracker;
 
 impl Actor {
     /// Returns what a runtime asks about. If the stored rules are unreadable, it asks about
@@ -18,7 +18,7 @@ impl Actor {
     pub(super) fn client_rules(&self) -> Option<ClientRules> {
         self.spec.policy.as_ref()?;
         let all = || ClientRules { read: true, edit: true, execute: true, guarded: Vec::new() };
-        Some(self.watch.as_ref().map_or_else(all, Watch::client_rules))
+        Some(self.watch.as_ref().map_or_else(all, PolicyTracker::client_rules))
     }
 
     /// Sends a decision to the runtime, with the rule that made it.
@@ -36,20 +36,21 @@ impl Actor {
                 }
             }
         }
-        self.command(Command::Answer { request_id, option_id, rule });
+        self.command(RuntimeCommand::Answer { request_id, option_id, rule });
     }
 
     /// Like [`Self::ends_without_rules`], for a runtime that got no prompt yet, before its journal
     /// reports that the worker has started. Journal records of other runtimes are read first.
     pub(super) async fn starts_without_rules(&mut self, hello: &RuntimeHello) -> bool {
-        let starts = self.worker.link == Link::Starting || self.worker.state == State::Starting;
+        let starts =
+            self.worker.link == RuntimeStatus::Starting || self.worker.state == LifecycleState::Starting;
         starts && hello.incarnation == self.incarnation && self.ends_without_rules(hello).await
     }
 
     /// Ends a runtime that would execute what the rules deny. Returns whether it did.
     pub(super) async fn ends_without_rules(&mut self, hello: &RuntimeHello) -> bool {
         let asks = hello.capabilities.iter().any(|known| known == CLIENT_RULES);
-        let ends = matches!(hello.phase, Phase::Ending | Phase::Failed { .. });
+        let ends = matches!(hello.phase, RuntimePhase::Ending | RuntimePhase::Failed { .. });
         if self.spec.policy.is_none() || asks || ends {
             return false;
         }
@@ -58,8 +59,8 @@ impl Actor {
             .with("reasonCategory", "worker")
             .with("runtimeVersion", hello.version.as_str())
             .recommend("install subagentd and subagent-runtime of one version, then restart the worker");
-        self.apply(Input::StartFailed { error }).await;
-        self.command(Command::Terminate { reason: message.to_owned() });
+        self.apply(WorkerInput::StartFailed { error }).await;
+        self.command(RuntimeCommand::Terminate { reason: message.to_owned() });
         self.ends_soon();
         true
     }

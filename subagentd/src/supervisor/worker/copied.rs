@@ -6,8 +6,8 @@ use subagent_protocol::event::EventType;
 
 use super::actor::Actor;
 use super::ingest::Goal;
-use crate::core::worker::{Link, State};
-use crate::core::{Fact, Input};
+use crate::core::worker::{LifecycleState, RuntimeStatus};
+use crate::core::{Fact, WorkerInput};
 
 impl Actor {
     /// Reads the copied journal and stops the worker. If interrupted, the next daemon repeats it.
@@ -18,18 +18,18 @@ impl Actor {
             return;
         }
         self.may_live = false;
-        self.apply(Input::RuntimeGone { clean: true, rebooted: true }).await;
+        self.apply(WorkerInput::RuntimeGone { clean: true, rebooted: true }).await;
         let error = self.shared.copies.error();
         let reason = error.message.clone();
         let lost =
             Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
         self.note(vec![lost, Fact::LastError(Some(error))]).await;
-        self.apply(Input::Stop).await;
+        self.apply(WorkerInput::Stop).await;
         // Actions of the rules would be for the original's runtime.
         self.todo.clear();
-        self.worker.link = Link::None;
-        if matches!(self.worker.state, State::Stopping(_)) {
-            self.apply(Input::NothingLeft).await;
+        self.worker.link = RuntimeStatus::None;
+        if matches!(self.worker.state, LifecycleState::Stopping(_)) {
+            self.apply(WorkerInput::NothingLeft).await;
         }
         self.settled = true;
         tracing::info!(worker = %self.worker_id, "a copied worker is stopped");

@@ -2,13 +2,13 @@
 //! sent, and kept nowhere else.
 
 use serde_json::{Map, Value};
-use subagent_protocol::frame::Command;
+use subagent_protocol::frame::RuntimeCommand;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
 
 use super::actor::Actor;
-use crate::core::Input;
+use crate::core::WorkerInput;
 use crate::store::questions;
 
 impl Actor {
@@ -19,12 +19,12 @@ impl Actor {
         };
         let Some(action) = action else {
             tracing::error!(worker = %self.worker_id, %request_id, "a stored answer is not understood");
-            return self.apply(Input::AnswerRefused { request_id }).await;
+            return self.apply(WorkerInput::AnswerRefused { request_id }).await;
         };
         // Runtimes that cannot take answers do not ask, so the request was written by another
         // program.
         if !self.takes_elicitations() {
-            return self.apply(Input::AnswerRefused { request_id }).await;
+            return self.apply(WorkerInput::AnswerRefused { request_id }).await;
         }
         let asked = request_id.clone();
         let stored = self.shared.store.read(move |connection| questions::content(connection, &asked)).await;
@@ -39,6 +39,6 @@ impl Actor {
         };
         let content =
             content.and_then(|text| serde_json::from_str::<Map<String, Value>>(&text.0).ok()).map(Secret);
-        self.command(Command::AnswerElicitation { request_id, action, content });
+        self.command(RuntimeCommand::AnswerElicitation { request_id, action, content });
     }
 }

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::ingest::Goal;
-use crate::core::Input;
-use crate::core::worker::State;
+use crate::core::WorkerInput;
+use crate::core::worker::LifecycleState;
 use crate::supervisor::{locks, process, strays};
 
 impl Actor {
@@ -70,14 +70,14 @@ impl Actor {
         subagent_failpoint::hit("gone.before_commit");
         self.settled = true;
         self.may_live = false;
-        if let State::Turn(turn) = &mut self.worker.state
+        if let LifecycleState::Turn(turn) = &mut self.worker.state
             && subagent_failpoint::sabotaged("prompt.again")
         {
             turn.dispatching = false;
         }
         // The unreadable part may have contained the record of a prompt, as after a reboot.
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
-        self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
+        self.apply(WorkerInput::RuntimeGone { clean: self.clean_end, rebooted }).await;
         subagent_failpoint::hit("gone.after_commit");
         self.check_leftovers().await;
         self.plan_revival();
@@ -97,8 +97,8 @@ impl Actor {
             self.end_strays().await;
             // Only now: until then, remaining processes belong to the agent, not to the owner.
             self.shared.set_guard(&self.worker_id, None);
-            if matches!(self.worker.state, State::Stopping(_)) && self.end_worktree().await {
-                self.apply(Input::NothingLeft).await;
+            if matches!(self.worker.state, LifecycleState::Stopping(_)) && self.end_worktree().await {
+                self.apply(WorkerInput::NothingLeft).await;
             }
         } else {
             self.leftovers_pause =

@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use subagent_protocol::frame::HIBERNATE;
-use subagent_protocol::record::{Record, RecordType};
+use subagent_protocol::record::{JournalRecord, RecordType};
 use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::setting::SetOrder;
-use crate::core::Input;
-use crate::core::worker::{Hibernation, Link, State};
+use crate::core::WorkerInput;
+use crate::core::worker::{Hibernation, LifecycleState, RuntimeStatus};
 use crate::store::{Durability, Tx};
 use crate::supervisor::{entropy, environment};
 
@@ -20,7 +20,7 @@ const IDLE_KINDS: [&str; 6] =
     ["usage", "session_info", "available_commands", "mode", "config_option", "notice"];
 
 /// Returns whether a record reports activity of the agent or of a client with it.
-pub(super) fn is_activity(record: &Record<'_>) -> bool {
+pub(super) fn is_activity(record: &JournalRecord<'_>) -> bool {
     match record.t {
         RecordType::Update => !record.k.as_deref().is_some_and(|kind| IDLE_KINDS.contains(&kind)),
         RecordType::Segment | RecordType::Sealed | RecordType::Noise => false,
@@ -37,7 +37,7 @@ impl Actor {
     /// Returns when the agent is to be ended, unless something happens before.
     pub(super) fn hibernate_at(&self) -> Option<Instant> {
         let timeout = Duration::from_millis(self.spec.idle_timeout_ms?);
-        let listens = self.runtime.as_ref().is_some_and(super::runtime::Runtime::listens);
+        let listens = self.runtime.as_ref().is_some_and(super::runtime::LiveRuntime::listens);
         let may = self.settled && listens && self.worker.rests() && self.settings.is_empty();
         if !may || self.hibernation_obstacle().is_some() {
             return None;
@@ -50,7 +50,7 @@ impl Actor {
     pub(super) fn hibernation_obstacle(&self) -> Option<&'static str> {
         self.spec.idle_timeout_ms?;
         let runtime = self.runtime.as_ref().filter(|runtime| runtime.version.is_some())?;
-        if self.worker.link != Link::Ready {
+        if self.worker.link != RuntimeStatus::Ready {
             return None;
         }
         if !runtime.capabilities.iter().any(|known| known == HIBERNATE) {
@@ -64,7 +64,7 @@ impl Actor {
 
     pub(super) async fn hibernate(&mut self) {
         let idle_seconds = self.active_at.elapsed().as_secs();
-        let Ok(step) = self.worker.step(Input::Hibernate { idle_seconds }) else { return };
+        let Ok(step) = self.worker.step(WorkerInput::Hibernate { idle_seconds }) else { return };
         let (id, cursor, now, worker) = (self.id, self.cursor, entropy::now(), step.worker.clone());
         subagent_failpoint::hit("hibernate.before_commit");
         let write = move |tx: &mut Tx<'_>| tx.update_worker(id, &worker, cursor, now);
@@ -110,17 +110,17 @@ impl Actor {
         if self.sleeping.is_empty() {
             return;
         }
-        let stopping = matches!(self.worker.state, State::Stopping(_) | State::Stopped);
+        let stopping = matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
         match self.worker.link {
-            Link::None if self.sleeps() && environment::read(&self.environment).is_ok() => {
+            RuntimeStatus::None if self.sleeps() && environment::read(&self.environment).is_ok() => {
                 // This changes only the link, which is not stored.
-                if let Ok(step) = self.worker.step(Input::Wake) {
+                if let Ok(step) = self.worker.step(WorkerInput::Wake) {
                     self.worker = step.worker;
                     self.todo.extend(step.actions);
                 }
             }
-            Link::Starting | Link::Adopted | Link::Ending if !stopping => {}
-            Link::Ready if self.runtime.as_ref().is_some_and(|runtime| !runtime.is_greeted()) => {}
+            RuntimeStatus::Starting | RuntimeStatus::Adopted | RuntimeStatus::Ending if !stopping => {}
+            RuntimeStatus::Ready if self.runtime.as_ref().is_some_and(|runtime| !runtime.is_greeted()) => {}
             _ => {
                 for order in std::mem::take(&mut self.sleeping) {
                     self.set_awake(order).await;

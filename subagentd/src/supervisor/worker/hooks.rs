@@ -4,16 +4,16 @@
 
 use std::time::Duration;
 
-use subagent_config::policy::Action;
+use subagent_config::policy::RuleAction;
 use subagent_protocol::Error;
 use subagent_protocol::hook_answer::HookWord;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::ApprovalRequested;
 
 use super::actor::Actor;
-use crate::core::Input;
+use crate::core::WorkerInput;
 use crate::core::approval::Approval;
-use crate::core::decision::{Choice, HooksOutcome};
+use crate::core::decision::{HooksOutcome, PermissionDecision};
 use crate::supervisor::hooks::{self, Answered, HookSubject, HookVerdict};
 use crate::supervisor::policy::choice_of;
 
@@ -73,7 +73,7 @@ impl Actor {
         }
         let outcome = self.outcome(heard);
         subagent_failpoint::hit("decision.before_commit");
-        self.apply(Input::HooksAnswered { request_id, outcome }).await;
+        self.apply(WorkerInput::HooksAnswered { request_id, outcome }).await;
         subagent_failpoint::hit("decision.after_commit");
     }
 
@@ -90,20 +90,22 @@ impl Actor {
         let HookVerdict { word, reason, hook, .. } = heard;
         let by_hook = |choice| HooksOutcome::ByHook { choice, reason, hook };
         match (ruled, word) {
-            (Some(Input::DecideByRule { choice, rule, .. }), word)
+            (Some(WorkerInput::DecideByRule { choice, rule, .. }), word)
                 if choice.decision != HookWord::Allow.as_str()
                     || matches!(word, HookWord::Nothing | HookWord::Allow) =>
             {
                 HooksOutcome::ByRule { choice, rule }
             }
             (_, HookWord::Deny) => {
-                let choice = asked.as_ref().and_then(|asked| choice_of(asked, Action::Deny));
-                by_hook(choice.unwrap_or_else(Choice::cancelled))
+                let choice = asked.as_ref().and_then(|asked| choice_of(asked, RuleAction::Deny));
+                by_hook(choice.unwrap_or_else(PermissionDecision::cancelled))
             }
-            (_, HookWord::Allow) => match asked.as_ref().and_then(|asked| choice_of(asked, Action::Allow)) {
-                Some(choice) => by_hook(choice),
-                None => HooksOutcome::Ask,
-            },
+            (_, HookWord::Allow) => {
+                match asked.as_ref().and_then(|asked| choice_of(asked, RuleAction::Allow)) {
+                    Some(choice) => by_hook(choice),
+                    None => HooksOutcome::Ask,
+                }
+            }
             (_, HookWord::Ask | HookWord::Nothing) => HooksOutcome::Ask,
         }
     }

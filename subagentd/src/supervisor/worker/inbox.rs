@@ -14,21 +14,21 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use crate::core::approval::Approval;
-use crate::core::decision::{self, Choice};
+use crate::core::decision::{self, PermissionDecision};
 use crate::core::inbox::{Expiry, QuestionInput};
-use crate::core::worker::State;
-use crate::core::{Fact, Input};
+use crate::core::worker::LifecycleState;
+use crate::core::{Fact, WorkerInput};
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, inbox, owner_rules, tool_calls, workers};
 use crate::supervisor::agent_change::Changed;
-use crate::supervisor::policy::{self, Watch};
+use crate::supervisor::policy::{self, PolicyTracker};
 use crate::supervisor::{entropy, views};
 
 /// Delay after a failure of the store.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// State of questions and rules that the state machine does not track.
-pub(super) struct Questions {
+pub(super) struct QuestionTracker {
     /// Deadlines of questions, earliest first. Some questions may be closed already.
     deadlines: Vec<(RequestId, Timestamp)>,
     /// Whether the store may contain further deadlines.
@@ -43,12 +43,12 @@ pub(super) struct Questions {
 
 /// The stored rules of a worker.
 pub(super) struct Rules {
-    watch: Option<Watch>,
+    watch: Option<PolicyTracker>,
     /// Whether there are owner rules.
     any: bool,
 }
 
-impl Questions {
+impl QuestionTracker {
     /// Initial state of an adopted worker, before anything was read.
     pub(super) fn new(rules: watch::Receiver<u64>) -> Self {
         Self { deadlines: Vec::new(), stale: true, rules, rules_stale: true, again: None }
@@ -70,7 +70,7 @@ impl Actor {
             return None;
         }
         let pending = |request_id: &RequestId| match &self.worker.state {
-            State::Local(local) if local.request_id == *request_id => true,
+            LifecycleState::Local(local) if local.request_id == *request_id => true,
             _ => {
                 let asked = self.worker.approvals.get(request_id);
                 asked.is_some_and(|asked| asked.approval == Approval::Pending)
@@ -107,7 +107,7 @@ impl Actor {
             },
         };
         subagent_failpoint::hit("decision.before_commit");
-        self.apply(Input::Inbox(QuestionInput::Expired { request_id, expiry })).await;
+        self.apply(WorkerInput::Inbox(QuestionInput::Expired { request_id, expiry })).await;
         subagent_failpoint::hit("decision.after_commit");
     }
 
@@ -166,7 +166,7 @@ impl Actor {
         move |connection| {
             let added = policy::added(connection, id, spec.as_ref())?;
             let workspace = owner_rules::workspace_of(connection, id)?;
-            let mut watch = Watch::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
+            let mut watch = PolicyTracker::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
             if let (false, Some(watch), Some(turn)) = (known, &mut watch, turn) {
                 // The calls of the open turn from before there were rules.
                 tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
@@ -203,7 +203,7 @@ impl Actor {
             let rows = rows
                 .into_iter()
                 .filter(|row| row.kind == QuestionKind::Permission && row.carrier == Carrier::Runtime);
-            Ok(rows.filter_map(|row| watch.judge(&row.asked)).collect::<Vec<Input>>())
+            Ok(rows.filter_map(|row| watch.judge(&row.asked)).collect::<Vec<WorkerInput>>())
         });
         match judged.await {
             Ok(inputs) => {
@@ -218,16 +218,18 @@ impl Actor {
 }
 
 /// Returns the option that denies a request, or `cancelled` if there is none.
-fn denied(row: &ApprovalRow) -> Choice {
+fn denied(row: &ApprovalRow) -> PermissionDecision {
     let options = views::approval_view(row).options;
     let decide = |word: &str| Decide { decision: Some(word.to_owned()), ..Decide::default() };
     let once = options.iter().find(|option| option.kind.as_deref() == Some("reject_once"));
     match once {
-        Some(option) => Choice {
+        Some(option) => PermissionDecision {
             option_id: Some(option.id.clone()),
             alias: Some(option.alias.clone()),
             decision: "deny".to_owned(),
         },
-        None => decision::choose(&options, &decide("deny")).unwrap_or_else(|_| Choice::cancelled()),
+        None => {
+            decision::choose(&options, &decide("deny")).unwrap_or_else(|_| PermissionDecision::cancelled())
+        }
     }
 }

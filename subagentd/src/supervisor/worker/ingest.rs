@@ -4,15 +4,15 @@
 use serde::Deserialize;
 use subagent_protocol::budget::Money;
 use subagent_protocol::definition::is_kept;
-use subagent_protocol::details::Report;
+use subagent_protocol::details::RecordDetail;
 use subagent_protocol::event::EventType;
 use subagent_protocol::hook::Hook;
 use subagent_protocol::options::Options;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
     AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching,
-    ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, SessionOrigin, StartFailed,
-    Terminating, TurnEnd,
+    ElicitationRequested, JournalRecord, OptionSet, RecordType, Segment, SessionOrigin, SessionRecord,
+    StartFailed, Terminating, TurnEnd,
 };
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, surrogates};
@@ -20,18 +20,18 @@ use subagent_protocol::{Code, Error, Result, surrogates};
 use super::actor::Actor;
 use super::batch::{DecodedBatch, IngestState, PendingRow, Taken, is_progress, kind, payload_range};
 use super::hibernation::is_activity;
-use super::task_limits::{Open, step};
+use super::task_limits::{PromptUsage, step};
 use crate::core::budget::Spent;
-use crate::core::decision::Choice;
+use crate::core::decision::PermissionDecision;
 use crate::core::recovered::missing_end;
-use crate::core::{Fact, Input};
+use crate::core::{Fact, WorkerInput};
 use crate::descriptors;
 use crate::store::{Durability, NewEvent};
 use crate::supervisor::agent_change;
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
 use crate::supervisor::hooks::are_asked;
-use crate::supervisor::journal::{self, Batch};
+use crate::supervisor::journal::{self, JournalBatch};
 
 /// Maximum number of batches in a row, so that a flooding agent does not block the actor.
 const TURN_BATCHES: usize = 4;
@@ -169,7 +169,7 @@ impl Actor {
             active,
             durability,
         } = taken;
-        let restores = reports.iter().rev().find_map(Report::restores);
+        let restores = reports.iter().rev().find_map(RecordDetail::restores);
         let SessionUpdates { session_id, restore_failure, guard, set, ended, instructed, began } = aside;
         let instructed = instructed.filter(|_| self.spec.agent.is_some());
         let spec = self.spec_with(&set, began)?;
@@ -189,7 +189,7 @@ impl Actor {
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
         let (begun, stored_failures) = (incarnation.clone(), failures.clone());
         let spec_text = spec.as_ref().map(|(_, text)| text.clone());
-        let steps = prompt.as_ref().map(Open::steps).filter(|steps| *steps > self.task_limits.steps());
+        let steps = prompt.as_ref().map(PromptUsage::steps).filter(|steps| *steps > self.task_limits.steps());
         let (store, cwd) = (self.shared.store.clone(), self.cwd.clone());
         let stored = store.write(durability, drafts.len(), move |tx| {
             tx.begin_records(id, before.number)?;
@@ -285,8 +285,8 @@ impl Actor {
         Ok(ahead)
     }
 
-    fn understand(&self, basis: IngestState, batch: &Batch) -> Taken {
-        let Batch { bytes, records, next, .. } = batch;
+    fn understand(&self, basis: IngestState, batch: &JournalBatch) -> Taken {
+        let JournalBatch { bytes, records, next, .. } = batch;
         let IngestState { mut worker, watch, prompt, cursor: from, clean_end } = basis;
         worker.queue.gated |= self.budgets.has_news();
         let mut taken = Taken {
@@ -308,7 +308,7 @@ impl Actor {
         let mut number = from.number;
         for (range, _) in records {
             let json = &bytes[range.clone()];
-            let record: Record<'_> = match serde_json::from_slice(json) {
+            let record: JournalRecord<'_> = match serde_json::from_slice(json) {
                 Ok(record) => record,
                 Err(error) => {
                     // The resulting gap in the record numbers is stored with the next record.
@@ -342,14 +342,14 @@ impl Actor {
             if self.spec.parks() {
                 input = input.map(|input| input.map(|input| input.with_limit(Timestamp(record.at))));
             }
-            if let Ok(Some(Input::Session { took_ms, .. })) = &mut input {
+            if let Ok(Some(WorkerInput::Session { took_ms, .. })) = &mut input {
                 *took_ms = self.waking_since.map(|since| millis(since.elapsed()));
             }
             taken.changed |= taken.incarnation.is_some();
-            let facts_first = matches!(input, Ok(Some(Input::TurnRecovered { .. })));
+            let facts_first = matches!(input, Ok(Some(WorkerInput::TurnRecovered { .. })));
             if facts_first && let Some(open) = taken.worker.turn().map(|open| open.no) {
                 // An agent has one turn at a time.
-                let end = Input::TurnEnd { turn: open, end: missing_end() };
+                let end = WorkerInput::TurnEnd { turn: open, end: missing_end() };
                 if let Ok(step) = taken.worker.step(end) {
                     taken.worker = step.worker;
                     facts.extend(step.facts);
@@ -378,7 +378,7 @@ impl Actor {
                 }
             }
             if let (RecordType::Session, Some(agent)) = (record.t, &self.spec.agent)
-                && let Ok(session) = body::<Session>(&record)
+                && let Ok(session) = body::<SessionRecord>(&record)
             {
                 facts.push(definition::applied(agent, &session));
             }
@@ -391,7 +391,7 @@ impl Actor {
                 (taken.changed, taken.durability) = (true, Durability::Full);
             }
             was_then(&record, &mut facts);
-            taken.reports.extend(Report::of(&record));
+            taken.reports.extend(RecordDetail::of(&record));
             let held = facts.iter().any(|fact| matches!(fact, Fact::ApprovalHeld { .. }));
             taken.drafts.push(PendingRow {
                 number: record.n,
@@ -414,7 +414,7 @@ impl Actor {
 
     /// Handles a segment of a runtime that the store does not know, because the store was restored
     /// from an older copy. The runtime that it knows has ended before.
-    fn superseded(&self, segment: Segment, taken: &mut Taken) -> Option<Input> {
+    fn superseded(&self, segment: Segment, taken: &mut Taken) -> Option<WorkerInput> {
         let known = taken.incarnation.as_ref().map_or(self.incarnation, |(incarnation, _)| *incarnation);
         let clean = std::mem::take(&mut taken.aside.ended);
         if segment.incarnation <= known {
@@ -422,7 +422,7 @@ impl Actor {
         }
         taken.incarnation = Some((segment.incarnation, segment.boot_id));
         // A prompt without a record may still have been sent, so it is not repeated.
-        (known > 0).then_some(Input::RuntimeGone { clean, rebooted: true })
+        (known > 0).then_some(WorkerInput::RuntimeGone { clean, rebooted: true })
     }
 }
 
@@ -432,16 +432,16 @@ impl Actor {
 /// # Errors
 /// If the body does not match the type of the record.
 pub(crate) fn input(
-    record: &Record<'_>,
+    record: &JournalRecord<'_>,
     known_turn: u64,
     aside: &mut SessionUpdates,
     located: impl FnOnce(Error) -> Error,
-) -> serde_json::Result<Option<Input>> {
+) -> serde_json::Result<Option<WorkerInput>> {
     aside.ended = record.t == RecordType::Ended;
     let turn = record.turn.unwrap_or(0);
     Ok(match record.t {
         RecordType::Session => {
-            let session: Session = record.body()?;
+            let session: SessionRecord = record.body()?;
             if session.origin == SessionOrigin::New || session.context_lost {
                 aside.instructed = Some(false);
             }
@@ -449,7 +449,7 @@ pub(crate) fn input(
                 aside.began = Some(session.began);
             }
             aside.session_id = Some(session.session_id);
-            Some(Input::Session {
+            Some(WorkerInput::Session {
                 origin: session.origin,
                 context_lost: session.context_lost,
                 context_lost_reason: session.context_lost_reason,
@@ -464,27 +464,27 @@ pub(crate) fn input(
             let other = matches!(category, Some("auth" | "rate_limit"));
             let restoring = !other && matches!(phase, Some("session/load" | "session/resume"));
             aside.restore_failure = restoring.then(|| error.message.clone());
-            Some(Input::StartFailed { error: located(error) })
+            Some(WorkerInput::StartFailed { error: located(error) })
         }
         RecordType::Dispatching if turn > known_turn => {
-            Some(Input::TurnRecovered { turn, turn_id: body::<Dispatching>(record)?.turn_id })
+            Some(WorkerInput::TurnRecovered { turn, turn_id: body::<Dispatching>(record)?.turn_id })
         }
-        RecordType::Dispatching => Some(Input::Dispatching { turn }),
+        RecordType::Dispatching => Some(WorkerInput::Dispatching { turn }),
         RecordType::ApprovalRequested => {
-            Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
+            Some(WorkerInput::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
         }
-        RecordType::ElicitationRequested => {
-            Some(Input::ElicitationRequested { request_id: body::<ElicitationRequested>(record)?.request_id })
-        }
+        RecordType::ElicitationRequested => Some(WorkerInput::ElicitationRequested {
+            request_id: body::<ElicitationRequested>(record)?.request_id,
+        }),
         RecordType::ApprovalClosed => {
             let closed: ApprovalClosed = record.body()?;
-            Some(Input::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
+            Some(WorkerInput::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
         }
         RecordType::AnswerWritten => {
-            Some(Input::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
+            Some(WorkerInput::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
         }
         RecordType::CancelRequested => {
-            Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
+            Some(WorkerInput::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
         }
         // An unreadable body still ends the turn, which must not stay open.
         RecordType::TurnEnd => {
@@ -494,18 +494,20 @@ pub(crate) fn input(
             {
                 aside.instructed = Some(true);
             }
-            Some(Input::TurnEnd { turn, end })
+            Some(WorkerInput::TurnEnd { turn, end })
         }
         RecordType::AgentStarted => {
             aside.guard = Some(body::<AgentStarted>(record)?.guard);
             None
         }
-        RecordType::AgentExited => Some(Input::Ending),
+        RecordType::AgentExited => Some(WorkerInput::Ending),
         RecordType::OptionSet => {
             aside.set.push(record.body()?);
             None
         }
-        RecordType::Terminating => Some(Input::Terminating { reason: body::<Terminating>(record)?.reason }),
+        RecordType::Terminating => {
+            Some(WorkerInput::Terminating { reason: body::<Terminating>(record)?.reason })
+        }
         RecordType::Update => cost(record),
         RecordType::Ended
         | RecordType::Segment
@@ -521,7 +523,7 @@ pub(crate) fn input(
 
 /// Applies the policy to a record in the same transaction, or holds a request for its hooks.
 /// Returns whether that changed anything.
-fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks: &[Hook]) -> bool {
+fn by_rule(record: &JournalRecord<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks: &[Hook]) -> bool {
     let (seen, asked_for) = match taken.watch.as_mut() {
         Some(watch) => (watch.see(record), watch.take_asked_for()),
         None => (None, None),
@@ -532,7 +534,7 @@ fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks:
         && let Ok(asked) = body::<ApprovalRequested>(record)
         && are_asked(hooks, &asked, seen.as_ref())
     {
-        return taken.follows(Input::HoldForHooks { request_id: asked.request_id }, facts);
+        return taken.follows(WorkerInput::HoldForHooks { request_id: asked.request_id }, facts);
     }
     let Some(input) = seen else { return is_asked };
     // A refused input belongs to a request that is closed or was unreadable, so there is nothing to
@@ -541,7 +543,7 @@ fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks:
 }
 
 /// Sets the time of clock facts to that of the record, which may be old.
-fn was_then(record: &Record<'_>, facts: &mut [Fact]) {
+fn was_then(record: &JournalRecord<'_>, facts: &mut [Fact]) {
     for fact in facts {
         if let Fact::Spent(Spent::Clock { at, .. }) = fact {
             *at = Some(record.at);
@@ -550,23 +552,24 @@ fn was_then(record: &Record<'_>, facts: &mut [Fact]) {
 }
 
 /// Returns the cost of the session that an update reports.
-fn cost(record: &Record<'_>) -> Option<Input> {
+fn cost(record: &JournalRecord<'_>) -> Option<WorkerInput> {
     let text = record.b?.get();
     if record.k.as_deref() != Some("usage") || !text.contains("\"cost\"") {
         return None;
     }
     let body: serde_json::Value = surrogates::parse(text).ok()?;
-    Some(Input::CostReported { cost: Money::of(&body["update"]["cost"])? })
+    Some(WorkerInput::CostReported { cost: Money::of(&body["update"]["cost"])? })
 }
 
 /// Breaks the product for tests that must notice it: answers a request in the user's name.
-fn answer_for_the_user(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) {
+fn answer_for_the_user(record: &JournalRecord<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) {
     if record.t != RecordType::ApprovalRequested || !subagent_failpoint::sabotaged("approval.answer") {
         return;
     }
     let Ok(asked) = body::<ApprovalRequested>(record) else { return };
-    let choice = Choice { option_id: Some("allow-once".to_owned()), alias: None, decision: String::new() };
-    let input = Input::Decide { request_id: asked.request_id, choice, note: None };
+    let choice =
+        PermissionDecision { option_id: Some("allow-once".to_owned()), alias: None, decision: String::new() };
+    let input = WorkerInput::Decide { request_id: asked.request_id, choice, note: None };
     let _ = taken.follows(input, facts);
 }
 
@@ -574,7 +577,7 @@ fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn body<T: for<'b> Deserialize<'b>>(record: &Record<'_>) -> serde_json::Result<T> {
+fn body<T: for<'b> Deserialize<'b>>(record: &JournalRecord<'_>) -> serde_json::Result<T> {
     record.body()
 }
 
@@ -586,9 +589,9 @@ mod tests {
     fn an_end_that_cannot_be_read_ends_the_turn_all_the_same() {
         for body in ["null", r#"{"end":"swallowed"}"#, "[1]", "\"answered\""] {
             let text = format!(r#"{{"n":7,"at":1,"t":"turnEnd","turn":3,"b":{body}}}"#);
-            let record: Record<'_> = serde_json::from_str(&text).unwrap();
+            let record: JournalRecord<'_> = serde_json::from_str(&text).unwrap();
             let input = input(&record, 3, &mut SessionUpdates::default(), |error| error).unwrap();
-            assert_eq!(input, Some(Input::TurnEnd { turn: 3, end: missing_end() }), "{body}");
+            assert_eq!(input, Some(WorkerInput::TurnEnd { turn: 3, end: missing_end() }), "{body}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The actor of one worker. All changes of the worker happen here, one at a time. It owns the state
-//! of the rules, the journal cursor and the connection to the runtime. A handler sends an [`Order`]
-//! and waits; the order is executed even if its client disconnects.
+//! of the rules, the journal cursor and the connection to the runtime. A handler sends a
+//! [`ChangeRequest`] and waits; the change is executed even if its client disconnects.
 
 mod actor;
 mod apply;
@@ -41,12 +41,12 @@ pub(super) use budget::LimitOrder;
 pub(super) use child_cancel::{ChildCancel, broken};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{SessionUpdates, input};
-pub(super) use order::{Also, Order, Respond};
+pub(super) use order::{Also, ChangeRequest, Respond};
 pub(super) use revival::{Revival, RevivalOutcome};
 pub(super) use setting::SetOrder;
 pub(super) use snapshot::Snapshot;
 
-use super::shared::Shared;
+use super::shared::SupervisorState;
 use crate::core::Worker;
 use crate::store::{ControllerRow, RowId, WorkerRow};
 
@@ -54,9 +54,9 @@ use crate::store::{ControllerRow, RowId, WorkerRow};
 const WAITING_ORDERS: usize = 256;
 
 /// A message to a worker's actor.
-pub(super) enum Message {
+pub(super) enum ActorMessage {
     /// Executes a change by a client.
-    Order(Box<Order>),
+    Order(Box<ChangeRequest>),
     /// Sets options of the session.
     Set(Box<SetOrder>),
     /// Changes the budget of the worker.
@@ -79,10 +79,10 @@ pub(super) enum Message {
 
 /// The handle of a worker's actor. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Handle {
+pub(super) struct ActorHandle {
     pub(super) id: RowId,
     pub(super) worker_id: WorkerId,
-    mailbox: mpsc::Sender<Message>,
+    mailbox: mpsc::Sender<ActorMessage>,
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
     /// Signals the actor to start.
     wanted: Arc<Notify>,
@@ -90,13 +90,13 @@ pub(super) struct Handle {
     pub(super) gives: Arc<watch::Sender<bool>>,
 }
 
-impl Handle {
+impl ActorHandle {
     /// Creates the actor of a worker with this state of the rules. It starts when it is needed.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if the stored spec is unreadable.
     pub(super) fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<SupervisorState>,
         row: &WorkerRow,
         controller: ControllerRow,
         worker: Worker,
@@ -140,7 +140,7 @@ impl Handle {
     ///
     /// # Errors
     /// `DAEMON_NOT_RUNNING` if the daemon is ending, `WORKER_BUSY` if the mailbox is full.
-    pub(super) fn send(&self, message: Message) -> Result<()> {
+    pub(super) fn send(&self, message: ActorMessage) -> Result<()> {
         self.begin();
         self.mailbox.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use serde_json::Value;
-use subagent_protocol::api::Handle;
+use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::event::EventType;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use crate::core::inbox::InboxFact;
-use crate::core::worker::{Link, Restart};
-use crate::core::{By, Fact, Input, Step, Worker};
+use crate::core::worker::{Restart, RuntimeStatus};
+use crate::core::{By, Fact, Transition, Worker, WorkerInput};
 use crate::store::{Durability, OwnerCheck, RowId, Tx};
 use crate::supervisor::agent_change::changed;
-use crate::supervisor::environment::Kept;
+use crate::supervisor::environment::AgentEnvironment;
 use crate::supervisor::spec::Spec;
 use crate::supervisor::{delegation, entropy, environment};
 
@@ -25,39 +25,39 @@ pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i
 pub(in crate::supervisor) type Also = Box<dyn FnOnce(&mut Tx<'_>, RowId) -> Result<()> + Send>;
 
 /// A change of a worker by a client.
-pub(in crate::supervisor) struct Order {
+pub(in crate::supervisor) struct ChangeRequest {
     /// The owner handle of the request. `None` requires no ownership: for the daemon itself, and
     /// for an agent with a task that it created.
     pub(in crate::supervisor) owner: Option<OwnerCheck>,
     /// The idempotency key and the fingerprint of the request.
     pub(in crate::supervisor) key: Option<(String, String)>,
     /// The input for the rules.
-    pub(in crate::supervisor) input: Input,
+    pub(in crate::supervisor) input: WorkerInput,
     /// Builds the response, which is stored under the key.
     pub(in crate::supervisor) respond: Respond,
     /// Another change in the same transaction.
     pub(in crate::supervisor) also: Option<Also>,
     /// An environment for the agent, used if the stored one is gone.
-    pub(in crate::supervisor) environment: Option<Kept>,
+    pub(in crate::supervisor) environment: Option<AgentEnvironment>,
     /// Receives the response or error.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
 }
 
 impl Actor {
-    pub(super) async fn carry_out(&mut self, order: Order) {
-        let Order { owner, key, input, respond, also, environment, reply } = order;
+    pub(super) async fn carry_out(&mut self, order: ChangeRequest) {
+        let ChangeRequest { owner, key, input, respond, also, environment, reply } = order;
         let result = self.decide_and_store(owner, key, input, respond, also, environment).await;
         // The client may be gone. The change remains.
         let _ = reply.send(result);
     }
 
-    fn stepped(&mut self, input: Input, owner: Option<&OwnerCheck>) -> Stepped {
+    fn stepped(&mut self, input: WorkerInput, owner: Option<&OwnerCheck>) -> Stepped {
         let begins = |fact: &Fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. });
         let again = self.tasks.is_task().then(|| input.clone());
         let (step, opens) = self.stepped_at_once(input);
         let again = again.filter(|_| step.as_ref().is_ok_and(|step| step.facts.iter().any(begins)));
         let waits = again.map(|input| {
-            let sender = owner.and_then(|owner| owner.0.as_ref()).and_then(Handle::epoch_number);
+            let sender = owner.and_then(|owner| owner.0.as_ref()).and_then(ControllerHandle::epoch_number);
             input.waiting(sender).map(|input| self.worker.step(input))
         });
         Stepped { step, opens, waits }
@@ -65,10 +65,10 @@ impl Actor {
 
     /// Returns the outcome of an order, and whether it must pass the budget check because it opens
     /// a turn.
-    fn stepped_at_once(&mut self, input: Input) -> (Result<Step>, bool) {
+    fn stepped_at_once(&mut self, input: WorkerInput) -> (Result<Transition>, bool) {
         // A resumed queue passes the check in the same transaction, with the environment for its
         // agent.
-        let resumes = matches!(input, Input::ResumeQueue);
+        let resumes = matches!(input, WorkerInput::ResumeQueue);
         let gated = self.worker.queue.gated || self.budgets.has_news();
         self.worker.queue.gated = gated && !resumes;
         let mut step = self.worker.step(input);
@@ -89,19 +89,19 @@ impl Actor {
         &mut self,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
-        input: Input,
+        input: WorkerInput,
         respond: Respond,
         also: Option<Also>,
-        environment: Option<Kept>,
+        environment: Option<AgentEnvironment>,
     ) -> Result<Value> {
         let (before, after) = points(&input);
         subagent_failpoint::hit(before);
         let starts = matches!(
             input,
-            Input::Restart { .. }
-                | Input::Send { by: By::Runtime, .. }
-                | Input::Enqueue { .. }
-                | Input::ResumeQueue
+            WorkerInput::Restart { .. }
+                | WorkerInput::Send { by: By::Runtime, .. }
+                | WorkerInput::Enqueue { .. }
+                | WorkerInput::ResumeQueue
         );
         let Stepped { step, opens, waits } = self.stepped(input, owner.as_ref());
         let lacking = match &step {
@@ -110,7 +110,7 @@ impl Actor {
         };
         let given = match (&lacking, environment) {
             // Without the same MCP servers, the agent would not be what was started.
-            (Some(_), Some(Kept { variables, mcp_servers, .. })) => mcp_servers
+            (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. })) => mcp_servers
                 .named(&self.spec.mcp_servers)
                 .map(|servers| delegation::again(&self.spec, variables, servers))
                 .transpose()?,
@@ -168,7 +168,7 @@ impl Actor {
             .await?;
         subagent_failpoint::hit(after);
         // `None` for a repetition.
-        if let Some((Step { worker, facts, actions }, changed)) = stored {
+        if let Some((Transition { worker, facts, actions }, changed)) = stored {
             if let Some(spec) = spec {
                 self.spec = spec;
             }
@@ -186,17 +186,17 @@ impl Actor {
 
 /// The outcome of an order.
 struct Stepped {
-    step: Result<Step>,
+    step: Result<Transition>,
     /// Whether the budgets must be checked.
     opens: bool,
     /// For an order that starts a turn of a task: the outcome if the task tree has no free slot.
     /// The inner `None` means that the order cannot be queued.
-    waits: Option<Option<Result<Step>>>,
+    waits: Option<Option<Result<Transition>>>,
 }
 
 /// Returns the queued outcome for a missing slot. A message that would overtake a paused queue is
 /// refused.
-fn or_busy(waits: Option<Result<Step>>, busy: Error) -> Result<Step> {
+fn or_busy(waits: Option<Result<Transition>>, busy: Error) -> Result<Transition> {
     match waits {
         Some(Err(error)) if error.code == Code::QueuePaused => Err(busy),
         Some(step) if busy.code == Code::WorkerBusy => step,
@@ -207,31 +207,33 @@ fn or_busy(waits: Option<Result<Step>>, busy: Error) -> Result<Step> {
 /// Returns whether the worker's next action is the start of a runtime, now or after the old one has
 /// ended.
 fn needs_runtime(next: &Worker) -> bool {
-    next.restart != Restart::None || matches!(next.link, Link::Starting | Link::Ending)
+    next.restart != Restart::None || matches!(next.link, RuntimeStatus::Starting | RuntimeStatus::Ending)
 }
 
 /// Stores an environment again. The values are only in the file. If the transaction fails later,
 /// the file remains and is valid for the next order.
-fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &Kept) -> Result<()> {
+fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &AgentEnvironment) -> Result<()> {
     let names = serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     environment::write(file, kept)?;
     tx.update_spec(id, &names)
 }
 
 /// Returns the failpoints around the commit of an order.
-const fn points(input: &Input) -> (&'static str, &'static str) {
+const fn points(input: &WorkerInput) -> (&'static str, &'static str) {
     match input {
-        Input::Decide { .. } | Input::Answer { .. } | Input::Inbox(_) => {
+        WorkerInput::Decide { .. } | WorkerInput::Answer { .. } | WorkerInput::Inbox(_) => {
             ("decision.before_commit", "decision.after_commit")
         }
-        Input::Cancel { .. } | Input::EndTask { .. } => ("cancel.before_commit", "cancel.after_commit"),
-        Input::Stop => ("stop.before_commit", "stop.after_commit"),
-        Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
-        Input::Enqueue { .. }
-        | Input::DropQueued { .. }
-        | Input::MoveQueued { .. }
-        | Input::AppendQueued { .. }
-        | Input::ResumeQueue => ("queue.before_commit", "queue.after_commit"),
+        WorkerInput::Cancel { .. } | WorkerInput::EndTask { .. } => {
+            ("cancel.before_commit", "cancel.after_commit")
+        }
+        WorkerInput::Stop => ("stop.before_commit", "stop.after_commit"),
+        WorkerInput::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
+        WorkerInput::Enqueue { .. }
+        | WorkerInput::DropQueued { .. }
+        | WorkerInput::MoveQueued { .. }
+        | WorkerInput::AppendQueued { .. }
+        | WorkerInput::ResumeQueue => ("queue.before_commit", "queue.after_commit"),
         _ => ("turn.before_commit", "turn.after_commit"),
     }
 }

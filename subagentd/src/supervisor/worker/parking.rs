@@ -4,10 +4,10 @@
 use subagent_protocol::time::Timestamp;
 
 use super::actor::Actor;
-use crate::core::Input;
+use crate::core::WorkerInput;
 use crate::core::worker::Worker;
 use crate::supervisor::entropy;
-use crate::supervisor::shared::Waiting;
+use crate::supervisor::shared::ParkedWorkGuard;
 
 /// Returns whether a parked worker has work to resume.
 fn has_work(worker: &Worker) -> bool {
@@ -24,7 +24,7 @@ impl Actor {
     pub(super) async fn unpark_if_due(&mut self) {
         if self.unparks_at().is_some_and(|until| until <= entropy::now()) {
             subagent_failpoint::hit("unpark.before_commit");
-            self.apply(Input::ParkingOver).await;
+            self.apply(WorkerInput::ParkingOver).await;
             subagent_failpoint::hit("unpark.after_commit");
         }
     }
@@ -32,7 +32,7 @@ impl Actor {
     /// Keeps a background daemon running while the worker is parked with queued work.
     pub(super) fn follow_parking(&mut self) {
         if has_work(&self.worker) != self.parked.is_some() {
-            self.parked = has_work(&self.worker).then(|| Waiting::count(&self.shared));
+            self.parked = has_work(&self.worker).then(|| ParkedWorkGuard::count(&self.shared));
         }
     }
 }

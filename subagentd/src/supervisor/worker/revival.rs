@@ -8,8 +8,8 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::Action;
-use crate::core::worker::{Link, Restart, State};
+use crate::core::WorkerAction;
+use crate::core::worker::{LifecycleState, Restart, RuntimeStatus};
 
 /// The last start of this kind.
 #[derive(Debug, Clone)]
@@ -34,8 +34,8 @@ pub(in crate::supervisor) enum RevivalOutcome {
 impl Actor {
     /// Starts a runtime if the worker lacks one and the last attempt is old enough.
     pub(super) fn demand(&mut self, cooldown: Duration) -> RevivalOutcome {
-        let lacks_one = matches!(self.worker.state, State::Idle | State::Local(_))
-            && self.worker.link == Link::None
+        let lacks_one = matches!(self.worker.state, LifecycleState::Idle | LifecycleState::Local(_))
+            && self.worker.link == RuntimeStatus::None
             && !self.sleeps()
             && !self.tasks.is_task()
             && self.runtime.is_none();
@@ -47,8 +47,8 @@ impl Actor {
         }
         self.revive_at = None;
         self.revival = Some(Revival { begun: Instant::now(), outcome: None });
-        self.worker.link = Link::Starting;
-        self.todo.push_back(Action::StartRuntime);
+        self.worker.link = RuntimeStatus::Starting;
+        self.todo.push_back(WorkerAction::StartRuntime);
         RevivalOutcome::Begun
     }
 
@@ -71,13 +71,15 @@ impl Actor {
     pub(super) fn follow_revival(&mut self) {
         let Some(revival) = self.revival.as_mut().filter(|revival| revival.outcome.is_none()) else { return };
         revival.outcome = match self.worker.link {
-            Link::Adopted | Link::Starting => None,
-            Link::Ready => Some(Ok(())),
+            RuntimeStatus::Adopted | RuntimeStatus::Starting => None,
+            RuntimeStatus::Ready => Some(Ok(())),
             // The runtime was ended by a restart, which starts another one.
-            Link::None | Link::Ending if self.worker.restart != Restart::None => None,
-            Link::None | Link::Ending => Some(Err(self.last_error.clone().unwrap_or_else(|| {
-                Error::new(Code::RuntimeLost, "the runtime ended before its agent was ready")
-            }))),
+            RuntimeStatus::None | RuntimeStatus::Ending if self.worker.restart != Restart::None => None,
+            RuntimeStatus::None | RuntimeStatus::Ending => {
+                Some(Err(self.last_error.clone().unwrap_or_else(|| {
+                    Error::new(Code::RuntimeLost, "the runtime ended before its agent was ready")
+                })))
+            }
         };
     }
 }

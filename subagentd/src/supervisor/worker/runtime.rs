@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::process::Child;
 use std::time::Duration;
 
-use subagent_protocol::frame::{Command, ELICITATION, FromRuntime, Phase, Refusal, RuntimeHello};
+use subagent_protocol::frame::{
+    ELICITATION, FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase,
+};
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
@@ -15,14 +17,14 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::child_cancel;
 use super::ingest::Goal;
-use crate::core::Input;
-use crate::core::approval::{Approval, Request};
+use crate::core::WorkerInput;
+use crate::core::approval::{AgentRequest, Approval};
 use crate::core::recovered::missing_end;
 use crate::core::restart::RESTARTED_BY_MANAGER;
-use crate::core::worker::{Link as LinkState, Restart, STOPPED_BY_MANAGER, State};
+use crate::core::worker::{LifecycleState, Restart, RuntimeStatus as LinkState, STOPPED_BY_MANAGER};
 use crate::store::Durability;
 use crate::supervisor::entropy;
-use crate::supervisor::link::Link;
+use crate::supervisor::link::RuntimeConnection;
 use crate::supervisor::process::ExitWatch;
 use crate::supervisor::shared::LiveToken;
 
@@ -39,8 +41,8 @@ const TERMINATE_TIMEOUT: Duration = Duration::from_secs(15);
 const TERMINATE_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A runtime that is alive, as far as is known.
-pub(super) struct Runtime {
-    pub(super) link: Option<Link>,
+pub(super) struct LiveRuntime {
+    pub(super) link: Option<RuntimeConnection>,
     /// `None` while its process is unknown.
     pub(super) exit: Option<ExitWatch>,
     /// Whether its process has ended. The actor handles the end later.
@@ -52,7 +54,7 @@ pub(super) struct Runtime {
     pub(super) version: Option<String>,
     pub(super) capabilities: Vec<String>,
     /// Commands without an answer, by id.
-    unanswered: HashMap<u64, Asked>,
+    unanswered: HashMap<u64, PendingCommand>,
     answer_by: Option<Instant>,
     pub(super) reconnect_at: Option<Instant>,
     kill_at: Option<Instant>,
@@ -60,7 +62,7 @@ pub(super) struct Runtime {
 }
 
 /// The subject of a command, for its answer.
-pub(super) enum Asked {
+pub(super) enum PendingCommand {
     Prompt { turn: u64 },
     Cancel { turn: u64 },
     Answer { request_id: RequestId },
@@ -70,7 +72,7 @@ pub(super) enum Asked {
     Hibernate,
 }
 
-impl Runtime {
+impl LiveRuntime {
     pub(super) fn new(live: LiveToken, exit: Option<ExitWatch>, child: Option<Child>) -> Self {
         Self {
             link: None,
@@ -96,7 +98,9 @@ impl Runtime {
 
     /// Returns whether the prompt of this turn was sent and not answered.
     pub(super) fn is_asked(&self, turn: u64) -> bool {
-        self.unanswered.values().any(|asked| matches!(asked, Asked::Prompt { turn: given } if *given == turn))
+        self.unanswered
+            .values()
+            .any(|asked| matches!(asked, PendingCommand::Prompt { turn: given } if *given == turn))
     }
 
     /// Returns whether commands reach the runtime now.
@@ -112,7 +116,7 @@ impl Actor {
     }
 
     fn desired(&self) -> Desired {
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             Desired::Stop
         } else {
             Desired::Run
@@ -120,7 +124,7 @@ impl Actor {
     }
 
     pub(super) async fn connect(&mut self) {
-        let link = Link::connect(&self.socket, self.shared.generation(), self.desired()).await;
+        let link = RuntimeConnection::connect(&self.socket, self.shared.generation(), self.desired()).await;
         let Some(runtime) = &mut self.runtime else { return };
         runtime.unanswered.clear();
         runtime.greeted = false;
@@ -143,29 +147,34 @@ impl Actor {
     }
 
     /// Sends a command. If that is not possible, it is sent after the next hello.
-    pub(super) fn command(&mut self, command: Command) {
+    pub(super) fn command(&mut self, command: RuntimeCommand) {
         let (asked, point) = match &command {
-            Command::Prompt { turn, .. } => (Asked::Prompt { turn: *turn }, "dispatch.before_send"),
-            Command::Answer { request_id, .. } | Command::AnswerElicitation { request_id, .. } => {
-                (Asked::Answer { request_id: request_id.clone() }, "answer.before_send")
+            RuntimeCommand::Prompt { turn, .. } => {
+                (PendingCommand::Prompt { turn: *turn }, "dispatch.before_send")
             }
-            Command::Cancel { turn, .. } => (Asked::Cancel { turn: *turn }, "cancel.before_send"),
-            Command::SetOptions { request, .. } => {
-                (Asked::Set { request: request.clone() }, "options.before_send")
+            RuntimeCommand::Answer { request_id, .. }
+            | RuntimeCommand::AnswerElicitation { request_id, .. } => {
+                (PendingCommand::Answer { request_id: request_id.clone() }, "answer.before_send")
             }
-            Command::Terminate { .. } => (Asked::Terminate, "terminate.before_send"),
-            Command::Hibernate { .. } => (Asked::Hibernate, "hibernate.before_send"),
+            RuntimeCommand::Cancel { turn, .. } => {
+                (PendingCommand::Cancel { turn: *turn }, "cancel.before_send")
+            }
+            RuntimeCommand::SetOptions { request, .. } => {
+                (PendingCommand::Set { request: request.clone() }, "options.before_send")
+            }
+            RuntimeCommand::Terminate { .. } => (PendingCommand::Terminate, "terminate.before_send"),
+            RuntimeCommand::Hibernate { .. } => (PendingCommand::Hibernate, "hibernate.before_send"),
             // Sent by `cancel_child`, which waits for the answer.
-            Command::CancelChild { .. } => return,
+            RuntimeCommand::CancelChild { .. } => return,
         };
-        if self.runtime.as_ref().is_some_and(Runtime::is_greeted) {
+        if self.runtime.as_ref().is_some_and(LiveRuntime::is_greeted) {
             subagent_failpoint::hit(point);
         }
         self.tell(command, asked);
     }
 
     /// Sends a command, and remembers its subject until the answer.
-    pub(super) fn tell(&mut self, command: Command, asked: Asked) {
+    pub(super) fn tell(&mut self, command: RuntimeCommand, asked: PendingCommand) {
         let Some(runtime) = &mut self.runtime else { return };
         // Nothing is sent before the hello is answered: the answer reports what the runtime has
         // taken, and a prompt in transit would invalidate it.
@@ -187,7 +196,7 @@ impl Actor {
             Restart::Wanted => RESTARTED_BY_MANAGER,
             Restart::None | Restart::Begun => STOPPED_BY_MANAGER,
         };
-        self.command(Command::Terminate { reason: reason.to_owned() });
+        self.command(RuntimeCommand::Terminate { reason: reason.to_owned() });
         let Some(runtime) = &mut self.runtime else { return };
         let patience = if runtime.unresponsive { TERMINATE_UNRESPONSIVE_TIMEOUT } else { TERMINATE_TIMEOUT };
         runtime.kill_at.get_or_insert(Instant::now() + patience);
@@ -224,8 +233,8 @@ impl Actor {
                 }
                 match (asked, refusal) {
                     (Some(asked), Some(refusal)) => self.on_refusal(asked, refusal).await,
-                    (Some(Asked::Hibernate), None) => self.ends_soon(),
-                    (Some(Asked::CancelChild(reply)), None) => {
+                    (Some(PendingCommand::Hibernate), None) => self.ends_soon(),
+                    (Some(PendingCommand::CancelChild(reply)), None) => {
                         // The client may be gone.
                         let _ = reply.send(Ok(()));
                     }
@@ -272,9 +281,9 @@ impl Actor {
             tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");
         }
         let link = match hello.phase {
-            Phase::Starting => LinkState::Starting,
-            Phase::Ready => LinkState::Ready,
-            Phase::Ending | Phase::Failed { .. } => LinkState::Ending,
+            RuntimePhase::Starting => LinkState::Starting,
+            RuntimePhase::Ready => LinkState::Ready,
+            RuntimePhase::Ending | RuntimePhase::Failed { .. } => LinkState::Ending,
         };
         self.settled = true;
         if ends || self.ends_without_rules(&hello).await {
@@ -298,7 +307,7 @@ impl Actor {
     /// Applies the state that the runtime reports. Writes nothing if it is known, as for most
     /// runtimes that outlived a daemon, except for tasks that may need to be settled.
     async fn attach(&mut self, link: LinkState, last_turn: u64) {
-        let input = Input::Attached { link, last_turn };
+        let input = WorkerInput::Attached { link, last_turn };
         match self.worker.step(input.clone()) {
             Ok(step)
                 if step.facts.is_empty()
@@ -339,76 +348,79 @@ impl Actor {
             && turn > self.worker.known_turn
         {
             if let Some(open) = self.worker.turn().map(|open| open.no) {
-                self.apply(Input::TurnEnd { turn: open, end: missing_end() }).await;
+                self.apply(WorkerInput::TurnEnd { turn: open, end: missing_end() }).await;
             }
             match entropy::random() {
                 Ok(bytes) => {
-                    self.apply(Input::TurnRecovered { turn, turn_id: TurnId::from_random(bytes) }).await;
+                    self.apply(WorkerInput::TurnRecovered { turn, turn_id: TurnId::from_random(bytes) })
+                        .await;
                 }
                 Err(error) => tracing::error!(%error, "an open turn gets no id"),
             }
         }
         for request_id in &hello.open_approvals {
             if !self.worker.approvals.contains_key(request_id) {
-                self.apply(Input::ApprovalRecovered { request_id: request_id.clone() }).await;
+                self.apply(WorkerInput::ApprovalRecovered { request_id: request_id.clone() }).await;
             }
         }
-        let over = |asked: &Request| matches!(asked.approval, Approval::Held | Approval::Pending);
+        let over = |asked: &AgentRequest| matches!(asked.approval, Approval::Held | Approval::Pending);
         let pending = self.worker.approvals.iter().filter(|(_, asked)| over(asked)).map(|(id, _)| id.clone());
         for request_id in pending.collect::<Vec<_>>() {
             if !hello.open_approvals.contains(&request_id) {
-                self.apply(Input::AnswerRefused { request_id }).await;
+                self.apply(WorkerInput::AnswerRefused { request_id }).await;
             }
         }
     }
 
-    async fn on_refusal(&mut self, asked: Asked, refusal: Refusal) {
+    async fn on_refusal(&mut self, asked: PendingCommand, refusal: Refusal) {
         // Records written before the refusal come first. If reading them fails, or the refusal is
         // temporary, everything is sent again after the next hello.
         if !self.ingest_or_retry(Goal::End).await {
             return self.say_again_later();
         }
         match (asked, refusal) {
-            (Asked::Prompt { turn }, Refusal::WrongTurn { last }) if last >= turn => {}
-            (Asked::Prompt { turn }, Refusal::NotReady | Refusal::Ending) => {
-                self.apply(Input::PromptRefused { turn, error: None }).await;
+            (PendingCommand::Prompt { turn }, Refusal::WrongTurn { last }) if last >= turn => {}
+            (PendingCommand::Prompt { turn }, Refusal::NotReady | Refusal::Ending) => {
+                self.apply(WorkerInput::PromptRefused { turn, error: None }).await;
             }
-            (Asked::Prompt { turn }, Refusal::StorageFull) => {
+            (PendingCommand::Prompt { turn }, Refusal::StorageFull) => {
                 let error =
                     Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full")
                         .retryable();
-                self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
+                self.apply(WorkerInput::PromptRefused { turn, error: Some(error) }).await;
             }
-            (Asked::Prompt { turn }, Refusal::NotSupported { error }) => {
-                self.apply(Input::PromptRefused { turn, error: Some(*error) }).await;
+            (PendingCommand::Prompt { turn }, Refusal::NotSupported { error }) => {
+                self.apply(WorkerInput::PromptRefused { turn, error: Some(*error) }).await;
             }
-            (Asked::Prompt { turn }, refusal) => {
+            (PendingCommand::Prompt { turn }, refusal) => {
                 let message = format!("the worker's runtime did not take the prompt: {refusal:?}");
                 let error = Error::new(Code::BackendRuntimeError, message);
-                self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
+                self.apply(WorkerInput::PromptRefused { turn, error: Some(error) }).await;
             }
-            (Asked::Set { request }, refusal) => self.setting_refused(&request, &refusal),
-            (Asked::CancelChild(reply), refusal) => {
+            (PendingCommand::Set { request }, refusal) => self.setting_refused(&request, &refusal),
+            (PendingCommand::CancelChild(reply), refusal) => {
                 let _ = reply.send(Err(child_cancel::refused(&refusal)));
             }
-            (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
-            (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
+            (PendingCommand::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
+            (PendingCommand::Answer { request_id }, _) => {
+                self.apply(WorkerInput::AnswerRefused { request_id }).await
+            }
             // The turn's end is missing in the journal, or the turn began after the command. The
             // next hello shows which.
-            (Asked::Cancel { turn }, Refusal::NoSuchTurn)
+            (PendingCommand::Cancel { turn }, Refusal::NoSuchTurn)
                 if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
             {
                 self.say_again_later();
             }
             // The command was taken before.
-            (Asked::Hibernate, Refusal::Ending) => {}
-            (Asked::Hibernate, refusal) => {
+            (PendingCommand::Hibernate, Refusal::Ending) => {}
+            (PendingCommand::Hibernate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime does not hibernate yet");
                 self.is_active();
-                self.apply(Input::HibernateRefused).await;
+                self.apply(WorkerInput::HibernateRefused).await;
                 self.end_all_the_same();
             }
-            (Asked::Cancel { .. } | Asked::Terminate, refusal) => {
+            (PendingCommand::Cancel { .. } | PendingCommand::Terminate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime had nothing to cancel or to end");
             }
         }
@@ -419,7 +431,7 @@ impl Actor {
     async fn end_unknown_turn(&mut self, turn: u64) {
         if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) {
             tracing::error!(worker = %self.worker_id, turn, "the end of a turn is missing in the journal");
-            self.apply(Input::TurnEnd { turn, end: missing_end() }).await;
+            self.apply(WorkerInput::TurnEnd { turn, end: missing_end() }).await;
         }
     }
 

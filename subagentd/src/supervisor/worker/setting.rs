@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{SetOptions, WorkerSet};
-use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::frame::{Refusal, RuntimeCommand};
 use subagent_protocol::options::Options;
 use subagent_protocol::record::OptionSet;
 use subagent_protocol::state::OnRateLimit;
@@ -11,7 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use crate::core::worker::{Link, State, stopped_for_good};
+use crate::core::worker::{LifecycleState, RuntimeStatus, stopped_for_good};
 use crate::store::{Durability, Once, OwnerCheck, Tx, used_for_another};
 use crate::supervisor::entropy;
 use crate::supervisor::spec::Spec;
@@ -162,7 +162,7 @@ impl Actor {
             return Ok(Begun::Done(response));
         }
         let name: String = entropy::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.command(Command::SetOptions { request: name.clone(), options: request.options.clone() });
+        self.command(RuntimeCommand::SetOptions { request: name.clone(), options: request.options.clone() });
         Ok(Begun::Told(name))
     }
 
@@ -171,7 +171,7 @@ impl Actor {
     /// # Errors
     /// If neither is certain at the moment.
     fn tells(&self, request: &SetOptions) -> Result<bool> {
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return Err(stopped_for_good(self.worker.public_state()));
         }
         if request.options.is_empty() {
@@ -179,15 +179,15 @@ impl Actor {
             return Ok(false);
         }
         match self.worker.link {
-            Link::None | Link::Ending => Ok(false),
-            Link::Starting => {
+            RuntimeStatus::None | RuntimeStatus::Ending => Ok(false),
+            RuntimeStatus::Starting => {
                 let message = "the worker's agent is being started; try again when it is ready";
                 Err(Error::new(Code::WorkerBusy, message)
                     .retryable()
                     .with("state", self.worker.public_state().as_str())
                     .recommend(WHEN_READY))
             }
-            Link::Ready | Link::Adopted => match &self.runtime {
+            RuntimeStatus::Ready | RuntimeStatus::Adopted => match &self.runtime {
                 Some(runtime) if !runtime.listens() => {
                     let message = "the worker's runtime lives and cannot be reached just now; try again";
                     Err(Error::new(Code::BackendSocketUnreachable, message).retryable())

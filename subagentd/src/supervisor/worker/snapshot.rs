@@ -6,7 +6,7 @@ use subagent_protocol::state::WorkerState;
 
 use super::Revival;
 use crate::core::Worker;
-use crate::core::worker::State;
+use crate::core::worker::LifecycleState;
 use crate::store::Cursor;
 
 /// The committed state of a worker. Each commit publishes a new one.
@@ -51,7 +51,10 @@ impl Snapshot {
     pub(in crate::supervisor) fn public_state(&self) -> WorkerState {
         match (&self.obstacle, &self.worker.state) {
             (Some(_), _) if !self.settled => self.worker.public_state(),
-            (Some(_), State::Starting | State::Turn(_) | State::Stopping(Some(_))) => WorkerState::Error,
+            (
+                Some(_),
+                LifecycleState::Starting | LifecycleState::Turn(_) | LifecycleState::Stopping(Some(_)),
+            ) => WorkerState::Error,
             _ => self.worker.public_state(),
         }
     }

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use subagent_protocol::start::{AgentCommand, Limits, Login, RuntimeStart};
+use subagent_protocol::start::{AgentCommand, Login, RuntimeLimits, RuntimeStart};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
 use super::actor::{Actor, STORE_RETRY};
 use super::ingest::Goal;
-use super::runtime::Runtime;
-use crate::core::worker::{Link as LinkState, Restart, State};
-use crate::core::{Action, Input};
+use super::runtime::LiveRuntime;
+use crate::core::worker::{LifecycleState, Restart, RuntimeStatus as LinkState};
+use crate::core::{WorkerAction, WorkerInput};
 use crate::descriptors;
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
@@ -33,7 +33,7 @@ impl Actor {
         }
         self.recall_task_limits().await;
         // A new worker, or one whose daemon died before it could start a runtime.
-        let is_new = self.incarnation == 0 && self.worker.state == State::Starting && !self.may_live;
+        let is_new = self.incarnation == 0 && self.worker.state == LifecycleState::Starting && !self.may_live;
         self.recall(is_new).await;
         if is_new {
             self.settled = true;
@@ -84,7 +84,7 @@ impl Actor {
         self.blocked = None;
         self.worker.link = LinkState::Adopted;
         let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
-        self.runtime = Some(Runtime::new(live, exit, None));
+        self.runtime = Some(LiveRuntime::new(live, exit, None));
         self.connect().await;
     }
 
@@ -118,11 +118,13 @@ impl Actor {
         let same_boot = self.boot_id.as_deref() == Some(self.shared.boot_id.as_str());
         unborn
             && match &self.worker.state {
-                State::Starting => true,
+                LifecycleState::Starting => true,
                 // After a reboot, its journal may be lost.
-                State::Turn(turn) => same_boot && !turn.dispatching && turn.cancel.is_none(),
-                State::Idle | State::Local(_) | State::Error => self.worker.restart == Restart::Begun,
-                State::Stopping(_) | State::Stopped => false,
+                LifecycleState::Turn(turn) => same_boot && !turn.dispatching && turn.cancel.is_none(),
+                LifecycleState::Idle | LifecycleState::Local(_) | LifecycleState::Error => {
+                    self.worker.restart == Restart::Begun
+                }
+                LifecycleState::Stopping(_) | LifecycleState::Stopped => false,
             }
     }
 
@@ -167,10 +169,10 @@ impl Actor {
     async fn resume_without_runtime(&mut self) {
         // The previous daemon may have died before it ended the remaining processes.
         self.check_leftovers().await;
-        let unsent = matches!(&self.worker.state, State::Turn(turn) if !turn.dispatching);
+        let unsent = matches!(&self.worker.state, LifecycleState::Turn(turn) if !turn.dispatching);
         if (unsent && !self.worker.holds_turn()) || self.worker.restart == Restart::Begun {
             self.worker.link = LinkState::Starting;
-            self.todo.push_back(Action::StartRuntime);
+            self.todo.push_back(WorkerAction::StartRuntime);
         }
     }
 
@@ -196,7 +198,7 @@ impl Actor {
             // A runtime that was killed during its start may have created the socket.
             let _ = std::fs::remove_file(&self.socket);
             let error = self.located(error);
-            self.apply(Input::SpawnFailed { error }).await;
+            self.apply(WorkerInput::SpawnFailed { error }).await;
         }
     }
 
@@ -277,7 +279,7 @@ impl Actor {
                 )));
             }
         };
-        self.runtime = Some(Runtime::new(live, exit, Some(child)));
+        self.runtime = Some(LiveRuntime::new(live, exit, Some(child)));
         subagent_failpoint::hit("listening.after_heard");
         let id = self.id;
         let stored = self
@@ -294,7 +296,11 @@ impl Actor {
     }
 
     /// Stores that a runtime may be alive from now on, and returns its start parameters.
-    async fn begin_incarnation(&mut self, program: String, kept: environment::Kept) -> Result<RuntimeStart> {
+    async fn begin_incarnation(
+        &mut self,
+        program: String,
+        kept: environment::AgentEnvironment,
+    ) -> Result<RuntimeStart> {
         let incarnation = self.incarnation + 1;
         let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
         let (id, boot_id) = (self.id, self.shared.boot_id.clone());
@@ -346,7 +352,7 @@ impl Actor {
             resume_only: self.session_id.is_none() && self.spec.resume.is_some(),
             restore_failures: self.restore_failures.clone(),
             timeouts: launcher.timeouts,
-            limits: Limits::default(),
+            limits: RuntimeLimits::default(),
             roots: [&self.cwd]
                 .into_iter()
                 .chain(&self.spec.additional_directories)

@@ -3,17 +3,17 @@
 //! notification is harmless.
 
 use subagent_protocol::Error;
-use subagent_protocol::frame::{Command, HIBERNATE};
+use subagent_protocol::frame::{HIBERNATE, RuntimeCommand};
 use subagent_protocol::ids::TurnId;
 use tokio::sync::watch;
 
 use super::actor::Actor;
-use super::runtime::Runtime;
+use super::runtime::LiveRuntime;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::task::{self, TaskEnding};
-use crate::core::worker::{Link, State};
-use crate::core::{Fact, Input};
-use crate::store::task_ends::Due;
+use crate::core::worker::{LifecycleState, RuntimeStatus};
+use crate::core::{Fact, WorkerInput};
+use crate::store::task_ends::UndeliveredResult;
 use crate::store::task_places::{self, Concern};
 use crate::supervisor::{entropy, environment};
 
@@ -83,7 +83,7 @@ impl Actor {
     /// Ends the worker's task, unless it is over or ending.
     pub(super) async fn end_task(&mut self, ending: TaskEnding, reason: String) {
         subagent_failpoint::hit("cancel.before_commit");
-        self.apply(Input::EndTask { ending, reason }).await;
+        self.apply(WorkerInput::EndTask { ending, reason }).await;
         subagent_failpoint::hit("cancel.after_commit");
     }
 
@@ -124,7 +124,7 @@ impl Actor {
         if std::mem::take(&mut self.tasks.changed) {
             self.shared.ring(ring.into_iter().filter(|other| *other != self.id));
         }
-        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+        if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return false;
         }
         let completes_later = own.as_ref().is_some_and(|own| own.completes_later && !own.ended);
@@ -137,7 +137,9 @@ impl Actor {
         }
         // Without an environment, no agent can be started. The message stays due until a client
         // sends one.
-        if self.worker.link == Link::None && !due.is_empty() && environment::read(&self.environment).is_err()
+        if self.worker.link == RuntimeStatus::None
+            && !due.is_empty()
+            && environment::read(&self.environment).is_err()
         {
             return false;
         }
@@ -149,7 +151,7 @@ impl Actor {
     }
 
     /// Queues the message about the end of a task, unless that was done before.
-    async fn tell_end(&mut self, due: Due) {
+    async fn tell_end(&mut self, due: UndeliveredResult) {
         let Ok(random) = entropy::random() else {
             self.tasks.stale = true;
             return;
@@ -157,7 +159,7 @@ impl Actor {
         let turn_id = TurnId::from_random(random);
         let (message, input) = task::delivery(&due.text, &due.name, &due.task_id, due.status);
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
-        let input = Input::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
+        let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A message that was queued before is refused, which is fine.
         let told = self.apply_if(input, move |tx, _, _| tx.deliver(&due, &turn_id)).await;
         subagent_failpoint::hit("task_delivery.after_commit");
@@ -196,12 +198,12 @@ impl Actor {
     }
 
     fn terminate_for(&mut self, reason: &str) {
-        self.command(Command::Terminate { reason: reason.to_owned() });
+        self.command(RuntimeCommand::Terminate { reason: reason.to_owned() });
         // The runtime may miss the command, which is not repeated.
         self.ends_soon();
     }
 }
 
-fn hibernates(runtime: &Runtime) -> bool {
+fn hibernates(runtime: &LiveRuntime) -> bool {
     runtime.capabilities.iter().any(|known| known == HIBERNATE)
 }

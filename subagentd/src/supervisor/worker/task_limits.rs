@@ -9,7 +9,7 @@ use serde_json::json;
 use subagent_protocol::budget::Scope;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::record::{Record, RecordType};
+use subagent_protocol::record::{JournalRecord, RecordType};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Error, Result, tool_calls};
 use tokio::time::Instant;
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use crate::core::task::TaskEnding;
 use crate::core::task_limits::{PromptLimits, PromptTime};
-use crate::core::worker::State;
-use crate::core::{Fact, Input, Worker};
+use crate::core::worker::LifecycleState;
+use crate::core::{Fact, Worker, WorkerInput};
 use crate::steady::steady;
 use crate::store::{accounts, task_limits};
 use crate::supervisor::entropy;
@@ -34,7 +34,7 @@ pub(super) struct TaskLimits {
     /// Name and terms of the task. `None` for a worker without a task.
     task: Option<(Arc<str>, TaskTerms)>,
     /// The open or last prompt.
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<PromptUsage>,
     /// Whether the limits must be checked.
     stale: bool,
     /// Whether the store failed. Then the next check is at `at`.
@@ -45,14 +45,14 @@ pub(super) struct TaskLimits {
 
 /// A prompt and its usage.
 #[derive(Clone)]
-pub(super) struct Open {
+pub(super) struct PromptUsage {
     turn: u64,
     /// The name of the task.
     name: Arc<str>,
     meter: PromptLimits,
 }
 
-impl Open {
+impl PromptUsage {
     /// `ends`: the prompt is being ended already.
     fn new(turn: u64, (name, terms): &(Arc<str>, TaskTerms), ends: bool) -> Self {
         Self {
@@ -73,20 +73,20 @@ impl Open {
 }
 
 /// A step of the open prompt of a task.
-pub(super) struct Step {
+pub(super) struct PromptStep {
     /// The event that reports the step.
     pub(super) told: Fact,
     /// The input that ends the prompt, if the step exceeds the limit.
-    pub(super) over: Option<Input>,
+    pub(super) over: Option<WorkerInput>,
 }
 
 /// Counts a record of the open prompt if it is a step, once, in the transaction of the record.
 pub(super) fn step(
-    record: &Record<'_>,
-    prompt: &mut Option<Open>,
+    record: &JournalRecord<'_>,
+    prompt: &mut Option<PromptUsage>,
     task: &WorkerId,
     worker: &Worker,
-) -> Option<Step> {
+) -> Option<PromptStep> {
     let prompt = prompt.as_mut()?;
     if !is_step(record, prompt) {
         return None;
@@ -97,11 +97,11 @@ pub(super) fn step(
     // An earlier cancel takes precedence.
     let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
     let over = prompt.over(PromptTime::default()).filter(|_| open);
-    Some(Step { told, over: over.map(|(ending, reason)| Input::EndTask { ending, reason }) })
+    Some(PromptStep { told, over: over.map(|(ending, reason)| WorkerInput::EndTask { ending, reason }) })
 }
 
 /// Records a call of this prompt. Returns whether this is the first record of the call.
-fn is_step(record: &Record<'_>, open: &mut Open) -> bool {
+fn is_step(record: &JournalRecord<'_>, open: &mut PromptUsage) -> bool {
     let speaks = match record.t {
         RecordType::ApprovalRequested => true,
         RecordType::Update | RecordType::ChildUpdate => {
@@ -120,7 +120,7 @@ impl TaskLimits {
         for fact in facts {
             match fact {
                 Fact::TurnOpened { no, .. } | Fact::QueuedTurnOpened { no, .. } => {
-                    self.open = self.task.as_ref().map(|task| Open::new(*no, task, false));
+                    self.open = self.task.as_ref().map(|task| PromptUsage::new(*no, task, false));
                 }
                 Fact::Spent(_) => self.stale = true,
                 _ => {}
@@ -130,7 +130,7 @@ impl TaskLimits {
 
     /// Returns the number of counted steps of the prompt.
     pub(super) fn steps(&self) -> u64 {
-        self.open.as_ref().map_or(0, Open::steps)
+        self.open.as_ref().map_or(0, PromptUsage::steps)
     }
 
     /// Requires a check when the timer fires.
@@ -150,8 +150,8 @@ impl Actor {
         let read = self.shared.store.read(move |connection| {
             let Some((name, terms)) = task_limits::terms(connection, id)? else { return Ok(None) };
             let task = (Arc::from(name), terms);
-            let mut open = turn.map(|(turn, ends)| Open::new(turn, &task, ends));
-            if let Some(Open { turn, meter, .. }) = &mut open {
+            let mut open = turn.map(|(turn, ends)| PromptUsage::new(turn, &task, ends));
+            if let Some(PromptUsage { turn, meter, .. }) = &mut open {
                 task_limits::calls(connection, id, *turn, |call| {
                     meter.steps.see(call);
                     !meter.steps.is_full()
@@ -188,7 +188,7 @@ impl Actor {
             return false;
         }
         self.task_limits.at = None;
-        let State::Turn(turn) = &self.worker.state else { return false };
+        let LifecycleState::Turn(turn) = &self.worker.state else { return false };
         let (no, canceled) = (turn.no, turn.cancel.is_some());
         if canceled || self.task_limits.open.as_ref().is_none_or(|open| open.turn != no) {
             return false;

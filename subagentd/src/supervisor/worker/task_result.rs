@@ -11,16 +11,16 @@ use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
 use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::{Link, State};
-use crate::core::{Input, task_result};
+use crate::core::worker::{LifecycleState, RuntimeStatus};
+use crate::core::{WorkerInput, task_result};
 use crate::store::Durability;
 use crate::store::task_results::{self, Incomplete};
-use crate::supervisor::result_check::{Found, look};
+use crate::supervisor::result_check::{SchemaCheckResult, look};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::{entropy, environment, turns, worktrees};
 
 /// What is known of a result and its schema.
-enum Verdict {
+enum ResultVerdict {
     /// It fits, or there is no schema.
     Fits,
     /// It does not, for this reason.
@@ -35,7 +35,7 @@ impl Actor {
     /// Does what the completion of the worker's task waits for. Says whether something was done.
     pub(super) async fn complete_task(&mut self) -> bool {
         let (id, worker) = (self.id, self.worker.clone());
-        if !matches!(worker.state, State::Idle | State::Error) {
+        if !matches!(worker.state, LifecycleState::Idle | LifecycleState::Error) {
             return false;
         }
         let read =
@@ -49,15 +49,15 @@ impl Actor {
             }
         };
         let verdict = match schema {
-            None => Verdict::Fits,
+            None => ResultVerdict::Fits,
             Some(schema) => self.judge(schema, text, asked_again).await,
         };
         let refused = match verdict {
-            Verdict::Unknown => return false,
-            Verdict::AskedAgain => return true,
-            Verdict::Refused(error) => Some(error),
-            Verdict::Fits if writes_back && !self.write_back().await => return false,
-            Verdict::Fits => None,
+            ResultVerdict::Unknown => return false,
+            ResultVerdict::AskedAgain => return true,
+            ResultVerdict::Refused(error) => Some(error),
+            ResultVerdict::Fits if writes_back && !self.write_back().await => return false,
+            ResultVerdict::Fits => None,
         };
         let (id, worker, now) = (self.id, self.worker.clone(), entropy::now());
         let settled = self.shared.store.write(Durability::Full, 4, move |tx| {
@@ -79,37 +79,38 @@ impl Actor {
     }
 
     /// Holds a result against its schema.
-    async fn judge(&mut self, schema: Value, text: String, asked_again: bool) -> Verdict {
+    async fn judge(&mut self, schema: Value, text: String, asked_again: bool) -> ResultVerdict {
         let mut ending = self.shared.ending.subscribe();
         let found = tokio::select! {
             biased;
             // The next daemon looks.
-            () = is_ending(&mut ending) => return Verdict::Unknown,
+            () = is_ending(&mut ending) => return ResultVerdict::Unknown,
             found = look(schema.clone(), text) => found,
         };
         let found = match found {
             Ok(found) => found,
             Err(error) => {
                 self.looks_at_tasks_later(&Error::new(Code::Internal, error.to_string()));
-                return Verdict::Unknown;
+                return ResultVerdict::Unknown;
             }
         };
         subagent_failpoint::hit("task_result.before_commit");
         match found {
-            Found::Fits => Verdict::Fits,
-            Found::Wrong(errors) if asked_again => {
-                Verdict::Refused(task_result::not_met(&errors, "nor did it when it was asked for once more"))
-            }
-            Found::Wrong(errors) if !self.can_be_asked() => {
-                Verdict::Refused(task_result::not_met(&errors, "and its agent no longer knows what it did"))
-            }
-            Found::Wrong(errors) => {
+            SchemaCheckResult::Fits => ResultVerdict::Fits,
+            SchemaCheckResult::Wrong(errors) if asked_again => ResultVerdict::Refused(task_result::not_met(
+                &errors,
+                "nor did it when it was asked for once more",
+            )),
+            SchemaCheckResult::Wrong(errors) if !self.can_be_asked() => ResultVerdict::Refused(
+                task_result::not_met(&errors, "and its agent no longer knows what it did"),
+            ),
+            SchemaCheckResult::Wrong(errors) => {
                 self.ask_again(&task_result::asked_again(&errors, &schema)).await;
-                Verdict::AskedAgain
+                ResultVerdict::AskedAgain
             }
-            Found::Unknown(why) => {
+            SchemaCheckResult::Unknown(why) => {
                 let error = json!({"message": why, "path": ""});
-                Verdict::Refused(task_result::not_met(&[error], "as far as can be said"))
+                ResultVerdict::Refused(task_result::not_met(&[error], "as far as can be said"))
             }
         }
     }
@@ -138,7 +139,7 @@ impl Actor {
 
     /// Whether an agent that knows what it did is there, or can be started.
     fn can_be_asked(&self) -> bool {
-        matches!(self.worker.link, Link::Adopted | Link::Starting | Link::Ready)
+        matches!(self.worker.link, RuntimeStatus::Adopted | RuntimeStatus::Starting | RuntimeStatus::Ready)
             || (self.restores && environment::read(&self.environment).is_ok())
     }
 
@@ -150,7 +151,7 @@ impl Actor {
         };
         let (message, input) = turns::plain(text);
         let queued = Queued { turn_id: TurnId::from_random(random), message, input, sender: None };
-        let input = Input::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
+        let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A refusal means that it was asked already.
         let _ = self.apply_if(input, |tx, id, _| tx.ask_again(id)).await;
         subagent_failpoint::hit("task_result.after_commit");

@@ -2,8 +2,8 @@
 
 use super::actor::Actor;
 use super::own_worktree::OwnWorktree;
-use crate::core::Input;
-use crate::core::worker::State;
+use crate::core::WorkerInput;
+use crate::core::worker::LifecycleState;
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::worktrees::{self, Making};
 
@@ -29,14 +29,15 @@ impl Actor {
             }
             Err(error) => {
                 self.worktree = OwnWorktree::Unknown;
-                self.apply(Input::SpawnFailed { error }).await;
+                self.apply(WorkerInput::SpawnFailed { error }).await;
             }
         }
     }
 
     /// A worker that is to stop needs no worktree any more.
     pub(super) fn drop_making(&mut self) {
-        if matches!(self.worker.state, State::Stopping(_)) && matches!(self.worktree, OwnWorktree::Making(_))
+        if matches!(self.worker.state, LifecycleState::Stopping(_))
+            && matches!(self.worktree, OwnWorktree::Making(_))
         {
             self.worktree = OwnWorktree::Unknown;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use subagent_protocol::Result;
 use subagent_protocol::api::{WorktreeRemoved, WorktreeState};
 use subagent_protocol::event::EventType;
-use subagent_protocol::worktree::{Answer, Operation};
+use subagent_protocol::worktree::{Operation, WorktreeResult};
 
 use super::operation;
 use super::rows::store_event;
@@ -15,11 +15,11 @@ use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, RowId};
 use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
-use crate::supervisor::shared::Shared;
+use crate::supervisor::shared::SupervisorState;
 
 /// Removes the worktree of a worker whose processes have ended, if nothing would be lost. A failure keeps it, as does a
 /// landing in progress: the end of a worker does not wait for checks.
-pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker_id: &str) {
+pub(in crate::supervisor) async fn finish(shared: &SupervisorState, worker: RowId, worker_id: &str) {
     let id = worker_id.to_owned();
     let row = match shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await {
         Ok(Some(row)) if row.state != WorktreeState::Kept => row,
@@ -36,10 +36,10 @@ pub(in crate::supervisor) async fn finish(shared: &Shared, worker: RowId, worker
     }
 }
 
-async fn remove(shared: &Shared, row: &WorktreeRow) -> bool {
+async fn remove(shared: &SupervisorState, row: &WorktreeRow) -> bool {
     let operation = Operation::Remove { worktree: row.worktree.clone() };
     match operation::run(shared, &operation, &Variables::new()).await {
-        Ok(answer) => answer == Answer::Removed,
+        Ok(answer) => answer == WorktreeResult::Removed,
         Err(error) => {
             tracing::warn!(worker = %row.worker_id, %error, "a worktree stays because it cannot be looked at");
             false
@@ -47,7 +47,7 @@ async fn remove(shared: &Shared, row: &WorktreeRow) -> bool {
     }
 }
 
-async fn store_end(shared: &Shared, row: WorktreeRow, removed: bool) -> Result<Option<i64>> {
+async fn store_end(shared: &SupervisorState, row: WorktreeRow, removed: bool) -> Result<Option<i64>> {
     let write = shared.store.write(Durability::Full, 2, move |tx| {
         if removed {
             return delete(tx, &row, None).map(|(_, seq)| seq);
@@ -88,7 +88,7 @@ pub(super) fn delete(
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(in crate::supervisor) async fn recover_landings(shared: &Arc<Shared>) -> Result<()> {
+pub(in crate::supervisor) async fn recover_landings(shared: &Arc<SupervisorState>) -> Result<()> {
     let rows = shared.store.read(worktrees::landing).await?;
     if rows.is_empty() {
         return Ok(());
@@ -107,7 +107,9 @@ pub(in crate::supervisor) async fn recover_landings(shared: &Arc<Shared>) -> Res
         for repository in repositories {
             let operation = Operation::Recover { repository };
             match operation::run(&shared, &operation, &Variables::new()).await {
-                Ok(Answer::Recovered(Some(branch))) => tracing::info!(branch, "a landing was finished"),
+                Ok(WorktreeResult::Recovered(Some(branch))) => {
+                    tracing::info!(branch, "a landing was finished")
+                }
                 Ok(_) => {}
                 Err(error) => tracing::error!(%error, ?operation, "a landing cannot be finished"),
             }

@@ -3,17 +3,17 @@
 use subagent_protocol::api::{LandWorktree, WorktreeConflict, WorktreeLanded, WorktreeState};
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Operation};
+use subagent_protocol::worktree::{AfterLanding, Landed, Landing, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
 use super::{ends, operation};
-use crate::core::worker::State;
+use crate::core::worker::LifecycleState;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, Tx, workers};
 use crate::supervisor::orders::read_response;
-use crate::supervisor::shared::Shared;
-use crate::supervisor::{Caller, Supervisor, after_hooks, entropy};
+use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::{ApiCaller, Supervisor, after_hooks, entropy};
 
 impl Supervisor {
     /// Lands the worktree with this name, or that of the worker with this address.
@@ -23,7 +23,7 @@ impl Supervisor {
     /// `LAND_CHECK_FAILED`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
     pub async fn land_worktree(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         address: &str,
         request: LandWorktree,
     ) -> Result<WorktreeLanded> {
@@ -34,7 +34,7 @@ impl Supervisor {
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn land(&self, caller: Caller, address: &str, request: LandWorktree) -> Result<WorktreeLanded> {
+    async fn land(&self, caller: ApiCaller, address: &str, request: LandWorktree) -> Result<WorktreeLanded> {
         let (owner, key) = self.guarded(caller, &format!("land {address}"), &request)?;
         let _one_at_a_time = self.shared.worktrees.lock(address).await;
         if let Some(earlier) = self.recall(&key).await? {
@@ -58,7 +58,7 @@ impl Supervisor {
         let into = landing.into.clone().or_else(|| row.worktree.source_branch.clone()).unwrap_or_default();
         let operation = Operation::Land { worktree: row.worktree.clone(), landing: Box::new(landing) };
         let answer = match operation::run(&self.shared, &operation, &request.env).await {
-            Ok(Answer::Landed(landed)) => Ok(landed),
+            Ok(WorktreeResult::Landed(landed)) => Ok(landed),
             Ok(other) => Err(operation::unexpected(&other)),
             Err(error) => Err(error),
         };
@@ -107,7 +107,7 @@ impl Supervisor {
         if let Ok(handle) = self.roster.live(worker.worker_id.as_str())
             && matches!(
                 handle.snapshot.borrow().worker.state,
-                State::Turn(_) | State::Local(_) | State::Stopping(_)
+                LifecycleState::Turn(_) | LifecycleState::Local(_) | LifecycleState::Stopping(_)
             )
         {
             let action =
@@ -134,7 +134,7 @@ impl Supervisor {
 /// # Errors
 /// `WORKTREE_BUSY{reason}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
 pub(super) async fn begin_landing(
-    shared: &Shared,
+    shared: &SupervisorState,
     row: &WorktreeRow,
     owner: Option<OwnerCheck>,
 ) -> Result<Timestamp> {

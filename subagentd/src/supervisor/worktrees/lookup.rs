@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use subagent_protocol::api::{NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed};
-use subagent_protocol::worktree::{Answer, Operation};
+use subagent_protocol::worktree::{Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::operation;
@@ -125,7 +125,7 @@ impl Supervisor {
             with_changes: wanted.choice.with_changes,
         };
         match operation::run(&self.shared, &operation, env).await? {
-            Answer::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),
+            WorktreeResult::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),
             other => Err(operation::unexpected(&other)),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use subagent_protocol::api::{WorktreeState, WorktreeView};
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Operation, Worktree};
+use subagent_protocol::worktree::{Operation, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 use tokio::task::JoinHandle;
 
@@ -19,7 +19,7 @@ use crate::store::{Durability, RowId, Tx, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::sandbox;
-use crate::supervisor::shared::Shared;
+use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::spec::Spec;
 
 impl Planned {
@@ -109,7 +109,11 @@ pub(in crate::supervisor) struct Making(JoinHandle<Result<()>>);
 
 impl Making {
     /// Begins to make the worktree of a worker, if it is not there yet.
-    pub(in crate::supervisor) fn begin(shared: &Arc<Shared>, worker: RowId, worker_id: &str) -> Self {
+    pub(in crate::supervisor) fn begin(
+        shared: &Arc<SupervisorState>,
+        worker: RowId,
+        worker_id: &str,
+    ) -> Self {
         let (shared, worker_id) = (Arc::clone(shared), worker_id.to_owned());
         Self(tokio::spawn(async move { make(&shared, worker, &worker_id).await }))
     }
@@ -129,7 +133,7 @@ impl Drop for Making {
     }
 }
 
-async fn make(shared: &Shared, worker: RowId, worker_id: &str) -> Result<()> {
+async fn make(shared: &SupervisorState, worker: RowId, worker_id: &str) -> Result<()> {
     let id = worker_id.to_owned();
     let row = shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await?;
     let row = row.ok_or_else(|| {
@@ -144,7 +148,7 @@ async fn make(shared: &Shared, worker: RowId, worker_id: &str) -> Result<()> {
     let operation = Operation::Create { worktree: row.worktree.clone(), setup: row.setup.clone() };
     subagent_failpoint::hit("worktree_create.before_run");
     match operation::run(shared, &operation, &env).await? {
-        Answer::Ready => {}
+        WorktreeResult::Ready => {}
         other => return Err(operation::unexpected(&other)),
     }
     subagent_failpoint::hit("worktree_create.before_commit");

@@ -7,7 +7,7 @@ use subagent_protocol::api::{ChangeWorktree, TaskMerge, WorktreeMerged, is_git_v
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{AfterLanding, Answer, Landing, LandingMode, Merged, Operation};
+use subagent_protocol::worktree::{AfterLanding, Landing, LandingMode, Merged, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
@@ -16,8 +16,8 @@ use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, Tx};
 use crate::supervisor::environment::{self, Variables};
 use crate::supervisor::orders::read_response;
-use crate::supervisor::shared::Shared;
-use crate::supervisor::{Caller, Supervisor, entropy};
+use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 impl Supervisor {
     /// Merges the worktree with this name, or that of the worker with this address, file by file.
@@ -27,7 +27,7 @@ impl Supervisor {
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
     pub async fn merge_worktree(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         address: &str,
         request: ChangeWorktree,
     ) -> Result<WorktreeMerged> {
@@ -38,7 +38,12 @@ impl Supervisor {
             .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
-    async fn merge(&self, caller: Caller, address: &str, request: ChangeWorktree) -> Result<WorktreeMerged> {
+    async fn merge(
+        &self,
+        caller: ApiCaller,
+        address: &str,
+        request: ChangeWorktree,
+    ) -> Result<WorktreeMerged> {
         let (owner, key) = self.guarded(caller, &format!("merge {address}"), &request)?;
         let _one_at_a_time = self.shared.worktrees.lock(address).await;
         if let Some(earlier) = self.recall(&key).await? {
@@ -49,7 +54,7 @@ impl Supervisor {
         let time = land::begin_landing(&self.shared, &row, Some(owner)).await?;
         let merging = Merging { row, launcher, then, time, withheld: Vec::new() };
         let worker_id = merging.row.worker_id.clone();
-        let Stored { merged, seq } = merging.carry_out(&self.shared, &request.env, key).await?;
+        let StoredMerge { merged, seq } = merging.carry_out(&self.shared, &request.env, key).await?;
         self.note(&worker_id, seq).await;
         merged
     }
@@ -61,7 +66,7 @@ impl Supervisor {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(in crate::supervisor) async fn write_back(
-    shared: &Shared,
+    shared: &SupervisorState,
     worker_id: &WorkerId,
     launcher: String,
     environment: &Path,
@@ -82,7 +87,7 @@ pub(in crate::supervisor) async fn write_back(
 }
 
 async fn merge_of_task(
-    shared: &Shared,
+    shared: &SupervisorState,
     worker_id: &WorkerId,
     launcher: String,
     env: &Variables,
@@ -109,7 +114,7 @@ struct Merging {
 }
 
 /// A merge that was carried out and stored.
-struct Stored {
+struct StoredMerge {
     /// Its data, or the error for files that have changed on both sides.
     merged: Result<WorktreeMerged>,
     /// The newest event about it.
@@ -124,10 +129,10 @@ impl Merging {
     /// `GIT_FAILED` and others of the operation, after which it has not begun; `STORAGE_ERROR`.
     async fn carry_out(
         self,
-        shared: &Shared,
+        shared: &SupervisorState,
         env: &Variables,
         key: Option<(String, String)>,
-    ) -> Result<Stored> {
+    ) -> Result<StoredMerge> {
         let Self { row, launcher, then, time, withheld } = self;
         let landing = Landing {
             id: time.0,
@@ -142,7 +147,7 @@ impl Merging {
         };
         let operation = Operation::Merge { worktree: row.worktree.clone(), landing: Box::new(landing) };
         let merged = match operation::run(shared, &operation, env).await {
-            Ok(Answer::Merged(merged)) => Ok(merged),
+            Ok(WorktreeResult::Merged(merged)) => Ok(merged),
             Ok(other) => Err(operation::unexpected(&other)),
             Err(error) => Err(error),
         };
@@ -159,7 +164,7 @@ impl Merging {
             };
             if let Some(error) = refusal(&row, &merged) {
                 let (_, seq) = store(tx, row, merged)?;
-                return Ok(Ok(Stored { merged: Err(error), seq }));
+                return Ok(Ok(StoredMerge { merged: Err(error), seq }));
             }
             let mut seq = None;
             let (merged, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
@@ -167,7 +172,7 @@ impl Merging {
                 seq = stored;
                 Ok(merged)
             })?;
-            Ok(Ok(Stored { merged: Ok(merged), seq }))
+            Ok(Ok(StoredMerge { merged: Ok(merged), seq }))
         });
         stored.await?
     }

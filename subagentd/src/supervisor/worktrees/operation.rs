@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use subagent_config::user_command;
 use subagent_protocol::command_run::{CommandEnd, CommandRun};
-use subagent_protocol::worktree::{Answer, Operation};
+use subagent_protocol::worktree::{Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::command_run;
 use super::super::environment::Variables;
-use super::super::shared::Shared;
+use super::super::shared::SupervisorState;
 
 /// How long one that runs no command of the user may take: a large checkout on a slow disk.
 pub(super) const GIT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -27,7 +27,11 @@ const STAND_IN: [&str; 4] = ["PATH", "HOME", "USER", "XDG_CONFIG_HOME"];
 ///
 /// # Errors
 /// The operation's own; `GIT_FAILED` if it does not end in time, `BACKEND_RUNTIME_ERROR` if it cannot be run.
-pub(super) async fn run(shared: &Shared, operation: &Operation, env: &Variables) -> Result<Answer> {
+pub(super) async fn run(
+    shared: &SupervisorState,
+    operation: &Operation,
+    env: &Variables,
+) -> Result<WorktreeResult> {
     let program = &shared.setup.runtime_program;
     let timeout = timeout(operation);
     let failed = |problem: String| {
@@ -44,7 +48,7 @@ pub(super) async fn run(shared: &Shared, operation: &Operation, env: &Variables)
     let result = command_run::run(program, run).await;
     match result.end {
         CommandEnd::Exited { code: 0 } => match serde_json::from_str(&result.stdout) {
-            Ok(Answer::Failed(error)) => Err(error),
+            Ok(WorktreeResult::Failed(error)) => Err(error),
             Ok(answer) => Ok(answer),
             Err(error) => Err(failed(error.to_string())),
         },
@@ -61,7 +65,7 @@ pub(super) async fn run(shared: &Shared, operation: &Operation, env: &Variables)
 }
 
 /// The error for an answer that does not belong to the operation.
-pub(super) fn unexpected(answer: &Answer) -> Error {
+pub(super) fn unexpected(answer: &WorktreeResult) -> Error {
     Error::new(Code::Internal, format!("an operation on a worktree has another answer: {answer:?}"))
 }
 

@@ -5,7 +5,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Contents, Operation};
+use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{ends, operation};
@@ -13,10 +13,10 @@ use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, removal, workers};
 use crate::supervisor::environment::Variables;
 use crate::supervisor::orders::read_response;
-use crate::supervisor::{Caller, Supervisor, entropy};
+use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 /// The key of a request, and its fingerprint.
-type Key = Option<(String, String)>;
+type RequestKey = Option<(String, String)>;
 
 impl Supervisor {
     /// Copies and runs again what makes a worktree usable.
@@ -25,7 +25,7 @@ impl Supervisor {
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_SETUP_FAILED`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn set_up_worktree(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         address: &str,
         request: ChangeWorktree,
     ) -> Result<WorktreeView> {
@@ -34,7 +34,7 @@ impl Supervisor {
         self.check_worktree_owner(&row, owner).await?;
         let operation = Operation::Setup { worktree: row.worktree.clone(), setup: row.setup.clone() };
         match operation::run(&self.shared, &operation, &request.env).await? {
-            Answer::Ready => self.show_worktree(&row.worktree.name).await,
+            WorktreeResult::Ready => self.show_worktree(&row.worktree.name).await,
             other => Err(operation::unexpected(&other)),
         }
     }
@@ -45,7 +45,7 @@ impl Supervisor {
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `WORKTREE_HAS_WORK`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
     pub async fn remove_worktree(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         address: &str,
         request: ChangeWorktree,
     ) -> Result<WorktreeRemoved> {
@@ -58,7 +58,7 @@ impl Supervisor {
     /// As [`Self::remove_worktree`], without `WORKTREE_HAS_WORK`.
     pub async fn discard_worktree(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         address: &str,
         request: ChangeWorktree,
     ) -> Result<WorktreeRemoved> {
@@ -67,7 +67,7 @@ impl Supervisor {
 
     async fn end_worktree(
         &self,
-        caller: Caller,
+        caller: ApiCaller,
         address: &str,
         request: ChangeWorktree,
         discards: bool,
@@ -93,7 +93,7 @@ impl Supervisor {
     async fn end_unused(
         &self,
         row: WorktreeRow,
-        key: Key,
+        key: RequestKey,
         env: Variables,
         discards: bool,
     ) -> Result<WorktreeRemoved> {
@@ -103,9 +103,9 @@ impl Supervisor {
             false => Operation::Remove { worktree },
         };
         let retired = match operation::run(&self.shared, &operation, &env).await? {
-            Answer::Removed => None,
-            Answer::Discarded(retired) => retired,
-            Answer::Found(contents) => return Err(has_work(&row, &contents)),
+            WorktreeResult::Removed => None,
+            WorktreeResult::Discarded(retired) => retired,
+            WorktreeResult::Found(contents) => return Err(has_work(&row, &contents)),
             other => return Err(operation::unexpected(&other)),
         };
         subagent_failpoint::hit("worktree_removed.before_commit");
@@ -149,7 +149,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
-    pub async fn prune_worktrees(&self, caller: Caller, request: PruneWorktrees) -> Result<WorktreesPruned> {
+    pub async fn prune_worktrees(
+        &self,
+        caller: ApiCaller,
+        request: PruneWorktrees,
+    ) -> Result<WorktreesPruned> {
         let (owner, key) = self.guarded(caller, "prune worktrees", &request)?;
         let this = self.clone();
         // On its own: a client that goes away must not leave a row without its worktree.
@@ -167,7 +171,7 @@ impl Supervisor {
     async fn prune_unused(
         &self,
         owner: OwnerCheck,
-        key: Key,
+        key: RequestKey,
         request: PruneWorktrees,
     ) -> Result<WorktreesPruned> {
         let mut rows = self.shared.store.read(worktrees::list).await?;
@@ -195,7 +199,7 @@ impl Supervisor {
                 let before = age.map(|age| Timestamp(entropy::now().0.saturating_sub(age)));
                 let operation = Operation::Prune { repository, before };
                 match operation::run(&self.shared, &operation, &request.env).await? {
-                    Answer::Pruned { kept, deleted } => (kept, deleted),
+                    WorktreeResult::Pruned { kept, deleted } => (kept, deleted),
                     other => return Err(operation::unexpected(&other)),
                 }
             }

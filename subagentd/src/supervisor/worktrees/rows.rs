@@ -1,7 +1,7 @@
 //! What all operations on stored worktrees need: a look at one, and events about it.
 
 use subagent_protocol::event::EventType;
-use subagent_protocol::worktree::{Answer, Contents, Operation};
+use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::operation;
@@ -10,13 +10,13 @@ use crate::store::worktrees::WorktreeRow;
 use crate::store::{Tx, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
-use crate::supervisor::shared::Shared;
+use crate::supervisor::shared::SupervisorState;
 
 /// Looks what is in a worktree.
-pub(super) async fn look(shared: &Shared, row: &WorktreeRow) -> Result<Contents> {
+pub(super) async fn look(shared: &SupervisorState, row: &WorktreeRow) -> Result<Contents> {
     let operation = Operation::Look { worktree: row.worktree.clone() };
     match operation::run(shared, &operation, &Variables::new()).await? {
-        Answer::Found(contents) => Ok(contents),
+        WorktreeResult::Found(contents) => Ok(contents),
         other => Err(operation::unexpected(&other)),
     }
 }

@@ -5,14 +5,14 @@ use std::process::Command;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::{World, timed_program};
+use crate::world::{BenchWorld, timed_program};
 
 /// Number of our turns for each turn of the reference, which is that much slower.
 const OURS: usize = 5;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("list", "a read command");
-    let (world, _) = World::with_workers(10);
+    let (world, _) = BenchWorld::with_workers(10);
     let reference = bench.reference.as_ref().map(|reference| reference.in_world(&world));
     let others: Vec<_> = reference.iter().flat_map(|place| (0..10).map(|_| place.start().1)).collect();
     let list = ["worker", "list"];

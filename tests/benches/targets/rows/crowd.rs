@@ -5,12 +5,12 @@ use std::time::Instant;
 use subagent_tests::measure::{Row, Unit, memory};
 
 use crate::Bench;
-use crate::world::{World, sync};
+use crate::world::{BenchWorld, sync};
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let count = bench.pick(500, 20);
     let mut row = Row::new("crowd", "500 idle workers");
-    let world = World::new();
+    let world = BenchWorld::new();
     let begun = Instant::now();
     for _ in 0..count {
         world.timed(&["worker", "start", "--launcher", "fast"]);

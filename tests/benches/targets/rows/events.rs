@@ -4,7 +4,7 @@
 use subagent_tests::measure::{Row, Unit};
 
 use crate::floor::Floor;
-use crate::world::World;
+use crate::world::BenchWorld;
 use crate::{Bench, agent_alone};
 
 /// Number of events of the reference, which is hundreds of times slower.
@@ -13,7 +13,7 @@ const THEIRS: u32 = 500;
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("events", "events of an agent, journaled and committed");
     let count: u32 = bench.pick(100_000, 5_000);
-    let world = World::new();
+    let world = BenchWorld::new();
     let worker = world.start();
     let reference = bench.reference.as_ref().map(|reference| reference.in_world(&world));
     let other = reference.as_ref().ok().map(|place| (place, place.start().1));

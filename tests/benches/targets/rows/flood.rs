@@ -13,7 +13,7 @@ use subagent_tests::measure::{Row, Unit, private};
 
 use crate::Bench;
 use crate::follower::{Follower, is};
-use crate::world::{World, idle_for};
+use crate::world::{BenchWorld, idle_for};
 
 /// Time limit for the follower to read everything.
 const BOUND: Duration = Duration::from_secs(900);
@@ -44,7 +44,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("stopped", "a follower that is stopped in a flood");
     let (turns, events, seconds) = (bench.pick(6, 1), bench.pick(800_000, 10_000), bench.pick(45, 2));
     // Each flood is the first of its worker.
-    let (world, workers) = World::with_workers(2 * turns + 2);
+    let (world, workers) = BenchWorld::with_workers(2 * turns + 2);
     let (pairs, rest) = workers.split_at(2 * turns);
     let stream = format!("!stream {events}");
     flood(&world, &rest[0], &stream);
@@ -107,7 +107,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
 
 /// Does not wait with `send`: the daemon would keep the text for it, which would
 /// distort the memory figures.
-fn flood(world: &World, worker: &str, prompt: &str) -> Flood {
+fn flood(world: &BenchWorld, worker: &str, prompt: &str) -> Flood {
     let database = Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
     let mut state = database.prepare("SELECT state FROM workers WHERE worker_id = ?1").unwrap();
     let begun = Instant::now();
@@ -123,7 +123,7 @@ fn flood(world: &World, worker: &str, prompt: &str) -> Flood {
 }
 
 /// Runs a flood with a follower that is stopped at its start, for at least `least`.
-fn stopped(world: &World, worker: &str, prompt: &str, least: Duration) -> Stopped {
+fn stopped(world: &BenchWorld, worker: &str, prompt: &str, least: Duration) -> Stopped {
     let read = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&read);
     let follower = Follower::start(world, worker, move |line| {

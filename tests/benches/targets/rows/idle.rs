@@ -6,12 +6,12 @@ use subagent_tests::measure::{Row, Switches, Unit, context_switches, memory};
 
 use crate::Bench;
 use crate::follower::Follower;
-use crate::world::{World, idle_for, sync};
+use crate::world::{BenchWorld, idle_for, sync};
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("idle", "idle workers");
     let count = bench.pick(50, 5);
-    let (world, workers) = World::with_workers(count);
+    let (world, workers) = BenchWorld::with_workers(count);
     let follower = Follower::start(&world, &workers[0], |_| Some(()));
     let listed = world.timed(&["worker", "list"]).1;
     let own: Vec<_> =

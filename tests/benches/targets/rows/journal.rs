@@ -6,7 +6,7 @@ use subagent_tests::fast_agent;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::World;
+use crate::world::BenchWorld;
 
 const SHORT: u64 = 10_000;
 /// Number of chunks in one turn.
@@ -22,7 +22,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
         (false, true) => &[500_000, 5_000_000],
     };
     // Measures both lengths alternately: a short and a long history of two workers.
-    let world = World::new();
+    let world = BenchWorld::new();
     let (short, long) = (world.start(), world.start());
     world.send(&short, &format!("!stream {SHORT}"));
     let mut written = 0;
@@ -68,7 +68,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row
 }
 
-type Args = fn(&World, &str) -> Vec<String>;
+type Args = fn(&BenchWorld, &str) -> Vec<String>;
 
 const QUESTIONS: [(&str, Args); 3] = [
     ("`inspect --tail 20`", |_, worker| words(&["worker", "inspect", worker, "--tail", "20", "--json"])),
@@ -95,7 +95,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// Returns a cursor shortly before the end of a worker's history.
-fn cursor(world: &World, worker: &str) -> String {
+fn cursor(world: &BenchWorld, worker: &str) -> String {
     let database = rusqlite::Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
     let sql = "SELECT e.seq FROM events e JOIN workers w ON w.id = e.worker
                WHERE w.worker_id = ?1 AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1 OFFSET ?2";
@@ -103,6 +103,6 @@ fn cursor(world: &World, worker: &str) -> String {
     subagent_protocol::ids::EventId(seq).to_string()
 }
 
-fn ask(world: &World, args: &[String]) -> f64 {
+fn ask(world: &BenchWorld, args: &[String]) -> f64 {
     crate::world::timed_program(&mut world.sandbox.command("subagent").args(args).process())
 }

@@ -11,14 +11,14 @@ use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
 use crate::follower::{Follower, number_after};
-use crate::world::World;
+use crate::world::BenchWorld;
 
 const RATE: u64 = 1000;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("latency", "from an agent's chunk to the line of a follower");
     let seconds = bench.pick(60, 2);
-    let world = World::new();
+    let world = BenchWorld::new();
     let times = paced(&world, seconds);
     world.finish();
     let what = format!("{RATE} events a second for {seconds} s");
@@ -33,7 +33,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
 }
 
 /// The latency of each chunk of one turn, in ms.
-fn paced(world: &World, seconds: u64) -> Vec<f64> {
+fn paced(world: &BenchWorld, seconds: u64) -> Vec<f64> {
     let worker = world.start();
     let mark = format!("\"{STAMP}");
     let follower = Follower::start(world, &worker, move |line| {
@@ -46,7 +46,7 @@ fn paced(world: &World, seconds: u64) -> Vec<f64> {
 }
 
 fn beside_a_sink_that_hangs(seconds: u64) -> Vec<f64> {
-    let world = World::empty();
+    let world = BenchWorld::empty();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let file = world.sandbox.file("home/.config/subagent/config.yaml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();

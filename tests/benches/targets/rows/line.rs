@@ -5,12 +5,12 @@ use subagent_tests::measure::{Row, Unit, peak_of};
 
 use crate::Bench;
 use crate::follower::{Follower, is};
-use crate::world::World;
+use crate::world::BenchWorld;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("line", "one line of 32 MiB from an agent");
     let bytes: u32 = bench.pick(32, 1) * 1024 * 1024;
-    let world = World::new();
+    let world = BenchWorld::new();
     let worker = world.start();
     let runtime = world.sandbox.runtime(&worker);
     let daemon = world.sandbox.daemon();

@@ -20,10 +20,10 @@ use subagent_tests::measure::Row;
 
 use crate::Bench;
 
-type Run = fn(&Bench) -> Row;
+type BenchRowFn = fn(&Bench) -> Row;
 
 /// All rows, by the name that selects one.
-pub(crate) const ROWS: [(&str, Run); 15] = [
+pub(crate) const ROWS: [(&str, BenchRowFn); 15] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),

@@ -6,12 +6,12 @@ use std::time::Instant;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::{World, millis};
+use crate::world::{BenchWorld, millis};
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let count = bench.pick(200, 10);
     let mut row = Row::new("restart", "the daemon is started anew with 200 live workers");
-    let (world, workers) = World::with_workers(count);
+    let (world, workers) = BenchWorld::with_workers(count);
     let (mut first, mut all) = (Vec::new(), Vec::new());
     for turn in 0..bench.pick(10, 2) {
         if turn % 2 == 0 {

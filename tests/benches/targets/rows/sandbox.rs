@@ -5,11 +5,11 @@ use std::fs;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::World;
+use crate::world::BenchWorld;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("sandbox", "`worker start --sandbox`");
-    let world = World::new();
+    let world = BenchWorld::new();
     let config = world.sandbox.config_file();
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{text}sandboxes: {{only: {{filesystem: shared_ro}}}}\n")).unwrap();

@@ -6,14 +6,14 @@ use std::process::Command;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::{World, timed_program};
+use crate::world::{BenchWorld, timed_program};
 
 /// Number of our turns for each turn of the reference.
 const OURS: usize = 5;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("send", "`send` with an agent that answers at once, until the end of the turn");
-    let world = World::new();
+    let world = BenchWorld::new();
     let worker = world.start();
     let socket = world.sandbox.daemon_info().unwrap().socket;
     let program = compile(&world);
@@ -58,7 +58,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row
 }
 
-fn compile(world: &World) -> Result<std::path::PathBuf, String> {
+fn compile(world: &BenchWorld) -> Result<std::path::PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/targets/post.c");
     let program = world.sandbox.file("post");
     let output = Command::new("cc").args(["-O2", "-o"]).arg(&program).arg(source).output();

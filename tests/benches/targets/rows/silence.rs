@@ -7,7 +7,7 @@ use subagent_tests::harness::wait_until;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::World;
+use crate::world::BenchWorld;
 
 /// Time limit for opening the connections.
 const OPENED: Duration = Duration::from_secs(120);
@@ -15,7 +15,7 @@ const OPENED: Duration = Duration::from_secs(120);
 pub(crate) fn run(bench: &Bench) -> Row {
     let connections = bench.pick(5_000, 500);
     let mut row = Row::new("silence", "5,000 silent connections from below a worker");
-    let (world, _) = World::with_workers(10);
+    let (world, _) = BenchWorld::with_workers(10);
     let worker = world.sandbox.start("demo");
     let listing =
         || -> Vec<f64> { (0..bench.pick(200, 10)).map(|_| world.timed(&["worker", "list"]).0).collect() };

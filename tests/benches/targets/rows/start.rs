@@ -2,12 +2,12 @@
 
 use subagent_tests::measure::{Row, Unit};
 
-use crate::world::World;
+use crate::world::BenchWorld;
 use crate::{Bench, agent_alone};
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("start", "`worker start`, over the agent's own start");
-    let world = World::new();
+    let world = BenchWorld::new();
     let reference = bench.reference.as_ref().map(|reference| reference.in_world(&world));
     let (mut alone, mut whole, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for warm in [true].into_iter().chain(std::iter::repeat_n(false, bench.pick(40, 2))) {

@@ -3,13 +3,13 @@
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::World;
+use crate::world::BenchWorld;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("streaming", "50 workers streaming at once");
     let count: u32 = bench.pick(50, 5);
     let each: u32 = bench.pick(6_000, 500);
-    let (world, workers) = World::with_workers(count as usize);
+    let (world, workers) = BenchWorld::with_workers(count as usize);
     let total = f64::from(count * each);
     let (mut alone, mut together) = (Vec::new(), Vec::new());
     for turn in 1..=bench.pick(5, 1) {

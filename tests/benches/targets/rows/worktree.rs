@@ -7,7 +7,7 @@ use std::time::Instant;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::{World, millis, timed_program};
+use crate::world::{BenchWorld, millis, timed_program};
 
 const FILES: usize = 10_000;
 /// Number of files in a repository with many worktrees.
@@ -16,7 +16,7 @@ const FILES_OF_A_FOLDER: usize = 100;
 
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("worktree", "`worker start --worktree`, in a repository of 10,000 files");
-    let world = World::new();
+    let world = BenchWorld::new();
     repository(&world, FILES);
     let (mut git, mut plain, mut whole, mut over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for warm in [true].into_iter().chain(std::iter::repeat_n(false, bench.pick(7, 1))) {
@@ -37,7 +37,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row.at_most("at most 50 ms over a plain start and git", Unit::Millis, 50.0, over);
     world.finish();
 
-    let many = World::new();
+    let many = BenchWorld::new();
     repository(&many, FEW_FILES);
     let count = bench.pick(50, 2);
     row.figure(
@@ -49,7 +49,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row
 }
 
-fn repository(world: &World, files: usize) {
+fn repository(world: &BenchWorld, files: usize) {
     let root = world.sandbox.workspace();
     for number in 0..files {
         let folder = root.join(format!("src/{}", number / FILES_OF_A_FOLDER));
@@ -61,13 +61,13 @@ fn repository(world: &World, files: usize) {
     git(world, &["-c", "user.name=b", "-c", "user.email=b@example.com", "commit", "-qm", "first"]);
 }
 
-fn git(world: &World, args: &[&str]) -> f64 {
+fn git(world: &BenchWorld, args: &[&str]) -> f64 {
     let mut command = Command::new("git");
     command.args(args).current_dir(world.sandbox.workspace()).env("GIT_CONFIG_GLOBAL", "/dev/null");
     timed_program(&mut command)
 }
 
-fn git_alone(world: &World) -> f64 {
+fn git_alone(world: &BenchWorld) -> f64 {
     let path = world.sandbox.file_name("alone");
     let took = git(world, &["worktree", "add", "-q", "-b", "alone", &path, "HEAD"]);
     git(world, &["worktree", "remove", "--force", &path]);
@@ -76,7 +76,7 @@ fn git_alone(world: &World) -> f64 {
 }
 
 /// Returns the time until this many workers have their worktrees, in ms.
-fn at_once(world: &World, count: usize) -> f64 {
+fn at_once(world: &BenchWorld, count: usize) -> f64 {
     let args = ["worker", "start", "--launcher", "fast", "--worktree"];
     let start = || world.sandbox.subagent(&args).process().stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let begun = Instant::now();

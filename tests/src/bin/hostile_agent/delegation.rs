@@ -28,18 +28,18 @@ pub(super) fn task(servers: &Value, rest: &str) -> io::Result<String> {
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("the task server has no pipes"));
     };
-    let result = Client { stdin, stdout: BufReader::new(stdout) }.task(agent, prompt);
+    let result = DelegationClient { stdin, stdout: BufReader::new(stdout) }.task(agent, prompt);
     // The server ends with its input.
     child.wait()?;
     result
 }
 
-struct Client {
+struct DelegationClient {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Client {
+impl DelegationClient {
     fn task(mut self, agent: &str, prompt: &str) -> io::Result<String> {
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
                            "clientInfo": {"name": "hostile", "version": "1"}});

@@ -6,10 +6,10 @@ use std::io;
 use serde_json::{Value, json};
 
 use super::wire::{line, say};
-use super::{Answer, Hostile, SESSION, delegation};
+use super::{Hostile, ResponseWaitEnd, SESSION, delegation};
 
 /// Plays a case. Returns `None` if it makes no request.
-pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>> {
+pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<ResponseWaitEnd>> {
     let (case, rest) = name.split_once(' ').unwrap_or((name, ""));
     match case {
         // The permission request omits kind and input of its tool call.
@@ -122,7 +122,7 @@ fn tell(kind: &str, call: &Value) -> io::Result<()> {
     line(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
 }
 
-fn ask(agent: &mut Hostile, call: &Value) -> io::Result<Answer> {
+fn ask(agent: &mut Hostile, call: &Value) -> io::Result<ResponseWaitEnd> {
     let options = json!([
         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
         {"optionId": "no", "name": "No", "kind": "reject_once"},

@@ -30,7 +30,7 @@ struct Choices {
 
 /// The values chosen for all sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct SdkAgentOptions {
     offer: Offer,
     chosen: Mutex<HashMap<SessionId, Choices>>,
 }
@@ -39,7 +39,7 @@ const MODES: [&str; 2] = ["ask", "plan"];
 const MODELS: [&str; 2] = ["small", "large"];
 const EFFORTS: [&str; 2] = ["low", "high"];
 
-impl Options {
+impl SdkAgentOptions {
     pub(crate) fn new(offer: Offer) -> Self {
         Self { offer, chosen: Mutex::default() }
     }

@@ -25,7 +25,7 @@ enum Fault {
 
 /// One run of a fault.
 #[derive(Debug, Clone, Copy)]
-struct Case {
+struct FailpointCase {
     point: &'static str,
     fault: Fault,
     job: Job,
@@ -33,7 +33,7 @@ struct Case {
     passing: u64,
 }
 
-impl Case {
+impl FailpointCase {
     fn name(&self) -> String {
         format!("{}={}@{}", self.point, self.action(), self.passing)
     }
@@ -59,15 +59,15 @@ fn faults(kind: Kind) -> &'static [Fault] {
 }
 
 /// Runs the cases, the longest first.
-fn run(suite: &str, mut cases: Vec<Case>) {
+fn run(suite: &str, mut cases: Vec<FailpointCase>) {
     cases.sort_by_key(|case| !matches!(case.job, Job::Flood | Job::Stream | Job::Frozen));
-    crowd(suite, WIDTH, &cases, Case::name, work::run);
+    crowd(suite, WIDTH, &cases, FailpointCase::name, work::run);
 }
 
 /// Faults at the first pass of each point; in the long run at as many further ones.
 fn at_the_first_passing(suite: &str, fault: Fault) {
     let points = POINTS.iter().filter(|(_, kind, _)| faults(*kind).contains(&fault));
-    let cases = points.map(|(point, _, job)| Case { point, fault, job: *job, passing: 1 });
+    let cases = points.map(|(point, _, job)| FailpointCase { point, fault, job: *job, passing: 1 });
     run(suite, cases.flat_map(|case| std::iter::repeat_n(case, times(1))).collect());
 }
 
@@ -94,7 +94,7 @@ fn nothing_is_lost_at_a_later_passing_either() {
         let (point, kind, job) = POINTS.iter().find(|(name, ..)| name == point).unwrap();
         for _ in 0..times(1) {
             let (fault, passing) = (*random.pick(faults(*kind)), 2 + random.below(passings - 1));
-            cases.push(Case { point, fault, job: *job, passing });
+            cases.push(FailpointCase { point, fault, job: *job, passing });
         }
     }
     run("failpoints, a later passing", cases);
@@ -116,7 +116,8 @@ const TO_THE_END: &[&str] = &[
 #[test]
 fn whoever_dies_while_an_idle_agent_is_ended_no_loss_is_told() {
     // It is the first end in this work.
-    let case = |point: &&'static str| Case { point, fault: Fault::Abort, job: Job::Sleep, passing: 1 };
+    let case =
+        |point: &&'static str| FailpointCase { point, fault: Fault::Abort, job: Job::Sleep, passing: 1 };
     run("failpoints, hibernation", TO_THE_END.iter().map(case).collect());
 }
 

@@ -12,7 +12,7 @@ use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Sandbox, Stubborn, times, wait_until};
 
 use super::points::Job;
-use super::{Case, Fault};
+use super::{FailpointCase, Fault};
 
 /// More than a segment of the journal holds.
 const FLOOD: &str = "!flood 300 65536";
@@ -30,7 +30,7 @@ const DEADLINE: Duration = Duration::from_secs(200);
 
 /// The only fault of a run.
 struct Trouble<'a> {
-    case: &'a Case,
+    case: &'a FailpointCase,
     once: PathBuf,
     /// The hanging process was killed.
     killed: AtomicBool,
@@ -82,7 +82,7 @@ impl Trouble<'_> {
 }
 
 /// Runs one case to its end.
-pub(crate) fn run(case: &Case) {
+pub(crate) fn run(case: &FailpointCase) {
     let mut sandbox = Sandbox::new();
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", case.name());

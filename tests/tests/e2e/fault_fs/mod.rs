@@ -16,7 +16,7 @@ const LATER: u64 = 30;
 /// Number of concurrent cases.
 const WIDTH: usize = 12;
 
-struct Case {
+struct FaultFsCase {
     name: String,
     rules: Vec<String>,
     /// The minimum number of calls that match the first rule.
@@ -25,7 +25,7 @@ struct Case {
     certain: bool,
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<FaultFsCase> {
     let mut random = Random::announced();
     let mut cases = Vec::new();
     for target in TARGETS {
@@ -33,7 +33,7 @@ fn cases() -> Vec<Case> {
             let later = (0..times(1)).map(|_| FIRST + 1 + random.below(LATER)).collect::<BTreeSet<u64>>();
             let nth = (1..=FIRST).chain(later.into_iter().filter(|_| target.calls > FIRST));
             let nth = nth.filter(|nth| *nth <= FIRST.min(target.calls) || target.calls > FIRST);
-            cases.extend(nth.map(|nth| Case {
+            cases.extend(nth.map(|nth| FaultFsCase {
                 name: format!("{} {} {errno} {nth}", target.op, target.path),
                 rules: vec![format!("op={};path={};errno={errno};nth={nth}", target.op, target.path)],
                 calls: target.calls,
@@ -41,7 +41,7 @@ fn cases() -> Vec<Case> {
             }));
         }
     }
-    cases.extend(TOGETHER.iter().map(|(name, rules)| Case {
+    cases.extend(TOGETHER.iter().map(|(name, rules)| FaultFsCase {
         name: (*name).to_owned(),
         rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
         calls: 1,
@@ -81,7 +81,7 @@ fn whatever_call_on_a_file_fails_nothing_is_lost() {
 }
 
 /// Runs a manager's work with this fault. Returns the error codes that the manager received.
-fn run(case: &Case) -> Vec<String> {
+fn run(case: &FaultFsCase) -> Vec<String> {
     let mut sandbox = Sandbox::new();
     let faults = Faults::arm(&mut sandbox, &case.rules);
     let manager = Stubborn::new(&sandbox);
@@ -121,6 +121,6 @@ fn run(case: &Case) -> Vec<String> {
     told
 }
 
-fn failures(faults: &Faults, case: &Case) -> u64 {
+fn failures(faults: &Faults, case: &FaultFsCase) -> u64 {
     (0..case.rules.len()).map(|rule| faults.counted(rule).1).sum()
 }

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::{Client, OF_TASKS, sandbox, scout};
+use super::{McpClient, OF_TASKS, sandbox, scout};
 use crate::look::git;
 
 /// Returns the names of the tools.
-fn names(client: &mut Client) -> Vec<String> {
+fn names(client: &mut McpClient) -> Vec<String> {
     let listed = client.ask("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
@@ -16,7 +16,7 @@ fn names(client: &mut Client) -> Vec<String> {
 
 /// Returns the result of a tool as JSON.
 #[track_caller]
-fn called(client: &mut Client, tool: &str, arguments: Value) -> Value {
+fn called(client: &mut McpClient, tool: &str, arguments: Value) -> Value {
     let (text, is_error) = client.called(tool, arguments);
     assert!(!is_error, "{text}");
     serde_json::from_str(&text).unwrap()
@@ -24,20 +24,20 @@ fn called(client: &mut Client, tool: &str, arguments: Value) -> Value {
 
 /// Returns the code of an error.
 #[track_caller]
-fn refused(client: &mut Client, tool: &str, arguments: Value) -> String {
+fn refused(client: &mut McpClient, tool: &str, arguments: Value) -> String {
     let (text, is_error) = client.called(tool, arguments);
     assert!(is_error, "{text}");
     text.split(':').next().unwrap().to_owned()
 }
 
 /// Starts a worker from a client.
-fn started(client: &mut Client) -> String {
+fn started(client: &mut McpClient) -> String {
     let worker = called(client, "start_worker", json!({"launcher": "demo", "label": "Fix"}));
     assert_eq!((&worker["label"], &worker["state"]), (&json!("Fix"), &json!("idle")), "{worker}");
     worker["worker_id"].as_str().unwrap().to_owned()
 }
 
-fn wait(client: &mut Client, worker: &str) -> Value {
+fn wait(client: &mut McpClient, worker: &str) -> Value {
     let waited = called(client, "wait_for", json!({"worker_ids": [worker], "timeout_seconds": 30}));
     assert_eq!(waited["timed_out"], false, "{waited}");
     waited["workers"][0].clone()
@@ -46,7 +46,7 @@ fn wait(client: &mut Client, worker: &str) -> Value {
 #[test]
 fn a_manager_starts_a_worker_answers_its_question_and_reads_its_answer() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let worker = started(&mut client);
     let listed = called(&mut client, "list_workers", json!({}));
     assert_eq!(listed["workers"][0]["worker_id"], worker, "{listed}");
@@ -107,7 +107,7 @@ fn a_manager_starts_a_worker_answers_its_question_and_reads_its_answer() {
 #[test]
 fn a_wait_ends_in_time_and_with_the_question_of_a_task() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let worker = started(&mut client);
     let gate = sandbox.gate("turn");
     called(&mut client, "send_message", json!({"worker_id": worker, "message": gate.directive()}));
@@ -143,10 +143,10 @@ fn a_wait_ends_in_time_and_with_the_question_of_a_task() {
 #[test]
 fn the_message_of_a_turn_is_told_whatever_came_before_it() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let worker = started(&mut client);
     let gate = sandbox.gate("turn");
-    let send = |client: &mut Client, text: &str, queue: bool| {
+    let send = |client: &mut McpClient, text: &str, queue: bool| {
         called(client, "send_message", json!({"worker_id": worker, "message": text, "queue": queue}))
     };
     send(&mut client, &format!("{}\n!error -32603 no luck", gate.directive()), false);
@@ -169,7 +169,7 @@ fn the_message_of_a_turn_is_told_whatever_came_before_it() {
 #[test]
 fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
     let sandbox = sandbox();
-    let mut client = Client::with_forms(&sandbox);
+    let mut client = McpClient::with_forms(&sandbox);
     let task = client.call("task", scout("!ask execute make all\n!ask execute make test\nbuilt"));
     let asked = client.next("elicitation/create");
     assert_eq!(asked["params"]["message"], "Look around asks: make all", "{asked}");
@@ -196,7 +196,7 @@ fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
 #[test]
 fn the_user_of_a_client_with_forms_fills_in_the_form_of_a_task() {
     let sandbox = sandbox();
-    let mut client = Client::with_forms(&sandbox);
+    let mut client = McpClient::with_forms(&sandbox);
     let schema = json!({
         "type": "object", "required": ["color"], "properties": {"color": {"type": "string", "enum": ["red", "blue"]}},
     });
@@ -226,7 +226,7 @@ fn the_user_of_a_client_with_forms_fills_in_the_form_of_a_task() {
 #[test]
 fn what_a_manager_gets_wrong_is_a_result_that_a_model_can_read() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let worker = started(&mut client);
     for (tool, arguments, code) in [
         ("wait_for", json!({"worker_ids": ["w_0000000000"]}), "WORKER_NOT_FOUND"),
@@ -247,7 +247,7 @@ fn what_a_manager_gets_wrong_is_a_result_that_a_model_can_read() {
 #[test]
 fn a_client_chooses_tools_and_the_agent_of_a_worker_has_no_tools_of_a_manager() {
     let sandbox = sandbox();
-    let mut client = Client::with(&sandbox, &["mcp", "--tools", "task,list_workers,wait_for", "--prefix"]);
+    let mut client = McpClient::with(&sandbox, &["mcp", "--tools", "task,list_workers,wait_for", "--prefix"]);
     assert_eq!(names(&mut client), ["subagent_task", "subagent_list_workers", "subagent_wait_for"]);
     let unknown = client.ask("tools/call", json!({"name": "subagent_stop_worker", "arguments": {}}));
     assert!(unknown["error"]["message"].as_str().unwrap().contains("there is no tool"), "{unknown}");
@@ -263,7 +263,7 @@ fn below_a_worker(sandbox: &Sandbox) {
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--delegate"];
     let worker = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    let mut client = Client::with_token(sandbox, &sandbox.task_token(&worker));
+    let mut client = McpClient::with_token(sandbox, &sandbox.task_token(&worker));
     assert!(names(&mut client).iter().all(|name| OF_TASKS.contains(&name.as_str())));
     let refused = client.ask("tools/call", json!({"name": "list_workers", "arguments": {}}));
     assert!(refused["error"]["message"].as_str().unwrap().contains("there is no tool"), "{refused}");
@@ -272,7 +272,7 @@ fn below_a_worker(sandbox: &Sandbox) {
 #[test]
 fn ends_in_the_background_are_told_and_are_in_a_resource_although_the_daemon_dies() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let tasks = json!({"uri": "subagent://tasks"});
     client.ask("resources/subscribe", tasks.clone());
     let gate = sandbox.gate("end");
@@ -304,7 +304,7 @@ fn ends_in_the_background_are_told_and_are_in_a_resource_although_the_daemon_die
 #[test]
 fn a_wait_for_several_ends_with_the_first_that_has_something() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let (busy, asking) = (started(&mut client), started(&mut client));
     let gate = sandbox.gate("turn");
     called(&mut client, "send_message", json!({"worker_id": busy, "message": gate.directive()}));
@@ -351,7 +351,7 @@ fn a_client_below_a_worker_has_no_resource_of_tasks() {
 #[test]
 fn what_an_agent_asks_and_a_page_of_events_have_a_limit_in_bytes() {
     let sandbox = sandbox();
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let worker = started(&mut client);
     let long = format!("!ask execute {}", "x".repeat(20_000));
     called(&mut client, "send_message", json!({"worker_id": worker, "message": long}));
@@ -397,7 +397,7 @@ fn a_manager_reads_the_changes_of_a_worktree_and_lands_them() {
     ] {
         git(&sandbox, args);
     }
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let worker = called(&mut client, "start_worker", json!({"launcher": "demo", "worktree": true}));
     let worker = worker["worker_id"].as_str().unwrap();
     let message = json!({"worker_id": worker, "message": "!edit create a.txt one"});

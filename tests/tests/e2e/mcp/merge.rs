@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{Client, FAR};
+use super::{FAR, McpClient};
 use crate::look::git;
 
 /// A repository with the files `a.txt` and `b.txt`, and agents that work in a worktree.
@@ -33,7 +33,7 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
 }
 
 /// Gives a task that changes both files, waits for it, and returns its id and the result's text.
-fn give(client: &mut Client, name: &str) -> String {
+fn give(client: &mut McpClient, name: &str) -> String {
     let prompt = "!edit replace a.txt 1 A\n!edit replace b.txt 1 B\ndone";
     let (text, is_error) =
         client.called("task", json!({"agent": "writer", "name": name, "prompt": prompt, "description": "d"}));
@@ -41,7 +41,7 @@ fn give(client: &mut Client, name: &str) -> String {
     text
 }
 
-fn look(client: &mut Client, name: &str) -> Value {
+fn look(client: &mut McpClient, name: &str) -> Value {
     let (text, _) = client.called("get_subagents", json!({"name_or_id": name}));
     serde_json::from_str(&text).unwrap()
 }
@@ -49,7 +49,7 @@ fn look(client: &mut Client, name: &str) -> Value {
 #[test]
 fn the_result_of_a_task_has_the_merge_of_its_files() {
     let sandbox = repository("");
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let text = give(&mut client, "Fix");
     assert!(!text.contains("merge"), "{text}");
     let found = look(&mut client, "Fix");
@@ -79,7 +79,7 @@ fn the_result_of_a_task_has_the_merge_of_its_files() {
 #[test]
 fn a_completed_task_writes_its_files_back() {
     let sandbox = repository("writeBack: auto\n");
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let text = give(&mut client, "First");
     assert!(text.contains(r#" merge="merged" merged="a.txt, b.txt">"#), "{text}");
     assert_eq!((read(&sandbox, "a.txt"), read(&sandbox, "b.txt")), ("A\n".to_owned(), "B\n".to_owned()));
@@ -121,7 +121,7 @@ fn a_completed_task_writes_its_files_back() {
 #[test]
 fn a_merge_that_fails_does_not_fail_the_task() {
     let sandbox = repository("writeBack: auto\n");
-    let mut client = Client::new(&sandbox);
+    let mut client = McpClient::new(&sandbox);
     let gate = sandbox.gate("working");
     let reached = format!("!touch {}\n{}", sandbox.file("edited").display(), gate.directive());
     let prompt = format!("!edit replace a.txt 1 A\n{reached}\ndone");

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::server::{Answer, Server};
+use super::server::{Server, WebhookResponse};
 use super::{configure, fails_test, settled, world};
 
 #[test]
@@ -86,7 +86,7 @@ fn a_webhook_that_is_gone_is_given_up_with_an_event() {
     let server = Server::https();
     let (sandbox, worker) =
         world(&format!("  - {{name: hook, to: webhook, on: [done], url: '{}'}}", server.url()));
-    server.answers([Answer::Status(410)]);
+    server.answers([WebhookResponse::Status(410)]);
     let _ = sandbox.send(&worker, "first");
     let failed = settled(&sandbox, "failed");
     assert_eq!(failed["error"], "the server answered 410");
@@ -142,7 +142,7 @@ fn secrets_are_in_no_argument_log_database_or_output() {
     configure(&sandbox, &format!("  - {{to: webhook, on: [done], url: '${{HOOK_URL}}', {secret}}}"));
     sandbox.init();
     let worker = sandbox.start("demo");
-    server.answers([Answer::Status(500), Answer::Late]);
+    server.answers([WebhookResponse::Status(500), WebhookResponse::Late]);
     let _ = sandbox.send(&worker, "first");
     server.wait_for(2).iter().for_each(|request| request.is_signed_with("very-secret-word"));
     // No process of the worker has it.

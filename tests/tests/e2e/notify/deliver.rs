@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::wait_until;
 
-use super::server::{Answer, Request, Server};
+use super::server::{Request, Server, WebhookResponse};
 use super::{SOON, configure, log, settled, world};
 
 fn webhook(server: &Server, on: &str, more: &str) -> String {
@@ -49,7 +49,7 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
     let (sandbox, worker) = world(&webhook(&server, "question, done", ""));
     let other = sandbox.start("demo");
     // Later deliveries wait for this response.
-    server.answers([Answer::Late]);
+    server.answers([WebhookResponse::Late]);
     let _ = sandbox.send(&other, "first");
     server.wait_for(1);
     // Two questions at once.
@@ -124,11 +124,11 @@ fn what_fails_is_repeated_with_the_same_id_and_keeps_the_order() {
     let server = Server::https();
     let (sandbox, worker) = world(&webhook(&server, "done, failed", ""));
     server.answers([
-        Answer::Busy(1),
-        Answer::Close,
-        Answer::Redirect(server.url()),
-        Answer::Status(204),
-        Answer::Endless,
+        WebhookResponse::Busy(1),
+        WebhookResponse::Close,
+        WebhookResponse::Redirect(server.url()),
+        WebhookResponse::Status(204),
+        WebhookResponse::Endless,
     ]);
     let _ = sandbox.send(&worker, "first");
     let _ = sandbox.send_fails(&worker, "!error -32000 no", "BACKEND_RPC_ERROR");
@@ -151,7 +151,7 @@ fn a_sink_that_hangs_holds_up_no_other_and_a_daemon_that_dies_repeats_what_was_u
         hangs.url(),
         works.url()
     ));
-    hangs.answers([Answer::Hang]);
+    hangs.answers([WebhookResponse::Hang]);
     let _ = sandbox.send(&worker, "first");
     hangs.wait_for(1);
     let _ = sandbox.send(&worker, "second");
@@ -228,7 +228,12 @@ fn a_new_sink_gets_nothing_from_before_it_and_one_that_is_gone_gets_nothing_more
     let _ = sandbox.send(&worker, "after");
     server.wait_for(1);
     settled(&sandbox, "delivered");
-    server.answers([Answer::Status(503), Answer::Status(503), Answer::Status(503), Answer::Status(503)]);
+    server.answers([
+        WebhookResponse::Status(503),
+        WebhookResponse::Status(503),
+        WebhookResponse::Status(503),
+        WebhookResponse::Status(503),
+    ]);
     let _ = sandbox.send(&worker, "never");
     server.wait_for(2);
     configure(&sandbox, "  - {to: command, command: 'true', on: [failed]}");

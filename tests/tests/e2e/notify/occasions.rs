@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::server::{Answer, Server};
+use super::server::{Server, WebhookResponse};
 use super::{SOON, configure, log, settled, world};
 
 fn webhook(server: &Server, keys: &str) -> String {
@@ -150,7 +150,7 @@ fn an_answer_that_comes_late_is_an_answer() {
     let (late, other) = (Server::https(), Server::https());
     let (sandbox, worker) =
         world(&format!("{}\n{}", webhook(&late, "on: [done]"), webhook(&other, "on: [done]")));
-    late.answers([Answer::Late]);
+    late.answers([WebhookResponse::Late]);
     let _ = sandbox.send(&worker, "first");
     let delivered = || {
         let delivered = |item: &&Value| item["status"] == "delivered" && item["attempts"] == 1;

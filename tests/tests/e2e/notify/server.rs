@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// The response to a request.
 #[derive(Debug, Clone)]
-pub(super) enum Answer {
+pub(super) enum WebhookResponse {
     Status(u16),
     /// With `Retry-After`, in seconds.
     Busy(u64),
@@ -65,7 +65,7 @@ struct Shared {
     requests: Mutex<Vec<Request>>,
     arrived: Condvar,
     /// Responses to the next requests; then 200.
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<WebhookResponse>>,
     /// Whether late responses are sent now.
     let_go: Mutex<bool>,
     goes: Condvar,
@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Sets the responses to the next requests, in order.
-    pub(super) fn answers(&self, answers: impl IntoIterator<Item = Answer>) {
+    pub(super) fn answers(&self, answers: impl IntoIterator<Item = WebhookResponse>) {
         self.shared.answers.lock().unwrap().extend(answers);
     }
 
@@ -182,28 +182,28 @@ impl Drop for Server {
 fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &Shared) {
     let mut stream = BufReader::new(stream);
     let Some(request) = read(&mut stream) else { return };
-    let answer = shared.answers.lock().unwrap().pop_front().unwrap_or(Answer::Status(200));
+    let answer = shared.answers.lock().unwrap().pop_front().unwrap_or(WebhookResponse::Status(200));
     shared.requests.lock().unwrap().push(request);
     shared.arrived.notify_all();
     let head = match &answer {
-        Answer::Late => {
+        WebhookResponse::Late => {
             let held = shared.let_go.lock().unwrap();
             drop(shared.goes.wait_timeout_while(held, SOON, |goes| !*goes).unwrap());
             "200 x\r\ncontent-length: 0".to_owned()
         }
-        Answer::Status(status) => format!("{status} x\r\ncontent-length: 0"),
-        Answer::Busy(seconds) => format!("429 x\r\nretry-after: {seconds}\r\ncontent-length: 0"),
-        Answer::Redirect(url) => format!("302 x\r\nlocation: {url}\r\ncontent-length: 0"),
-        Answer::Endless => "200 x\r\ntransfer-encoding: chunked".to_owned(),
-        Answer::Close => return,
-        Answer::Hang => {
+        WebhookResponse::Status(status) => format!("{status} x\r\ncontent-length: 0"),
+        WebhookResponse::Busy(seconds) => format!("429 x\r\nretry-after: {seconds}\r\ncontent-length: 0"),
+        WebhookResponse::Redirect(url) => format!("302 x\r\nlocation: {url}\r\ncontent-length: 0"),
+        WebhookResponse::Endless => "200 x\r\ntransfer-encoding: chunked".to_owned(),
+        WebhookResponse::Close => return,
+        WebhookResponse::Hang => {
             shared.held.lock().unwrap().push(Box::new(stream));
             return;
         }
     };
     let stream = stream.get_mut();
     let mut sent = stream.write_all(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes());
-    while sent.is_ok() && matches!(answer, Answer::Endless) {
+    while sent.is_ok() && matches!(answer, WebhookResponse::Endless) {
         sent = stream.write_all(b"10000\r\n").and_then(|()| stream.write_all(&[b'x'; 0x10000]));
         sent = sent.and_then(|()| stream.write_all(b"\r\n"));
     }

@@ -61,7 +61,7 @@ fn operations(document: &Value) -> Vec<Operation> {
 }
 
 /// A controller with workers, and their names for use in requests.
-struct World {
+struct OpenApiFixture {
     sandbox: Sandbox,
     socket: PathBuf,
     handle: Vec<String>,
@@ -71,7 +71,7 @@ struct World {
     tasks: Vec<Value>,
 }
 
-impl World {
+impl OpenApiFixture {
     fn new() -> Self {
         let sandbox = Sandbox::new();
         sandbox.init();
@@ -271,7 +271,7 @@ fn wrong(operation: &Operation, response: &Response, took: Duration) -> Option<S
 fn no_generated_request_finds_a_fault() {
     let document = document();
     let operations = operations(&document);
-    let mut world = World::new();
+    let mut world = OpenApiFixture::new();
     let mut values =
         Values { random: Random::announced(), document: &document, known: world.known(), optional: 2 };
     let (mut faults, mut seen) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<u16>>::new());
@@ -328,7 +328,7 @@ fn no_generated_request_finds_a_fault() {
 
 #[test]
 fn an_empty_launcher_is_wrong_input() {
-    let world = World::new();
+    let world = OpenApiFixture::new();
     let workspace = world.sandbox.workspace();
     for field in ["name", "backendKind", "program"] {
         let mut launcher =

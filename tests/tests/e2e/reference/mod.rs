@@ -27,14 +27,14 @@ const WORDS: &[&str] = &[
 const CHANGING: &[&str] = &["pid", "token", "runtimePid", "runtimeSocket", "resolvedCommandPath"];
 
 /// Values that differ in every run and are replaced.
-struct Run {
+struct VolatileValues {
     root: String,
     agent: String,
 }
 
 /// One command of a session.
 #[derive(Default)]
-struct Step {
+struct RecordedCommand {
     line: String,
     stdin: String,
     saves: Vec<(String, String)>,
@@ -67,8 +67,10 @@ fn strict() {
 #[track_caller]
 fn replay(name: &str) {
     let sandbox = Sandbox::new();
-    let run =
-        Run { root: sandbox.path().to_str().unwrap().to_owned(), agent: sandbox.executable("subagent") };
+    let run = VolatileValues {
+        root: sandbox.path().to_str().unwrap().to_owned(),
+        agent: sandbox.executable("subagent"),
+    };
     let config = fs::read_to_string(folder().join("config.yaml")).unwrap();
     let config = config.replace("$AGENT", &run.agent);
     fs::write(sandbox.config_file(), config).unwrap();
@@ -115,9 +117,9 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("reference")
 }
 
-fn steps(name: &str) -> Vec<Step> {
+fn steps(name: &str) -> Vec<RecordedCommand> {
     let text = fs::read_to_string(folder().join(format!("{name}.session"))).unwrap();
-    let (mut steps, mut env): (Vec<Step>, Vec<(String, String)>) = (Vec::new(), Vec::new());
+    let (mut steps, mut env): (Vec<RecordedCommand>, Vec<(String, String)>) = (Vec::new(), Vec::new());
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some(assignment) = line.strip_prefix("env ") {
             let (variable, value) = assignment.split_once('=').unwrap();
@@ -126,7 +128,11 @@ fn steps(name: &str) -> Vec<Step> {
         }
         let (mark, rest) = line.split_once(' ').unwrap_or((line, ""));
         if mark == "$" {
-            steps.push(Step { line: rest.to_owned(), env: std::mem::take(&mut env), ..Step::default() });
+            steps.push(RecordedCommand {
+                line: rest.to_owned(),
+                env: std::mem::take(&mut env),
+                ..RecordedCommand::default()
+            });
             continue;
         }
         let step = steps.last_mut().unwrap();
@@ -154,7 +160,7 @@ fn filled(text: &str, names: &BTreeMap<String, String>) -> String {
 }
 
 /// Collects the differences, as path and text.
-fn compare(step: &Step, output: &Output, run: &Run, found: &mut Vec<(String, String)>) {
+fn compare(step: &RecordedCommand, output: &Output, run: &VolatileValues, found: &mut Vec<(String, String)>) {
     let code = output.status.code().unwrap_or(-1);
     if code != step.code {
         found.push(("exit".to_owned(), format!("exit code {code} instead of {}\n{output}", step.code)));
@@ -196,7 +202,7 @@ fn values(
     key: &str,
     ours: &Value,
     recorded: &Value,
-    run: &Run,
+    run: &VolatileValues,
     found: &mut Vec<(String, String)>,
 ) {
     match (ours, recorded) {
@@ -236,7 +242,7 @@ fn hidden(line: &str) -> String {
 
 /// Returns the text with ids, times and the sandbox's folder replaced,
 /// as `tests/reference/record` does it.
-fn plain(text: &str, run: &Run) -> String {
+fn plain(text: &str, run: &VolatileValues) -> String {
     let text = text.replace(&run.root, "<root>").replace(&run.agent, "<agent>");
     let mut out = String::new();
     let mut rest = text.as_str();

@@ -10,7 +10,7 @@ use super::agent::{gone, of_type, sandbox, works};
 
 /// The process that dies, and the time.
 #[derive(Debug, Clone, Copy)]
-enum Death {
+enum ProcessDeath {
     /// The agent, by its action for this prompt.
     Agent(&'static str),
     /// The agent, by a signal while it is idle.
@@ -27,24 +27,24 @@ enum Moment {
     InTurn,
 }
 
-const DEATHS: [Death; 14] = [
-    Death::Agent("then: exit 0"),
-    Death::Agent("then: exit 1"),
-    Death::Agent("then: kill"),
-    Death::Agent("turn: exit 0"),
-    Death::Agent("turn: exit 1"),
-    Death::Agent("turn: kill"),
-    Death::IdleAgent,
-    Death::Runtime(Signal::SIGKILL, Moment::Idle),
-    Death::Runtime(Signal::SIGKILL, Moment::InTurn),
-    Death::Runtime(Signal::SIGTERM, Moment::Idle),
-    Death::Guard(Moment::Idle),
-    Death::Guard(Moment::InTurn),
-    Death::Both(Moment::Idle),
-    Death::Both(Moment::InTurn),
+const DEATHS: [ProcessDeath; 14] = [
+    ProcessDeath::Agent("then: exit 0"),
+    ProcessDeath::Agent("then: exit 1"),
+    ProcessDeath::Agent("then: kill"),
+    ProcessDeath::Agent("turn: exit 0"),
+    ProcessDeath::Agent("turn: exit 1"),
+    ProcessDeath::Agent("turn: kill"),
+    ProcessDeath::IdleAgent,
+    ProcessDeath::Runtime(Signal::SIGKILL, Moment::Idle),
+    ProcessDeath::Runtime(Signal::SIGKILL, Moment::InTurn),
+    ProcessDeath::Runtime(Signal::SIGTERM, Moment::Idle),
+    ProcessDeath::Guard(Moment::Idle),
+    ProcessDeath::Guard(Moment::InTurn),
+    ProcessDeath::Both(Moment::Idle),
+    ProcessDeath::Both(Moment::InTurn),
 ];
 
-impl Death {
+impl ProcessDeath {
     /// Kills the process. Returns the cursor from before.
     fn strike(self, sandbox: &Sandbox, worker: &str) -> serde_json::Value {
         let before = sandbox.events(worker).pop().unwrap()["eventId"].clone();

@@ -6,16 +6,16 @@ use subagent_tests::harness::Sandbox;
 use super::agent::{gone, of_type, sandbox, say, works};
 
 /// The capabilities and behavior of an agent, and the effect on its session.
-struct Case {
+struct SessionRevivalCase {
     words: &'static str,
     session: &'static str,
 }
 
-const fn case(words: &'static str, session: &'static str) -> Case {
-    Case { words, session }
+const fn case(words: &'static str, session: &'static str) -> SessionRevivalCase {
+    SessionRevivalCase { words, session }
 }
 
-const CASES: [Case; 13] = [
+const CASES: [SessionRevivalCase; 13] = [
     case("resume load", "resumed"),
     case("resume no-load", "resumed"),
     case("resume", "resumed"),
@@ -60,7 +60,7 @@ fn the_event_says_what_became_of_the_session_at_a_restart() {
 #[track_caller]
 fn what_became_of_the_session(way: Way) {
     let sandbox = sandbox("");
-    for Case { words, session } in CASES {
+    for SessionRevivalCase { words, session } in CASES {
         say(&sandbox, words);
         let worker = sandbox.start("words");
         let started = of_type(&sandbox, &worker, "worker.started");

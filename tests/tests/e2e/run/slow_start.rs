@@ -13,12 +13,12 @@ use crate::config_layers::program;
 const LINE: &str = "starting slow (npx fetches @scope/agent) · ";
 
 /// An `npx` whose download ends when the test writes to the pipe.
-struct World {
+struct SlowNpxFixture {
     sandbox: Sandbox,
     pipe: PathBuf,
 }
 
-fn world() -> World {
+fn world() -> SlowNpxFixture {
     let mut sandbox = Sandbox::new();
     let pipe = sandbox.file("fetched");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
@@ -30,10 +30,10 @@ fn world() -> World {
     program(&sandbox, "npx", &format!("read -r _ < {}\n{agent}", pipe.display()));
     let npx = Launcher::new(sandbox.file_name("bin/npx"), ["-y", "@scope/agent"]);
     sandbox.launcher("slow", npx);
-    World { sandbox, pipe }
+    SlowNpxFixture { sandbox, pipe }
 }
 
-impl World {
+impl SlowNpxFixture {
     fn begin(&self, args: &[&str]) -> AtTerminal {
         self.sandbox.command("subagent").args(args).at_terminal(100, On::Both)
     }
@@ -80,7 +80,7 @@ fn a_message_that_starts_the_agent_shows_what_it_waits_for() {
     world.sandbox.finish();
 }
 
-impl World {
+impl SlowNpxFixture {
     /// Makes the agent of `mine` end itself.
     fn shows_end(&self) {
         let output = self.sandbox.command("subagent").args(["send", "mine", "!exit-after\nbye"]).run();

@@ -6,14 +6,14 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Command, On, Sandbox, wait_until};
 
-use super::questions::{SOON, World, answer_of, defined, text, world};
+use super::questions::{SOON, TaskQuestionsFixture, answer_of, defined, text, world};
 
 const FORM: &str =
     "!elicit {\"mode\": \"form\", \"message\": \"Which?\", \"requestedSchema\": {\"type\": \"object\"}}";
 const TASK: [&str; 4] = ["task", "run", "--agent", "lead"];
 
 /// A worker `rel`, shown as `Release`.
-fn named() -> World {
+fn named() -> TaskQuestionsFixture {
     world(&["--name", "rel"])
 }
 

@@ -10,23 +10,23 @@ use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_unt
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
-struct World {
+struct TaskBasicsFixture {
     sandbox: Sandbox,
     root: String,
 }
 
 /// A worker that can delegate, with this in the config.
-fn world(delegation: &Value) -> World {
+fn world(delegation: &Value) -> TaskBasicsFixture {
     let sandbox = Sandbox::new();
     started(sandbox, delegation)
 }
 
-fn started(mut sandbox: Sandbox, delegation: &Value) -> World {
+fn started(mut sandbox: Sandbox, delegation: &Value) -> TaskBasicsFixture {
     let root = sandbox.delegating(delegation, &[]);
-    World { sandbox, root }
+    TaskBasicsFixture { sandbox, root }
 }
 
-impl World {
+impl TaskBasicsFixture {
     /// Creates a file with a task, for any submitter.
     fn task(&self, name: &str, mode: &str, prompt: &str) -> PathBuf {
         self.sandbox.task_file("nested", name, mode, prompt)

@@ -9,20 +9,20 @@ use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
-struct World {
+struct TaskBudgetFixture {
     sandbox: Sandbox,
     root: String,
 }
 
 /// A worker with these flags that can delegate to agents that can delegate too. At most
 /// `places` run at once.
-fn world(flags: &[&str], places: u32) -> World {
+fn world(flags: &[&str], places: u32) -> TaskBudgetFixture {
     let mut sandbox = Sandbox::new();
     let root = sandbox.delegating(&json!({"maxActive": places}), flags);
-    World { sandbox, root }
+    TaskBudgetFixture { sandbox, root }
 }
 
-impl World {
+impl TaskBudgetFixture {
     /// Returns the directive by which an agent delegates this task, and waits for a foreground one.
     fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file("nested", name, mode, prompt))

@@ -9,19 +9,19 @@ use subagent_tests::harness::{Sandbox, wait_until};
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
-struct World {
+struct TaskCauseFixture {
     sandbox: Sandbox,
     root: String,
 }
 
 /// A worker with these flags that can delegate.
-fn world(flags: &[&str]) -> World {
+fn world(flags: &[&str]) -> TaskCauseFixture {
     let mut sandbox = Sandbox::new();
     let root = sandbox.delegating(&json!(true), flags);
-    World { sandbox, root }
+    TaskCauseFixture { sandbox, root }
 }
 
-impl World {
+impl TaskCauseFixture {
     /// Submits a background task.
     fn give(&self, name: &str, prompt: &str) {
         let gives = self.sandbox.gives(&self.sandbox.task_file("nested", name, "background", prompt));

@@ -9,18 +9,18 @@ use subagent_tests::harness::{Sandbox, wait_until};
 /// Time limit for asynchronous results.
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
-pub(super) struct World {
+pub(super) struct TaskQuestionsFixture {
     pub(super) sandbox: Sandbox,
     pub(super) root: String,
 }
 
 /// A worker `Release` that can delegate, and an agent `lead` that can too and asks before commands.
-pub(super) fn world(flags: &[&str]) -> World {
+pub(super) fn world(flags: &[&str]) -> TaskQuestionsFixture {
     let sandbox = defined();
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Release"];
     let started = sandbox.run(&[&start, flags].concat()).data_of("worker.started");
-    World { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
+    TaskQuestionsFixture { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
 }
 
 pub(super) fn defined() -> Sandbox {
@@ -41,7 +41,7 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-impl World {
+impl TaskQuestionsFixture {
     /// Returns the directive by which an agent delegates this task to a `lead`.
     pub(super) fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file("lead", name, mode, prompt))

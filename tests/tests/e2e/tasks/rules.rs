@@ -10,13 +10,13 @@ use subagent_tests::harness::{Sandbox, wait_until};
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
-struct World {
+struct TaskRulesFixture {
     sandbox: Sandbox,
     root: String,
 }
 
 /// A worker with these flags that can delegate to these agents: name, and definition.
-fn world(flags: &[&str], agents: &[(&str, &str)]) -> World {
+fn world(flags: &[&str], agents: &[(&str, &str)]) -> TaskRulesFixture {
     let mut sandbox = Sandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
@@ -29,10 +29,10 @@ fn world(flags: &[&str], agents: &[(&str, &str)]) -> World {
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Release"];
     let started = sandbox.run(&[&start, flags].concat()).data_of("worker.started");
-    World { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
+    TaskRulesFixture { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
 }
 
-impl World {
+impl TaskRulesFixture {
     /// Returns the directive by which an agent delegates this task, and waits for a foreground one.
     fn gives(&self, name: &str, agent: &str, mode: &str, prompt: &str) -> String {
         self.sandbox.gives(&self.sandbox.task_file(agent, name, mode, prompt))

@@ -18,7 +18,7 @@ use normal::{normal, width};
 const WIDTHS: [u16; 3] = [60, 80, 200];
 
 /// The world of all views: a worker that has worked, one that asks, a stopped one, a task.
-struct World {
+struct ViewsFixture {
     sandbox: Sandbox,
     turn: String,
     request: String,
@@ -35,7 +35,7 @@ const BUDGETS: &str = "budgets: {controller: {turns: 40}}\n";
 
 const FORM: &str = r#"!elicit {"mode": "form", "message": "On which port should the server of the tests listen, and for which of the hosts?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port", "description": "A number that no other program on this machine has taken so far", "minimum": 1024, "maximum": 65535}, "hosts": {"type": "array", "items": {"enum": ["localhost", "example.org", "example.com"]}}}, "required": ["port"]}}"#;
 
-fn world() -> World {
+fn world() -> ViewsFixture {
     let sandbox = Sandbox::new();
     let config = sandbox.config_file();
     let text = fs::read_to_string(&config).unwrap();
@@ -68,7 +68,7 @@ fn world() -> World {
         let items = log["items"].as_array().unwrap();
         (items.len() == 4 && items.iter().all(|item| item["status"] == "delivered")).then_some(())
     });
-    World {
+    ViewsFixture {
         turn: word(&accepted, "turnId"),
         request: word(&asked, "requestId"),
         form: word(&form, "requestId"),
@@ -77,7 +77,7 @@ fn world() -> World {
     }
 }
 
-impl World {
+impl ViewsFixture {
     fn with_ids(&self, text: &str) -> String {
         let ids =
             [("TURN", &self.turn), ("REQUEST", &self.request), ("FORM", &self.form), ("TASK", &self.task)];

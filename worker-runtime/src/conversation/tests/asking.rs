@@ -2,7 +2,7 @@
 
 use super::super::asking::MAX_SHOWN_BYTES;
 use super::*;
-use crate::acp::client_operation::{ClientOperation, Step, Subject};
+use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject};
 use subagent_protocol::start::ClientRules;
 
 fn talk(rules: ClientRules) -> Talk {
@@ -27,11 +27,11 @@ fn run(id: u64, params: &Value) -> Value {
 
 /// Reports a resolved path. Returns the tool call of the question.
 fn found(talk: &mut Talk, call: u64, path: &str) -> Option<Value> {
-    assert!(matches!(talk.conversation.take_call(call), Some(Step::Find(_))));
+    assert!(matches!(talk.conversation.take_call(call), Some(ClientOperationStep::Find(_))));
     assert_eq!(talk.conversation.take_call(call), None, "once");
     talk.forget();
-    let found = Found { path: path.to_owned(), text: Some("old".to_owned()) };
-    talk.input(Input::CallFound { call, found: Ok(found) });
+    let found = ResolvedRequest { path: path.to_owned(), text: Some("old".to_owned()) };
+    talk.input(ConversationInput::CallFound { call, found: Ok(found) });
     let asked = talk.records.iter().find(|record| record.t == T::ApprovalRequested)?;
     assert_eq!((asked.turn, &asked.body["clientCall"]), (Some(5), &json!(call)));
     Some(asked.body["params"]["toolCall"].clone())
@@ -41,7 +41,7 @@ fn answer(talk: &mut Talk, option: Option<&str>, rule: Option<&str>) {
     let request_id = talk.conversation.open_approvals().remove(0);
     talk.forget();
     let [option_id, rule] = [option, rule].map(|text| text.map(str::to_owned));
-    talk.command(Command::Answer { request_id, option_id, rule }).unwrap();
+    talk.command(RuntimeCommand::Answer { request_id, option_id, rule }).unwrap();
 }
 
 fn error(talk: &Talk) -> (i64, String) {
@@ -65,9 +65,12 @@ fn allowed_operations_use_the_resolved_path() {
     assert_eq!(talk.conversation.take_call(1), None, "no client or rule has allowed it");
     answer(&mut talk, Some("allow-once"), Some("edit"));
     assert_eq!(talk.types(), [T::AnswerWritten]);
-    assert!(talk.actions.contains(&Action::Call(1)) && talk.sent().is_empty());
+    assert!(talk.actions.contains(&ConversationAction::Call(1)) && talk.sent().is_empty());
     let request = ClientOperation::Write { path: "/w/link".to_owned(), content: "new".to_owned() };
-    assert_eq!(talk.conversation.take_call(1), Some(Step::Do(request, Some("/w/file".to_owned()))));
+    assert_eq!(
+        talk.conversation.take_call(1),
+        Some(ClientOperationStep::Do(request, Some("/w/file".to_owned())))
+    );
     assert_eq!(talk.conversation.take_call(1), None);
 }
 
@@ -95,19 +98,24 @@ fn only_subjects_of_rules_need_a_decision() {
     let guarded = vec!["/w/.agents".into()];
     let mut talk = talk(ClientRules { guarded, ..ClientRules::default() });
     talk.line(json!({"id": 0, "method": "fs/read_text_file", "params": {"path": "/w/a"}}));
-    assert!(matches!(talk.conversation.take_call(1), Some(Step::Do(_, None))));
+    assert!(matches!(talk.conversation.take_call(1), Some(ClientOperationStep::Do(_, None))));
     talk.line(run(1, &json!({"command": "ls"})));
-    assert!(matches!(talk.conversation.take_call(2), Some(Step::Do(_, None))));
+    assert!(matches!(talk.conversation.take_call(2), Some(ClientOperationStep::Do(_, None))));
     talk.line(write(2, "/w/a", ""));
     assert_eq!(found(&mut talk, 3, "/w/a"), None);
-    assert!(matches!(talk.conversation.take_call(3), Some(Step::Do(_, Some(path))) if path == "/w/a"));
+    assert!(
+        matches!(talk.conversation.take_call(3), Some(ClientOperationStep::Do(_, Some(path))) if path == "/w/a")
+    );
     for (call, path, leads) in [(4, "/w/link", "/w/.agents/x"), (5, "/w/x/../.agents/x", "/w/elsewhere")] {
         talk.line(write(call, path, ""));
         assert!(found(&mut talk, call, leads).is_some(), "{path}");
     }
     let mut without = Talk::ready(None, json!({}));
     without.line(write(0, "/w/.agents/x", ""));
-    assert!(matches!(without.conversation.take_call(1), Some(Step::Do(_, None))), "no rules at all");
+    assert!(
+        matches!(without.conversation.take_call(1), Some(ClientOperationStep::Do(_, None))),
+        "no rules at all"
+    );
 }
 
 #[test]
@@ -139,7 +147,7 @@ fn waiting_entries_end_with_their_turn_or_request() {
     type End = fn(&mut Talk);
     let ends: [(End, &str, &str); 4] = [
         (
-            |talk| talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap(),
+            |talk| talk.command(RuntimeCommand::Cancel { turn: 5, reason: "r".to_owned() }).unwrap(),
             "turn_canceled",
             "canceled",
         ),
@@ -153,7 +161,11 @@ fn waiting_entries_end_with_their_turn_or_request() {
             "withdrawn",
             "the request was withdrawn",
         ),
-        (|talk| talk.input(Input::End { reason: "r".to_owned() }), "stopped", "the worker is being stopped"),
+        (
+            |talk| talk.input(ConversationInput::End { reason: "r".to_owned() }),
+            "stopped",
+            "the worker is being stopped",
+        ),
     ];
     for (end, reason, said) in ends {
         let mut talk = talk(all());
@@ -171,7 +183,7 @@ fn waiting_entries_end_with_their_turn_or_request() {
     }
     // During a cancel, no permission is requested.
     let mut talk = talk(all());
-    talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
     talk.line(write(0, "/w/a", ""));
     found(&mut talk, 1, "/w/a").unwrap();
     assert_eq!(talk.types(), [T::ApprovalRequested, T::ApprovalClosed, T::ClientResponse]);
@@ -188,7 +200,11 @@ fn the_number_of_waiting_requests_is_bounded() {
     assert_eq!(error(&talk).1, "too many open questions");
     talk.line(write(1, "/w/b", &"x".repeat(MAX_SHOWN_BYTES + 1)));
     let step = talk.conversation.take_call(2);
-    assert_eq!(step, Some(Step::Find(Subject::Target("/w/b".to_owned(), false))), "it is not shown");
+    assert_eq!(
+        step,
+        Some(ClientOperationStep::Find(Subject::Target("/w/b".to_owned(), false))),
+        "it is not shown"
+    );
 }
 
 #[test]
@@ -196,10 +212,10 @@ fn a_full_disk_takes_nothing_from_what_waits() {
     let mut talk = talk(all());
     talk.line(write(0, "/w/a", ""));
     found(&mut talk, 1, "/w/a").unwrap();
-    talk.input(Input::Storage(Storage::Full));
+    talk.input(ConversationInput::Storage(Storage::Full));
     talk.line(write(1, "/w/b", ""));
     talk.forget();
-    talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
     // The request without a record has no response; the other one has.
     let failed: Vec<i64> = talk
         .sent()

@@ -26,11 +26,14 @@ fn a_session_is_ready_once_its_chosen_options_are_set() {
     let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
     assert_eq!(
         (talk.methods(), talk.conversation.phase()),
-        (vec!["session/set_mode".to_owned()], Phase::Starting)
+        (vec!["session/set_mode".to_owned()], RuntimePhase::Starting)
     );
     assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
     talk.line(json!({"id": 3, "result": {}}));
-    assert_eq!((talk.types(), talk.conversation.phase()), (vec![T::OptionSet, T::Session], Phase::Ready));
+    assert_eq!(
+        (talk.types(), talk.conversation.phase()),
+        (vec![T::OptionSet, T::Session], RuntimePhase::Ready)
+    );
     assert_eq!(talk.records[0].body["current"]["mode"], "plan");
 }
 
@@ -45,12 +48,12 @@ fn a_start_fails_with_the_option_that_cannot_be_set() {
     );
     let mut talk = opened_with(r#"{"mode": "plan", "model": "x"}"#, modes());
     assert_eq!(talk.types(), [T::OptionSet, T::StartFailed], "the mode is not tried any more");
-    talk.input(Input::Timer(Timer::Option));
+    talk.input(ConversationInput::Timer(Timer::Option));
     let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
     talk.line(json!({"id": 3, "error": {"code": -32601, "message": "no"}}));
     assert_eq!(talk.records[1].body["error"]["code"], "OPTION_NOT_AVAILABLE");
     let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
-    talk.input(Input::Timer(Timer::Option));
+    talk.input(ConversationInput::Timer(Timer::Option));
     let error = &talk.records[1].body["error"];
     assert_eq!(
         (&error["code"], &error["details"]["phase"]),
@@ -67,7 +70,7 @@ fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_comm
     let mut talk = opened_with("{}", modes());
     talk.prompt(5).unwrap();
     talk.forget();
-    let set = |request: &str, chosen: &str| Command::SetOptions {
+    let set = |request: &str, chosen: &str| RuntimeCommand::SetOptions {
         request: request.to_owned(),
         options: options(chosen),
     };
@@ -77,7 +80,7 @@ fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_comm
     assert_eq!(talk.methods(), ["session/set_mode"], "one at a time");
     talk.line(json!({"id": 4, "result": {}}));
     let reported = |talk: &Talk| {
-        let reported = |record: &Read| {
+        let reported = |record: &OwnedRecord| {
             (
                 record.body["request"].clone(),
                 record.body["last"].clone(),
@@ -93,7 +96,7 @@ fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_comm
     talk.update("current_mode_update");
     talk.forget();
     // Options that still wait when the agent is ended are reported too.
-    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Terminate { reason: "r".to_owned() }).unwrap();
     assert_eq!(reported(&talk).pop(), Some((json!("c"), json!(true), json!("BACKEND_UNAVAILABLE"))));
     assert_eq!(talk.command(set("d", r#"{"mode": "ask"}"#)), Err(Refusal::Ending));
 }
@@ -126,13 +129,13 @@ fn a_session_whose_start_ends_after_it_was_made_is_closed() {
     talk.line(json!({"id": 2, "result": modes()}));
     assert_eq!(talk.types(), [T::OptionSet, T::StartFailed]);
     assert_eq!(talk.methods(), ["session/close"]);
-    assert!(!talk.actions.contains(&Action::Terminate));
+    assert!(!talk.actions.contains(&ConversationAction::Terminate));
     talk.line(json!({"id": 3, "result": {}}));
-    assert!(talk.actions.contains(&Action::CloseInput));
+    assert!(talk.actions.contains(&ConversationAction::CloseInput));
     // The same while the history still arrives.
     let mut talk = closing(closes, true);
     talk.line(json!({"id": 2, "result": null}));
-    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Terminate { reason: "r".to_owned() }).unwrap();
     assert_eq!(
         (talk.methods(), &talk.sent()[0]["params"]["sessionId"]),
         (vec!["session/close".to_owned()], &json!("old"))
@@ -140,7 +143,7 @@ fn a_session_whose_start_ends_after_it_was_made_is_closed() {
     // An agent that cannot close sessions is ended as before.
     let mut talk = closing(json!({}), false);
     talk.line(json!({"id": 2, "result": modes()}));
-    assert!(talk.methods().is_empty() && talk.actions.contains(&Action::Terminate));
+    assert!(talk.methods().is_empty() && talk.actions.contains(&ConversationAction::Terminate));
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn an_agent_that_opens_another_session_than_it_was_asked_for_is_held_to_it() {
         let offers = json!({"loadSession": true, "sessionCapabilities": {method: {}}});
         let mut talk = restoring(0, only, Timeouts::default(), offers);
         talk.line(json!({"id": 2, "result": reported}));
-        talk.input(Input::Timer(Timer::Replay));
+        talk.input(ConversationInput::Timer(Timer::Replay));
         talk
     };
     for method in ["resume", "none"] {

@@ -6,7 +6,7 @@ use super::*;
 
 fn hibernate(talk: &mut Talk, last_turn: u64) -> Result<(), Refusal> {
     talk.forget();
-    talk.command(Command::Hibernate { last_turn, reason: "idle".to_owned() })
+    talk.command(RuntimeCommand::Hibernate { last_turn, reason: "idle".to_owned() })
 }
 
 #[test]
@@ -16,11 +16,11 @@ fn nothing_is_open_so_the_session_is_closed_and_the_agent_ended() {
     let types: Vec<T> = talk.records.iter().map(|record| record.t).collect();
     assert_eq!((types, &talk.records[0].body["reason"]), (vec![T::Terminating], &json!("idle")));
     assert_eq!(talk.sent()[0]["method"], "session/close");
-    assert_eq!(talk.conversation.phase(), Phase::Ending);
+    assert_eq!(talk.conversation.phase(), RuntimePhase::Ending);
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Ending));
     // An agent that does not react is ended anyway.
-    talk.input(Input::Timer(Timer::StopGrace));
-    assert!(talk.actions.contains(&Action::CloseInput));
+    talk.input(ConversationInput::Timer(Timer::StopGrace));
+    assert!(talk.actions.contains(&ConversationAction::CloseInput));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn pending_work_prevents_it() {
     talk.line(json!({"id": 0, "method": "session/request_permission", "params": {}}));
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy));
     let mut talk = Talk::ready(None, json!({}));
-    talk.input(Input::Storage(Storage::Full));
+    talk.input(ConversationInput::Storage(Storage::Full));
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::StorageFull));
 }
 
@@ -45,11 +45,11 @@ fn requests_of_the_agent_prevent_it_until_they_end() {
     talk.line(json!({"id": 0, "method": "terminal/create", "params": {"sessionId": "s", "command": "c"}}));
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy), "it waits for an answer");
     let terminal = "term_1_1".to_owned();
-    let created = Answer::Created { terminal: terminal.clone() };
-    talk.input(Input::CallDone { call: 1, outcome: Ok(created) });
+    let created = ClientOperationResult::Created { terminal: terminal.clone() };
+    talk.input(ConversationInput::CallDone { call: 1, outcome: Ok(created) });
     assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy), "its command runs");
     let exit_status = ExitStatus { exit_code: Some(0), signal: None };
     let exited = TerminalExited { terminal_id: terminal, exit_status, output_bytes: 0, tail: String::new() };
-    talk.input(Input::TerminalExited(exited));
+    talk.input(ConversationInput::TerminalExited(exited));
     assert_eq!(hibernate(&mut talk, 4), Ok(()));
 }

@@ -32,12 +32,12 @@ fn the_way_that_the_launcher_names_is_gone_once_and_the_same_session_asked_for_a
     assert_eq!(talk.sent()[0]["params"], json!({"methodId": "key"}));
     assert_eq!(
         (talk.methods(), talk.conversation.phase()),
-        (vec!["authenticate".to_owned()], Phase::Starting)
+        (vec!["authenticate".to_owned()], RuntimePhase::Starting)
     );
     talk.line(json!({"id": 3, "result": {}}));
     assert_eq!(talk.methods(), ["authenticate", "session/resume"]);
     talk.line(json!({"id": 4, "result": {}}));
-    assert_eq!(talk.conversation.phase(), Phase::Ready);
+    assert_eq!(talk.conversation.phase(), RuntimePhase::Ready);
     assert_eq!(body(&talk, T::Session)["contextLost"], false);
 
     // An agent that still refuses is not asked again, and the session is not replaced by a new one.
@@ -87,7 +87,7 @@ fn a_login_that_fails_or_hangs_is_the_error_of_the_start() {
     for timer in [Timer::Startup, Timer::Phase] {
         let mut talk = offering(None, Some("key"), one_way());
         talk.line(refused(2));
-        talk.input(Input::Timer(timer));
+        talk.input(ConversationInput::Timer(timer));
         let error = body(&talk, T::StartFailed)["error"].clone();
         let phase = (&error["code"], &error["details"]["phase"]);
         assert_eq!(phase, (&json!("BACKEND_TIMEOUT"), &json!("authenticate")));
@@ -123,7 +123,7 @@ fn a_prompt_is_not_sent_again_after_a_login() {
 #[test]
 fn an_agent_without_login_is_ended_so_that_the_next_start_finds_the_login() {
     let failed = |talk: &mut Talk| talk.line(json!({"id": 4, "error": {"code": 1, "message": "no"}}));
-    let late = |talk: &mut Talk| talk.input(Input::Timer(Timer::Phase));
+    let late = |talk: &mut Talk| talk.input(ConversationInput::Timer(Timer::Phase));
     for (named, then) in [
         (None, None),
         (Some("tui"), None),
@@ -151,15 +151,20 @@ fn an_agent_without_login_is_ended_so_that_the_next_start_finds_the_login() {
 #[test]
 fn a_cancel_does_not_wait_for_a_login() {
     let mut talk = refused_in_turn(Some("key"));
-    talk.command(Command::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
+    talk.command(RuntimeCommand::Cancel { turn: 5, reason: "r".to_owned() }).unwrap();
     assert_eq!(talk.types(), [T::CancelRequested, T::TurnEnd]);
-    assert!(!talk.actions.iter().any(|action| matches!(action, Action::SetTimer(Timer::CancelGrace, _))));
+    assert!(
+        !talk
+            .actions
+            .iter()
+            .any(|action| matches!(action, ConversationAction::SetTimer(Timer::CancelGrace, _)))
+    );
     talk.line(json!({"id": 4, "result": {}}));
     assert_eq!(talk.types().last(), Some(&T::Noise));
     talk.prompt(6).unwrap();
     // A stop allows it the time of one step.
     let mut talk = refused_in_turn(Some("key"));
-    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
-    talk.input(Input::Timer(Timer::StopGrace));
+    talk.command(RuntimeCommand::Terminate { reason: "r".to_owned() }).unwrap();
+    talk.input(ConversationInput::Timer(Timer::StopGrace));
     assert_eq!(talk.types(), [T::Terminating, T::TurnEnd]);
 }

@@ -8,25 +8,25 @@ use subagent_protocol::Error;
 use super::super::commits::lines;
 use super::super::scratch::Scratch;
 use super::super::status::{parts, path};
-use super::super::work::Work;
-use crate::git::{Failure, Git};
+use super::super::work::OperationContext;
+use crate::git::{Git, GitFailure};
 
 /// A path that differs between two commits.
 #[derive(Debug, Clone)]
-pub(super) struct Change {
+pub(super) struct PathChange {
     pub(super) path: Vec<u8>,
-    pub(super) before: Option<Entry>,
-    pub(super) after: Option<Entry>,
+    pub(super) before: Option<TreeEntry>,
+    pub(super) after: Option<TreeEntry>,
 }
 
 /// A file of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) mode: String,
     pub(super) id: String,
 }
 
-impl Entry {
+impl TreeEntry {
     /// Formats an entry for `update-index --index-info`.
     pub(super) fn line(entry: Option<&Self>, path: &[u8], none: &str) -> Vec<u8> {
         let (mode, id) = entry.map_or(("0", none), |entry| (&*entry.mode, &*entry.id));
@@ -41,11 +41,11 @@ impl Entry {
 
 /// Returns the differences between two commits.
 pub(super) fn between(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     folder: &Path,
     before: &str,
     after: &str,
-) -> Result<Vec<Change>, Error> {
+) -> Result<Vec<PathChange>, Error> {
     let raw =
         work.run(folder, &["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", before, after])?;
     let (mut changes, mut fields) = (Vec::new(), parts(&raw));
@@ -54,21 +54,21 @@ pub(super) fn between(
         let facts: Vec<&str> = facts.trim_start_matches(':').split(' ').collect();
         let [mode_before, mode_after, id_before, id_after, _] = facts[..] else { continue };
         let entry = |mode: &str, id: &str| {
-            (mode != "000000").then(|| Entry { mode: mode.to_owned(), id: id.to_owned() })
+            (mode != "000000").then(|| TreeEntry { mode: mode.to_owned(), id: id.to_owned() })
         };
         let (before, after) = (entry(mode_before, id_before), entry(mode_after, id_after));
-        changes.push(Change { path: path.to_vec(), before, after });
+        changes.push(PathChange { path: path.to_vec(), before, after });
     }
     Ok(changes)
 }
 
 /// Returns the paths whose file differs from the given side. Compares content, with git's filters.
 pub(super) fn differing<'a>(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     top: &Path,
-    changes: &'a [Change],
-    side: impl Fn(&Change) -> Option<&Entry>,
+    changes: &'a [PathChange],
+    side: impl Fn(&PathChange) -> Option<&TreeEntry>,
 ) -> Result<BTreeSet<&'a [u8]>, Error> {
     let scratch = Scratch::new(repository)?;
     let mut git = work.git(top);
@@ -76,8 +76,8 @@ pub(super) fn differing<'a>(
     let (mut input, mut differing) = (Vec::new(), BTreeSet::new());
     for change in changes {
         match side(change) {
-            Some(entry) if Entry::is_module(Some(entry)) => {}
-            Some(entry) => input.extend(Entry::line(Some(entry), &change.path, "")),
+            Some(entry) if TreeEntry::is_module(Some(entry)) => {}
+            Some(entry) => input.extend(TreeEntry::line(Some(entry), &change.path, "")),
             None if is_there(top, &change.path) => {
                 differing.insert(&*change.path);
             }
@@ -89,16 +89,16 @@ pub(super) fn differing<'a>(
     }
     work.feed(&git, &["update-index", "-z", "--add", "--index-info"], &input)?;
     let names = differing_from_index(work, &git)?;
-    let is_named = |change: &&Change| names.contains(&*change.path);
+    let is_named = |change: &&PathChange| names.contains(&*change.path);
     differing.extend(changes.iter().filter(is_named).map(|change| &*change.path));
     Ok(differing)
 }
 
 /// Returns the files that differ from an index.
-fn differing_from_index(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
+fn differing_from_index(work: &OperationContext<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
     // Fails if a file differs.
     match work.ask(git, &["update-index", "-q", "--refresh"], b"")? {
-        Ok(_) | Err(Failure::Refused { code: Some(1), .. }) => {}
+        Ok(_) | Err(GitFailure::Refused { code: Some(1), .. }) => {}
         Err(failure) => return Err(failure.into()),
     }
     let names = work.feed(git, &["diff-files", "--name-only", "-z"], b"")?;
@@ -121,12 +121,12 @@ fn is_there(top: &Path, name: &[u8]) -> bool {
 
 /// Returns the user's files that a landing would change: staged, changed or untracked.
 pub(super) fn dirty(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     top: &Path,
     git: &Git<'_>,
     before: &str,
-    changes: &[Change],
+    changes: &[PathChange],
 ) -> Result<Vec<String>, Error> {
     let deleted: BTreeSet<&[u8]> =
         changes.iter().filter(|change| change.after.is_none()).map(|change| &*change.path).collect();
@@ -170,7 +170,7 @@ pub(super) fn only_deleted(top: &Path, name: &[u8], deleted: &BTreeSet<&[u8]>) -
 }
 
 /// Returns the files that a sparse checkout leaves out.
-pub(super) fn sparse(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
+pub(super) fn sparse(work: &OperationContext<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
     let list = work.feed(git, &["ls-files", "-z", "-v"], b"")?;
     let left_out = parts(&list).filter(|entry| matches!(entry.first(), Some(b'S' | b's')));
     Ok(left_out.filter_map(|entry| entry.get(2..)).map(<[u8]>::to_vec).collect())
@@ -178,7 +178,7 @@ pub(super) fn sparse(work: &Work<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>
 
 /// Counts changed files and lines, for display.
 pub(super) fn numbers(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     folder: &Path,
     before: &str,
     after: &str,

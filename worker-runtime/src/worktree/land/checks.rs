@@ -6,9 +6,9 @@ use subagent_protocol::worktree::Worktree;
 use subagent_protocol::{Code, Error};
 
 use super::super::registration::Registration;
-use super::super::work::{Work, line, step};
+use super::super::work::{OperationContext, line, step};
 use super::super::{checkout, errors, usable};
-use super::change::{self, Entry};
+use super::change::{self, TreeEntry};
 
 /// A file in the worktree's git directory that records a temporary checkout. It has three lines:
 /// the original branch (may be empty), its commit, and the temporary commit.
@@ -16,7 +16,7 @@ const CHECKING: &str = "subagent-checking";
 
 /// Runs the checks in order. Restores the original checkout afterwards.
 pub(in super::super) fn run(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     checks: &[String],
     commit: &str,
@@ -34,7 +34,7 @@ pub(in super::super) fn run(
 }
 
 fn check(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     found: &Registration,
     checks: &[String],
@@ -53,7 +53,7 @@ fn check(
 }
 
 /// Restores the checkout from before the checks, even if they were killed.
-pub(in super::super) fn restore(work: &Work<'_>, found: &Registration) -> Result<(), Error> {
+pub(in super::super) fn restore(work: &OperationContext<'_>, found: &Registration) -> Result<(), Error> {
     let Some(text) = found.read(CHECKING) else { return Ok(()) };
     let text = String::from_utf8_lossy(&text).into_owned();
     let mut lines = text.lines();
@@ -71,7 +71,7 @@ pub(in super::super) fn restore(work: &Work<'_>, found: &Registration) -> Result
     let other = change::differing(work, &found.common(), &found.path, &new, |change| change.after.as_ref())?;
     for change in new.iter().filter(|change| !other.contains(&*change.path)) {
         let file = found.path.join(super::super::status::path(&change.path));
-        if !Entry::is_module(change.after.as_ref()) && file.symlink_metadata().is_ok() {
+        if !TreeEntry::is_module(change.after.as_ref()) && file.symlink_metadata().is_ok() {
             fs::remove_file(&file).map_err(|error| errors::file(&file, &error))?;
         }
     }

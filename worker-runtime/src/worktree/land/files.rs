@@ -9,28 +9,32 @@ use std::io;
 use std::path::Path;
 
 use subagent_protocol::Error;
-use subagent_protocol::worktree::{AfterLanding, Answer, Landing, Merged, Worktree};
+use subagent_protocol::worktree::{AfterLanding, Landing, Merged, Worktree, WorktreeResult};
 
 use super::super::keep::Keeping;
 use super::super::scratch::{self, Scratch};
 use super::super::status::path;
-use super::super::work::{Work, line, step};
+use super::super::work::{OperationContext, line, step};
 use super::super::{errors, retired, usable};
-use super::change::{self, Change, Entry};
+use super::change::{self, PathChange, TreeEntry};
 use super::finish;
 
 pub(in super::super) fn merge(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     landing: &Landing,
-) -> Result<Answer, Error> {
+) -> Result<WorktreeResult, Error> {
     let lock = worktree.repository.join(scratch::FOLDER).join("lock");
     work.locked("merge", &lock, &worktree.repository, |work| {
-        merge_locked(work, worktree, landing).map(Answer::Merged)
+        merge_locked(work, worktree, landing).map(WorktreeResult::Merged)
     })
 }
 
-fn merge_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Merged, Error> {
+fn merge_locked(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+) -> Result<Merged, Error> {
     finish::recover(work, &worktree.repository)?;
     if worktree.path.symlink_metadata().is_err() {
         // An earlier attempt was killed after its last step.
@@ -41,7 +45,7 @@ fn merge_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Resu
     let commit = super::source(work, worktree, landing, None)?;
     let changes = change::between(work, &worktree.repository, &worktree.base, &commit)?;
     let (done, refused) = bring(work, worktree, &changes, &landing.withheld)?;
-    let name = |change: &&Change| String::from_utf8_lossy(&change.path).into_owned();
+    let name = |change: &&PathChange| String::from_utf8_lossy(&change.path).into_owned();
     let mut merged = Merged {
         files: done.iter().map(name).collect(),
         refused: refused.iter().map(name).collect(),
@@ -59,11 +63,11 @@ fn merge_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Resu
 /// Writes the files. Returns the changes now present in the main work tree, and those
 /// that conflict with it.
 fn bring<'a>(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
-    changes: &'a [Change],
+    changes: &'a [PathChange],
     withheld: &[String],
-) -> Result<(Vec<&'a Change>, Vec<&'a Change>), Error> {
+) -> Result<(Vec<&'a PathChange>, Vec<&'a PathChange>), Error> {
     let (repository, top) = (&worktree.repository, &worktree.main);
     let from_before = change::differing(work, repository, top, changes, |change| change.before.as_ref())?;
     let from_after = change::differing(work, repository, top, changes, |change| change.after.as_ref())?;
@@ -76,7 +80,7 @@ fn bring<'a>(
     for change in changes {
         let name = &*change.path;
         let is_module =
-            [&change.before, &change.after].into_iter().any(|entry| Entry::is_module(entry.as_ref()));
+            [&change.before, &change.after].into_iter().any(|entry| TreeEntry::is_module(entry.as_ref()));
         match () {
             () if is_module => refused.push(change),
             () if !from_after.contains(name) => done.push(change),
@@ -113,14 +117,14 @@ fn is_blocked(top: &Path, name: &[u8], gone: &BTreeSet<&[u8]>) -> bool {
 }
 
 /// Writes the files to temporary names first, with git's filters, and then moves each to its place.
-fn write(work: &Work<'_>, worktree: &Worktree, changes: &[&Change]) -> Result<(), Error> {
+fn write(work: &OperationContext<'_>, worktree: &Worktree, changes: &[&PathChange]) -> Result<(), Error> {
     if changes.is_empty() {
         return Ok(());
     }
     let scratch = Scratch::new(&worktree.repository)?;
     let (folder, mut entries, mut names) = (scratch.path("files"), Vec::new(), Vec::new());
     for change in changes {
-        entries.extend(Entry::line(change.after.as_ref(), &change.path, ""));
+        entries.extend(TreeEntry::line(change.after.as_ref(), &change.path, ""));
         names.extend_from_slice(&change.path);
         names.push(0);
     }
@@ -158,7 +162,12 @@ fn put(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Returns the new base commit: the old one with the merged files.
-fn base(work: &Work<'_>, worktree: &Worktree, landing: &Landing, done: &[&Change]) -> Result<String, Error> {
+fn base(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+    done: &[&PathChange],
+) -> Result<String, Error> {
     if done.is_empty() {
         return Ok(worktree.base.clone());
     }
@@ -171,7 +180,7 @@ fn base(work: &Work<'_>, worktree: &Worktree, landing: &Landing, done: &[&Change
     // Deletions first: a folder may become a file.
     for is_there in [false, true] {
         for change in done.iter().filter(|change| change.after.is_some() == is_there) {
-            entries.extend(Entry::line(change.after.as_ref(), &change.path, &none));
+            entries.extend(TreeEntry::line(change.after.as_ref(), &change.path, &none));
         }
     }
     work.feed(&git, &["update-index", "-z", "--add", "--replace", "--index-info"], &entries)?;

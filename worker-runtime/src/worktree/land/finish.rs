@@ -16,17 +16,17 @@ use super::super::errors::refused;
 use super::super::registration::write_whole;
 use super::super::scratch::{self, Scratch};
 use super::super::status::{parts, path};
-use super::super::work::{Work, line, step};
+use super::super::work::{OperationContext, line, step};
 use super::super::{errors, waiting};
-use super::change::{self, Change, Entry};
-use super::target::Target;
-use crate::git::{Failure, Git};
+use super::change::{self, PathChange, TreeEntry};
+use super::target::LandingTarget;
+use crate::git::{Git, GitFailure};
 use crate::work_tree::record::copy_index;
 
 /// Written before the first step.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
+struct LandingIntent {
     branch: String,
     before: String,
     after: String,
@@ -43,9 +43,9 @@ fn record_of(repository: &Path) -> PathBuf {
 
 /// Moves the branch and updates the work tree where it is checked out.
 pub(super) fn land(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
-    target: &Target,
+    target: &LandingTarget,
     after: &str,
     reason: &str,
 ) -> Result<(), Error> {
@@ -53,7 +53,7 @@ pub(super) fn land(
         return move_branch(work, repository, target, after, reason);
     };
     let text_of = |path: &Path| path.as_os_str().as_bytes().to_vec();
-    let mut record = Record {
+    let mut record = LandingIntent {
         branch: target.branch.clone(),
         before: target.commit.clone(),
         after: after.to_owned(),
@@ -76,14 +76,17 @@ pub(super) fn land(
 }
 
 /// Finishes a landing that was killed. Returns the branch, if there was one.
-pub(in super::super) fn recover(work: &Work<'_>, repository: &Path) -> Result<Option<String>, Error> {
+pub(in super::super) fn recover(
+    work: &OperationContext<'_>,
+    repository: &Path,
+) -> Result<Option<String>, Error> {
     let file = record_of(repository);
     let text = match fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(errors::file(&file, &error)),
     };
-    let record: Record =
+    let record: LandingIntent =
         serde_json::from_slice(&text).map_err(|error| errors::file(&file, &io::Error::other(error)))?;
     let name = format!("refs/heads/{}", record.branch);
     let now = work.asked(repository, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id));
@@ -111,7 +114,7 @@ fn own_of(repository: &Path) -> PathBuf {
 }
 
 /// The error for files that changed during the landing.
-fn say(record: &Record, left: Vec<String>) -> Result<(), Error> {
+fn say(record: &LandingIntent, left: Vec<String>) -> Result<(), Error> {
     if left.is_empty() {
         return Ok(());
     }
@@ -130,9 +133,9 @@ fn say(record: &Record, left: Vec<String>) -> Result<(), Error> {
 
 /// Refuses a landing that would change the user's files.
 pub(super) fn refuse_dirty(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
-    target: &Target,
+    target: &LandingTarget,
     after: &str,
 ) -> Result<(), Error> {
     let Some(tree) = &target.tree else { return Ok(()) };
@@ -151,16 +154,16 @@ pub(super) fn refuse_dirty(
 }
 
 fn move_branch(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     folder: &Path,
-    target: &Target,
+    target: &LandingTarget,
     after: &str,
     reason: &str,
 ) -> Result<(), Error> {
     let name = format!("refs/heads/{}", target.branch);
     let args = ["update-ref", "-m", reason, &name, after, &target.commit];
     match work.ask(&work.git(folder), &args, b"")? {
-        Err(Failure::Refused { stderr, .. }) if stderr.contains("but expected") => {
+        Err(GitFailure::Refused { stderr, .. }) if stderr.contains("but expected") => {
             let message = format!("the branch {} has moved meanwhile", target.branch);
             Err(refused("moved", message).with("branch", target.branch.clone()).retryable())
         }
@@ -170,7 +173,7 @@ fn move_branch(
 
 /// Returns git with a copy of a work tree's index.
 fn own_index<'a>(
-    work: &'a Work<'_>,
+    work: &'a OperationContext<'_>,
     top: &'a Path,
     git_dir: &Path,
     scratch: &Scratch,
@@ -187,7 +190,11 @@ fn own_index<'a>(
 
 /// Moves only the index and the files that differ from one commit to the other.
 /// Can be repeated. Returns the files that equal neither version.
-fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<String>, Error> {
+fn update(
+    work: &OperationContext<'_>,
+    repository: &Path,
+    record: &LandingIntent,
+) -> Result<Vec<String>, Error> {
     let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
     let changes = change::between(work, repository, &record.before, &record.after)?;
     let scratch = Scratch::new(repository)?;
@@ -200,7 +207,7 @@ fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<Str
     let (mut written, mut deleted, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for change in &changes {
         let name = &*change.path;
-        if Entry::is_module(change.after.as_ref()) || Entry::is_module(change.before.as_ref()) {
+        if TreeEntry::is_module(change.after.as_ref()) || TreeEntry::is_module(change.before.as_ref()) {
             continue;
         }
         let is_left_out = sparse.contains(name) && top.join(path(name)).symlink_metadata().is_err();
@@ -230,7 +237,7 @@ fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<Str
         work.feed(&git, &["checkout-index", "-f", "-q", "-z", "--stdin"], &input)?;
     }
     match work.ask(&git, &["update-index", "-q", "--refresh"], b"")? {
-        Ok(_) | Err(Failure::Refused { code: Some(1), .. }) => {}
+        Ok(_) | Err(GitFailure::Refused { code: Some(1), .. }) => {}
         Err(failure) => return Err(failure.into()),
     }
     step();
@@ -241,9 +248,9 @@ fn update(work: &Work<'_>, repository: &Path, record: &Record) -> Result<Vec<Str
 
 /// Moves index entries from the old to the new version, if they still have the old one.
 fn move_index(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     git: &Git<'_>,
-    changes: &[Change],
+    changes: &[PathChange],
     sparse: &BTreeSet<Vec<u8>>,
     top: &Path,
 ) -> Result<(), Error> {
@@ -254,14 +261,14 @@ fn move_index(
         let facts = String::from_utf8_lossy(&entry[..tab]).into_owned();
         let mut facts = facts.split(' ').map(str::to_owned);
         if let (Some(mode), Some(id)) = (facts.next(), facts.next()) {
-            entries.insert(&entry[tab + 1..], Entry { mode, id });
+            entries.insert(&entry[tab + 1..], TreeEntry { mode, id });
         }
     }
     let (mut gone, mut there, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for change in changes.iter().filter(|change| entries.get(&*change.path) == change.before.as_ref()) {
         let id = change.before.as_ref().or(change.after.as_ref()).map_or(40, |entry| entry.id.len());
         let lines = if change.after.is_none() { &mut gone } else { &mut there };
-        lines.extend(Entry::line(change.after.as_ref(), &change.path, &"0".repeat(id)));
+        lines.extend(TreeEntry::line(change.after.as_ref(), &change.path, &"0".repeat(id)));
         let is_left_out =
             sparse.contains(&change.path) && top.join(path(&change.path)).symlink_metadata().is_err();
         if is_left_out && change.after.is_some() {
@@ -282,9 +289,9 @@ fn move_index(
 
 /// Whether git was writing this file: it is missing, or contains the beginning of the new content.
 fn is_unfinished(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     top: &Path,
-    change: &Change,
+    change: &PathChange,
     gone: &BTreeSet<&[u8]>,
 ) -> Result<bool, Error> {
     let file = top.join(path(&change.path));
@@ -323,7 +330,12 @@ struct IndexLock {
 
 impl IndexLock {
     /// Writes the record and takes the lock that the record declares as ours.
-    fn take(work: &Work<'_>, repository: &Path, git_dir: &Path, record: &mut Record) -> Result<Self, Error> {
+    fn take(
+        work: &OperationContext<'_>,
+        repository: &Path,
+        git_dir: &Path,
+        record: &mut LandingIntent,
+    ) -> Result<Self, Error> {
         let file = record_of(repository);
         let failed = |error: io::Error| errors::file(&file, &error);
         let own = own_of(repository);
@@ -340,10 +352,10 @@ impl IndexLock {
     }
 
     /// Takes the lock for an existing record.
-    fn take_again(work: &Work<'_>, repository: &Path) -> Result<Self, Error> {
+    fn take_again(work: &OperationContext<'_>, repository: &Path) -> Result<Self, Error> {
         let file = &record_of(repository);
         let text = fs::read(file).map_err(|error| errors::file(file, &error))?;
-        let mut record: Record =
+        let mut record: LandingIntent =
             serde_json::from_slice(&text).map_err(|error| errors::file(file, &io::Error::other(error)))?;
         let git_dir = folder(&record.git_dir);
         // The record stays if the lock is not available.
@@ -351,7 +363,7 @@ impl IndexLock {
         taken.inspect_err(|_| drop(write_whole(file, &text)))
     }
 
-    fn link(&self, work: &Work<'_>) -> Result<(), Error> {
+    fn link(&self, work: &OperationContext<'_>) -> Result<(), Error> {
         let until = Instant::now() + work.patience_with_git();
         loop {
             step();

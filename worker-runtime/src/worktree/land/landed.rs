@@ -15,7 +15,7 @@ use super::super::scratch;
 use super::super::work::step;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct LandedRecord {
     /// A later landing has another id.
     landing: Landing,
     landed: Landed,
@@ -27,14 +27,14 @@ fn path(worktree: &Worktree) -> PathBuf {
 
 pub(super) fn read(worktree: &Worktree, landing: &Landing) -> Option<Landed> {
     let text = fs::read(path(worktree)).ok()?;
-    let record: Record = serde_json::from_slice(&text).ok()?;
+    let record: LandedRecord = serde_json::from_slice(&text).ok()?;
     (record.landing == *landing).then_some(record.landed)
 }
 
 pub(super) fn write(worktree: &Worktree, landing: &Landing, landed: &Landed) -> Result<(), Error> {
     let path = path(worktree);
     let failed = |error: io::Error| errors::file(&path, &error);
-    let text = serde_json::to_vec(&Record { landing: landing.clone(), landed: landed.clone() })
+    let text = serde_json::to_vec(&LandedRecord { landing: landing.clone(), landed: landed.clone() })
         .map_err(|error| failed(error.into()))?;
     path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
     step();

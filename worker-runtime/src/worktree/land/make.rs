@@ -7,13 +7,13 @@ use subagent_protocol::worktree::{Landing, LandingMode, Worktree};
 use subagent_protocol::{Code, Error};
 
 use super::super::errors::refused;
-use super::super::work::{Work, line};
+use super::super::work::{OperationContext, line};
 use super::super::{commits, plan};
 use super::merge::{Merged, merge};
-use super::target::Target;
+use super::target::LandingTarget;
 
 /// The source of a landing.
-pub(super) struct Source {
+pub(super) struct LandingSource {
     /// The commit of the worktree.
     pub(super) commit: String,
     /// The commit where its changes begin.
@@ -22,11 +22,11 @@ pub(super) struct Source {
 
 /// Returns the new commit of the target; `None` if the target has all changes.
 pub(super) fn commit(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     landing: &Landing,
-    source: &Source,
-    target: &Target,
+    source: &LandingSource,
+    target: &LandingTarget,
 ) -> Result<Option<String>, Error> {
     let maker = Maker { work, worktree, landing, target };
     let tree = maker.merged(&source.base, &target.commit, &source.commit)?;
@@ -51,10 +51,10 @@ pub(super) fn commit(
 }
 
 struct Maker<'a> {
-    work: &'a Work<'a>,
+    work: &'a OperationContext<'a>,
     worktree: &'a Worktree,
     landing: &'a Landing,
-    target: &'a Target,
+    target: &'a LandingTarget,
 }
 
 impl Maker<'_> {
@@ -74,7 +74,7 @@ impl Maker<'_> {
     }
 
     /// Returns the worktree's commits, oldest first.
-    fn own(&self, source: &Source) -> Result<Vec<String>, Error> {
+    fn own(&self, source: &LandingSource) -> Result<Vec<String>, Error> {
         let range = format!("{}..{}", source.base, source.commit);
         let list =
             self.work.run(&self.worktree.repository, &["rev-list", "--reverse", "--topo-order", &range])?;
@@ -106,7 +106,7 @@ impl Maker<'_> {
 
     /// Repeats the commits on top of another one. Keeps their authors; skips commits
     /// that change nothing there.
-    fn replay(&self, source: &Source, onto: &str) -> Result<String, Error> {
+    fn replay(&self, source: &LandingSource, onto: &str) -> Result<String, Error> {
         let (work, repository) = (self.work, &self.worktree.repository);
         let range = format!("{}..{}", source.base, source.commit);
         if !work.run(repository, &["rev-list", "--merges", "--max-count=1", &range])?.is_empty() {
@@ -147,7 +147,7 @@ impl Maker<'_> {
 
 /// Appends the trailer to a message.
 pub(super) fn with_trailer(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     message: &[u8],
     trailer: &str,
@@ -163,7 +163,7 @@ pub(super) fn with_trailer(
 
 /// Writes a commit with the user's identity.
 pub(super) fn write(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     git: crate::git::Git<'_>,
     tree: &str,
     parents: &[&str],

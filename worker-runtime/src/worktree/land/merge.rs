@@ -8,9 +8,9 @@ use subagent_protocol::Error;
 
 use super::super::scratch::Scratch;
 use super::super::status::parts;
-use super::super::work::{Work, line};
+use super::super::work::{OperationContext, line};
 use super::super::{errors, plan};
-use crate::git::Failure;
+use crate::git::GitFailure;
 
 /// First git version that merges with a given base.
 const MERGES: (u32, u32) = (2, 40);
@@ -24,7 +24,7 @@ pub(in super::super) enum Merged {
 
 /// Merges the changes of `theirs` since `base` into `ours`.
 pub(in super::super) fn merge(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     base: &str,
     ours: &str,
@@ -37,7 +37,7 @@ pub(in super::super) fn merge(
 }
 
 fn in_memory(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     base: &str,
     ours: &str,
@@ -47,7 +47,7 @@ fn in_memory(
     let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &base, ours, theirs];
     match work.ask(&work.git(repository), &args, b"")? {
         Ok(tree) => Ok(Merged::Tree(line(parts(&tree).next().unwrap_or_default()))),
-        Err(Failure::Refused { code: Some(1), printed, .. }) if !printed.is_empty() => {
+        Err(GitFailure::Refused { code: Some(1), printed, .. }) if !printed.is_empty() => {
             Ok(Merged::Conflict(names(parts(&printed).skip(1))))
         }
         Err(failure) => Err(failure.into()),
@@ -56,7 +56,7 @@ fn in_memory(
 
 /// The same for an older git, with a temporary index and folder.
 pub(in super::super) fn with_files(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     base: &str,
     ours: &str,
@@ -74,7 +74,7 @@ pub(in super::super) fn with_files(
     work.feed(&git, &["read-tree", "-i", "-m", "--aggressive", base, ours, theirs], b"")?;
     // Fails if a file has a conflict, which stays unmerged in the index.
     match work.ask(&git, &["merge-index", "-o", "-q", "git-merge-one-file", "-a"], b"")? {
-        Ok(_) | Err(Failure::Refused { .. }) => {}
+        Ok(_) | Err(GitFailure::Refused { .. }) => {}
         Err(failure) => return Err(failure.into()),
     }
     let unmerged = work.feed(&git, &["diff", "-z", "--name-only", "--diff-filter=U"], b"")?;

@@ -11,10 +11,10 @@ mod target;
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{AfterLanding, Answer, Landed, Landing, Worktree};
+use subagent_protocol::worktree::{AfterLanding, Landed, Landing, Worktree, WorktreeResult};
 
-use self::make::Source;
-use self::target::Target;
+use self::make::LandingSource;
+use self::target::LandingTarget;
 use super::checkout::{self, Checkout};
 use super::errors::{self, refused};
 use super::keep::Keeping;
@@ -22,25 +22,38 @@ use super::look;
 use super::registration::Registration;
 use super::scratch::{self, Scratch};
 use super::status::{parts, refuse_under_way, with_own_index};
-use super::work::{Work, line};
+use super::work::{OperationContext, line};
 use super::{own, remove, retired};
 
 pub(super) use checks::{restore, run as check};
 
-pub(super) fn land(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+pub(super) fn land(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+) -> Result<WorktreeResult, Error> {
     let lock = worktree.repository.join(scratch::FOLDER).join("lock");
     work.locked("land", &lock, &worktree.repository, |work| land_locked(work, worktree, landing))
 }
 
-pub(super) fn recover(work: &Work<'_>, repository: &std::path::Path) -> Result<Answer, Error> {
+pub(super) fn recover(
+    work: &OperationContext<'_>,
+    repository: &std::path::Path,
+) -> Result<WorktreeResult, Error> {
     if !repository.is_dir() {
         return Err(errors::not_found(repository, "the repository is gone"));
     }
     let lock = repository.join(scratch::FOLDER).join("lock");
-    work.locked("recover", &lock, repository, |work| finish::recover(work, repository).map(Answer::Recovered))
+    work.locked("recover", &lock, repository, |work| {
+        finish::recover(work, repository).map(WorktreeResult::Recovered)
+    })
 }
 
-fn land_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+fn land_locked(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+) -> Result<WorktreeResult, Error> {
     finish::recover(work, &worktree.repository)?;
     // The same landing, after it was killed.
     let mut landed = match landed::read(worktree, landing) {
@@ -52,16 +65,16 @@ fn land_locked(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Resul
         }
     };
     follow(work, worktree, landing, &mut landed)?;
-    Ok(Answer::Landed(landed))
+    Ok(WorktreeResult::Landed(landed))
 }
 
 /// Applies the changes to the target. The worktree stays unchanged.
-fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Landed, Error> {
-    let target = Target::find(work, worktree, landing)?;
-    let seen = own::ask::Target { branch: target.branch.clone(), commit: target.commit.clone() };
+fn bring(work: &OperationContext<'_>, worktree: &Worktree, landing: &Landing) -> Result<Landed, Error> {
+    let target = LandingTarget::find(work, worktree, landing)?;
+    let seen = own::ask::BranchTip { branch: target.branch.clone(), commit: target.commit.clone() };
     let commit = source(work, worktree, landing, Some(seen))?;
     let base = base(work, worktree, &target, &commit)?;
-    let source = Source { commit, base };
+    let source = LandingSource { commit, base };
     let mut landed = Landed {
         into: target.branch.clone(),
         commit: target.commit.clone(),
@@ -89,10 +102,10 @@ fn bring(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Land
 
 /// Returns the commit of the worktree's content, copied to the main repository.
 fn source(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     landing: &Landing,
-    target: Option<own::ask::Target>,
+    target: Option<own::ask::BranchTip>,
 ) -> Result<String, Error> {
     if let Some(sandbox) = &worktree.sandbox {
         return own::commit(work, worktree, sandbox, landing, target);
@@ -105,7 +118,11 @@ fn source(
 
 /// Keeps the commits that only the worktree has under a ref. Returns its name; `None`
 /// if there are none.
-fn retire(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Option<String>, Error> {
+fn retire(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+) -> Result<Option<String>, Error> {
     let kept = match &worktree.sandbox {
         Some(sandbox) => own::commits(work, worktree, sandbox, landing.time())?,
         None => commits(work, worktree, landing.time())?,
@@ -115,16 +132,21 @@ fn retire(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Opt
 }
 
 /// Removes the worktree if nothing would be lost. Returns whether it was removed.
-fn removed(work: &Work<'_>, worktree: &Worktree) -> Result<bool, Error> {
+fn removed(work: &OperationContext<'_>, worktree: &Worktree) -> Result<bool, Error> {
     let removed = match &worktree.sandbox {
         Some(sandbox) => own::remove(work, worktree, sandbox)?,
         None => remove::remove(work, worktree)?,
     };
-    Ok(matches!(removed, Answer::Removed))
+    Ok(matches!(removed, WorktreeResult::Removed))
 }
 
 /// Moves the worktree to its state after the landing.
-fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut Landed) -> Result<(), Error> {
+fn follow(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+    landed: &mut Landed,
+) -> Result<(), Error> {
     if landing.then == AfterLanding::Keep {
         return Ok(());
     }
@@ -152,7 +174,7 @@ fn follow(work: &Work<'_>, worktree: &Worktree, landing: &Landing, landed: &mut 
 
 /// Returns a commit that keeps those which only the worktree has; `None` if there are none.
 pub(super) fn commits(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     time: Timestamp,
 ) -> Result<Option<String>, Error> {
@@ -172,7 +194,7 @@ pub(super) fn commits(
 }
 
 /// Moves the branch and its files to a commit.
-pub(super) fn go_on(work: &Work<'_>, worktree: &Worktree, commit: &str) -> Result<(), Error> {
+pub(super) fn go_on(work: &OperationContext<'_>, worktree: &Worktree, commit: &str) -> Result<(), Error> {
     let found = there(worktree)?;
     let args = ["checkout", "--quiet", "--no-overwrite-ignore", "-B", &worktree.branch, commit, "--"];
     work.run(&found.path, &args).map(drop)
@@ -185,7 +207,12 @@ fn there(worktree: &Worktree) -> Result<Registration, Error> {
 }
 
 /// Returns the start of the worktree's changes, after the main tree's own changes.
-fn base(work: &Work<'_>, worktree: &Worktree, target: &Target, commit: &str) -> Result<String, Error> {
+fn base(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    target: &LandingTarget,
+    commit: &str,
+) -> Result<String, Error> {
     if worktree.with_changes {
         return Ok(worktree.base.clone());
     }
@@ -194,7 +221,11 @@ fn base(work: &Work<'_>, worktree: &Worktree, target: &Target, commit: &str) -> 
 }
 
 /// Commits uncommitted changes on top of the checkout. Returns the commit of the worktree.
-pub(super) fn commit_all(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<String, Error> {
+pub(super) fn commit_all(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+) -> Result<String, Error> {
     let found = &there(worktree)?;
     refuse_under_way(work, &found.path, &found.admin)?;
     let top = &found.path;
@@ -234,7 +265,7 @@ pub(super) fn commit_all(work: &Work<'_>, worktree: &Worktree, landing: &Landing
 
 /// Keeps the staged version of files that have changed again since.
 fn keep_index(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     found: &Registration,
     landing: &Landing,

@@ -7,27 +7,31 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{Landing, Worktree};
 
 use super::super::errors::refused;
-use super::super::work::{Work, line};
+use super::super::work::{OperationContext, line};
 use super::super::{commits, errors, modules, status};
 
 /// The target of a landing.
-pub(super) struct Target {
+pub(super) struct LandingTarget {
     /// Branch name without `refs/heads/`.
     pub(super) branch: String,
     /// The branch's present commit.
     pub(super) commit: String,
     /// The work tree where it is checked out.
-    pub(super) tree: Option<Tree>,
+    pub(super) tree: Option<CheckedOutTree>,
 }
 
 /// A work tree with its git directory.
-pub(super) struct Tree {
+pub(super) struct CheckedOutTree {
     pub(super) top: PathBuf,
     pub(super) git_dir: PathBuf,
 }
 
-impl Target {
-    pub(super) fn find(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Self, Error> {
+impl LandingTarget {
+    pub(super) fn find(
+        work: &OperationContext<'_>,
+        worktree: &Worktree,
+        landing: &Landing,
+    ) -> Result<Self, Error> {
         let Some(branch) = landing.into.as_ref().or(worktree.source_branch.as_ref()) else {
             let message = format!("{} was not made from a branch", worktree.name);
             return Err(refused("noTarget", message).recommend("name the branch with --into"));
@@ -56,7 +60,12 @@ impl Target {
 }
 
 /// Whether one of the globs matches, by git's rules for ref names.
-fn is_protected(work: &Work<'_>, worktree: &Worktree, name: &str, globs: &[String]) -> Result<bool, Error> {
+fn is_protected(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    name: &str,
+    globs: &[String],
+) -> Result<bool, Error> {
     if globs.is_empty() {
         return Ok(false);
     }
@@ -68,7 +77,11 @@ fn is_protected(work: &Work<'_>, worktree: &Worktree, name: &str, globs: &[Strin
 
 /// Returns the work tree where the branch is checked out: the main one, or the one that the
 /// worktree was created from.
-fn tree(work: &Work<'_>, worktree: &Worktree, branch: &str) -> Result<Option<Tree>, Error> {
+fn tree(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    branch: &str,
+) -> Result<Option<CheckedOutTree>, Error> {
     let args = ["for-each-ref", "--format=%(worktreepath)", &format!("refs/heads/{branch}")];
     let mut found = work.run(&worktree.repository, &args)?;
     if found.last() == Some(&b'\n') {
@@ -91,11 +104,11 @@ fn tree(work: &Work<'_>, worktree: &Worktree, branch: &str) -> Result<Option<Tre
     let top = resolved(&top).unwrap_or(top);
     let git_dir = modules::git_dir(work, &top)?;
     let git_dir = git_dir.ok_or_else(|| errors::not_found(&top, "git cannot read this work tree"))?;
-    Ok(Some(Tree { top, git_dir }))
+    Ok(Some(CheckedOutTree { top, git_dir }))
 }
 
 /// During a rebase the branch is not checked out, and the end of the rebase moves it.
-fn refuse_rebase(work: &Work<'_>, folder: &Path, name: &str) -> Result<(), Error> {
+fn refuse_rebase(work: &OperationContext<'_>, folder: &Path, name: &str) -> Result<(), Error> {
     if !folder.is_dir() {
         return Ok(());
     }

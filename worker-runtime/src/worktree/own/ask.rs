@@ -13,7 +13,7 @@ use subagent_protocol::worktree::{Contents, Landing, Setup, Worktree};
 use subagent_protocol::{Code, Error};
 
 use super::super::errors;
-use super::super::work::Work;
+use super::super::work::OperationContext;
 use crate::git;
 
 /// The argument that starts this program inside a sandbox.
@@ -23,7 +23,7 @@ const MAX_ANSWER: usize = 512 * 1024 * 1024;
 
 /// A request to the process inside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in super::super) struct Request {
+pub(in super::super) struct InsideRequest {
     /// The worktree, with paths as seen from inside.
     pub(in super::super) worktree: Worktree,
     pub(in super::super) wish: InsideOperation,
@@ -34,7 +34,7 @@ pub(in super::super) struct Request {
 pub(in super::super) enum InsideOperation {
     Look,
     Setup { setup: Setup },
-    Commit { landing: Box<Landing>, target: Option<Target> },
+    Commit { landing: Box<Landing>, target: Option<BranchTip> },
     Commits { time: Timestamp },
     All { time: Timestamp },
     Check { checks: Vec<String>, commit: String },
@@ -44,7 +44,7 @@ pub(in super::super) enum InsideOperation {
 
 /// A branch of the main repository as it is now. The worktree's copy dates from its creation.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in super::super) struct Target {
+pub(in super::super) struct BranchTip {
     pub(in super::super) branch: String,
     pub(in super::super) commit: String,
 }
@@ -66,13 +66,13 @@ pub(super) fn text(sandbox: &Sandbox) -> String {
 
 /// Runs `subagent-runtime` inside the sandbox for a request.
 pub(super) fn ask(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     wish: InsideOperation,
 ) -> Result<InsideResult, Error> {
     let problem = |error: io::Error| errors::file(&worktree.path, &error);
-    let request = Request { worktree: worktree.from_inside(), wish };
+    let request = InsideRequest { worktree: worktree.from_inside(), wish };
     let input = serde_json::to_vec(&request).map_err(|error| problem(error.into()))?;
     let program = work.runtime().map_err(problem)?;
     let own = ["worktree", INSIDE].map(OsString::from);

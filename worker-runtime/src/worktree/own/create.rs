@@ -10,7 +10,7 @@ use subagent_protocol::worktree::{BRANCH_PREFIX, Worktree};
 
 use super::super::commits::lines;
 use super::super::errors;
-use super::super::work::{Work, line, step};
+use super::super::work::{OperationContext, line, step};
 
 /// Settings of the main repository itself, from any file, that also apply to this one.
 const TAKEN: [&str; 5] =
@@ -27,7 +27,7 @@ pub(in super::super) fn is_whole(worktree: &Worktree) -> bool {
 /// Files of the main repository or its work tree that git reads in each repository.
 const TAKEN_FILES: [&str; 4] = ["shallow", "info/sparse-checkout", "info/exclude", "info/attributes"];
 
-pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+pub(in super::super) fn make(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let (main, path) = (&worktree.repository, &worktree.path);
     let own = worktree.from_inside().repository;
     path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| errors::file(path, &error))?;
@@ -60,7 +60,7 @@ pub(in super::super) fn make(work: &Work<'_>, worktree: &Worktree) -> Result<(),
 }
 
 /// Returns the branches and tags of the main repository, without those of other workers.
-fn refs(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
+fn refs(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
     let args =
         ["for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/", "refs/remotes/", "refs/tags/"];
     let others = format!("refs/heads/{BRANCH_PREFIX}");
@@ -71,7 +71,7 @@ fn refs(work: &Work<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {
 }
 
 /// Writes its settings: it includes those of the main repository and adds some of its own.
-fn settings(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+fn settings(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let (main, path) = (&worktree.repository, &worktree.path);
     let hooks = main.join("hooks");
     let set =

@@ -18,27 +18,31 @@ use std::path::{Path, PathBuf};
 use subagent_protocol::Error;
 use subagent_protocol::sandbox::Sandbox;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Contents, Landing, Setup, Worktree};
+use subagent_protocol::worktree::{Contents, Landing, Setup, Worktree, WorktreeResult};
 
-use self::ask::{InsideOperation, InsideResult, Target, ask};
+use self::ask::{BranchTip, InsideOperation, InsideResult, ask};
 use super::create::tip;
 use super::remove::delete_branch;
-use super::work::{Work, step};
+use super::work::{OperationContext, step};
 use super::{errors, retired};
 
 pub(super) fn setup(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     setup: &Setup,
-) -> Result<Answer, Error> {
+) -> Result<WorktreeResult, Error> {
     match ask(work, worktree, sandbox, InsideOperation::Setup { setup: setup.clone() })? {
-        InsideResult::Done => Ok(Answer::Ready),
+        InsideResult::Done => Ok(WorktreeResult::Ready),
         other => Err(unexpected(&other)),
     }
 }
 
-pub(super) fn look(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Contents, Error> {
+pub(super) fn look(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+) -> Result<Contents, Error> {
     if worktree.path.symlink_metadata().is_err() {
         return Ok(Contents::default());
     }
@@ -48,43 +52,47 @@ pub(super) fn look(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> R
     }
 }
 
-pub(super) fn remove(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Answer, Error> {
+pub(super) fn remove(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+) -> Result<WorktreeResult, Error> {
     let contents = look(work, worktree, sandbox)?;
     if !contents.is_clean() {
-        return Ok(Answer::Found(contents));
+        return Ok(WorktreeResult::Found(contents));
     }
     if worktree.with_changes {
         retired::keep_base(work, worktree)?;
     }
     take_away(work, worktree)?;
-    Ok(Answer::Removed)
+    Ok(WorktreeResult::Removed)
 }
 
 pub(super) fn discard(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     time: Timestamp,
-) -> Result<Answer, Error> {
-    if matches!(remove(work, worktree, sandbox)?, Answer::Removed) {
+) -> Result<WorktreeResult, Error> {
+    if matches!(remove(work, worktree, sandbox)?, WorktreeResult::Removed) {
         // An earlier attempt was killed after its last step.
-        return Ok(Answer::Discarded(retired::of(work, worktree, time)?));
+        return Ok(WorktreeResult::Discarded(retired::of(work, worktree, time)?));
     }
     let commit = commit_of(work, worktree, sandbox, InsideOperation::All { time })?
         .ok_or_else(|| errors::not_found(&worktree.path, "it has no commit"))?;
     let name = retired::keep(work, &worktree.repository, worktree, time, &commit)?;
     take_away(work, worktree)?;
-    Ok(Answer::Discarded(Some(name)))
+    Ok(WorktreeResult::Discarded(Some(name)))
 }
 
 /// Commits uncommitted changes and copies the commit to the main repository. Updates the worktree's
 /// copy of the target.
 pub(super) fn commit(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     landing: &Landing,
-    target: Option<Target>,
+    target: Option<BranchTip>,
 ) -> Result<String, Error> {
     let wish = InsideOperation::Commit { landing: Box::new(landing.clone()), target };
     commit_of(work, worktree, sandbox, wish)?
@@ -94,7 +102,7 @@ pub(super) fn commit(
 /// Returns a commit that keeps those which only the worktree has, copied to the main repository;
 /// `None` if there are none.
 pub(super) fn commits(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     time: Timestamp,
@@ -103,7 +111,7 @@ pub(super) fn commits(
 }
 
 pub(super) fn check(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     checks: &[String],
@@ -122,7 +130,7 @@ pub(super) fn check(
 
 /// Moves the worktree to a commit of the main repository.
 pub(super) fn go_on(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     commit: &str,
@@ -133,14 +141,23 @@ pub(super) fn go_on(
     done(work, worktree, sandbox, InsideOperation::GoOn { commit: commit.to_owned() })
 }
 
-pub(super) fn patch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox) -> Result<Vec<u8>, Error> {
+pub(super) fn patch(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+) -> Result<Vec<u8>, Error> {
     match ask(work, worktree, sandbox, InsideOperation::Patch)? {
         InsideResult::Patch(bytes) => Ok(bytes),
         other => Err(unexpected(&other)),
     }
 }
 
-fn done(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, wish: InsideOperation) -> Result<(), Error> {
+fn done(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    wish: InsideOperation,
+) -> Result<(), Error> {
     match ask(work, worktree, sandbox, wish)? {
         InsideResult::Done => Ok(()),
         other => Err(unexpected(&other)),
@@ -149,7 +166,7 @@ fn done(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, wish: InsideOpe
 
 /// Creates a commit inside and copies it to the main repository.
 fn commit_of(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     worktree: &Worktree,
     sandbox: &Sandbox,
     wish: InsideOperation,
@@ -168,7 +185,12 @@ fn commit_of(
 }
 
 /// Copies a commit to the main repository. No ref keeps it yet.
-fn fetch(work: &Work<'_>, worktree: &Worktree, sandbox: &Sandbox, commit: &str) -> Result<(), Error> {
+fn fetch(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    sandbox: &Sandbox,
+    commit: &str,
+) -> Result<(), Error> {
     let has = format!("{commit}^{{commit}}");
     if work.asked(&worktree.repository, &["cat-file", "-e", &has])?.is_some() {
         return Ok(());
@@ -204,7 +226,7 @@ fn quoted(word: &OsStr) -> OsString {
 }
 
 /// Removes the folder and the branch that kept its first commit. Can be repeated.
-fn take_away(work: &Work<'_>, worktree: &Worktree) -> Result<(), Error> {
+fn take_away(work: &OperationContext<'_>, worktree: &Worktree) -> Result<(), Error> {
     let leaving = leaving(worktree);
     let failed = |path: &Path, error: &io::Error| errors::file(path, error);
     step();

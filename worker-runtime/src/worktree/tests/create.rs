@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use subagent_protocol::Code;
-use subagent_protocol::worktree::{Answer, Contents, Operation, Setup};
+use subagent_protocol::worktree::{Contents, Operation, Setup, WorktreeResult};
 
-use super::world::{World, write};
+use super::world::{WorktreeFixture, write};
 
 fn there() -> Contents {
     Contents { exists: true, ..Contents::default() }
@@ -14,7 +14,7 @@ fn there() -> Contents {
 
 #[test]
 fn one_is_made_once_and_found_when_it_is_made_again() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     assert_eq!(fs::read_to_string(worktree.path.join("kept")).unwrap(), "kept\n");
     assert_eq!(world.git_in(&worktree.path, &["symbolic-ref", "HEAD"]), "refs/heads/subagent/one");
@@ -27,7 +27,7 @@ fn one_is_made_once_and_found_when_it_is_made_again() {
 
 #[test]
 fn a_branch_and_a_folder_that_are_there_are_left_alone() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.planned("one", false);
     write(&worktree.path.join("mine"), "mine\n");
     let error = world.make(&worktree, &Setup::default()).unwrap_err();
@@ -50,7 +50,7 @@ fn a_branch_and_a_folder_that_are_there_are_left_alone() {
 
 #[test]
 fn a_failed_creation_is_undone() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.write(".gitattributes", "*.big filter=absent\n");
     world.write("file.big", "big\n");
     world.commit("big");
@@ -72,7 +72,7 @@ fn a_failed_creation_is_undone() {
 
 #[test]
 fn no_hook_runs_and_the_sparse_checkout_is_kept() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.write("a/in", "in\n");
     world.write("b/out", "out\n");
     world.commit("folders");
@@ -85,13 +85,13 @@ fn no_hook_runs_and_the_sparse_checkout_is_kept() {
     let worktree = world.create("one");
     assert!(worktree.path.join("a/in").exists() && !worktree.path.join("b").exists());
     assert_eq!(world.look(&worktree), there());
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
     assert!(!world.dir.path().join("home/ran").exists());
 }
 
 #[test]
 fn files_are_copied_and_commands_run() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.write(".gitignore", ".env\nconf/\n");
     world.commit("ignore");
     world.write(".env", "secret\n");
@@ -113,12 +113,13 @@ fn files_are_copied_and_commands_run() {
     write(&path("conf/later"), "later\n");
     assert_eq!(world.look(&worktree).ignored, 1);
     let again = Operation::Setup { worktree: worktree.clone(), setup };
-    assert_eq!(world.run(again), Answer::Ready);
+    assert_eq!(world.run(again), WorktreeResult::Ready);
     assert_eq!(fs::read_to_string(path(".env")).unwrap(), "secret\nmore\nmore\n");
 
     for glob in ["../x", "/etc/passwd", "a/../../b", ":(top)x", ""] {
         let setup = Setup { copy: vec![glob.to_owned()], ..Setup::default() };
-        let Answer::Failed(error) = world.run(Operation::Setup { worktree: worktree.clone(), setup }) else {
+        let WorktreeResult::Failed(error) = world.run(Operation::Setup { worktree: worktree.clone(), setup })
+        else {
             panic!("{glob}")
         };
         assert_eq!(error.code, Code::InvalidArgument);
@@ -127,7 +128,7 @@ fn files_are_copied_and_commands_run() {
 
 #[test]
 fn a_command_that_fails_says_why_and_the_worktree_stays() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.planned("one", false);
     let command = "seq 9999; printf 'no\\033[31m way' >&2; exit 7".to_owned();
     let setup = Setup { commands: vec!["true".into(), command.clone()], ..Setup::default() };
@@ -143,7 +144,7 @@ fn a_command_that_fails_says_why_and_the_worktree_stays() {
 
 #[test]
 fn submodules_come_from_this_disk() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.add_submodule();
     // A commit on no branch of the submodule.
     let sub = world.top().join("sub");
@@ -170,7 +171,7 @@ fn submodules_come_from_this_disk() {
     world.make(&worktree, &Setup::default()).unwrap();
     assert_eq!(fs::read_to_string(worktree.path.join("sub/inner")).unwrap(), "of the agent\n");
     let other = world.create("two");
-    assert_eq!(world.remove(&other), Answer::Removed);
+    assert_eq!(world.remove(&other), WorktreeResult::Removed);
     assert!(!other.path.exists());
     assert_eq!(fs::read_to_string(sub.join("inner")).unwrap(), "newer\n");
     assert_eq!(world.git(&["status", "--porcelain"]), "");

@@ -4,20 +4,20 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Operation, Worktree};
+use subagent_protocol::worktree::{Operation, Worktree, WorktreeResult};
 
-use super::world::{World, time, write};
+use super::world::{WorktreeFixture, time, write};
 
-fn discard(world: &World, worktree: &Worktree) -> Option<String> {
+fn discard(world: &WorktreeFixture, worktree: &Worktree) -> Option<String> {
     match world.run(Operation::Discard { worktree: worktree.clone(), time: time(0) }) {
-        Answer::Discarded(name) => name,
+        WorktreeResult::Discarded(name) => name,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn commits_index_and_files_are_kept() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.git(&["config", "core.autocrlf", "input"]);
     let worktree = world.create("one");
     let path = |name: &str| worktree.path.join(name);
@@ -52,7 +52,7 @@ fn commits_index_and_files_are_kept() {
 
 #[test]
 fn one_that_is_clean_needs_no_ref() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     assert_eq!(discard(&world, &worktree), None);
     assert!(!worktree.path.exists() && !world.refs().contains("subagent"));
@@ -61,7 +61,7 @@ fn one_that_is_clean_needs_no_ref() {
 
 #[test]
 fn a_merge_under_way_is_kept_with_its_sides() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     write(&worktree.path.join("changed"), "theirs\n");
     world.commit_in(&worktree.path, "theirs");
@@ -80,7 +80,7 @@ fn a_merge_under_way_is_kept_with_its_sides() {
 
 #[test]
 fn repositories_below_are_kept() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.add_submodule();
     let worktree = world.create("one");
     let sub = worktree.path.join("sub");
@@ -107,7 +107,7 @@ fn repositories_below_are_kept() {
 
 #[test]
 fn one_whose_folder_is_gone_leaves_its_commits_and_index() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     write(&worktree.path.join("new"), "new\n");
     let commit = world.commit_in(&worktree.path, "work");
@@ -122,14 +122,14 @@ fn one_whose_folder_is_gone_leaves_its_commits_and_index() {
 
 #[test]
 fn old_refs_are_pruned() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     for name in ["a/20261125T203500Z", "a/20261125T203500Z-2", "b/20261126T000000Z", "b/mine"] {
         world.git(&["update-ref", &format!("refs/subagent/retired/{name}"), "HEAD"]);
     }
     let prune = |before: Option<Timestamp>| match world
         .run(Operation::Prune { repository: world.top().join(".git"), before })
     {
-        Answer::Pruned { kept, deleted } => (kept.len(), deleted.len()),
+        WorktreeResult::Pruned { kept, deleted } => (kept.len(), deleted.len()),
         other => panic!("{other:?}"),
     };
     assert_eq!(prune(None), (4, 0));

@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use subagent_protocol::worktree::{
-    AfterLanding, Answer, Landed, Landing, LandingMode, Operation, Setup, Worktree,
+    AfterLanding, Landed, Landing, LandingMode, Operation, Setup, Worktree, WorktreeResult,
 };
 use subagent_protocol::{Code, Error};
 
-use super::world::{World, refused, time, write};
+use super::world::{WorktreeFixture, refused, time, write};
 
 pub(super) fn landing() -> Landing {
     Landing {
@@ -25,16 +25,16 @@ pub(super) fn landing() -> Landing {
     }
 }
 
-fn land(world: &World, worktree: &Worktree, landing: Landing) -> Result<Landed, Error> {
+fn land(world: &WorktreeFixture, worktree: &Worktree, landing: Landing) -> Result<Landed, Error> {
     match world.run(Operation::Land { worktree: worktree.clone(), landing: Box::new(landing) }) {
-        Answer::Landed(landed) => Ok(landed),
-        Answer::Failed(error) => Err(error),
+        WorktreeResult::Landed(landed) => Ok(landed),
+        WorktreeResult::Failed(error) => Err(error),
         other => panic!("{other:?}"),
     }
 }
 
 /// A worktree with a commit and an uncommitted change.
-fn with_work(world: &World) -> Worktree {
+fn with_work(world: &WorktreeFixture) -> Worktree {
     let worktree = world.create("one");
     write(&worktree.path.join("changed"), "one\ntwo\nthree\nfour\nfive\nsix\nmine\n");
     write(&worktree.path.join("a/new"), "new\n");
@@ -51,7 +51,7 @@ fn state(path: &Path) -> (Vec<u8>, i64, i64, u64) {
 
 #[test]
 fn one_commit_has_all_changes_and_the_rest_of_the_main_tree_is_untouched() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
     world.write("kept", "staged\n");
     world.git(&["add", "kept"]);
@@ -90,7 +90,7 @@ fn one_commit_has_all_changes_and_the_rest_of_the_main_tree_is_untouched() {
 
 #[test]
 fn a_merge_and_a_rebase_keep_the_commits() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
     world.write("other", "meanwhile\n");
     world.commit("meanwhile");
@@ -124,7 +124,7 @@ fn a_merge_and_a_rebase_keep_the_commits() {
 
 #[test]
 fn a_conflict_changes_nothing() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
     world.write("changed", "one\ntwo\nthree\nfour\nfive\nsix\ntheirs\n");
     let commit = world.commit("theirs");
@@ -144,9 +144,9 @@ fn a_conflict_changes_nothing() {
 
 #[test]
 fn changes_of_the_user_in_the_same_files_are_named() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
-    let files = |world: &World| {
+    let files = |world: &WorktreeFixture| {
         let error = land(world, &worktree, landing()).unwrap_err();
         assert_eq!(
             (error.code, error.details["reason"].as_str()),
@@ -176,7 +176,7 @@ fn changes_of_the_user_in_the_same_files_are_named() {
 
 #[test]
 fn files_become_folders_and_folders_files() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.write("x/one", "1\n");
     world.write("y", "y\n");
     world.commit("x and y");
@@ -199,7 +199,7 @@ fn files_become_folders_and_folders_files() {
 
 #[test]
 fn targets_are_refused_that_cannot_take_it() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
     let reason = |landing: Landing| refused(land(&world, &worktree, landing)).1;
     let into = |name: &str| Landing { into: Some(name.to_owned()), ..landing() };
@@ -237,7 +237,7 @@ fn targets_are_refused_that_cannot_take_it() {
 
 #[test]
 fn a_lock_of_the_user_s_git_is_respected() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
     let lock = world.top().join(".git/index.lock");
     fs::write(&lock, "theirs").unwrap();
@@ -246,7 +246,7 @@ fn a_lock_of_the_user_s_git_is_respected() {
     assert_eq!(fs::read_to_string(&lock).unwrap(), "theirs");
     assert_eq!(
         world.run(Operation::Recover { repository: worktree.repository.clone() }),
-        Answer::Recovered(None)
+        WorktreeResult::Recovered(None)
     );
     assert_eq!(fs::read_to_string(&lock).unwrap(), "theirs");
     fs::remove_file(lock).unwrap();
@@ -255,7 +255,7 @@ fn a_lock_of_the_user_s_git_is_respected() {
 
 #[test]
 fn checks_see_the_merged_files_and_the_worktree_is_as_before() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = with_work(&world);
     world.write("other", "meanwhile\n");
     let commit = world.commit("meanwhile");
@@ -274,7 +274,7 @@ fn checks_see_the_merged_files_and_the_worktree_is_as_before() {
 #[test]
 fn changes_of_the_main_tree_are_left_out() {
     for how in [LandingMode::Squash, LandingMode::Merge, LandingMode::Rebase] {
-        let world = World::new();
+        let world = WorktreeFixture::new();
         world.write("changed", "mine\ntwo\nthree\nfour\nfive\nsix\nseven\n");
         let worktree = world.planned("one", true);
         world.make(&worktree, &Setup::default()).unwrap();
@@ -291,8 +291,8 @@ fn changes_of_the_main_tree_are_left_out() {
 #[test]
 fn an_older_git_merges_the_same() {
     use crate::worktree::land::merge::{Merged, with_files};
-    use crate::worktree::work::{WAIT_LIMITS, Work};
-    let world = World::new();
+    use crate::worktree::work::{OperationContext, WAIT_LIMITS};
+    let world = WorktreeFixture::new();
     let base = world.git(&["rev-parse", "HEAD"]);
     world.write("changed", "one\ntwo\nthree\nfour\nfive\nsix\nmine\n");
     world.write("a/new", "new\n");
@@ -303,7 +303,7 @@ fn an_older_git_merges_the_same() {
     let theirs = world.commit("theirs");
     world.write("changed", "first\ntwo\nthree\nfour\nfive\nsix\ntheirs\n");
     let conflict = world.commit("conflict");
-    let work = Work::new(&world.env, WAIT_LIMITS);
+    let work = OperationContext::new(&world.env, WAIT_LIMITS);
     let repository = world.top().join(".git");
     let merged = with_files(&work, &repository, &base, &ours, &theirs).unwrap();
     world.git(&["checkout", "-q", "main"]);
@@ -316,7 +316,7 @@ fn an_older_git_merges_the_same() {
 
 #[test]
 fn without_an_identity_the_error_gives_advice() {
-    let mut world = World::new();
+    let mut world = WorktreeFixture::new();
     let worktree = with_work(&world);
     world.env.retain(|(name, _)| !name.to_string_lossy().starts_with("GIT_"));
     world.git(&["config", "user.useConfigOnly", "true"]);

@@ -5,21 +5,21 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
 use subagent_protocol::Code;
-use subagent_protocol::worktree::{Answer, Contents, Operation, Worktree};
+use subagent_protocol::worktree::{Contents, Operation, Worktree, WorktreeResult};
 
-use super::world::{World, write};
+use super::world::{WorktreeFixture, write};
 
 /// Asserts that the worktree is not removed, and returns its content.
-fn stays(world: &World, worktree: &Worktree) -> Contents {
+fn stays(world: &WorktreeFixture, worktree: &Worktree) -> Contents {
     let before = (world.refs(), world.git_in(&worktree.path, &["status", "--porcelain"]));
-    let Answer::Found(contents) = world.remove(worktree) else { panic!("removed") };
+    let WorktreeResult::Found(contents) = world.remove(worktree) else { panic!("removed") };
     assert_eq!(before, (world.refs(), world.git_in(&worktree.path, &["status", "--porcelain"])));
     contents
 }
 
 #[test]
 fn all_kinds_of_work_are_found_and_stay() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     let path = |name: &str| worktree.path.join(name);
     assert!(world.look(&worktree).is_clean());
@@ -51,15 +51,15 @@ fn all_kinds_of_work_are_found_and_stay() {
     write(&path("nested/file"), "nested\n");
     assert_eq!(stays(&world, &worktree).uncommitted, 1);
     fs::remove_dir_all(path("nested")).unwrap();
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
     assert!(!worktree.path.exists() && !world.refs().contains("subagent"));
     assert_eq!(fs::read_dir(worktree.path.parent().unwrap()).unwrap().count(), 0);
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
 }
 
 #[test]
 fn commits_count_that_no_other_ref_has() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     write(&worktree.path.join("new"), "new\n");
     let commit = world.commit_in(&worktree.path, "work");
@@ -75,12 +75,12 @@ fn commits_count_that_no_other_ref_has() {
     world.git(&["tag", "-a", "-m", "x", "kept", &detached]);
     assert_eq!(stays(&world, &worktree).commits, 1);
     world.git(&["update-ref", "refs/remotes/origin/x", &commit]);
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
 }
 
 #[test]
 fn unfinished_operations_stay() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     write(&worktree.path.join("changed"), "theirs\n");
     world.commit_in(&worktree.path, "theirs");
@@ -95,20 +95,20 @@ fn unfinished_operations_stay() {
 
 #[test]
 fn one_that_was_moved_is_found_and_one_whose_folder_is_gone_is_forgotten() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     let moved = world.dir.path().canonicalize().unwrap().join("moved");
     world.git(&["worktree", "move", worktree.path.to_str().unwrap(), moved.to_str().unwrap()]);
     write(&moved.join("new"), "new\n");
     assert_eq!(world.look(&worktree).uncommitted, 1);
     fs::remove_file(moved.join("new")).unwrap();
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
     assert!(!moved.exists());
 
     let worktree = world.create("two");
     fs::remove_dir_all(&worktree.path).unwrap();
     assert!(!world.look(&worktree).exists);
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
     assert!(!world.git(&["worktree", "list"]).contains("two") && !world.refs().contains("two"));
 
     // Kept if its index has changes or its `HEAD` is detached.
@@ -116,22 +116,28 @@ fn one_that_was_moved_is_found_and_one_whose_folder_is_gone_is_forgotten() {
     write(&worktree.path.join("kept"), "staged\n");
     world.git_in(&worktree.path, &["add", "kept"]);
     fs::remove_dir_all(&worktree.path).unwrap();
-    assert!(matches!(world.remove(&worktree), Answer::Found(Contents { uncommitted: 1, exists: false, .. })));
+    assert!(matches!(
+        world.remove(&worktree),
+        WorktreeResult::Found(Contents { uncommitted: 1, exists: false, .. })
+    ));
     let worktree = world.create("four");
     world.git_in(&worktree.path, &["checkout", "-q", "--detach"]);
     write(&worktree.path.join("new"), "new\n");
     world.commit_in(&worktree.path, "detached");
     fs::remove_dir_all(&worktree.path).unwrap();
-    assert!(matches!(world.remove(&worktree), Answer::Found(Contents { commits: 1, exists: false, .. })));
+    assert!(matches!(
+        world.remove(&worktree),
+        WorktreeResult::Found(Contents { commits: 1, exists: false, .. })
+    ));
     assert!(world.git(&["worktree", "list"]).contains("four"));
 }
 
 #[test]
 fn a_repository_that_is_gone_and_a_folder_that_git_does_not_know_are_errors() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     let code = |operation| match world.run(operation) {
-        Answer::Failed(error) => error.code,
+        WorktreeResult::Failed(error) => error.code,
         other => panic!("{other:?}"),
     };
     fs::remove_file(worktree.path.join(".git")).unwrap();
@@ -144,11 +150,11 @@ fn a_repository_that_is_gone_and_a_folder_that_git_does_not_know_are_errors() {
 
 #[test]
 fn a_lock_of_the_user_and_one_of_git_are_respected() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let worktree = world.create("one");
     world.git(&["worktree", "lock", "--reason", "usb", worktree.path.to_str().unwrap()]);
-    let failed = |world: &World| match world.remove(&worktree) {
-        Answer::Failed(error) => (error.code, error.details["path"].as_str().unwrap().to_owned()),
+    let failed = |world: &WorktreeFixture| match world.remove(&worktree) {
+        WorktreeResult::Failed(error) => (error.code, error.details["path"].as_str().unwrap().to_owned()),
         other => panic!("{other:?}"),
     };
     assert_eq!(failed(&world).0, Code::WorktreeBusy);
@@ -157,19 +163,19 @@ fn a_lock_of_the_user_and_one_of_git_are_respected() {
     fs::write(&lock, "").unwrap();
     assert_eq!(failed(&world), (Code::WorktreeBusy, lock.display().to_string()));
     fs::remove_file(&lock).unwrap();
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
     assert!(!world.refs().contains("subagent"));
 }
 
 #[test]
 fn the_changes_of_the_main_tree_are_no_work_and_are_kept() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.write("kept", "mine\n");
     let worktree = world.planned("one", true);
     world.make(&worktree, &Default::default()).unwrap();
     assert!(worktree.with_changes && world.look(&worktree).is_clean());
     assert_eq!(fs::read_to_string(worktree.path.join("kept")).unwrap(), "mine\n");
-    assert_eq!(world.remove(&worktree), Answer::Removed);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
     let retired = world.git(&["for-each-ref", "--format=%(objectname)", "refs/subagent/retired/one"]);
     assert_eq!(retired, worktree.base);
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use subagent_protocol::Code;
 
-use super::world::{World, refused};
+use super::world::{WorktreeFixture, refused};
 
 #[test]
 fn the_result_names_the_base_of_the_worktree() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     fs::create_dir_all(world.top().join("a/b")).unwrap();
     let head = world.git(&["rev-parse", "HEAD"]);
     let plan = world.plan_with(&world.top().join("a/b"), None, None, false).unwrap();
@@ -32,7 +32,7 @@ fn the_result_names_the_base_of_the_worktree() {
 
 #[test]
 fn in_a_linked_work_tree_that_one_is_the_main_tree() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.git(&["worktree", "add", "-q", "-b", "other", "../linked"]);
     let linked = world.top().with_file_name("linked");
     let plan = world.plan_with(&linked, None, None, false).unwrap();
@@ -44,7 +44,7 @@ fn in_a_linked_work_tree_that_one_is_the_main_tree() {
 
 #[test]
 fn in_a_submodule_that_is_the_repository() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     world.add_submodule();
     let plan = world.plan_with(&world.top().join("sub"), None, None, false).unwrap();
     assert_eq!(plan.main, world.top().join("sub"));
@@ -53,7 +53,7 @@ fn in_a_submodule_that_is_the_repository() {
 
 #[test]
 fn where_no_worktree_can_be_made_the_error_says_why() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let plan = |cwd: &Path| refused(world.plan_with(cwd, None, None, false));
     let needs = |reason: &str| (Code::WorktreeNeedsGit, reason.to_owned());
     assert_eq!(plan(world.dir.path()), needs("noRepository"));
@@ -75,7 +75,7 @@ fn where_no_worktree_can_be_made_the_error_says_why() {
 
 #[test]
 fn a_base_and_a_branch_are_checked() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let first = world.git(&["rev-parse", "HEAD"]);
     world.write("kept", "more\n");
     world.commit("second");
@@ -105,7 +105,7 @@ fn a_base_and_a_branch_are_checked() {
 
 #[test]
 fn changes_come_along_and_the_main_tree_stays_as_it_is() {
-    let world = World::new();
+    let world = WorktreeFixture::new();
     let head = world.git(&["rev-parse", "HEAD"]);
     let plan = |cwd: &Path| world.plan_with(cwd, None, None, true);
     assert_eq!(plan(&world.top()).unwrap().base, head);

@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use subagent_protocol::Code;
-use subagent_protocol::worktree::{AfterLanding, Answer, Landing, LandingMode, Operation, Setup};
+use subagent_protocol::worktree::{AfterLanding, Landing, LandingMode, Operation, Setup, WorktreeResult};
 use subagent_testkit::{Random, say, times};
 
 use super::land::landing;
 use super::states::{Files, Origin, State};
-use super::world::{TEST_WAITS, World, time};
+use super::world::{TEST_WAITS, WorktreeFixture, time};
 use crate::git::killed;
 use crate::worktree::answer;
 
@@ -39,8 +39,8 @@ fn child() {
 #[test]
 fn nothing_is_lost_when_processes_are_killed() {
     let mut random = Random::announced();
-    let plain = World::new();
-    let with_submodule = World::new();
+    let plain = WorktreeFixture::new();
+    let with_submodule = WorktreeFixture::new();
     with_submodule.add_submodule();
     let seeds: Vec<u64> = match std::env::var("SUBAGENT_TEST_CASE").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],
@@ -69,7 +69,7 @@ fn nothing_is_lost_when_processes_are_killed() {
 }
 
 /// Runs one case. Returns whether its operation was killed.
-fn case(template: &World, seed: u64) -> Result<bool, String> {
+fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
     let mut random = Random::new(seed);
     let is_create = random.below(6) == 0;
     let mut state = State::new(template, Random::new(random.number()), !is_create);
@@ -94,14 +94,17 @@ fn case(template: &World, seed: u64) -> Result<bool, String> {
     let context = format!("{operation:?}\n  answered {answer:?}");
     let failed = |what: String| Err(format!("{what}\n  {context}"));
     let into = match &answer {
-        Answer::Ready | Answer::Removed | Answer::Found(_) | Answer::Discarded(_) => None,
-        Answer::Landed(landed) => Some(landed.into.clone()),
-        Answer::Failed(error)
+        WorktreeResult::Ready
+        | WorktreeResult::Removed
+        | WorktreeResult::Found(_)
+        | WorktreeResult::Discarded(_) => None,
+        WorktreeResult::Landed(landed) => Some(landed.into.clone()),
+        WorktreeResult::Failed(error)
             if matches!(error.code, Code::LandConflict | Code::LandRefused | Code::LandCheckFailed) =>
         {
             None
         }
-        Answer::Failed(error) if is_under_way(error) => None,
+        WorktreeResult::Failed(error) if is_under_way(error) => None,
         _ => return failed("an answer that should not be".to_owned()),
     };
     if let Err(what) = kept(&state, &contents, "at the end") {
@@ -130,7 +133,7 @@ fn case(template: &World, seed: u64) -> Result<bool, String> {
         }
     }
     match state.world.run(Operation::Look { worktree: state.worktree.clone() }) {
-        Answer::Found(contents) if contents.exists || !is_create => Ok(was_killed),
+        WorktreeResult::Found(contents) if contents.exists || !is_create => Ok(was_killed),
         other => failed(format!("then it looks so: {other:?}")),
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_testkit::Random;
 
-use super::world::{World, write};
+use super::world::{WorktreeFixture, write};
 
 /// Content and times by file.
 pub(super) type Files = BTreeMap<PathBuf, (String, i64, i64)>;
@@ -25,7 +25,7 @@ pub(super) struct Origin {
 
 /// A world in a generated state.
 pub(super) struct State {
-    pub(super) world: World,
+    pub(super) world: WorktreeFixture,
     pub(super) worktree: Worktree,
     random: Random,
     /// Counter that makes each content unique.
@@ -36,8 +36,8 @@ pub(super) struct State {
 
 impl State {
     /// Copies a template and changes it.
-    pub(super) fn new(template: &World, mut random: Random, is_made: bool) -> Self {
-        let world = World::copy_of(template);
+    pub(super) fn new(template: &WorktreeFixture, mut random: Random, is_made: bool) -> Self {
+        let world = WorktreeFixture::copy_of(template);
         let converts = random.below(6) == 0;
         if converts {
             world.git(&["config", "core.autocrlf", "true"]);

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Contents, Operation, Plan, Setup, Worktree};
+use subagent_protocol::worktree::{Contents, Operation, Plan, Setup, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error};
 
 use crate::worktree::answer;
@@ -17,12 +17,12 @@ use crate::worktree::work::WaitLimits;
 pub(super) const TEST_WAITS: WaitLimits =
     WaitLimits { operation: Duration::from_secs(30), git: Duration::from_millis(200) };
 
-pub(super) struct World {
+pub(super) struct WorktreeFixture {
     pub(super) dir: tempfile::TempDir,
     pub(super) env: Vec<(OsString, OsString)>,
 }
 
-impl World {
+impl WorktreeFixture {
     /// A repository with a commit of `kept` and `changed` on `main`.
     pub(super) fn new() -> Self {
         let world = Self::empty(&["init", "-q", "-b", "main", "repo"]);
@@ -116,7 +116,7 @@ impl World {
         fs::rename(&origin, self.dir.path().join("offline")).unwrap();
     }
 
-    pub(super) fn run(&self, operation: Operation) -> Answer {
+    pub(super) fn run(&self, operation: Operation) -> WorktreeResult {
         answer(operation, &self.env, TEST_WAITS)
     }
 
@@ -130,8 +130,8 @@ impl World {
         let (branch, base) = (branch.map(str::to_owned), base.map(str::to_owned));
         match self.run(Operation::Plan { cwd: cwd.to_owned(), root: self.root(), branch, base, with_changes })
         {
-            Answer::Planned(plan) => Ok(plan),
-            Answer::Failed(error) => Err(error),
+            WorktreeResult::Planned(plan) => Ok(plan),
+            WorktreeResult::Failed(error) => Err(error),
             other => panic!("{other:?}"),
         }
     }
@@ -159,8 +159,8 @@ impl World {
 
     pub(super) fn make(&self, worktree: &Worktree, setup: &Setup) -> Result<(), Error> {
         match self.run(Operation::Create { worktree: worktree.clone(), setup: setup.clone() }) {
-            Answer::Ready => Ok(()),
-            Answer::Failed(error) => Err(error),
+            WorktreeResult::Ready => Ok(()),
+            WorktreeResult::Failed(error) => Err(error),
             other => panic!("{other:?}"),
         }
     }
@@ -173,12 +173,12 @@ impl World {
 
     pub(super) fn look(&self, worktree: &Worktree) -> Contents {
         match self.run(Operation::Look { worktree: worktree.clone() }) {
-            Answer::Found(contents) => contents,
+            WorktreeResult::Found(contents) => contents,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn remove(&self, worktree: &Worktree) -> Answer {
+    pub(super) fn remove(&self, worktree: &Worktree) -> WorktreeResult {
         self.run(Operation::Remove { worktree: worktree.clone() })
     }
 

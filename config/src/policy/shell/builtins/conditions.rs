@@ -4,13 +4,13 @@
 //! evaluates the operand of `-t`. Operators can be recognized only if the number of words is known.
 
 use super::super::numbers;
-use super::super::text::Text;
+use super::super::text::ShellText;
 
 const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 /// Returns whether a condition may start a command.
-pub(super) fn is_risky(name: &str, words: &[Text]) -> bool {
-    let mut operands: Vec<&Text> = words.iter().collect();
+pub(super) fn is_risky(name: &str, words: &[ShellText]) -> bool {
+    let mut operands: Vec<&ShellText> = words.iter().collect();
     let closed = operands.pop_if(|last| last.shown == "]" || last.shown == "]]").is_some();
     // The grammar reads the text behind `&&` in `[[` as a separate command.
     if name == "[[" && !closed {
@@ -26,13 +26,13 @@ pub(super) fn is_risky(name: &str, words: &[Text]) -> bool {
     {
         return true;
     }
-    let compares = |word: &Text| word.known().is_some_and(|word| COMPARES_NUMBERS.contains(&word));
+    let compares = |word: &ShellText| word.known().is_some_and(|word| COMPARES_NUMBERS.contains(&word));
     if operands.iter().any(|word| word.shown == "-t" || compares(word)) {
         return match operands.as_slice() {
             [operator, number] if operator.shown == "-t" => !numbers::is_plain(number),
             [left, operator, right] if compares(operator) => {
                 // A bare name is not a number; some shells evaluate it.
-                let is_integer = |word: &Text| {
+                let is_integer = |word: &ShellText| {
                     numbers::is_plain(word) || (name != "[[" && !negated && word.is_open() && !word.splits)
                 };
                 !is_integer(left) || !is_integer(right)
@@ -45,7 +45,7 @@ pub(super) fn is_risky(name: &str, words: &[Text]) -> bool {
 }
 
 /// Returns whether the operator is known only at run time.
-fn has_open_operator(operands: &[&Text]) -> bool {
+fn has_open_operator(operands: &[&ShellText]) -> bool {
     match operands {
         [] | [_] => false,
         [operator, _] | [_, operator, _] => operator.is_open(),
@@ -59,11 +59,11 @@ mod tests {
 
     #[test]
     fn numbers_are_compared_only_where_no_shell_evaluates_them() {
-        let quoted = |text: &str| Text { splits: false, ..Text::open(text) };
+        let quoted = |text: &str| ShellText { splits: false, ..ShellText::open(text) };
         let text = |word: &&str| match word.strip_prefix('"') {
             Some(inner) => quoted(inner),
-            None if word.starts_with('$') => Text::open(word),
-            None => Text::literal(word),
+            None if word.starts_with('$') => ShellText::open(word),
+            None => ShellText::literal(word),
         };
         let table: &[(&str, &[&str], bool)] = &[
             ("[", &["\"$x", "-gt", "3", "]"], false),
@@ -86,7 +86,7 @@ mod tests {
             ("[[", &["-n", "a"], true),
         ];
         for (name, words, expected) in table {
-            let words: Vec<Text> = words.iter().map(text).collect();
+            let words: Vec<ShellText> = words.iter().map(text).collect();
             assert_eq!(is_risky(name, &words), *expected, "{name} {words:?}");
         }
     }

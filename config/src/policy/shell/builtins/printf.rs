@@ -1,14 +1,14 @@
 //! Numeric arguments of `printf`. Pure.
 
 use super::super::numbers;
-use super::super::text::Text;
+use super::super::text::ShellText;
 
 /// Conversions of text, and of numbers.
 const OF_TEXT: &[char] = &['s', 'b', 'q', 'c'];
 const OF_NUMBERS: &[char] = &['d', 'i', 'o', 'u', 'x', 'X', 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A'];
 
 /// Returns whether `printf` may evaluate an expression or set a variable to a value known only at run time.
-pub(super) fn is_risky(words: &[Text]) -> bool {
+pub(super) fn is_risky(words: &[ShellText]) -> bool {
     let words =
         if words.first().is_some_and(|first| first.known() == Some("--")) { &words[1..] } else { words };
     let Some((format, arguments)) = words.split_first() else { return false };
@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn what_is_read_as_a_number_must_be_one() {
         let text = |word: &&str| match word.starts_with('$') {
-            true => Text { splits: false, ..Text::open(word) },
-            false => Text::literal(word),
+            true => ShellText { splits: false, ..ShellText::open(word) },
+            false => ShellText::literal(word),
         };
         let table: &[(&[&str], bool)] = &[
             (&["%s\\n", "x", "$x"], false),
@@ -70,7 +70,7 @@ mod tests {
             (&["$x", "a"], true),
         ];
         for (words, expected) in table {
-            let words: Vec<Text> = words.iter().map(text).collect();
+            let words: Vec<ShellText> = words.iter().map(text).collect();
             assert_eq!(is_risky(&words), *expected, "{words:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Here-documents whose bodies all shells read literally.
 
-use super::Reader;
+use super::ShellParser;
 
 /// A here-document that `<<` announced.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct HereDocument {
     strips: bool,
 }
 
-impl Reader<'_> {
+impl ShellParser<'_> {
     /// Parses the delimiter behind `<<` or `<<-`.
     pub(super) fn announce(&mut self, strips: bool) -> Result<(), String> {
         while self.takes(" ") || self.takes("\t") {}

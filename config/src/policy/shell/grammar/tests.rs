@@ -9,7 +9,7 @@ fn commands(text: &str) -> Vec<String> {
         .commands
         .iter()
         .filter(|found| !found.words.is_empty())
-        .map(|found| Text::joined(&found.words).shown)
+        .map(|found| ShellText::joined(&found.words).shown)
         .collect()
 }
 

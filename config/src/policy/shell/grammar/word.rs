@@ -1,7 +1,7 @@
 //! Words: quotes and expansions that all shells parse alike.
 
-use super::super::text::{Text, TextBuilder};
-use super::{End, Reader, read_at};
+use super::super::text::{ShellText, TextBuilder};
+use super::{ListTerminator, ShellParser, read_at};
 
 /// Unquoted characters that end a word.
 const END_OF_WORD: &[char] = &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
@@ -51,15 +51,15 @@ const RESERVED: &[&str] = &[
 pub(super) const HISTORY: &str = "an interactive shell puts an earlier command in the place of this `!`";
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Word {
-    pub(super) text: Text,
+pub(super) struct ShellWord {
+    pub(super) text: ShellText,
     /// Whether it contains no quotes, escapes or expansions.
     pub(super) bare: bool,
     /// Whether it begins with `NAME=`, as an assignment.
     pub(super) assigns: bool,
 }
 
-impl Word {
+impl ShellWord {
     pub(super) fn is(&self, text: &str) -> bool {
         self.bare && self.text.shown == text
     }
@@ -102,8 +102,8 @@ fn open(text: &mut TextBuilder, written: &str, quoted: bool) {
     }
 }
 
-impl Reader<'_> {
-    pub(super) fn word(&mut self) -> Result<Word, String> {
+impl ShellParser<'_> {
+    pub(super) fn word(&mut self) -> Result<ShellWord, String> {
         let start = self.at;
         let mut text = TextBuilder::default();
         let mut bare = true;
@@ -140,7 +140,7 @@ impl Reader<'_> {
             }
             self.take();
         }
-        let word = Word { text: text.finish(), bare, assigns };
+        let word = ShellWord { text: text.finish(), bare, assigns };
         if self.rest().starts_with(['<', '>']) && word.is_number() {
             return self.error("shells read the number of a descriptor differently");
         }
@@ -343,7 +343,7 @@ impl Reader<'_> {
             return self.error("a substitution stands behind a here-document");
         }
         self.take();
-        self.nested(|reader| reader.list(&End::Parenthesis))?;
+        self.nested(|reader| reader.list(&ListTerminator::Parenthesis))?;
         // The list peeks at the parenthesis without consuming it.
         self.peeked = None;
         if !self.waiting.is_empty() {

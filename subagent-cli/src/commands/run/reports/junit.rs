@@ -7,7 +7,7 @@ use quick_xml::writer::Writer;
 use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::markdown::beginning;
 
-use super::{Ended, MAX_MESSAGE_BYTES};
+use super::{FinishedRun, MAX_MESSAGE_BYTES};
 
 /// The name of the suite.
 const SUITE: &str = "subagent run";
@@ -16,7 +16,7 @@ const SUITE: &str = "subagent run";
 ///
 /// # Errors
 /// Never for text; the writer's type has them.
-pub(super) fn document(ended: &Ended<'_>) -> io::Result<String> {
+pub(super) fn document(ended: &FinishedRun<'_>) -> io::Result<String> {
     let problem = ended.problem.as_ref();
     let count = |is_error: bool| u8::from(problem.is_some_and(|problem| problem.is_error == is_error));
     let (errors, failures) = (count(true).to_string(), count(false).to_string());
@@ -73,11 +73,11 @@ mod tests {
     use quick_xml::Reader;
     use serde_json::Value;
 
-    use super::super::Problem;
+    use super::super::RunProblem;
     use super::*;
 
-    fn ended(case: &str, message: Option<&'static str>, problem: Option<Problem>) -> Ended<'static> {
-        Ended {
+    fn ended(case: &str, message: Option<&'static str>, problem: Option<RunProblem>) -> FinishedRun<'static> {
+        FinishedRun {
             case: case.to_owned(),
             agent: "codex".to_owned(),
             worker: None,
@@ -90,8 +90,8 @@ mod tests {
         }
     }
 
-    fn problem(text: &str, is_error: bool) -> Problem {
-        Problem { is_error, code: "CODE".to_owned(), message: text.to_owned(), text: text.to_owned() }
+    fn problem(text: &str, is_error: bool) -> RunProblem {
+        RunProblem { is_error, code: "CODE".to_owned(), message: text.to_owned(), text: text.to_owned() }
     }
 
     #[test]

@@ -31,8 +31,8 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Reports {
     about: About,
-    summary: Option<Report>,
-    junit: Option<Report>,
+    summary: Option<ReportFile>,
+    junit: Option<ReportFile>,
 }
 
 /// What is known of a run before it begins.
@@ -46,7 +46,7 @@ pub(super) struct About {
 }
 
 #[derive(Debug)]
-struct Report {
+struct ReportFile {
     flag: &'static str,
     path: PathBuf,
     file: File,
@@ -54,7 +54,7 @@ struct Report {
 
 /// A run that has ended, as the reports tell of it.
 #[derive(Debug)]
-struct Ended<'a> {
+struct FinishedRun<'a> {
     /// What the run is called.
     case: String,
     agent: String,
@@ -66,12 +66,12 @@ struct Ended<'a> {
     figures: Option<&'a Figures>,
     usage: &'a Value,
     message: Option<&'a str>,
-    problem: Option<Problem>,
+    problem: Option<RunProblem>,
 }
 
 /// Why a run is no success.
 #[derive(Debug)]
-struct Problem {
+struct RunProblem {
     /// Whether it was kept from doing its work, and did not just do it badly.
     is_error: bool,
     /// The stable code, or the word of the outcome.
@@ -94,8 +94,10 @@ impl Reports {
         replace.write(true).truncate(true);
         Ok(Self {
             about,
-            summary: present_path(summary).map(|path| Report::open("--summary", path, append)).transpose()?,
-            junit: present_path(junit).map(|path| Report::open("--junit", path, replace)).transpose()?,
+            summary: present_path(summary)
+                .map(|path| ReportFile::open("--summary", path, append))
+                .transpose()?,
+            junit: present_path(junit).map(|path| ReportFile::open("--junit", path, replace)).transpose()?,
         })
     }
 
@@ -110,7 +112,7 @@ impl Reports {
         if summary.is_none() && junit.is_none() {
             return Vec::new();
         }
-        let ended = Ended::of(&about, judged, took);
+        let ended = FinishedRun::of(&about, judged, took);
         let written = [
             summary.map(|report| report.write(|file| append(file, &summary::markdown(&ended)))),
             junit.map(|report| report.write(|file| file.write_all(junit::document(&ended)?.as_bytes()))),
@@ -124,7 +126,7 @@ impl Reports {
     }
 }
 
-impl Report {
+impl ReportFile {
     fn open(flag: &'static str, path: PathBuf, mut options: OpenOptions) -> Result<Self> {
         // A pipe without a reader must not hold this up.
         options.create(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
@@ -159,7 +161,7 @@ fn append(file: &mut File, text: &str) -> io::Result<()> {
     file.write_all(format!("{gap}{text}").as_bytes())
 }
 
-impl<'a> Ended<'a> {
+impl<'a> FinishedRun<'a> {
     fn of(about: &About, judged: &'a Result<Judged>, took: Duration) -> Self {
         let first = about.prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or("run");
         let case = about.name.clone().unwrap_or_else(|| shorten(first, MAX_NAME));
@@ -174,7 +176,7 @@ impl<'a> Ended<'a> {
                 figures: Some(&judged.figures),
                 usage: &judged.data["usage"],
                 message: judged.data["message"].as_str(),
-                problem: Problem::of(judged),
+                problem: RunProblem::of(judged),
             },
             Err(failure) => Self {
                 case,
@@ -185,13 +187,13 @@ impl<'a> Ended<'a> {
                 figures: None,
                 usage: &Value::Null,
                 message: None,
-                problem: Some(Problem::of_failure(failure)),
+                problem: Some(RunProblem::of_failure(failure)),
             },
         }
     }
 }
 
-impl Problem {
+impl RunProblem {
     fn of(judged: &Judged) -> Option<Self> {
         let is_error = match judged.went {
             Went::Turn(TurnOutcome::Completed) => return None,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use subagent_protocol::markdown::{fenced, span};
 
 use super::super::figures;
-use super::{Ended, MAX_MESSAGE_BYTES};
+use super::{FinishedRun, MAX_MESSAGE_BYTES};
 use crate::output::ago::took;
 use crate::output::short;
 
@@ -17,7 +17,7 @@ const MAX_NAME_BYTES: usize = 300;
 const MAX_ERROR_BYTES: usize = 16 * 1024;
 
 /// The document.
-pub(super) fn markdown(ended: &Ended<'_>) -> String {
+pub(super) fn markdown(ended: &FinishedRun<'_>) -> String {
     let mut text = format!("## {}: {}\n\n", name(&ended.case), ended.label);
     let mut fact = |key: &str, value: &str| {
         // Writing to a String cannot fail.
@@ -86,13 +86,13 @@ mod tests {
 
     use serde_json::json;
     use subagent_protocol::budget::Money;
-    use subagent_runtime::work_tree::Change;
+    use subagent_runtime::work_tree::FileChange;
 
-    use super::super::Problem;
+    use super::super::RunProblem;
     use super::*;
 
-    fn change(path: &str) -> Change {
-        Change {
+    fn change(path: &str) -> FileChange {
+        FileChange {
             path: path.to_owned(),
             old_path: None,
             status: "modified".to_owned(),
@@ -107,12 +107,12 @@ mod tests {
         let figures = figures::Figures {
             took: Duration::from_secs(192),
             tools: 14,
-            changes: vec![change("a.rs"), Change { added: None, deleted: None, ..change("b\n## c`") }],
+            changes: vec![change("a.rs"), FileChange { added: None, deleted: None, ..change("b\n## c`") }],
             tokens: Some(41_000),
             cost: Some(Money { micros: 310_000, currency: "USD".to_owned() }),
         };
         let usage = json!({"inputTokens": 40_000, "`x\n# y": 1000});
-        let ended = Ended {
+        let ended = FinishedRun {
             case: "Fix `it`".to_owned(),
             agent: "codex".to_owned(),
             worker: Some("codex-1"),
@@ -121,7 +121,7 @@ mod tests {
             figures: Some(&figures),
             usage: &usage,
             message: Some("Done.\n```\n## Not a heading\n</details><!--"),
-            problem: Some(Problem {
+            problem: Some(RunProblem {
                 is_error: false,
                 code: "permission_denied".to_owned(),
                 message: "no".to_owned(),
@@ -165,13 +165,13 @@ Done.
 
     #[test]
     fn a_run_that_never_began_has_its_error() {
-        let problem = Problem {
+        let problem = RunProblem {
             is_error: true,
             code: "X".to_owned(),
             message: "m".to_owned(),
             text: "X: m".to_owned(),
         };
-        let ended = Ended {
+        let ended = FinishedRun {
             case: "a".to_owned(),
             agent: "codex".to_owned(),
             worker: None,

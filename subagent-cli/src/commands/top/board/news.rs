@@ -7,58 +7,58 @@ use subagent_protocol::event::{Event, EventType};
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::time::Timestamp;
 
-use super::super::effect::{Command, Effect, Input};
-use super::super::list::Entry;
+use super::super::effect::{BoardCommand, BoardEffect, BoardEvent};
+use super::super::list::ListEntry;
 use super::super::story::Story;
-use super::super::view::{Page, View};
-use super::{Board, Link, MAX_UNKNOWN, named};
+use super::super::view::{BoardView, TextView};
+use super::{Board, BoardConnection, MAX_UNKNOWN, named};
 use crate::failure::Failure;
 use crate::output::advice;
 use crate::output::style::Style;
 
 impl Board {
     /// Takes news.
-    pub(in super::super) fn on_input(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+    pub(in super::super) fn on_input(&mut self, input: BoardEvent, now: Timestamp) -> Vec<BoardEffect> {
         let mut effects = self.take(input, now);
         effects.extend(self.settle());
         effects
     }
 
-    fn take(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+    fn take(&mut self, input: BoardEvent, now: Timestamp) -> Vec<BoardEffect> {
         match input {
-            Input::Snapshot(snapshot) => {
+            BoardEvent::Snapshot(snapshot) => {
                 self.workers = Some(Workers::new(&snapshot));
                 self.asked.retry();
                 if let Some(worker) = self.awaited.take_if(|worker| snapshot_has(&snapshot.items, worker)) {
                     self.list.choose(worker);
                 }
             }
-            Input::Events(events) => return self.see(&events),
-            Input::Opened => match std::mem::replace(&mut self.link, Link::Connected) {
-                Link::Lost | Link::Unreachable(_) => {
+            BoardEvent::Events(events) => return self.see(&events),
+            BoardEvent::Opened => match std::mem::replace(&mut self.link, BoardConnection::Connected) {
+                BoardConnection::Lost | BoardConnection::Unreachable(_) => {
                     self.say(Style::Good, "connected to the daemon again");
                 }
-                Link::Unused | Link::Connecting | Link::Connected => {}
+                BoardConnection::Unused | BoardConnection::Connecting | BoardConnection::Connected => {}
             },
-            Input::Lost => self.link = Link::Lost,
-            Input::Expired => {
+            BoardEvent::Lost => self.link = BoardConnection::Lost,
+            BoardEvent::Expired => {
                 self.say(Style::Attention, "events were missed: this is a new snapshot");
                 if let Some(story) = self.story() {
                     story.restart();
                 }
             }
-            Input::Unreachable(failure) => self.link = Link::Unreachable(sentence(&failure)),
-            Input::Ended(command, ended) => return self.ended(&command, ended),
-            Input::Question(request, Ok(shown)) => self.asked.show(&request, shown, now),
-            Input::Question(request, Err(failure)) => {
+            BoardEvent::Unreachable(failure) => self.link = BoardConnection::Unreachable(sentence(&failure)),
+            BoardEvent::Ended(command, ended) => return self.ended(&command, ended),
+            BoardEvent::Question(request, Ok(shown)) => self.asked.show(&request, shown, now),
+            BoardEvent::Question(request, Err(failure)) => {
                 self.asked.fail(&request);
                 self.fail(&failure);
             }
-            Input::Filled(Err(failure)) | Input::Diff(_, Err(failure)) => self.fail(&failure),
-            Input::Filled(Ok(())) => {}
-            Input::Story(worker, before, page) => self.show_page(&worker, before, page),
-            Input::Diff(worker, Ok(text)) => self.show_diff(worker, text),
-            Input::Counted(worker, count) => {
+            BoardEvent::Filled(Err(failure)) | BoardEvent::Diff(_, Err(failure)) => self.fail(&failure),
+            BoardEvent::Filled(Ok(())) => {}
+            BoardEvent::Story(worker, before, page) => self.show_page(&worker, before, page),
+            BoardEvent::Diff(worker, Ok(text)) => self.show_diff(worker, text),
+            BoardEvent::Counted(worker, count) => {
                 let is_current = self.counting.take().is_some_and(|(_, is_current)| is_current);
                 if is_current {
                     self.counts.insert(worker, count);
@@ -70,14 +70,14 @@ impl Board {
 
     fn story(&mut self) -> Option<&mut Story> {
         match &mut self.view {
-            View::Story(story) => Some(story),
-            View::Text(page) => page.behind.as_deref_mut(),
-            View::Help(_, behind) => behind.as_deref_mut(),
-            View::List => None,
+            BoardView::Story(story) => Some(story),
+            BoardView::Text(page) => page.behind.as_deref_mut(),
+            BoardView::Help(_, behind) => behind.as_deref_mut(),
+            BoardView::List => None,
         }
     }
 
-    fn see(&mut self, events: &[Event]) -> Vec<Effect> {
+    fn see(&mut self, events: &[Event]) -> Vec<BoardEffect> {
         let mut refresh = false;
         for event in events {
             if let Some(story) = self.story() {
@@ -100,7 +100,7 @@ impl Board {
                 Some(Applied::Nothing) | None => false,
             };
         }
-        if refresh { vec![Effect::Refresh] } else { Vec::new() }
+        if refresh { vec![BoardEffect::Refresh] } else { Vec::new() }
     }
 
     fn show_page(
@@ -129,11 +129,11 @@ impl Board {
             return;
         }
         self.notice = None;
-        let behind = std::mem::replace(&mut self.view, View::List).behind();
-        self.view = View::Text(Page::of(title, worker, text, behind));
+        let behind = std::mem::replace(&mut self.view, BoardView::List).behind();
+        self.view = BoardView::Text(TextView::of(title, worker, text, behind));
     }
 
-    fn ended(&mut self, command: &Command, ended: Result<Value, Failure>) -> Vec<Effect> {
+    fn ended(&mut self, command: &BoardCommand, ended: Result<Value, Failure>) -> Vec<BoardEffect> {
         match ended {
             Ok(data) => {
                 let started = command.words.first().is_some_and(|word| word == "run");
@@ -150,7 +150,7 @@ impl Board {
             }
         }
         // It has changed something, or found that something is another one than what is shown.
-        vec![Effect::Refresh]
+        vec![BoardEffect::Refresh]
     }
 
     fn fail(&mut self, failure: &Failure) {
@@ -158,20 +158,21 @@ impl Board {
     }
 
     /// Brings what is chosen, fetched and counted in line with what is there.
-    pub(super) fn settle(&mut self) -> Vec<Effect> {
+    pub(super) fn settle(&mut self) -> Vec<BoardEffect> {
         let mut effects = Vec::new();
         let entries = self.entries();
         if let Some(workers) = &self.workers {
             self.list.settle(&entries, workers);
         }
         let question = self.question();
-        effects.extend(self.asked.turn_to(question).map(Effect::ShowQuestion));
-        if let View::Story(story) = &mut self.view {
+        effects.extend(self.asked.turn_to(question).map(BoardEffect::ShowQuestion));
+        if let BoardView::Story(story) = &mut self.view {
             match story.begin() {
-                true => effects.push(Effect::ShowStory(story.worker.clone(), None)),
+                true => effects.push(BoardEffect::ShowStory(story.worker.clone(), None)),
                 false => {
-                    let page =
-                        story.wanted().map(|before| Effect::ShowStory(story.worker.clone(), Some(before)));
+                    let page = story
+                        .wanted()
+                        .map(|before| BoardEffect::ShowStory(story.worker.clone(), Some(before)));
                     effects.extend(page);
                 }
             }
@@ -180,18 +181,18 @@ impl Board {
             && let Some(worker) = self.uncounted(&entries)
         {
             self.counting = Some((worker.clone(), true));
-            effects.push(Effect::Count(worker));
+            effects.push(BoardEffect::Count(worker));
         }
         effects
     }
 
     /// The first worker that is seen and whose changed lines are not counted.
-    fn uncounted(&self, entries: &[Entry]) -> Option<WorkerId> {
+    fn uncounted(&self, entries: &[ListEntry]) -> Option<WorkerId> {
         let workers = self.workers.as_ref()?;
         let seen = entries.iter().skip(self.list.top).take(self.body.1);
         let ids = seen.filter_map(|entry| match entry {
-            Entry::Item(item) => Some(item.find(workers)?.0.worker_id()),
-            Entry::Head(..) => None,
+            ListEntry::Item(item) => Some(item.find(workers)?.0.worker_id()),
+            ListEntry::Head(..) => None,
         });
         ids.into_iter().find(|worker| !self.counts.contains_key(*worker)).cloned()
     }

@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use super::super::effect::{Command, Input};
+use super::super::effect::{BoardCommand, BoardEvent};
 use super::super::fixture::{
     NOW, and, answer_questions, asked, board, event, id, request, running, shop, snapshot, typed, worker,
 };
 use super::*;
 use crate::failure::Failure;
 
-fn words(effects: &[Effect]) -> Vec<String> {
-    let command = |effect: &Effect| match effect {
-        Effect::Command(command) => Some(command.words.join(" ")),
+fn words(effects: &[BoardEffect]) -> Vec<String> {
+    let command = |effect: &BoardEffect| match effect {
+        BoardEffect::Command(command) => Some(command.words.join(" ")),
         _ => None,
     };
     effects.iter().filter_map(command).collect()
@@ -23,11 +23,11 @@ fn notice(board: &Board) -> &str {
 
 #[test]
 fn the_first_question_is_chosen_and_fetched() {
-    let mut board = Board::new("shop".to_owned(), Link::Connecting, true);
-    let effects = board.on_input(Input::Snapshot(Box::new(snapshot(shop()))), NOW);
-    assert_eq!(effects, [Effect::ShowQuestion(request(2)), Effect::Count(id(2))]);
-    assert_eq!(board.on_input(Input::Opened, NOW), []);
-    assert_eq!((board.link, board.notice), (Link::Connected, None));
+    let mut board = Board::new("shop".to_owned(), BoardConnection::Connecting, true);
+    let effects = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(shop()))), NOW);
+    assert_eq!(effects, [BoardEffect::ShowQuestion(request(2)), BoardEffect::Count(id(2))]);
+    assert_eq!(board.on_input(BoardEvent::Opened, NOW), []);
+    assert_eq!((board.link, board.notice), (BoardConnection::Connected, None));
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn a_key_answers_the_question_that_is_shown() {
 fn a_question_that_comes_up_by_itself_is_not_answered_by_the_key_for_the_one_before() {
     let mut board = asked(shop());
     let decided = event(1, 2, "approval.decided", json!({"requestId": request(2)}));
-    let effects = board.on_input(Input::Events(vec![decided]), NOW);
-    assert!(effects.contains(&Effect::ShowQuestion(request(1))));
+    let effects = board.on_input(BoardEvent::Events(vec![decided]), NOW);
+    assert!(effects.contains(&BoardEffect::ShowQuestion(request(1))));
     assert!(words(&typed(&mut board, "y")).is_empty());
     assert!(notice(&board).contains("read it"), "{}", notice(&board));
 }
@@ -58,7 +58,7 @@ fn a_note_is_for_the_question_for_which_it_was_begun() {
     let mut board = asked(shop());
     typed(&mut board, "Nno");
     let decided = event(1, 2, "approval.decided", json!({"requestId": request(2)}));
-    let effects = board.on_input(Input::Events(vec![decided]), NOW);
+    let effects = board.on_input(BoardEvent::Events(vec![decided]), NOW);
     answer_questions(&mut board, &effects);
     assert_eq!(words(&typed(&mut board, "\r")), ["approve ap_0000000002 --decision reject --note=no"]);
     assert_eq!(words(&typed(&mut board, "n")), ["approve ap_0000000001 --decision reject"]);
@@ -78,12 +78,12 @@ fn keys_are_commands_for_the_chosen_worker() {
     assert_eq!(with("↓↓xn").0, [""; 0]);
     assert_eq!(with("w\rfix it\r").0, ["run --detach -- codex fix it"]);
     let mut board = asked(shop());
-    assert_eq!(typed(&mut board, "↓↓d").last(), Some(&Effect::ShowDiff(id(3))));
-    assert_eq!(typed(&mut board, "q"), [Effect::Quit]);
-    let pasted = board.on_key(&Key::Paste("q\ry\r".to_owned()), NOW);
+    assert_eq!(typed(&mut board, "↓↓d").last(), Some(&BoardEffect::ShowDiff(id(3))));
+    assert_eq!(typed(&mut board, "q"), [BoardEffect::Quit]);
+    let pasted = board.on_key(&KeyPress::Paste("q\ry\r".to_owned()), NOW);
     assert_eq!(pasted, [], "a paste is no key");
-    for (key, effect) in [('c', Effect::Quit), ('z', Effect::Suspend)] {
-        assert_eq!(board.on_key(&Key::Ctrl(key), NOW), [effect]);
+    for (key, effect) in [('c', BoardEffect::Quit), ('z', BoardEffect::Suspend)] {
+        assert_eq!(board.on_key(&KeyPress::Ctrl(key), NOW), [effect]);
     }
 }
 
@@ -94,22 +94,24 @@ fn without_a_worker_keys_do_nothing() {
         assert_eq!(typed(&mut board, &key.to_string()), [], "{key}");
         assert!(board.prompt.is_none(), "{key}");
     }
-    let mut empty = Board::new("shop".to_owned(), Link::Unused, false);
+    let mut empty = Board::new("shop".to_owned(), BoardConnection::Unused, false);
     assert_eq!(words(&typed(&mut empty, "w\rfix\r")), ["run --detach -- fix"]);
 }
 
 #[test]
 fn a_worker_that_was_started_here_is_chosen_when_it_is_there() {
     let mut board = board(shop());
-    let command =
-        Command { words: vec!["run".to_owned()], says: ("starting codex".to_owned(), "started".to_owned()) };
+    let command = BoardCommand {
+        words: vec!["run".to_owned()],
+        says: ("starting codex".to_owned(), "started".to_owned()),
+    };
     let data = json!({"name": "codex-3", "workerId": id(9)});
-    assert_eq!(board.on_input(Input::Ended(command, Ok(data)), NOW), [Effect::Refresh]);
+    assert_eq!(board.on_input(BoardEvent::Ended(command, Ok(data)), NOW), [BoardEffect::Refresh]);
     assert_eq!(notice(&board), "codex-3 started");
-    let _ = board.on_input(Input::Snapshot(Box::new(snapshot(shop()))), NOW);
+    let _ = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(shop()))), NOW);
     assert_eq!(board.list.chosen().unwrap().worker, id(2), "it is not there");
     let more = [shop(), vec![worker(9, "codex-3", running("x"))]].concat();
-    let _ = board.on_input(Input::Snapshot(Box::new(snapshot(more))), NOW);
+    let _ = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(more))), NOW);
     assert_eq!(board.list.chosen().unwrap().worker, id(9));
 }
 
@@ -117,9 +119,9 @@ fn a_worker_that_was_started_here_is_chosen_when_it_is_there() {
 fn an_answer_that_does_not_succeed_leaves_the_question_open() {
     let mut board = asked(shop());
     let effects = typed(&mut board, "y");
-    let Some(Effect::Command(command)) = effects.into_iter().next() else { panic!() };
+    let Some(BoardEffect::Command(command)) = effects.into_iter().next() else { panic!() };
     let failure = Failure::internal("no\u{1b}[2J luck");
-    let _ = board.on_input(Input::Ended(command, Err(failure)), NOW);
+    let _ = board.on_input(BoardEvent::Ended(command, Err(failure)), NOW);
     assert!(notice(&board).contains("INTERNAL_ERROR"));
     assert_eq!(words(&typed(&mut board, "n")).len(), 1);
 }
@@ -127,20 +129,20 @@ fn an_answer_that_does_not_succeed_leaves_the_question_open() {
 #[test]
 fn a_question_that_could_not_be_fetched_is_fetched_with_the_next_snapshot() {
     let mut board = board(shop());
-    let failed = Input::Question(request(2), Err(Failure::internal("x")));
+    let failed = BoardEvent::Question(request(2), Err(Failure::internal("x")));
     assert_eq!(board.on_input(failed, NOW), []);
-    let effects = board.on_input(Input::Snapshot(Box::new(snapshot(shop()))), NOW);
-    assert_eq!(effects, [Effect::ShowQuestion(request(2))]);
+    let effects = board.on_input(BoardEvent::Snapshot(Box::new(snapshot(shop()))), NOW);
+    assert_eq!(effects, [BoardEffect::ShowQuestion(request(2))]);
     answer_questions(&mut board, &effects);
-    assert_eq!(board.on_input(Input::Snapshot(Box::new(snapshot(shop()))), NOW), []);
+    assert_eq!(board.on_input(BoardEvent::Snapshot(Box::new(snapshot(shop()))), NOW), []);
 }
 
 #[test]
 fn a_snapshot_is_taken_for_what_events_do_not_say_and_once_for_a_hidden_worker() {
     let mut board = board(shop());
     let mut see = |seq, worker, kind: &str| {
-        let effects = board.on_input(Input::Events(vec![event(seq, worker, kind, json!({}))]), NOW);
-        effects.contains(&Effect::Refresh)
+        let effects = board.on_input(BoardEvent::Events(vec![event(seq, worker, kind, json!({}))]), NOW);
+        effects.contains(&BoardEffect::Refresh)
     };
     assert!(!see(1, 3, "progress.message"));
     assert!(see(2, 3, "turn.completed"));
@@ -150,45 +152,45 @@ fn a_snapshot_is_taken_for_what_events_do_not_say_and_once_for_a_hidden_worker()
 #[test]
 fn the_connection_is_said_to_be_lost_and_there_again() {
     let mut board = board(shop());
-    let _ = board.on_input(Input::Lost, NOW);
-    assert_eq!(board.link, Link::Lost);
-    let _ = board.on_input(Input::Opened, NOW);
-    assert_eq!((&board.link, notice(&board)), (&Link::Connected, "connected to the daemon again"));
-    let _ = board.on_input(Input::Unreachable(Failure::internal("x")), NOW);
-    assert_eq!(board.link, Link::Unreachable("INTERNAL_ERROR: x".to_owned()));
+    let _ = board.on_input(BoardEvent::Lost, NOW);
+    assert_eq!(board.link, BoardConnection::Lost);
+    let _ = board.on_input(BoardEvent::Opened, NOW);
+    assert_eq!((&board.link, notice(&board)), (&BoardConnection::Connected, "connected to the daemon again"));
+    let _ = board.on_input(BoardEvent::Unreachable(Failure::internal("x")), NOW);
+    assert_eq!(board.link, BoardConnection::Unreachable("INTERNAL_ERROR: x".to_owned()));
 }
 
 #[test]
 fn a_story_is_fetched_followed_and_left() {
     let mut board = board(vec![worker(3, "docs", running("x"))]);
     let effects = typed(&mut board, "\r");
-    assert_eq!(effects, [Effect::ShowStory(id(3), None)]);
+    assert_eq!(effects, [BoardEffect::ShowStory(id(3), None)]);
     let page = json!({"workerId": id(3), "items": [], "before": null, "cursor": null});
     let page = serde_json::from_value(page).unwrap();
-    let _ = board.on_input(Input::Story(id(3), None, Ok(page)), NOW);
+    let _ = board.on_input(BoardEvent::Story(id(3), None, Ok(page)), NOW);
     let said = event(1, 3, "progress.message", json!({"text": "Hello"}));
-    let _ = board.on_input(Input::Events(vec![said]), NOW);
-    let View::Story(story) = &mut board.view else { panic!() };
+    let _ = board.on_input(BoardEvent::Events(vec![said]), NOW);
+    let BoardView::Story(story) = &mut board.view else { panic!() };
     assert_eq!(story.window(20, 5).iter().map(ToString::to_string).collect::<Vec<_>>(), ["Hello"]);
-    assert_eq!(board.on_input(Input::Expired, NOW), [Effect::ShowStory(id(3), None)]);
-    let _ = board.on_input(Input::Diff(id(3), Ok("+x\n".to_owned())), NOW);
-    assert!(matches!(board.view, View::Text(_)));
+    assert_eq!(board.on_input(BoardEvent::Expired, NOW), [BoardEffect::ShowStory(id(3), None)]);
+    let _ = board.on_input(BoardEvent::Diff(id(3), Ok("+x\n".to_owned())), NOW);
+    assert!(matches!(board.view, BoardView::Text(_)));
     typed(&mut board, "q");
-    assert!(matches!(board.view, View::Story(_)), "the diff was opened over it");
+    assert!(matches!(board.view, BoardView::Story(_)), "the diff was opened over it");
     typed(&mut board, "?q");
-    assert!(matches!(board.view, View::Story(_)), "so were the keys");
+    assert!(matches!(board.view, BoardView::Story(_)), "so were the keys");
     assert_eq!(typed(&mut board, "q"), []);
-    assert!(matches!(board.view, View::List));
+    assert!(matches!(board.view, BoardView::List));
 }
 
 #[test]
 fn lines_are_counted_one_worker_after_the_other_and_again_after_a_turn() {
     let mut board = board(vec![worker(3, "docs", running("x")), worker(4, "tests", running("x"))]);
-    let counted = |worker: u32| Input::Counted(id(worker), Some((1, 2)));
-    assert_eq!(board.on_input(counted(3), NOW), [Effect::Count(id(4))]);
+    let counted = |worker: u32| BoardEvent::Counted(id(worker), Some((1, 2)));
+    assert_eq!(board.on_input(counted(3), NOW), [BoardEffect::Count(id(4))]);
     let ended = event(1, 4, "turn.completed", json!({}));
-    let _ = board.on_input(Input::Events(vec![ended]), NOW);
-    assert_eq!(board.on_input(counted(4), NOW), [Effect::Count(id(4))], "files have changed in between");
+    let _ = board.on_input(BoardEvent::Events(vec![ended]), NOW);
+    assert_eq!(board.on_input(counted(4), NOW), [BoardEffect::Count(id(4))], "files have changed in between");
     assert_eq!(board.on_input(counted(4), NOW), []);
     assert_eq!(board.counts.get(&id(4)), Some(&Some((1, 2))));
 }
@@ -211,9 +213,9 @@ fn pages_stay_within_their_text() {
     let mut board = board(vec![worker(3, "docs", and(running("x"), json!({})))]);
     board.body = (80, 5);
     let text: String = (0..20).map(|line| format!("{line}\n")).collect();
-    let _ = board.on_input(Input::Diff(id(3), Ok(text)), NOW);
+    let _ = board.on_input(BoardEvent::Diff(id(3), Ok(text)), NOW);
     let top = |board: &Board| match &board.view {
-        View::Text(page) => page.top,
+        BoardView::Text(page) => page.top,
         _ => panic!(),
     };
     for (keys, expected) in [("↓", 1), ("G", 15), ("j", 15), ("g", 0), ("k", 0)] {
@@ -221,7 +223,7 @@ fn pages_stay_within_their_text() {
         assert_eq!(top(&board), expected, "{keys}");
     }
     typed(&mut board, "q?");
-    assert!(matches!(board.view, View::Help(0, None)));
+    assert!(matches!(board.view, BoardView::Help(0, None)));
     typed(&mut board, "Gq");
-    assert!(matches!(board.view, View::List));
+    assert!(matches!(board.view, BoardView::List));
 }

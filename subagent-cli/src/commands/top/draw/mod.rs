@@ -15,12 +15,12 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::board::{Board, HIDDEN_RULE, Link, named};
+use super::board::{Board, BoardConnection, HIDDEN_RULE, named};
 use super::help;
-use super::list::{Entry, List};
-use super::prompt::Prompt;
+use super::list::{List, ListEntry};
+use super::prompt::BoardPrompt;
 use super::styled::{self, look};
-use super::view::{Page, View};
+use super::view::{BoardView, TextView};
 use crate::output::ago::{age, age_lasts};
 use crate::output::human;
 use crate::output::page::shorten;
@@ -111,18 +111,18 @@ fn line(style: Style, text: impl Into<String>) -> Line<'static> {
 /// The first line: where this is, how much there is to do, and whether the daemon is there.
 fn title(board: &Board, width: usize) -> Line<'static> {
     let (style, right) = match (&board.link, &board.workers) {
-        (Link::Unused, _) => (Style::Dim, "no daemon".to_owned()),
-        (Link::Connecting, None) => (Style::Dim, "connecting".to_owned()),
-        (Link::Lost, _) => (Style::Attention, "connection lost, connecting".to_owned()),
-        (Link::Unreachable(_), _) => (Style::Bad, "no connection".to_owned()),
+        (BoardConnection::Unused, _) => (Style::Dim, "no daemon".to_owned()),
+        (BoardConnection::Connecting, None) => (Style::Dim, "connecting".to_owned()),
+        (BoardConnection::Lost, _) => (Style::Attention, "connection lost, connecting".to_owned()),
+        (BoardConnection::Unreachable(_), _) => (Style::Bad, "no connection".to_owned()),
         (_, Some(workers)) => (Style::Plain, summary(workers)),
-        (Link::Connected, None) => (Style::Dim, "connected".to_owned()),
+        (BoardConnection::Connected, None) => (Style::Dim, "connected".to_owned()),
     };
     let left = match &board.view {
-        View::List => part(&board.place),
-        View::Story(story) => board.row(&story.worker).map(named).unwrap_or_default(),
-        View::Text(page) => part(&page.title),
-        View::Help(..) => "keys".to_owned(),
+        BoardView::List => part(&board.place),
+        BoardView::Story(story) => board.row(&story.worker).map(named).unwrap_or_default(),
+        BoardView::Text(page) => part(&page.title),
+        BoardView::Help(..) => "keys".to_owned(),
     };
     let right = shorten(&right, width);
     let left = shorten(&format!("subagent  {left}"), width.saturating_sub(right.width() + 2));
@@ -143,7 +143,7 @@ fn summary(workers: &Workers) -> String {
 fn below(board: &mut Board, width: usize, height: usize, now: Timestamp) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     // In a window that is too low for all, the list comes first.
-    if height >= 8 && !matches!(board.view, View::Text(_) | View::Help(..)) {
+    if height >= 8 && !matches!(board.view, BoardView::Text(_) | BoardView::Help(..)) {
         lines.extend(chosen(board, width, height / QUESTION_PART, now));
     }
     if height >= 3 {
@@ -186,7 +186,8 @@ fn chosen(board: &mut Board, width: usize, room: usize, now: Timestamp) -> Vec<L
         let left = room.saturating_sub(options.len() + 1).max(2);
         if lines.len() > left {
             lines.truncate(left - 1);
-            let more = if matches!(board.view, View::List) { "  ... Enter shows all of it" } else { "  ..." };
+            let more =
+                if matches!(board.view, BoardView::List) { "  ... Enter shows all of it" } else { "  ..." };
             lines.push(line(Style::Dim, more));
         }
         lines.extend(options);
@@ -229,8 +230,8 @@ fn said(board: &Board, width: usize) -> Line<'static> {
     }
     match (&board.notice, &board.link) {
         (Some((style, text)), _) => line(*style, shorten(&part(text), width)),
-        (None, Link::Unreachable(why)) => line(Style::Bad, shorten(&part(why), width)),
-        _ if !board.list.filter.is_empty() && matches!(board.view, View::List) => line(
+        (None, BoardConnection::Unreachable(why)) => line(Style::Bad, shorten(&part(why), width)),
+        _ if !board.list.filter.is_empty() && matches!(board.view, BoardView::List) => line(
             Style::Attention,
             shorten(&format!("only with \"{}\"; Esc shows all", board.list.filter), width),
         ),
@@ -259,9 +260,9 @@ fn cursor(board: &Board, width: usize, height: usize) -> Option<Position> {
 /// The keys of the view, the most important ones first.
 fn keys(board: &Board, width: usize) -> Line<'static> {
     let keys: &[(&str, &str)] = match (&board.prompt, &board.view) {
-        (Some(Prompt::Stop(..)), _) => &[("y", "stop it"), ("any key", "leave it")],
+        (Some(BoardPrompt::Stop(..)), _) => &[("y", "stop it"), ("any key", "leave it")],
         (Some(_), _) => &[("Enter", "done"), ("Esc", "leave")],
-        (None, View::List) => &[
+        (None, BoardView::List) => &[
             ("?", "keys"),
             ("q", "quit"),
             ("Enter", "story"),
@@ -273,7 +274,7 @@ fn keys(board: &Board, width: usize) -> Line<'static> {
             ("/", "filter"),
             ("t", if board.list.is_tree { "list" } else { "tree" }),
         ],
-        (None, View::Story(story)) => &[
+        (None, BoardView::Story(story)) => &[
             ("?", "keys"),
             ("q", "back"),
             ("G", if story.follows() { "follows" } else { "to the end" }),
@@ -282,7 +283,7 @@ fn keys(board: &Board, width: usize) -> Line<'static> {
             ("c", "cancel"),
             ("x", "stop"),
         ],
-        (None, View::Text(_) | View::Help(..)) => {
+        (None, BoardView::Text(_) | BoardView::Help(..)) => {
             &[("q", "back"), ("PgDn", "on"), ("g", "first"), ("G", "last")]
         }
     };
@@ -304,8 +305,8 @@ fn keys(board: &Board, width: usize) -> Line<'static> {
 fn body_lines(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Duration> {
     let (width, height) = board.body;
     match &mut board.view {
-        View::List => return list(board, canvas, now),
-        View::Story(story) => {
+        BoardView::List => return list(board, canvas, now),
+        BoardView::Story(story) => {
             let lines = match (story.is_empty(), story.has_failed()) {
                 (true, true) => vec![line(Style::Attention, "no story came; scroll to fetch it again")],
                 (true, false) => vec![line(Style::Dim, "the story is on its way")],
@@ -313,8 +314,8 @@ fn body_lines(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Opt
             };
             lines.iter().zip(1..).for_each(|(line, at)| canvas.put(at, line));
         }
-        View::Text(page) => text(page, canvas, width, height),
-        View::Help(top, _) => {
+        BoardView::Text(page) => text(page, canvas, width, height),
+        BoardView::Help(top, _) => {
             let keys = help::LINES.iter().map(|(keys, _)| keys.width()).max().unwrap_or(0);
             for ((key, what), at) in help::LINES.iter().skip(*top).take(height).zip(1..) {
                 let key = span(Style::Strong, format!("  {key:keys$}  "));
@@ -325,7 +326,7 @@ fn body_lines(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Opt
     None
 }
 
-fn text(page: &mut Page, canvas: &mut Canvas<'_>, width: usize, height: usize) {
+fn text(page: &mut TextView, canvas: &mut Canvas<'_>, width: usize, height: usize) {
     let top = page.top.min(page.lines(width).len().saturating_sub(1));
     page.top = top;
     let lines = page.lines(width).iter().skip(top).take(height);
@@ -345,11 +346,11 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
     let columns = Columns::of(seen, workers, counts, width);
     for ((entry, place), at) in seen.iter().zip(list.top..).zip(1..) {
         match entry {
-            Entry::Head(title, count) => {
+            ListEntry::Head(title, count) => {
                 let count = span(Style::Dim, format!("  {count}"));
                 canvas.put(at, &Line::from(vec![span(Style::Strong, *title), count]));
             }
-            Entry::Item(item) => {
+            ListEntry::Item(item) => {
                 let is_chosen = is_chosen(list, place);
                 canvas.put(at, &columns.line(item, workers, counts, is_chosen, now));
                 if is_chosen {
@@ -359,18 +360,18 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
         }
     }
     let lasts = seen.iter().filter_map(|entry| match entry {
-        Entry::Item(item) => {
+        ListEntry::Item(item) => {
             let found = item.find(workers)?;
             let age = age_lasts(row::time(&found), now);
             Some(row::parked_lasts(found.0, now).map_or(age, |parked| parked.min(age)))
         }
-        Entry::Head(..) => None,
+        ListEntry::Head(..) => None,
     });
     lasts.min()
 }
 
 /// The entries that are seen. No others are laid out.
-fn seen(entries: &[Entry], top: usize, height: usize) -> &[Entry] {
+fn seen(entries: &[ListEntry], top: usize, height: usize) -> &[ListEntry] {
     entries.get(top..entries.len().min(top + height)).unwrap_or_default()
 }
 
@@ -381,7 +382,7 @@ fn is_chosen(list: &List, place: usize) -> bool {
 /// What is said where there are no rows.
 fn empty(board: &Board, width: usize) -> Vec<Line<'static>> {
     let text = match (&board.link, &board.workers) {
-        (Link::Unused, _) => "Nothing was started in this workspace.",
+        (BoardConnection::Unused, _) => "Nothing was started in this workspace.",
         (_, None) => return vec![line(Style::Dim, "The workers are on their way.")],
         _ if !board.list.filter.is_empty() => return vec![line(Style::Dim, "No row has this text.")],
         _ => "No workers.",

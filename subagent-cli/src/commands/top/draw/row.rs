@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ratatui::text::{Line, Span};
-use subagent_model::{Group, Need, Row, Workers};
+use subagent_model::{Group, Need, OverviewRow, Workers};
 use subagent_protocol::api::{UNLABELED, UNLABELED_RUN, UsageSums};
 use subagent_protocol::budget::{Money, micros};
 use subagent_protocol::ids::WorkerId;
@@ -13,7 +13,7 @@ use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::super::board::{named, state_word};
-use super::super::list::{Entry, Item};
+use super::super::list::{ListEntry, ListRow};
 use super::{age, part, span};
 use crate::output::human;
 use crate::output::page::shorten;
@@ -49,15 +49,15 @@ pub(super) struct Columns {
 
 impl Columns {
     /// The columns of a list in a window.
-    pub(super) fn of(entries: &[Entry], workers: &Workers, counts: &Counts, width: usize) -> Self {
+    pub(super) fn of(entries: &[ListEntry], workers: &Workers, counts: &Counts, width: usize) -> Self {
         let mut columns = Self { is_narrow: width < NARROW, ..Self::default() };
         let items = || {
             entries.iter().filter_map(|entry| match entry {
-                Entry::Item(item) => Some((item, item.find(workers)?)),
-                Entry::Head(..) => None,
+                ListEntry::Item(item) => Some((item, item.find(workers)?)),
+                ListEntry::Head(..) => None,
             })
         };
-        let widest = |cell: &dyn Fn(&Item, &Row, Option<&Need>) -> usize| {
+        let widest = |cell: &dyn Fn(&ListRow, &OverviewRow, Option<&Need>) -> usize| {
             items().map(|(item, (row, need))| cell(item, row, need)).max().unwrap_or(0)
         };
         let room = width.saturating_sub(MARK);
@@ -85,7 +85,7 @@ impl Columns {
     /// The row of a worker or of one of its questions.
     pub(super) fn line(
         &self,
-        item: &Item,
+        item: &ListRow,
         workers: &Workers,
         counts: &Counts,
         is_chosen: bool,
@@ -147,17 +147,17 @@ fn shorten_with_branch(text: &str, width: usize) -> String {
 }
 
 /// What the age of a row is the age of: the question, else the last event.
-pub(super) fn time((row, need): &(&Row, Option<&Need>)) -> Timestamp {
+pub(super) fn time((row, need): &(&OverviewRow, Option<&Need>)) -> Timestamp {
     need.map(|need| need.since).or(row.last_event_at).unwrap_or(row.since)
 }
 
-fn state(item: &Item, row: &Row, need: Option<&Need>, is_narrow: bool) -> String {
+fn state(item: &ListRow, row: &OverviewRow, need: Option<&Need>, is_narrow: bool) -> String {
     let is_said = need.is_some() && item.branch.is_empty() && row.state == WorkerState::WaitingApproval;
     if is_said && is_narrow { String::new() } else { state_word(row.state) }
 }
 
 /// What a worker asks, does, or ended with.
-fn text(row: &Row, need: Option<&Need>, now: Timestamp) -> (Style, String) {
+fn text(row: &OverviewRow, need: Option<&Need>, now: Timestamp) -> (Style, String) {
     if let Some(need) = need {
         return (Style::Attention, part(&need.subject));
     }
@@ -176,26 +176,26 @@ fn text(row: &Row, need: Option<&Need>, now: Timestamp) -> (Style, String) {
 }
 
 /// After which time the text of a parked worker is another one.
-pub(super) fn parked_lasts(row: &Row, now: Timestamp) -> Option<Duration> {
+pub(super) fn parked_lasts(row: &OverviewRow, now: Timestamp) -> Option<Duration> {
     let left = u64::try_from(row.parked_until?.0.checked_sub(now.0)?).ok()?;
     let unit = if left < 60_000 { 1000 } else { 60_000 };
     (left > 0).then(|| Duration::from_millis(left % unit + 1))
 }
 
-fn doing(row: &Row) -> Option<String> {
+fn doing(row: &OverviewRow) -> Option<String> {
     let doing = serde_json::to_value(row.doing()?).ok()?;
     Some(part(&human::doing(&doing))).filter(|text| !text.is_empty())
 }
 
 /// The label, or the name of the task, if one was chosen.
-fn label(row: &Row) -> String {
+fn label(row: &OverviewRow) -> String {
     let label =
         Some(row.snapshot.label.as_str()).filter(|label| !matches!(*label, UNLABELED | UNLABELED_RUN));
     let task = row.snapshot.task.as_ref().map(|task| task.name.as_str());
     part(label.or(task).unwrap_or_default())
 }
 
-fn lines(row: &Row, counts: &Counts) -> String {
+fn lines(row: &OverviewRow, counts: &Counts) -> String {
     match counts.get(row.worker_id()) {
         Some(Some((0, 0))) | Some(None) | None => String::new(),
         Some(Some((added, deleted))) => short::lines(*added, *deleted),

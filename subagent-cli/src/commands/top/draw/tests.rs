@@ -8,9 +8,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 
-use super::super::effect::Input;
+use super::super::effect::BoardEvent;
 use super::super::fixture::{NOW, and, asked, asking, board, event, id, running, shop, typed, worker};
-use super::super::keys::Key;
+use super::super::keys::KeyPress;
 use super::*;
 use crate::failure::Failure;
 
@@ -46,10 +46,10 @@ fn story() -> Board {
     super::super::fixture::answer_questions(&mut board, &effects);
     super::super::fixture::answer_questions(
         &mut board,
-        &[super::super::effect::Effect::ShowQuestion(super::super::fixture::request(1))],
+        &[super::super::effect::BoardEffect::ShowQuestion(super::super::fixture::request(1))],
     );
     let page = json!({"workerId": id(3), "items": [], "before": null, "cursor": null});
-    let _ = board.on_input(Input::Story(id(3), None, Ok(serde_json::from_value(page).unwrap())), NOW);
+    let _ = board.on_input(BoardEvent::Story(id(3), None, Ok(serde_json::from_value(page).unwrap())), NOW);
     let diff =
         json!([{"type": "diff", "path": "docs/api.md", "oldText": "one\ntwo\n", "newText": "one\n2\n"}]);
     let events = [
@@ -75,7 +75,7 @@ fn story() -> Board {
         ),
     ];
     let events = events.into_iter().zip(1..).map(|((kind, data), seq)| event(seq, 3, kind, data));
-    let _ = board.on_input(Input::Events(events.collect()), NOW);
+    let _ = board.on_input(BoardEvent::Events(events.collect()), NOW);
     board
 }
 
@@ -83,7 +83,7 @@ fn lost() -> Board {
     let mut board = board(shop());
     board.counts.insert(id(5), Some((88, 9)));
     typed(&mut board, "G");
-    let _ = board.on_input(Input::Lost, NOW);
+    let _ = board.on_input(BoardEvent::Lost, NOW);
     board
 }
 
@@ -97,9 +97,9 @@ fn with_keys(keys: &str) -> Board {
 }
 
 fn broken() -> Board {
-    let mut board = Board::new("shop".to_owned(), Link::Connecting, true);
+    let mut board = Board::new("shop".to_owned(), BoardConnection::Connecting, true);
     let failure = Failure::internal("the daemon cannot be started").recommend("look at its log");
-    let _ = board.on_input(Input::Unreachable(failure), NOW);
+    let _ = board.on_input(BoardEvent::Unreachable(failure), NOW);
     board
 }
 
@@ -107,7 +107,7 @@ fn diff() -> Board {
     let mut board = board(shop());
     typed(&mut board, "↓↓");
     let patch = "diff --git a/a b/a\n@@ -1 +1,2 @@\n-one\n+1\n+two\n".to_owned();
-    let _ = board.on_input(Input::Diff(id(3), Ok(patch)), NOW);
+    let _ = board.on_input(BoardEvent::Diff(id(3), Ok(patch)), NOW);
     board
 }
 
@@ -125,7 +125,7 @@ fn boards() -> Vec<(&'static str, Board)> {
         ("a lost connection", lost()),
         ("no connection", broken()),
         ("nothing", board(Vec::new())),
-        ("a new workspace", Board::new("shop".to_owned(), Link::Unused, true)),
+        ("a new workspace", Board::new("shop".to_owned(), BoardConnection::Unused, true)),
     ]
 }
 
@@ -207,14 +207,14 @@ fn hostile_text_is_harmless() {
         "status": "pending", "kind": "permission", "message": long, "cwd": long, "options": [],
         "request": {"command": long, "content": [{"type": "diff", "path": "x", "oldText": long, "newText": "y"}]},
     });
-    let _ = board.on_input(Input::Question(super::super::fixture::request(1), Ok(shown)), NOW);
+    let _ = board.on_input(BoardEvent::Question(super::super::fixture::request(1), Ok(shown)), NOW);
     for _ in 0..3 {
         let (text, _) = picture(&mut board, 80, 24);
         assert!(text.contains("[y] once") && !text.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{text}");
     }
     let _ = board.on_input(
-        Input::Ended(
-            super::super::effect::Command { words: Vec::new(), says: (String::new(), String::new()) },
+        BoardEvent::Ended(
+            super::super::effect::BoardCommand { words: Vec::new(), says: (String::new(), String::new()) },
             Err(Failure::internal("\u{1b}[31mx\ny")),
         ),
         NOW,
@@ -245,7 +245,7 @@ fn of_many_workers_those_that_are_seen_are_laid_out() {
     let mut board = board(many.collect());
     let (mut tops, mut most) = (Vec::new(), 0);
     for _ in 0..100 {
-        let _ = board.on_key(&Key::Down, later());
+        let _ = board.on_key(&KeyPress::Down, later());
         picture(&mut board, 80, 24);
         let entries = board.entries();
         tops.push(board.list.top);
@@ -265,7 +265,7 @@ fn a_rule_that_does_not_fit_cannot_be_made() {
         "status": "pending", "kind": "permission", "message": "make?", "options": [],
         "request": {"command": "make"}, "alwaysRule": rule,
     });
-    let _ = board.on_input(Input::Question(super::super::fixture::request(1), Ok(shown)), NOW);
+    let _ = board.on_input(BoardEvent::Question(super::super::fixture::request(1), Ok(shown)), NOW);
     picture(&mut board, 60, 18);
     typed(&mut board, "a");
     let (text, _) = picture(&mut board, 60, 18);
@@ -279,7 +279,7 @@ fn a_rule_that_does_not_fit_cannot_be_made() {
     assert_eq!(typed(&mut board, "\r"), []);
     let (text, _) = picture(&mut board, 200, 24);
     assert!(text.contains("xxx)") && text.contains("[Enter] allow and make this rule"), "{text}");
-    assert!(matches!(typed(&mut board, "\r")[..], [super::super::effect::Effect::Command(_)]));
+    assert!(matches!(typed(&mut board, "\r")[..], [super::super::effect::BoardEffect::Command(_)]));
 }
 
 #[test]

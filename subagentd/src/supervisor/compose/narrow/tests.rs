@@ -1,6 +1,6 @@
 //! A call narrows its definition, and widens nothing.
 
-use subagent_config::agents::{Reading, Source, read};
+use subagent_config::agents::{DefinitionSource, Reading, read};
 use subagent_config::start::agent::resolved;
 use subagent_config::{Config, Environment};
 use subagent_protocol::policy::PolicyRule;
@@ -9,7 +9,7 @@ use super::*;
 
 fn definition(front: &str) -> Definition {
     let text = format!("---\ndescription: d\n{front}\n---\nDo it.\n");
-    match read(text.as_bytes(), "helper", Source::Command).unwrap() {
+    match read(text.as_bytes(), "helper", DefinitionSource::Command).unwrap() {
         Reading::Definition(definition) => *definition,
         Reading::Other(note) => panic!("{note:?}"),
     }

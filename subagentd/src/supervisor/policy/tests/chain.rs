@@ -29,8 +29,8 @@ fn task(above: Vec<PolicyNode>, own: &[(&str, &str)], granted: Option<&[(&str, &
     PolicySpec { ancestors: above, pre_approved: granted.map(rules), ..own }
 }
 
-fn watching(spec: &PolicySpec, added: &RulesOfChain) -> Watch {
-    Watch::of(Some(spec), added, "/ws", Path::new("/ws")).unwrap()
+fn watching(spec: &PolicySpec, added: &RulesOfChain) -> PolicyTracker {
+    PolicyTracker::of(Some(spec), added, "/ws", Path::new("/ws")).unwrap()
 }
 
 fn added(rule: &str, action: &str) -> OwnerRule {
@@ -49,7 +49,7 @@ fn added(rule: &str, action: &str) -> OwnerRule {
 /// asked.
 fn decided(spec: &PolicySpec, added: &RulesOfChain, command: &str) -> Option<(String, Value)> {
     match see(&mut watching(spec, added), &asks("1", command, ALL)) {
-        Some(Input::DecideByRule { choice, rule, .. }) => Some((choice.decision, rule)),
+        Some(WorkerInput::DecideByRule { choice, rule, .. }) => Some((choice.decision, rule)),
         None => None,
         Some(other) => panic!("{other:?}"),
     }
@@ -115,12 +115,12 @@ fn what_was_not_approved_beforehand_is_denied_without_asking() {
 fn whoever_asks_nobody_needs_no_option_for_it() {
     let spec = task(Vec::new(), &[], Some(&[]));
     for kinds in [&["allow_always", "reject_always"][..], &[]] {
-        let Some(Input::DecideByRule { choice, .. }) =
+        let Some(WorkerInput::DecideByRule { choice, .. }) =
             see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "make", kinds))
         else {
             panic!("{kinds:?}")
         };
-        assert_eq!(choice, Choice::cancelled());
+        assert_eq!(choice, PermissionDecision::cancelled());
     }
     let mut watch = watching(&spec, &RulesOfChain::default());
     assert_eq!(see(&mut watch, &tells("2", "make", "completed")), None, "it asked nobody: no rule denies it");
@@ -146,8 +146,8 @@ fn below_a_task_that_asks_nobody_what_is_denied_waits_for_nobody_either() {
     let spec = task(vec![above], &[("execute", "allow")], None);
     for kinds in [&["allow_once", "reject_always"][..], &[]] {
         let seen = see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "make", kinds));
-        let Some(Input::DecideByRule { choice, .. }) = seen else { panic!("{kinds:?} {seen:?}") };
-        assert_eq!(choice, Choice::cancelled());
+        let Some(WorkerInput::DecideByRule { choice, .. }) = seen else { panic!("{kinds:?} {seen:?}") };
+        assert_eq!(choice, PermissionDecision::cancelled());
     }
     let seen = see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "ls", &["allow_always"]));
     assert_eq!(seen, None, "what is allowed, but not so, is still somebody's to answer");
@@ -194,9 +194,9 @@ fn for_whom_the_work_is_may_have_been_told_before() {
     let mut asked = asks("1", "", ALL);
     asked["b"]["params"]["toolCall"] = json!({"toolCallId": "1", "kind": "other", "title": "subagent_task"});
     assert!(
-        matches!(see(&mut watch, &asked), Some(Input::DecideByRule { choice, .. }) if choice.decision == "allow")
+        matches!(see(&mut watch, &asked), Some(WorkerInput::DecideByRule { choice, .. }) if choice.decision == "allow")
     );
-    assert!(matches!(watch.judge(&asked["b"].to_string()), Some(Input::DecideByRule { .. })));
+    assert!(matches!(watch.judge(&asked["b"].to_string()), Some(WorkerInput::DecideByRule { .. })));
 }
 
 #[test]
@@ -238,12 +238,13 @@ fn a_memory_is_a_folder_and_for_its_own_worker_alone() {
     }
     let own = memory("/ws/.agents/agent-memory/x");
     check_spec(&own, Path::new("/ws")).unwrap();
-    let edit =
-        Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/.agents/agent-memory/x/MEMORY.md"}]}));
+    let edit = ToolCallDescription::of(
+        &json!({"kind": "edit", "locations": [{"path": "/ws/.agents/agent-memory/x/MEMORY.md"}]}),
+    );
     let says = |spec: &PolicySpec| {
         compiled(spec, &RulesOfChain::default(), Path::new("/ws")).unwrap().decide(&edit, &real_path).action
     };
-    assert_eq!(says(&own), Action::Allow);
+    assert_eq!(says(&own), RuleAction::Allow);
     let lineage = PolicySpec::lineage(Some(&own), "Release".to_owned(), WorkerId::from_random([7; 5]));
-    assert_eq!(says(&task(lineage, &[], None)), Action::Ask);
+    assert_eq!(says(&task(lineage, &[], None)), RuleAction::Ask);
 }

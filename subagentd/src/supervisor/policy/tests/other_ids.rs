@@ -24,9 +24,9 @@ fn request(call: &Value, before: &Value) -> Value {
 }
 
 /// Returns the decision, or `ask` if there is none.
-fn decision(watch: &mut Watch, record: &Value) -> String {
+fn decision(watch: &mut PolicyTracker, record: &Value) -> String {
     match see(watch, record) {
-        Some(Input::DecideByRule { choice, .. }) => choice.decision,
+        Some(WorkerInput::DecideByRule { choice, .. }) => choice.decision,
         None => "ask".to_owned(),
         Some(other) => panic!("{other:?}"),
     }
@@ -72,7 +72,7 @@ fn a_request_that_says_too_little_is_asked() {
 
 #[test]
 fn a_request_for_two_open_calls_is_asked_under_every_vague_kind() {
-    let open = |watch: &mut Watch| {
+    let open = |watch: &mut PolicyTracker| {
         let edit = json!({"toolCallId": "1", "kind": "edit", "rawInput": {"file_path": "/ws/.env"}});
         let run = json!({"toolCallId": "2", "kind": "execute", "rawInput": {"command": "touch x"}});
         [edit, run].iter().for_each(|call| assert_eq!(see(watch, &updates(call)), None));
@@ -115,7 +115,7 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
     for (update, evidence) in
         [(change, "it shows a change of /ws/.env"), (output, "it shows the output of a command")]
     {
-        let Some(Input::Violation { call, .. }) = see(&mut told.clone(), &updates(&update)) else {
+        let Some(WorkerInput::Violation { call, .. }) = see(&mut told.clone(), &updates(&update)) else {
             panic!("not seen: {update}")
         };
         assert_eq!(call["evidence"], evidence);
@@ -135,7 +135,7 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
 #[test]
 fn a_violation_says_what_was_seen() {
     let mut watch = watch(RULES);
-    let Some(Input::Violation { call, .. }) = see(&mut watch, &tells("1", "rm x", "completed")) else {
+    let Some(WorkerInput::Violation { call, .. }) = see(&mut watch, &tells("1", "rm x", "completed")) else {
         panic!("not seen")
     };
     assert_eq!(call["evidence"], "it was reported as completed, and no request was for it");

@@ -6,8 +6,8 @@ fn update(call: &Value) -> Value {
     json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call", "b": {"sessionId": "s", "update": call}})
 }
 
-fn is_violation(watch: &mut Watch, call: &Value) -> bool {
-    matches!(see(watch, &update(call)), Some(Input::Violation { .. }))
+fn is_violation(watch: &mut PolicyTracker, call: &Value) -> bool {
+    matches!(see(watch, &update(call)), Some(WorkerInput::Violation { .. }))
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn the_call_after_the_last_one_that_is_remembered_is_noticed() {
     }
     assert!(watch.calls.len() <= MAX_CALLS);
     let rm = |id: &str, status: &str| tells(id, "rm x", status);
-    assert!(matches!(see(&mut watch, &rm("last", "completed")), Some(Input::Violation { .. })));
+    assert!(matches!(see(&mut watch, &rm("last", "completed")), Some(WorkerInput::Violation { .. })));
     // Open calls are remembered longer than completed ones.
     see(&mut watch, &rm("open", "pending"));
     see(&mut watch, &asks("open", "rm x", ALL));
