@@ -27,7 +27,7 @@ words! {
         /// The guard started the agent. Body: [`AgentStarted`].
         AgentStarted = "agentStarted",
         /// The agent opened or restored a session. Body: [`SessionRecord`].
-        SessionRecord = "session",
+        Session = "session",
         /// The agent could not open a session. Body: [`StartFailed`].
         StartFailed = "startFailed",
         /// The prompt of a turn is about to be written. Body: [`Dispatching`].
@@ -58,7 +58,7 @@ words! {
         /// The agent's process ended. Body: [`AgentExited`].
         AgentExited = "agentExited",
         /// The guard proved that no process is left: the last record of a runtime. Body: [`EndedRecord`].
-        EndedRecord = "ended",
+        Ended = "ended",
         /// The agent requests access to a file or a terminal, with the
         /// body [`crate::client::ClientRequest`].
         ClientRequest = "clientRequest",

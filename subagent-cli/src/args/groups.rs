@@ -19,7 +19,7 @@ macro_rules! group {
     ($($commands:ty),* $(,)?) => {$(
         impl Args for $commands {
             fn augment_args(group: Command) -> Command {
-                // The enum's comment is not help; the variant's in `super::Command` is.
+                // The enum's comment is not help; the variant's in `super::CliCommand` is.
                 let about = group.get_about().cloned();
                 let group = Self::augment_subcommands(group).about(about.unwrap_or_default()).long_about(None);
                 group.subcommand_required(true).arg_required_else_help(true)

@@ -39,6 +39,7 @@ mod human_output;
 mod inbox;
 mod invariants;
 mod job;
+mod language;
 mod local_commands;
 mod look;
 mod manager_died;

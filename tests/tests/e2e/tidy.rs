@@ -19,7 +19,7 @@ fn root() -> PathBuf {
 }
 
 /// Returns all files of the project with these endings, with their paths below the root.
-fn files(endings: &[&str]) -> Vec<(String, String)> {
+pub(super) fn files(endings: &[&str]) -> Vec<(String, String)> {
     fn walk(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -158,6 +158,12 @@ impl<'a> OperationContext<'a> {
         loop {
             let answer = git.run(args, stdin, MAX_ANSWER);
             let Err(GitFailure::Refused { stderr, .. }) = &answer else { return Ok(answer) };
+            if let Some(file) = waiting::unwritten_in(stderr) {
+                if waiting::until_written(&git.folder.join(file), until) && Instant::now() < until {
+                    continue;
+                }
+                return Ok(answer);
+            }
             let Some(lock) = waiting::lock_in(stderr) else { return Ok(answer) };
             let lock = git.folder.join(lock);
             if waiting::until_gone(&lock, until) && Instant::now() < until {

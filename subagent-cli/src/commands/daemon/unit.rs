@@ -72,7 +72,7 @@ impl UnitEnvironment {
 /// `INVALID_ARGUMENT` for a program that systemd cannot start.
 pub(super) fn text(program: &Path, state_dir: &Path, settings: &UnitEnvironment) -> Result<String> {
     let program = executable(program)?;
-    // Their workspace's paths are text: `Context::workspace` has seen to it.
+    // Their workspace's paths are text: `CliContext::workspace` has seen to it.
     let state_dir = state_dir.to_string_lossy();
     let shown = one_line(&state_dir);
     let kept = !state_dir.contains(char::is_control) && !state_dir.ends_with(['\\', ' ']);

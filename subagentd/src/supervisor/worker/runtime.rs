@@ -21,7 +21,7 @@ use crate::core::WorkerInput;
 use crate::core::approval::{AgentRequest, Approval};
 use crate::core::recovered::missing_end;
 use crate::core::restart::RESTARTED_BY_MANAGER;
-use crate::core::worker::{LifecycleState, Restart, RuntimeStatus as LinkState, STOPPED_BY_MANAGER};
+use crate::core::worker::{LifecycleState, Restart, RuntimeStatus, STOPPED_BY_MANAGER};
 use crate::store::Durability;
 use crate::supervisor::entropy;
 use crate::supervisor::link::RuntimeConnection;
@@ -281,9 +281,9 @@ impl Actor {
             tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");
         }
         let link = match hello.phase {
-            RuntimePhase::Starting => LinkState::Starting,
-            RuntimePhase::Ready => LinkState::Ready,
-            RuntimePhase::Ending | RuntimePhase::Failed { .. } => LinkState::Ending,
+            RuntimePhase::Starting => RuntimeStatus::Starting,
+            RuntimePhase::Ready => RuntimeStatus::Ready,
+            RuntimePhase::Ending | RuntimePhase::Failed { .. } => RuntimeStatus::Ending,
         };
         self.settled = true;
         if ends || self.ends_without_rules(&hello).await {
@@ -291,7 +291,7 @@ impl Actor {
         }
         self.recover_what_is_open(&hello).await;
         self.attach(link, hello.last_turn).await;
-        if link == LinkState::Ending && self.sleeps() {
+        if link == RuntimeStatus::Ending && self.sleeps() {
             self.ends_soon();
         }
         let open = self.worker.turn().map(|turn| turn.no);
@@ -306,7 +306,7 @@ impl Actor {
 
     /// Applies the state that the runtime reports. Writes nothing if it is known, as for most
     /// runtimes that outlived a daemon, except for tasks that may need to be settled.
-    async fn attach(&mut self, link: LinkState, last_turn: u64) {
+    async fn attach(&mut self, link: RuntimeStatus, last_turn: u64) {
         let input = WorkerInput::Attached { link, last_turn };
         match self.worker.step(input.clone()) {
             Ok(step)

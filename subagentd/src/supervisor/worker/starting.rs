@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, STORE_RETRY};
 use super::ingest::Goal;
 use super::runtime::LiveRuntime;
-use crate::core::worker::{LifecycleState, Restart, RuntimeStatus as LinkState};
+use crate::core::worker::{LifecycleState, Restart, RuntimeStatus};
 use crate::core::{WorkerAction, WorkerInput};
 use crate::descriptors;
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
@@ -60,7 +60,7 @@ impl Actor {
                 drop(lock);
                 self.settled = true;
                 if self.may_live && self.begun_for_nothing() {
-                    self.worker.link = LinkState::Starting;
+                    self.worker.link = RuntimeStatus::Starting;
                     self.start_runtime().await;
                 } else if self.may_live {
                     self.gone().await;
@@ -82,7 +82,7 @@ impl Actor {
 
     async fn adopt_runtime(&mut self, live: LiveToken) {
         self.blocked = None;
-        self.worker.link = LinkState::Adopted;
+        self.worker.link = RuntimeStatus::Adopted;
         let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
         self.runtime = Some(LiveRuntime::new(live, exit, None));
         self.connect().await;
@@ -171,7 +171,7 @@ impl Actor {
         self.check_leftovers().await;
         let unsent = matches!(&self.worker.state, LifecycleState::Turn(turn) if !turn.dispatching);
         if (unsent && !self.worker.holds_turn()) || self.worker.restart == Restart::Begun {
-            self.worker.link = LinkState::Starting;
+            self.worker.link = RuntimeStatus::Starting;
             self.todo.push_back(WorkerAction::StartRuntime);
         }
     }

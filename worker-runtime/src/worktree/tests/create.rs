@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::thread;
 
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use subagent_protocol::Code;
 use subagent_protocol::worktree::{Contents, Operation, Setup, WorktreeResult};
 
@@ -175,4 +177,32 @@ fn submodules_come_from_this_disk() {
     assert!(!other.path.exists());
     assert_eq!(fs::read_to_string(sub.join("inner")).unwrap(), "newer\n");
     assert_eq!(world.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_worktree_that_another_git_is_adding_is_waited_for() {
+    let world = WorktreeFixture::new();
+    let _ = world.create("first");
+    let half = world.top().join(".git/worktrees/half");
+    fs::create_dir(&half).unwrap();
+    fs::write(half.join("gitdir"), world.root().join("half/.git").display().to_string() + "\n").unwrap();
+    fs::write(half.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::write(half.join("commondir"), "").unwrap();
+    // Only a git that has read the empty file closes it.
+    let watch = Inotify::init(InitFlags::IN_CLOEXEC).unwrap();
+    watch.add_watch(&half.join("commondir"), AddWatchFlags::IN_CLOSE_NOWRITE).unwrap();
+    let written = half.join("commondir");
+    let other = thread::spawn(move || {
+        watch.read_events().unwrap();
+        fs::write(written, "../..\n").unwrap();
+    });
+    let worktree = world.create("second");
+    other.join().unwrap();
+    assert_eq!(world.look(&worktree), there());
+    // One that stays unwritten is an error of git.
+    fs::write(half.join("commondir"), "").unwrap();
+    let third = world.planned("third", false);
+    let error = world.make(&third, &Setup::default()).unwrap_err();
+    assert_eq!(error.code, Code::GitFailed);
+    assert!(error.details["output"].as_str().unwrap().contains("commondir"), "{error:?}");
 }
