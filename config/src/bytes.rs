@@ -9,7 +9,7 @@ use crate::agents::{self, DefinitionSource, Reading};
 use crate::file;
 
 #[test]
-fn whatever_is_in_a_config_file_there_is_a_config_or_an_error_with_its_path() {
+fn any_config_file_gives_a_config_or_an_error_with_its_path() {
     in_own_process(|| {
         let path = Path::new("/ws/config.yaml");
         file::parse(path, bytes::CONFIG).unwrap();
@@ -27,7 +27,7 @@ fn whatever_is_in_a_config_file_there_is_a_config_or_an_error_with_its_path() {
 }
 
 #[test]
-fn whatever_is_in_the_file_of_an_agent_there_is_a_definition_another_file_or_a_problem() {
+fn any_agent_file_gives_a_definition_another_file_or_a_problem() {
     in_own_process(|| {
         let good = [
             include_bytes!("agents/cases/ours.md").to_vec(),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_a_hint_is_none() {
+    fn a_file_that_is_no_hint_gives_none() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read_controller_id(dir.path()), None);
         fs::create_dir(dir.path().join(".subagent")).unwrap();
@@ -145,9 +145,9 @@ mod tests {
             fs::remove_file(&path).unwrap();
         }
         fs::create_dir(&path).unwrap();
-        fs::write(path.join("somebody's"), "").unwrap();
+        fs::write(path.join("foreign"), "").unwrap();
         assert_eq!(write(dir.path(), &hint("ctl_2")).unwrap_err().code(), "CONTROLLER_HINT_UNWRITABLE");
-        assert!(path.join("somebody's").exists());
+        assert!(path.join("foreign").exists());
     }
 
     #[test]

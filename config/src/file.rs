@@ -177,7 +177,7 @@ fn read_pipe(pipe: &mut File, seconds: u16, bytes: &mut Vec<u8>) -> io::Result<(
         let mut waits = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
         match poll(&mut waits, PollTimeout::from(seconds.saturating_mul(1000))) {
             Ok(0) => {
-                let message = format!("nobody has written into this pipe for {seconds} s");
+                let message = format!("no data arrived on this pipe for {seconds} s");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             Ok(_) | Err(Errno::EINTR) => {}

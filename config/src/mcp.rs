@@ -103,7 +103,7 @@ fn headers(server: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<Str
         let place = || FieldPath::Entry { field: field.clone(), key: name.clone() };
         let value = required_string(value, place)?;
         if name.is_empty() || [name, value].iter().any(|text| text.contains(['\r', '\n', '\0'])) {
-            return refuse(place(), "is no header of one line");
+            return refuse(place(), "is not a header of one line");
         }
         headers.insert(name.clone(), value.to_owned());
     }

@@ -53,8 +53,8 @@ pub enum On {
 }
 
 impl On {
-    /// Whether this occasion triggers the entry. `is_detached` tells whether no command waits for the
-    /// worker's turns.
+    /// Whether this occasion triggers the entry. `is_detached` says whether no command waits for
+    /// the worker's turns.
     pub fn includes(&self, occasion: Occasion, is_detached: impl FnOnce() -> bool) -> bool {
         match self {
             Self::These(these) => these.contains(&occasion),

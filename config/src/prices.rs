@@ -63,7 +63,7 @@ fn price(name: &str, value: &Value) -> CheckResult<Price> {
     let currency = trimmed(given.get("currency"), || place("currency"))?;
     let currency = currency.unwrap_or_else(|| CURRENCY.to_owned());
     if currency.len() > MAX_CURRENCY_CHARS || !currency.chars().all(|letter| letter.is_ascii_alphanumeric()) {
-        return refuse(place("currency"), "is no currency; write one like USD");
+        return refuse(place("currency"), "is not a currency; write one like USD");
     }
     let input = required("input")?;
     Ok(Price {

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_keeps_only_so_many_open() {
+    fn a_reader_limits_its_open_files() {
         let mut reader = AncestorReader::keeping(KEPT);
         let mut children: Vec<_> = (0..=KEPT)
             .map(|_| Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())

@@ -37,7 +37,7 @@ pub struct SchemaError {
 impl std::fmt::Display for SchemaError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = if self.at.is_empty() { "its top" } else { &self.at };
-        write!(f, "is no JSON Schema at {at}: {}", self.error)
+        write!(f, "is not a JSON Schema at {at}: {}", self.error)
     }
 }
 
@@ -162,13 +162,13 @@ fn json_of(message: &str) -> Result<Value, String> {
     let marked: Vec<&Block<'_>> = blocks.iter().filter(|block| block.is_json).collect();
     let only = match (&marked[..], &blocks[..]) {
         (&[only], _) | ([], [only]) => only,
-        ([], []) => return Err(format!("the message is no JSON ({whole}) and has no code block")),
+        ([], []) => return Err(format!("the message is not JSON ({whole}) and has no code block")),
         _ => {
             return Err("the message has several code blocks; mark one of them, and only one, as json".into());
         }
     };
     serde_json::from_str(only.text)
-        .map_err(|error| format!("the code block in line {} is no JSON: {error}", only.line))
+        .map_err(|error| format!("the code block in line {} is not JSON: {error}", only.line))
 }
 
 /// A code block between lines of at least three backticks.

@@ -70,7 +70,7 @@ fn tiers(launcher: &Map<String, Value>, field: &str) -> CheckResult<BTreeMap<Tie
     for (key, value) in object(launcher.get("tiers"), || field.to_owned())?.into_iter().flatten() {
         let place = || FieldPath::Entry { field: field.to_owned(), key: key.clone() };
         let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.as_str() == key) else {
-            return refuse(place(), "is no tier; write fast, default or strong");
+            return refuse(place(), "is not a tier; write fast, default or strong");
         };
         tiers.extend(trimmed(Some(value), place)?.map(|model| (tier, model)));
     }

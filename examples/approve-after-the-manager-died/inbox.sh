@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From another terminal, whatever became of the manager and of the daemon: shows what is asked, answers all of it after
-# one question to you, and waits until the work is done.
+# From another terminal, even if the manager or the daemon has died: shows the open questions, answers all of them
+# after one question to you, and waits until the work is done.
 #
 #   inbox.sh [TAGS]
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Has an agent work under rules: what they allow is not asked, what they deny is not run, and the rest, for which nobody is
-# there to be asked, is denied as well. Prints what the agent says, and exits as `subagent run`: with 12 if something was denied.
+# Runs an agent under rules: it may do what they allow, it must not do what they deny, and the rest is denied as well,
+# because there is no user to ask. Prints what the agent says, and exits as `subagent run`: with 12 if something was denied.
 #
 #   work.sh LAUNCHER TASK
 set -euo pipefail

@@ -15,7 +15,7 @@ worker=$(subagent worker start --launcher "$launcher" --label queue-of-five --js
 trap 'subagent worker stop "$worker" > /dev/null' EXIT
 
 for number in 1 2 3 4 5; do
-    # The first is begun at once, the others wait. Each has its id from now on, whatever dies in between.
+    # The first starts at once, the others wait. Each has its id from now on, even if a process dies.
     subagent send --worker-id "$worker" --queue --text-file "$folder/$number.md" --no-wait > /dev/null
 done
 

@@ -8,12 +8,12 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 launcher=${1:?which launcher}
 tasks=${2:-$here/tasks}
-# The review has a name of its own: nobody else's reviewers are waited for.
+# The review has a name of its own, so the wait is only for its own reviewers.
 mine="role=reviewer,review=$$-$RANDOM"
 trap 'subagent worker stop -l "$mine" > /dev/null 2>&1 || true' EXIT
 
 for task in "$tasks"/*.md; do
-    # They read; what changes anything is not done, and whatever else they want is asked below.
+    # They may read. They must not change anything. All other requests are answered below.
     worker=$(subagent worker start --launcher "$launcher" --label "$(basename "$task" .md)" \
         --tag role=reviewer --tag "${mine#*,}" --allow read --allow search \
         --allow 'execute(git log *)' --allow 'execute(git show *)' --allow 'execute(git diff *)' \
@@ -21,7 +21,7 @@ for task in "$tasks"/*.md; do
     subagent send --worker-id "$worker" --text-file "$task" --no-wait > /dev/null
 done
 
-# Until no turn is open any more. Nobody is there to be asked: what no rule allows is denied.
+# Until no turn is open. There is no user to ask: what no rule allows is denied.
 while true; do
     waited=$(subagent wait --all -l "$mine" --timeout-seconds 1800 --json)
     asked=$(jq -r '.data.items[] | select(.matchedEvent.type == "approval.requested")

@@ -27,7 +27,7 @@ struct OpenCall {
     files: Vec<String>,
 }
 
-/// Puts events together.
+/// The current activity of a worker, computed from its events in order.
 #[derive(Debug)]
 pub struct Activity {
     open: HashMap<String, OpenCall>,

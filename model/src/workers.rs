@@ -22,7 +22,7 @@ pub struct Need {
     pub kind: QuestionKind,
     /// What it is about, in the agent's words.
     pub subject: String,
-    /// Since when.
+    /// When the worker asked.
     pub since: Timestamp,
 }
 
@@ -37,18 +37,18 @@ pub enum Group {
     Done,
 }
 
-/// A worker.
+/// A worker as a view shows it: its snapshot and the later events.
 #[derive(Debug)]
 pub struct OverviewRow {
     /// The worker in the snapshot.
     pub snapshot: OverviewItem,
-    /// Its state.
+    /// The newest state of the worker.
     pub state: WorkerState,
-    /// Since when.
+    /// When the worker entered this state.
     pub since: Timestamp,
     /// When its last event was written.
     pub last_event_at: Option<Timestamp>,
-    /// Its open turn.
+    /// The open turn, if there is one.
     pub active_turn_id: Option<TurnId>,
     /// What it asks, the oldest first.
     pub needs: Vec<Need>,
@@ -89,7 +89,7 @@ impl OverviewRow {
         }
     }
 
-    /// The worker.
+    /// Returns the id of the worker.
     #[must_use]
     pub fn worker_id(&self) -> &WorkerId {
         &self.snapshot.worker_id
@@ -235,7 +235,7 @@ pub enum Applied {
     Unknown,
 }
 
-/// All workers.
+/// The workers of a snapshot, kept current by the events after it.
 #[derive(Debug)]
 pub struct Workers {
     cursor: EventId,

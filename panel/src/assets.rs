@@ -19,7 +19,6 @@ macro_rules! assets {
     };
 }
 
-/// All files.
 pub(crate) const ASSETS: &[Asset] = assets! {
     "/" "index.html" "text/html; charset=utf-8",
     "/style.css" "style.css" "text/css; charset=utf-8",

@@ -21,10 +21,13 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// The body of an answer.
 pub(crate) enum ReplyBody {
-    /// All of it.
     Whole(Option<Bytes>),
     /// Lines, as long as the page listens.
-    Lines { lines: mpsc::Receiver<Bytes>, _visit: Visit, _seat: OwnedSemaphorePermit },
+    Lines {
+        lines: mpsc::Receiver<Bytes>,
+        _visit: Visit,
+        _seat: OwnedSemaphorePermit,
+    },
 }
 
 impl Body for ReplyBody {

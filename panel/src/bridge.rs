@@ -30,9 +30,9 @@ pub struct PanelWorkspace {
 /// A message to a worker.
 #[derive(Debug)]
 pub struct PanelMessage {
-    /// The worker.
+    /// The address of the worker that receives it.
     pub worker: String,
-    /// Its text.
+    /// The text of the message.
     pub text: String,
     /// `queue` or `steer`; without it a busy worker refuses it.
     pub if_busy: Option<String>,

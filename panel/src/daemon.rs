@@ -25,7 +25,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub(crate) struct DaemonRequest<'a> {
     pub(crate) method: Method,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     pub(crate) body: Bytes,
     /// The key of a change, so that it is carried out once.

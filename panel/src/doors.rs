@@ -63,7 +63,6 @@ pub(crate) struct Doors {
 pub(crate) enum Given<'a> {
     /// The token of a link.
     Token(&'a str),
-    /// A pairing code.
     Code(&'a str),
 }
 

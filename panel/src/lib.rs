@@ -68,7 +68,7 @@ pub struct PanelServer {
     shared: Arc<PanelState>,
 }
 
-/// Lets browsers in.
+/// Creates links and pairing codes, each for one browser.
 #[derive(Clone)]
 pub struct PanelAccess {
     shared: Arc<PanelState>,

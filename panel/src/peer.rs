@@ -14,7 +14,7 @@ use subagent_protocol::{Code, Error};
 
 /// Processes that may share one connection.
 const MAX_HOLDERS: usize = 8;
-/// `TCP_ESTABLISHED` in `/proc/net/tcp`.
+/// The value of `TCP_ESTABLISHED` in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
 /// The kernel gives its table in pieces. A piece that is read while other connections end can lack an entry.
@@ -29,7 +29,7 @@ const MAX_READS: usize = 5;
 /// hidden ones counts.
 ///
 /// # Errors
-/// `FORBIDDEN_ORIGIN` if it cannot be told, or is of another user.
+/// `FORBIDDEN_ORIGIN` if the processes are unknown, or belong to another user.
 pub(crate) fn holders(
     peer: SocketAddr,
     own: SocketAddr,
@@ -100,7 +100,7 @@ fn written(address: SocketAddr) -> String {
 
 #[derive(Default)]
 struct HolderSearch {
-    /// Visible holders.
+    /// Processes whose descriptors show the connection.
     holding: Vec<ProcessId>,
     /// Their descriptors are hidden, and they are below a guard or cannot be placed.
     below: Vec<ProcessId>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// Counts visits.
+/// Counts the open requests of pages.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence(watch::Sender<Visits>);
 

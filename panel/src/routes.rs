@@ -5,7 +5,7 @@ use hyper::Method;
 /// What a page asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// An embedded file.
+    /// A file that is embedded in the program.
     File,
     /// A session, for a token or a code.
     Session,
@@ -13,13 +13,13 @@ pub(crate) enum Route {
     Live,
     /// What a new worker can be.
     Choices { place: String },
-    /// Starts a worker.
+    /// Starts a worker in this workspace.
     Start { place: String },
     /// A page of a transcript.
     Page { place: String, worker: String },
     /// The transcript of a worker from its newest part on, as a stream.
     Follow { place: String, worker: String },
-    /// A message.
+    /// Sends a message to a worker.
     Send { place: String, worker: String },
     /// The changes of a worker.
     Diff { place: String, worker: String },

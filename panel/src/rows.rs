@@ -9,7 +9,7 @@ use subagent_protocol::clean::{clean, one_line};
 
 use crate::story;
 
-/// A row.
+/// Returns a row as JSON for the page.
 fn shown(row: &OverviewRow) -> Value {
     let item = &row.snapshot;
     let group = match row.group() {
@@ -36,7 +36,7 @@ fn shown(row: &OverviewRow) -> Value {
     })
 }
 
-/// What a page has been told of the rows.
+/// The rows as they were last sent to a page.
 #[derive(Default)]
 pub(crate) struct Told {
     rows: HashMap<String, Value>,

@@ -8,10 +8,9 @@ use tokio::sync::Notify;
 
 /// Connections without a session.
 const MAX_STRANGERS: usize = 32;
-/// Connections with one.
+/// Connections with a session, at most.
 const MAX_PAGES: usize = 64;
 
-/// All connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seats(Arc<Mutex<SeatTable>>);
 
@@ -22,7 +21,7 @@ struct SeatTable {
     pages: usize,
 }
 
-/// A connection.
+/// The place of one connection; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Seat {
     all: Seats,

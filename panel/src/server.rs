@@ -107,7 +107,7 @@ pub(crate) struct BrowserConnection {
 }
 
 impl BrowserConnection {
-    /// Answers a request.
+    /// Answers a request; an error becomes a response too.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
         let mut response = self.respond(request).await.unwrap_or_else(|error| refusal(&error));
         let headers = response.headers_mut();
@@ -242,7 +242,7 @@ impl BrowserConnection {
         let given = object(&bytes)?;
         self.permission().await?;
         let session = doors::token().map_err(|problem| {
-            error(&Error::new(Code::Internal, format!("the system gives no random bytes: {problem}")))
+            error(&Error::new(Code::Internal, format!("cannot get random bytes: {problem}")))
         })?;
         let now = Instant::now();
         let word = |key: &str| given.get(key).and_then(Value::as_str);
@@ -314,7 +314,7 @@ impl BrowserConnection {
 
     async fn place(&self, id: &str) -> Result<PanelWorkspace, Value> {
         self.shared.place(id).await.ok_or_else(|| {
-            let message = "the daemon of this workspace does not run any more";
+            let message = "the daemon of this workspace no longer runs";
             error(
                 &Error::new(Code::DaemonNotRunning, message)
                     .recommend("start it with `subagent daemon start` there"),

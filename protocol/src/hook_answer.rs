@@ -103,7 +103,7 @@ impl HookAnswer {
                 let said = text(&result.stderr).map(|said| format!(": {said}")).unwrap_or_default();
                 Self::failure(format!("it exited with {code}{said}"))
             }
-            CommandEnd::Signaled { signal } => Self::failure(format!("signal {signal} ended it")),
+            CommandEnd::Signaled { signal } => Self::failure(format!("it was ended by signal {signal}")),
             CommandEnd::TimedOut => Self::failure("it did not end before its deadline".to_owned()),
             CommandEnd::NotStarted { error } => Self::failure(format!("it could not be started: {error}")),
         }

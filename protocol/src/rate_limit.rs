@@ -15,7 +15,7 @@ const RETRY_AFTER_MS: &str = "retryAfterMs";
 /// When a rate limit ends, as an agent reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// At this time.
+    /// The limit ends at this time.
     At(Timestamp),
     /// This many milliseconds after the error.
     AfterMs(i64),

@@ -146,11 +146,9 @@ fn error_text(code: &str, message: &str) -> String {
 const fn reason(status: TaskStatus) -> &'static str {
     match status {
         TaskStatus::Cancelled => "the task was canceled",
-        TaskStatus::MaxIterationsReached => {
-            "the task has made as many tool calls as it may, and said nothing"
-        }
-        TaskStatus::TimedOut => "the task ran for as long as it may, and said nothing",
-        TaskStatus::Lost => "what ran the task was lost in the middle of it",
+        TaskStatus::MaxIterationsReached => "the task reached its limit of tool calls, and said nothing",
+        TaskStatus::TimedOut => "the task reached its time limit, and said nothing",
+        TaskStatus::Lost => "the runtime of the task was lost in the middle of it",
         TaskStatus::Failed => "the task failed",
         TaskStatus::Completed => "the task has ended",
         TaskStatus::Queued | TaskStatus::Spawning | TaskStatus::Running | TaskStatus::WaitingApproval => {

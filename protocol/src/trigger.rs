@@ -10,11 +10,11 @@ pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 words! {
     /// How a turn or a task ended.
     EndStatus {
-        /// With success.
+        /// The turn or the task succeeded.
         Completed = "completed",
-        /// With a failure.
+        /// The turn or the task failed.
         Failed = "failed",
-        /// It was canceled.
+        /// The turn or the task was canceled.
         Canceled = "canceled",
     }
 }
@@ -24,7 +24,7 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum TriggerSource {
-    /// Only requests.
+    /// Only requests fire it.
     Request {},
     /// The end of a task, or of each turn of a worker that is no task.
     #[serde(rename_all = "camelCase")]

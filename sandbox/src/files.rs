@@ -30,7 +30,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Option<Held>> {
     match opened {
         Ok(fd) => Ok(Some(Held { kind: kind(&fd)?, fd })),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-        Err(Errno::LOOP) => Err(io::Error::other(format!("{} leads through a link by now", path.display()))),
+        Err(Errno::LOOP) => Err(io::Error::other(format!("{} now leads through a link", path.display()))),
         Err(error) => Err(error.into()),
     }
 }

@@ -29,7 +29,7 @@ use crate::umask::current_umask;
 
 /// What the steps may take beyond their deadlines.
 const MARGIN: Duration = Duration::from_secs(15);
-/// How long the runtime may take to end everything when it is told to.
+/// How long the runtime may take to end its processes after a request to end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Where the agent is started.
@@ -113,7 +113,7 @@ pub(crate) fn ask(
     };
     let steps = patience.initialize.saturating_add(patience.request.saturating_mul(2));
     let answer = block_on(async { exchange(context, &ask, steps.saturating_add(MARGIN)).await });
-    // Whoever is asked has removed it already, unless he was killed.
+    // The runtime has removed it already, unless it was killed.
     drop(folder);
     answer
 }
@@ -121,7 +121,7 @@ pub(crate) fn ask(
 /// In the system's folder for such things: of the workspace the agent should not see anything.
 fn empty_folder() -> Result<TempDir> {
     tempfile::Builder::new().prefix("subagent-probe-").tempdir().map_err(|error| {
-        Failure::new(Code::BackendRuntimeError, format!("no empty folder can be made for the agent: {error}"))
+        Failure::new(Code::BackendRuntimeError, format!("cannot make an empty folder for the agent: {error}"))
             .with("error", error.to_string())
             .recommend("make room in TMPDIR, or name a folder with --cwd")
     })
@@ -154,7 +154,7 @@ async fn exchange(context: &CliContext, ask: &AgentQuery, patience: Duration) ->
         return Err(Failure::internal("the runtime has no pipes"));
     };
     let deadline = Instant::now().checked_add(patience);
-    // A runtime that does not read it has ended, which its output tells.
+    // A runtime that does not read it has ended; its output says so.
     let _ = stdin.write_all(&line).await;
     let said = match deadline {
         Some(deadline) => timeout_at(deadline, hear(stdout)).await,

@@ -1,4 +1,5 @@
-//! What a command knows of its caller: environment, owner handle, workspace. Asks nobody but the system.
+//! What a command knows of its caller: environment, owner handle, workspace. It asks only the
+//! system.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +48,9 @@ impl CliContext {
 
     /// The owner handle of the caller, if all three variables are set.
     ///
-    /// It travels in headers, which hold visible ASCII and are short. What else is in a variable becomes a `?` or is cut
-    /// off. No part of a real handle looks like that, so whoever needs the right one refuses it as any wrong one.
+    /// It travels in headers, which hold visible ASCII and are short. Other characters of a
+    /// variable become `?`, and a long value is cut. No part of a real handle looks like that, so
+    /// the daemon refuses it like any wrong handle.
     #[must_use]
     pub fn handle(&self) -> Option<ControllerHandle> {
         let visible = |char: char| if char.is_ascii_graphic() { char } else { '?' };

@@ -64,7 +64,7 @@ pub(crate) async fn ensure(
         Err(failure) => return Err(failure),
     };
     let granted: ControllerInitialized = serde_json::from_value(granted)
-        .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+        .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
     let handle = ControllerHandle {
         controller_id: granted.controller_id.to_string(),
         epoch: granted.owner.epoch.to_string(),

@@ -12,11 +12,11 @@ pub const NEEDS_ANSWER: u8 = 15;
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnExitStatus {
-    /// `turn.completed`.
+    /// By the event `turn.completed`.
     Completed,
-    /// `turn.failed`.
+    /// By the event `turn.failed`.
     Failed,
-    /// `turn.canceled`.
+    /// By the event `turn.canceled`.
     Canceled,
 }
 
@@ -25,7 +25,7 @@ pub enum TurnExitStatus {
 pub enum TurnOutcome {
     /// The agent did what it was asked for.
     Completed,
-    /// The turn failed.
+    /// The turn failed with an error.
     Failed,
     /// The turn was canceled.
     Canceled,
@@ -88,7 +88,7 @@ impl TurnOutcome {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code; 0 only for `Completed`.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

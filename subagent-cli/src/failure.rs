@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 use subagent_config::ConfigError;
 use subagent_protocol::Code;
 
-/// The result of whatever a command does.
+/// The result of a command, or of one of its steps.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// An error with a stable code.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Failure {
-    /// The stable name.
+    /// The stable code of the error, such as `WORKER_BUSY`.
     pub code: Box<str>,
     /// What was wrong, where, and what to do next.
     pub message: String,
     /// Whether the same command may succeed later without a change.
     #[serde(default)]
     pub retryable: bool,
-    /// Facts for programs.
+    /// Facts for programs; left out of the envelope if empty.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub details: Map<String, Value>,
     /// Whether the command line is at fault, `--input` included: the exit code is 2 then, else 1.

@@ -25,8 +25,8 @@ use crate::failure::{Failure, Result};
 use crate::starting::Starting;
 use crate::umask::current_umask;
 
-/// How long an agent's task server waits for a daemon that somebody else has to start: as long as a manager may take to
-/// notice that it is gone. The tasks go on meanwhile.
+/// How long an agent's task server waits for a daemon that another process has to start. A manager
+/// may need that time to notice that the daemon is gone. The tasks go on meanwhile.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where a manager's tasks are run, as far as it is said.
@@ -40,17 +40,17 @@ pub(crate) struct TaskPlacement {
     pub(crate) sandbox: Option<String>,
 }
 
-/// Somebody who gives tasks.
+/// The submitter of tasks: a manager, or the agent of a worker.
 #[derive(Debug)]
 pub(crate) struct Giver {
     context: CliContext,
     wish: TaskPlacement,
-    /// An agent's.
+    /// The task token; set only in the environment of an agent.
     token: Option<String>,
 }
 
 impl Giver {
-    /// Whoever runs this process.
+    /// Returns the caller of this process. A task token in its environment makes it an agent.
     pub(crate) fn new(context: &CliContext, wish: TaskPlacement) -> Self {
         let context = context.clone();
         let token = context.env.var(TASK_TOKEN).map(|token| token.to_string_lossy().into_owned());
@@ -78,7 +78,7 @@ impl Giver {
         };
         let mode = FileSystem::parse(name).ok_or_else(|| {
             let message = format!(
-                "--sandbox {name}: an agent can give tasks with shared_ro, isolated or shared_rw alone"
+                "--sandbox {name}: an agent can give tasks only with shared_ro, isolated or shared_rw"
             );
             Failure::argument(message).with("flag", "--sandbox")
         });
@@ -195,7 +195,7 @@ impl Giver {
 /// Which agents may be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Callable {
-    /// By name.
+    /// The agents, sorted by name.
     pub(crate) agents: Vec<CallableAgent>,
     /// The worker of the agent that calls.
     pub(crate) worker: Option<String>,

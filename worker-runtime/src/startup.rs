@@ -102,7 +102,7 @@ fn parse(input: &[u8]) -> io::Result<RuntimeStart> {
     })?;
     if start.protocol < OLDEST_PROTOCOL {
         return Err(invalid(format!(
-            "the daemon speaks protocol {}, this runtime {OLDEST_PROTOCOL} to {PROTOCOL}: use binaries of one version",
+            "the daemon speaks protocol {}, this runtime {OLDEST_PROTOCOL} to {PROTOCOL}: use binaries of the same version",
             start.protocol
         )));
     }

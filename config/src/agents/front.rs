@@ -105,11 +105,8 @@ fn with_texts_quoted(yaml: &str) -> (String, Option<Position>) {
 }
 
 fn quoted_note(at: Option<Position>) -> DefinitionProblem {
-    DefinitionProblem::new(
-        Severity::Note,
-        "this is no YAML and was taken as plain text; put the text in quotes",
-    )
-    .at(at)
+    DefinitionProblem::new(Severity::Note, "this is not YAML and was read as text; put the text in quotes")
+        .at(at)
 }
 
 fn located(found: syntax::SyntaxProblem) -> DefinitionProblem {

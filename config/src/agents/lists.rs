@@ -94,5 +94,5 @@ pub(super) fn rule(name: &str, action: RuleAction) -> Result<Rule, String> {
         None => is_server.then(|| format!("{name}__*")),
     };
     Rule::parse(ours.as_deref().unwrap_or(name), action)
-        .map_err(|found| format!("`{name}` is no tool: character {}: {}", found.column, found.problem))
+        .map_err(|found| format!("`{name}` is not a tool: character {}: {}", found.column, found.problem))
 }

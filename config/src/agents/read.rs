@@ -102,7 +102,9 @@ fn of_document(
     };
     let description = text(front, "description").map_err(located)?;
     let Some(description) = description else {
-        return Ok(Reading::Other(DefinitionProblem::note("has no `description` and is taken for no agent")));
+        return Ok(Reading::Other(DefinitionProblem::note(
+            "has no `description` and is not taken for an agent",
+        )));
     };
     if let Some(key) = DISABLES.iter().find(|key| front.get(**key) == Some(&Value::Bool(true))) {
         let note = DefinitionProblem::note(format!("is disabled (`{key}: true`)"));
@@ -112,7 +114,7 @@ fn of_document(
         .map(|definition| {
             let mut definition = Definition { prompt: body.trim().to_owned(), ..definition };
             if definition.prompt.is_empty() && front.get("prompt").is_some_and(|prompt| !prompt.is_null()) {
-                let what = "the prompt is what stands below the front matter, not `prompt`; write it there";
+                let what = "the prompt is the text below the front matter, not `prompt`; write it there";
                 definition
                     .refusals
                     .push(DefinitionProblem::error(what).at(keys.of(&["prompt"])).of_key("prompt"));
@@ -226,7 +228,7 @@ fn definition(
     }));
     let required_servers = required_servers(front);
     if !required_servers.is_empty() {
-        let what = "whether a server starts is known to the agent alone: `required` is not held to";
+        let what = "only the agent knows whether a server starts: `required` is not enforced";
         notes.push(DefinitionProblem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
     }
     let (isolation, sandbox) = (worktrees::isolation(front, "isolation")?, sandbox(front)?);
@@ -386,7 +388,7 @@ fn sandbox(front: &Map<String, Value>) -> CheckResult<Profile> {
     match (files, own.filesystem) {
         (Some(one), Some(other)) if one != other => refuse(
             FieldPath::Field("filesystem".to_owned()),
-            "is another one than in `sandbox`; write one of them",
+            "differs from the one in `sandbox`; write one of them",
         ),
         (files, other) => Ok(Profile { filesystem: files.or(other), ..own }),
     }

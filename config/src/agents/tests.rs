@@ -384,7 +384,7 @@ fn it_does_so_too_at_the_same_level_and_under_a_name_that_its_file_does_not_have
 }
 
 #[test]
-fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
+fn the_other_files_of_a_folder_are_read_and_fast() {
     let world = AgentsFolderFixture::new(&[]);
     for number in 0..600 {
         world.put(&format!("ws/.agents/agents/agent-{number:03}.md"), "---\ndescription: d\n---\np\n");

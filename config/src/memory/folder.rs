@@ -46,7 +46,7 @@ impl Folder {
     /// A sentence: an invalid name, no home, or a path that a prompt cannot contain.
     pub fn of(scope: Scope, agent: &str, workspace: &Path, env: &Environment) -> Result<Self, String> {
         if !agents::is_name(agent) {
-            return Err(format!("`{agent}` is no name of an agent"));
+            return Err(format!("`{agent}` is not the name of an agent"));
         }
         let root = root(scope, workspace, env)?;
         match root.to_str().is_some_and(|path| !path.contains(char::is_control)) {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_whatever_the_lines_are() {
+    fn bytes_are_bounded_for_any_lines() {
         let many = "x\n".repeat(MAX_NOTES_BYTES);
         let shown = Notes::of(&many.as_bytes()[..=MAX_NOTES_BYTES], 1_000_000);
         assert_eq!((shown.lines.len(), shown.cut), (MAX_NOTES_BYTES / 2, true));

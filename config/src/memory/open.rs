@@ -46,7 +46,7 @@ pub(super) fn folder(root: &Path, names: &[&str], make: Make) -> io::Result<Opti
             Ok(next) => next,
             Err(Errno::ENOENT) => return Ok(None),
             Err(Errno::ELOOP | Errno::ENOTDIR) => {
-                let what = format!("`{name}` is a link or no folder");
+                let what = format!("`{name}` is a link or not a folder");
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
             }
             Err(error) => return Err(error.into()),
@@ -75,7 +75,7 @@ pub(super) fn append(folder: &OwnedFd, name: &str) -> io::Result<File> {
 }
 
 fn regular(folder: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "it is a link or no regular file");
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "it is a link or not a regular file");
     let mode = Mode::from_bits_truncate(0o666);
     let file = match openat(folder, name, FILE | flags, mode) {
         Ok(file) => File::from(file),

@@ -290,7 +290,7 @@ impl Judge<'_> {
         let Some(address) = Address::read(written) else {
             let query =
                 RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Fetch, name, Subject::Word(written)) };
-            let note = Some("this is no address that can be read".to_owned());
+            let note = Some("this is not a readable address".to_owned());
             return Judged { note, ..self.answer(&query).judged(ToolKind::Fetch, shown) };
         };
         let weakest = address.same.iter().map(ask).min_by_key(|answer| answer.action);
@@ -358,14 +358,14 @@ impl Judge<'_> {
             let own = own.map(|own| query.limits(own).at(depth));
             held = above.iter().cloned().chain(own).reduce(stricter);
             if node.granted.is_some() {
-                let asked = held.unwrap_or_else(|| self.nobody_answers(query, depth + 1));
-                let parent = || above.unwrap_or_else(|| self.nobody_answers(query, depth)).action;
+                let asked = held.unwrap_or_else(|| self.default_answer(query, depth + 1));
+                let parent = || above.unwrap_or_else(|| self.default_answer(query, depth)).action;
                 // The root node's grants come from the owner.
                 let may_grant = || depth == 0 || parent() == RuleAction::Allow;
                 held = Some(node.instead_of_asking(places, query, asked, depth, may_grant));
             }
         }
-        held.unwrap_or_else(|| self.nobody_answers(query, chain.len()))
+        held.unwrap_or_else(|| self.default_answer(query, chain.len()))
     }
 
     /// Returns the strictest restriction by rules that name the subject, which is a text that may be part
@@ -390,7 +390,7 @@ impl Judge<'_> {
     }
 
     /// Returns the default for a call without a matching rule in the first `nodes` nodes.
-    fn nobody_answers(&self, query: &RuleQuery<'_>, nodes: usize) -> RuleDecision {
+    fn default_answer(&self, query: &RuleQuery<'_>, nodes: usize) -> RuleDecision {
         let about = |kind| rules_of(&self.policy.chain[..nodes]).any(|rule| rule.is_about(kind, None));
         let (action, note) = match query.kind {
             ToolKind::Task => (RuleAction::Deny, "no rule allows tasks"),

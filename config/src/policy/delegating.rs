@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m4_only_who_says_task_lets_somebody_be_called() {
+    fn m4_only_a_rule_for_task_permits_calls() {
         let rules = |texts: &[(&str, RuleAction)]| -> Vec<Rule> {
             texts.iter().map(|(text, action)| Rule::parse(text, *action).unwrap()).collect()
         };

@@ -51,7 +51,7 @@ impl Policy {
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
         if call.more {
-            return Err("the agent does not tell all that it is about".to_owned());
+            return Err("the agent does not say all that the call is about".to_owned());
         }
         let kinds = call.kinds();
         let [kind] = kinds.as_slice() else {
@@ -78,11 +78,11 @@ impl Policy {
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<String, String> {
         let told = |word: &Option<String>, what: &str| {
-            word.clone().ok_or_else(|| format!("the agent does not tell {what}"))
+            word.clone().ok_or_else(|| format!("the agent does not say {what}"))
         };
         match kind {
             ToolKind::Execute if !call.other_commands.is_empty() => {
-                Err("the agent tells several commands, and a rule is about one".to_owned())
+                Err("the agent names several commands, and a rule is about one".to_owned())
             }
             ToolKind::Execute => only_command(call.command.as_ref()),
             ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
@@ -155,7 +155,7 @@ fn only_command(command: Option<&CallCommand>) -> Result<String, String> {
         Some(CallCommand::Words(words)) if !are_plain(words) => return Err(quoted()),
         Some(CallCommand::Line(text)) => shell::split(text),
         Some(CallCommand::Words(words)) => shell::of_words(words),
-        None => return Err("the agent does not tell what it runs".to_owned()),
+        None => return Err("the agent does not say what it runs".to_owned()),
     };
     if let Some(why) = line.opaque {
         return Err(why);

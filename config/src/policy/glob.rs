@@ -64,8 +64,8 @@ pub(super) fn could_match(pattern: &str, units: &[GlobUnit]) -> bool {
     bare.is_some_and(|bare| meets(bare, units)) || meets(pattern, units)
 }
 
-/// Whether pattern and units have a common text. In each row, `row[i]` tells whether the first `i` units
-/// can be consumed.
+/// Whether pattern and units have a common text. In each row, `row[i]` says whether the first `i`
+/// units can be consumed.
 fn meets(pattern: &str, units: &[GlobUnit]) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     if pattern.len().saturating_mul(units.len()) > MAX_STEPS {

@@ -39,7 +39,7 @@ pub(crate) fn rules(value: Option<&Value>) -> CheckResult<Option<Vec<Rule>>> {
 fn of_preset(word: &str) -> CheckResult<Vec<Rule>> {
     let Some(rules) = preset(word) else {
         let known: Vec<&str> = PRESETS.iter().map(|(word, _)| *word).collect();
-        let problem = format!("`{word}` is no preset; write {} or a mapping of rules", known.join(", "));
+        let problem = format!("`{word}` is not a preset; write {} or a mapping of rules", known.join(", "));
         return refuse(FieldPath::Field(KEY.to_owned()), problem);
     };
     let read = |(rule, action): &(&str, &str)| {
@@ -83,7 +83,7 @@ fn action(word: &Value, place: impl Fn() -> FieldPath) -> CheckResult<RuleAction
 }
 
 fn worded(problem: &RuleProblem) -> String {
-    format!("is no rule: {}", problem.problem)
+    format!("is not a rule: {}", problem.problem)
 }
 
 /// Positions of the keys of `permissions` in a text, by tool and pattern. Empty if the text cannot be

@@ -144,7 +144,7 @@ impl Rule {
         }
         if action == RuleAction::Deny && !tool.is_known() {
             // Such a rule would deny nothing without a warning.
-            let what = format!("no tool is known by the name `{word}`, so that it would deny nothing");
+            let what = format!("no tool has the name `{word}`, so it would deny nothing");
             return problem(format!("{what}; use one of: {}", tool::kinds()), 1);
         }
         let pattern = pattern.unwrap_or("*").to_owned();
@@ -170,13 +170,13 @@ impl Rule {
         let word = &self.word;
         if !self.tool.is_known() {
             return Some(format!(
-                "`{word}` is no tool that is known here; it fits only an agent's tool of this very name"
+                "`{word}` is not a known tool; it fits only an agent's tool of exactly this name"
             ));
         }
         let tasks = tool::names_task_server(word) && self.action != RuleAction::Deny;
         tasks.then(|| {
             format!(
-                "tools of the server `{TASK_SERVER}` are allowed by rules for `task` alone, not by `{word}`"
+                "tools of the server `{TASK_SERVER}` are allowed only by rules for `task`, not by `{word}`"
             )
         })
     }

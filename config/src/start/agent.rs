@@ -47,7 +47,8 @@ pub fn given(text: Option<&str>) -> Result<Given> {
     match text.filter(|text| !text.trim().is_empty()) {
         None => Ok(Given::default()),
         Some(text) => Given::parse(text).map_err(|problem| {
-            argument(format!("--agents is no JSON object of definitions: {problem}")).with("flag", "--agents")
+            argument(format!("--agents is not a JSON object of definitions: {problem}"))
+                .with("flag", "--agents")
         }),
     }
 }
@@ -103,7 +104,7 @@ impl SelectedDefinition {
         let definition = usable(&catalog, &name)?;
         if definition.mode == AgentMode::Subagent {
             let message = format!(
-                "the agent `{}` is for tasks of other agents alone (`mode: subagent`)",
+                "the agent `{}` is only for tasks of other agents (`mode: subagent`)",
                 definition.name
             );
             return Err(Error::new(Code::AgentNotPrimary, message)
@@ -186,7 +187,7 @@ pub fn change(
     let RunningWorker { launcher: at, delegates } = running;
     let chosen = SelectedDefinition::find(DefinitionRequest::Named(name.to_owned()), agents, workspace, env)?;
     let cannot = |key: &str, reason: String| {
-        let message = format!("the agent `{name}` cannot go on in a session that has begun: {reason}");
+        let message = format!("the agent `{name}` cannot continue a session that has begun: {reason}");
         Err(Error::new(Code::AgentNotUsable, message)
             .with("agent", name)
             .with("key", key)
@@ -202,24 +203,24 @@ pub fn change(
     let Some(Resolved { spec, layer, servers, hooks, isolation, sandbox, memory: _ }) =
         chosen.resolve(at, config, workspace, env, false)?
     else {
-        return cannot("name", "it is no definition".to_owned());
+        return cannot("name", "it is not a definition".to_owned());
     };
     if !servers.is_empty() {
         let names: Vec<&str> = servers.keys().map(String::as_str).collect();
         return cannot("mcpServers", format!("it needs MCP servers of its own ({})", names.join(", ")));
     }
     if !hooks.is_empty() {
-        return cannot("hooks", "it has hooks, which count from the start of a worker".to_owned());
+        return cannot("hooks", "it has hooks, which apply from the start of a worker".to_owned());
     }
     if isolation == Some(Isolation::Worktree) {
         return cannot("isolation", "it works in a git worktree of its own".to_owned());
     }
     if sandbox.confines() {
-        return cannot("sandbox", "it has a sandbox, which counts from the start of a worker".to_owned());
+        return cannot("sandbox", "it has a sandbox, which applies from the start of a worker".to_owned());
     }
     let lets = layer.as_ref().is_some_and(super::policy::lets_tasks);
     if lets && !delegates {
-        let reason = "it gives tasks to other agents, and the worker was started without what that needs";
+        let reason = "it gives tasks to other agents, and the worker was started without delegation";
         return cannot("permission", reason.to_owned());
     }
     let layer = layer.map(|mut layer| {
@@ -253,7 +254,7 @@ pub fn resolved(
     workspace: &Path,
     env: &Environment,
 ) -> Result<Resolved> {
-    let mut not_honoured = of_nobody(definition);
+    let mut not_honoured = never_honoured(definition);
     let model = model(definition.model.as_deref(), launcher_name, launcher, &mut not_honoured);
     let servers = servers(definition, config, launcher)?;
     let memory = memory(definition, workspace, env)?;
@@ -349,12 +350,12 @@ fn of_tasks(definition: &Definition) -> Vec<NotHonoured> {
 }
 
 /// Returns the keys that no agent accepts over ACP.
-fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
+fn never_honoured(definition: &Definition) -> Vec<NotHonoured> {
     let value = |key: &str| definition.unknown.get(key).cloned().unwrap_or_default();
     let keys = ["temperature", "top_p", "topP", "effort", "reasoningEffort", "maxOutputTokens"];
     let mut keys = keys.map(|key| (key, value(key), "agents do not take it from their client")).to_vec();
     if !definition.required_servers.is_empty() {
-        let why = "whether a server starts is known to the agent alone";
+        let why = "only the agent knows whether a server starts";
         keys.push(("mcpServers.required", json!(definition.required_servers), why));
     }
     let mut told = told(keys);
@@ -413,15 +414,14 @@ fn servers(
             McpServerRef::Inline(name, _) | McpServerRef::Named(name) if name == TASK_SERVER => (
                 name,
                 format!(
-                    "`{TASK_SERVER}` is the name of the MCP server with which agents give tasks; a definition names no other one so"
+                    "`{TASK_SERVER}` is the name of the MCP server with which agents give tasks; a definition cannot use it"
                 ),
             ),
             // After a reboot the servers come from the config by name, so the worker would get the other
             // server.
-            McpServerRef::Inline(name, _) if has(name) => (
-                name,
-                format!("its own MCP server `{name}` has the name of one of the config; give it another"),
-            ),
+            McpServerRef::Inline(name, _) if has(name) => {
+                (name, format!("its MCP server `{name}` has the same name as one of the config; rename it"))
+            }
             McpServerRef::Named(name) if !has(name) => {
                 (name, format!("the config has no MCP server `{name}`"))
             }

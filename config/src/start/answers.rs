@@ -14,7 +14,7 @@ pub fn of(config: &Approvals, time: Option<u64>, outcome: Option<OnTimeout>) -> 
     let of_config = config.timeout.map(millis);
     match time.or(of_config).filter(|time| *time > 0) {
         None if outcome.is_some() => Err(argument(
-            "--on-approval-timeout says what happens after --approval-timeout, and questions wait for ever",
+            "--on-approval-timeout says what happens after --approval-timeout, and questions have no time limit",
         )),
         None => Ok(None),
         Some(timeout_ms) => {

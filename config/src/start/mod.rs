@@ -133,7 +133,7 @@ fn named_nothing(error: Error, word: Option<&str>, config: &model::Config) -> Er
     let Some(word) = word.filter(|_| error.code == Code::AgentNotFound) else { return error };
     let launchers: Vec<&str> = config.launchers.keys().map(String::as_str).collect();
     let known = launchers.join(", ");
-    let message = format!("no launcher and no definition of an agent is called {word} (launchers: {known})");
+    let message = format!("there is no launcher and no agent definition named {word} (launchers: {known})");
     Error { message, ..error }.with("launchers", launchers)
 }
 
@@ -270,7 +270,7 @@ fn additional_directories(wanted: &[PathBuf], env: &Environment) -> Result<Vec<P
     let absolute = |path: &PathBuf| {
         let problem = match env.cwd.join(path).canonicalize() {
             Ok(path) if path.is_dir() && path.to_str().is_some() => return Ok(path),
-            Ok(_) => "it is no folder, or its path is not UTF-8".to_owned(),
+            Ok(_) => "it is not a folder, or its path is not UTF-8".to_owned(),
             Err(error) => error.to_string(),
         };
         let message = format!("--add-dir {} cannot be used: {problem}", path.display());

@@ -85,7 +85,7 @@ fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
         for text in texts {
             let rule = Rule::parse(text, action).map_err(|found| {
                 let message =
-                    format!("{flag} {text:?} is no rule: character {}: {}", found.column, found.problem);
+                    format!("{flag} {text:?} is not a rule: character {}: {}", found.column, found.problem);
                 argument(message).with("flag", flag).with("rule", text.as_str()).with("column", found.column)
             })?;
             rules.push(rule);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn m4_who_delegates_may_give_tasks_unless_somebody_says_more_of_them() {
+    fn m4_a_delegating_agent_may_give_tasks_unless_rules_say_more() {
         let flags = |deny: &[&str]| Flags {
             deny: deny.iter().map(|&rule| rule.to_owned()).collect(),
             ..Flags::default()
@@ -228,7 +228,7 @@ mod tests {
         let rules = [("task", RuleAction::Deny)];
         assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["task deny", "task allow"]);
         let configured = told_of(DelegationSource::Configured, &loaded(&rules), &none, None);
-        assert_eq!(configured.unwrap(), ["task deny"], "nobody has asked for more than the config says");
+        assert_eq!(configured.unwrap(), ["task deny"], "no request goes beyond the config");
         assert_eq!(told_of(DelegationSource::Configured, &loaded(&[]), &none, None).unwrap(), ["task allow"]);
         assert_eq!(told_of(DelegationSource::No, &loaded(&[]), &none, None), None);
         let definition =

@@ -15,14 +15,12 @@ use subagent_protocol::clean::clean;
 pub(crate) enum Node {
     /// Text, without control characters and without marks that turn or hide text.
     Text(String),
-    /// An element.
     Element(Element),
 }
 
 /// An element with its children.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Element {
-    /// Its tag.
     #[serde(rename = "t")]
     pub(crate) tag: &'static str,
     /// Of a link: where it leads.
@@ -34,7 +32,6 @@ pub(crate) struct Element {
     /// Words that say how it looks; of a code block its language.
     #[serde(rename = "k", skip_serializing_if = "String::is_empty")]
     pub(crate) look: String,
-    /// Its children.
     #[serde(rename = "c", skip_serializing_if = "Vec::is_empty")]
     pub(crate) children: Vec<Node>,
 }

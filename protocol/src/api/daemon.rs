@@ -132,7 +132,7 @@ pub struct DaemonInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Announced {
-    /// The daemon.
+    /// The daemon that wrote the file.
     #[serde(flatten)]
     pub info: DaemonInfo,
     /// Whether sinks of notifications or schedules wait for events and times. If the daemon dies,

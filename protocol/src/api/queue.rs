@@ -63,7 +63,7 @@ pub struct QueueView {
 pub struct ParkedView {
     /// Until when; then it goes on by itself.
     pub until: Timestamp,
-    /// Why.
+    /// Why nothing is sent to the agent.
     pub reason: ParkReason,
 }
 
@@ -72,9 +72,9 @@ pub struct ParkedView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerParked {
-    /// Until when.
+    /// When the worker goes on by itself.
     pub until: Timestamp,
-    /// Why.
+    /// Why nothing is sent to the agent.
     pub reason: ParkReason,
     /// The turn that failed for it, or that waits because its prompt was never written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub struct WorkerParked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerUnparked {
-    /// Why.
+    /// Why the worker goes on.
     pub reason: UnparkReason,
 }
 
@@ -254,6 +254,6 @@ pub struct QueueResumed {
 #[must_use]
 pub fn not_queued(turn_id: &str) -> Error {
     use crate::Code;
-    Error::new(Code::TurnNotQueued, "the turn does not wait in a queue; what is open is ended with `cancel`")
+    Error::new(Code::TurnNotQueued, "the turn is not queued; end an open turn with `cancel`")
         .with("turnId", turn_id)
 }

@@ -286,17 +286,17 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskMerge {
-    /// How it ended.
+    /// How the merge ended.
     pub outcome: MergeOutcome,
     /// The files that are now as in the task's worktree, sorted by path.
     pub files: Vec<String>,
     /// Files that stay in the worktree: they changed on both sides, or an automatic merge leaves
     /// them out because they say what agents may do.
     pub refused: Vec<String>,
-    /// Why it failed.
+    /// Why the merge failed; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// When it ended.
+    /// When the merge ended.
     pub at: Timestamp,
 }
 

@@ -41,11 +41,9 @@ pub fn fill(
             Err(refused("the question is behind its link; nothing is filled in here"))
         }
         ElicitationSubject::Link(None) => {
-            Err(refused("the agent gave no link to a place on the web; decline or cancel it"))
+            Err(refused("the agent gave no link to a web page; decline or cancel it"))
         }
-        ElicitationSubject::Other => {
-            Err(refused("the agent asks in a way that is not known; decline or cancel it"))
-        }
+        ElicitationSubject::Other => Err(refused("the agent asks in an unknown way; decline or cancel it")),
     }
 }
 

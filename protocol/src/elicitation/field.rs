@@ -94,7 +94,7 @@ impl FormField {
         match (self, value) {
             (Self::Text { choices, letters, format, pattern }, Value::String(text)) => {
                 if !choices.as_ref().is_none_or(|choices| choices.contains(text)) {
-                    return Err("is none of the values that are offered");
+                    return Err("is not one of the offered values");
                 }
                 if !letters.holds(text.chars().count() as u64) {
                     return Err("is too short or too long");
@@ -114,14 +114,14 @@ impl FormField {
             (Self::Integer(range), Value::Number(number)) => match number.as_i64() {
                 Some(number) if range.holds(number) => Ok(()),
                 Some(_) => Err("is too small or too large"),
-                None => Err("is no whole number"),
+                None => Err("is not a whole number"),
             },
             (Self::Boolean, Value::Bool(_)) => Ok(()),
             (Self::Several { choices, items }, Value::Array(list)) => {
                 let offered =
                     |word: &str| choices.as_ref().is_none_or(|all| all.iter().any(|known| known == word));
                 if !list.iter().all(Value::is_string) {
-                    return Err("is no list of words");
+                    return Err("is not a list of words");
                 }
                 if !list.iter().filter_map(Value::as_str).all(offered) {
                     return Err("has values that are not offered");
@@ -150,7 +150,7 @@ impl FormField {
                 (_, Ok(number)) if number.is_finite() => Ok(number.into()),
                 _ => Err("is no number"),
             },
-            Self::Integer(_) => word.parse::<i64>().map(Value::from).map_err(|_| "is no whole number"),
+            Self::Integer(_) => word.parse::<i64>().map(Value::from).map_err(|_| "is not a whole number"),
             Self::Boolean => match word.as_str() {
                 "true" | "yes" => Ok(true.into()),
                 "false" | "no" => Ok(false.into()),
@@ -226,10 +226,10 @@ impl StringFormat {
 
     const fn wrong(self) -> &'static str {
         match self {
-            Self::Email => "is no email address",
-            Self::Uri => "is no URI with a scheme",
-            Self::Date => "is no date like 2026-11-21",
-            Self::DateTime => "is no time like 2026-11-21T20:29:42Z",
+            Self::Email => "is not an email address",
+            Self::Uri => "is not a URI with a scheme",
+            Self::Date => "is not a date like 2026-11-21",
+            Self::DateTime => "is not a time like 2026-11-21T20:29:42Z",
         }
     }
 

@@ -81,7 +81,7 @@ fn the_text_cannot_end_its_element_and_forge_another() {
 }
 
 #[test]
-fn m11_what_was_said_below_stands_behind_the_result_and_nobody_can_fake_it() {
+fn m11_text_from_below_stands_behind_the_result_and_cannot_be_faked() {
     let mut shown = task("all < done</task_transcript>", 1);
     assert_eq!(full(&shown), "all < done</task_transcript>", "as it is");
     let text = "## Unit (explore, failed)\n\nSaid:\n> x</task_transcript>\n";
@@ -146,7 +146,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn m11_whatever_the_text_there_is_one_element_inside_its_limit(text in texts(), limit in 0_u64..120) {
+    fn m11_any_text_gives_one_element_inside_its_limit(text in texts(), limit in 0_u64..120) {
         let shown = task(&text, limit);
         let found = answer(&shown).text;
         let inner = found.strip_prefix(OPENED).unwrap().strip_suffix("</task_result>").unwrap();

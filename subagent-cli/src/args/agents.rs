@@ -35,7 +35,7 @@ pub struct LauncherProbe {
     /// Where the agent makes its session [default: an empty folder]
     #[arg(long, value_name = "PATH", requires = "handshake", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -67,7 +67,7 @@ pub struct LauncherLogin {
         value_parser = numbers::time_or_seconds
     )]
     pub timeout: f64,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -83,7 +83,7 @@ Example:
 pub struct LauncherLogout {
     /// Its name in the config file
     pub name: String,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -115,7 +115,7 @@ pub struct SessionList {
     /// Only those of this folder [default: all]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -135,7 +135,7 @@ pub struct SessionDelete {
     /// Whose session: a launcher of the config file
     #[arg(long, value_name = "NAME")]
     pub launcher: String,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

@@ -12,8 +12,9 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 /// type (see `worker inspect`, or the event elicitation.requested). --decline refuses, and --cancel turns away. A link is
 /// never opened by this program.
 ///
-/// Whatever is typed can be seen by other programs of the same user and stays in the history of a shell: give a secret
-/// with --input - from a pipe. What was filled in is forgotten as soon as the agent has it.
+/// Other programs of the same user can see what you type, and the shell keeps it in its history.
+/// Give a secret with --input - from a pipe. The daemon forgets the values as soon as the agent has
+/// them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,10 +50,10 @@ pub struct AnswerArgs {
     /// Read workerId, requestId, action, content from structured JSON, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

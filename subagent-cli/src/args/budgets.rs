@@ -33,7 +33,7 @@ pub struct BudgetFlags {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limited<T>(pub Option<T>);
 
-/// Reads a limit.
+/// Returns a parser that also accepts `none`, which lifts the limit.
 fn or_none<T: Clone + Send + Sync + 'static>(
     read: fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Limited<T>, String> + Clone + Send + Sync + 'static {
@@ -79,7 +79,7 @@ pub struct BudgetShow {
     /// Only this worker's
     #[arg(long, value_name = "ID")]
     pub worker_id: Option<String>,
-    /// Which controller.
+    /// `--cwd` and `--controller-id`, which select the controller.
     #[command(flatten)]
     pub which: Which,
     /// Which form of output.
@@ -96,10 +96,10 @@ Examples:
   subagent budget set --max-cost 20 --on-budget cancel
   subagent budget set --max-turns none")]
 pub struct BudgetSet {
-    /// What is limited.
+    /// The limits to set, such as `--max-turns`.
     #[command(flatten)]
     pub limits: BudgetFlags,
-    /// Which controller.
+    /// `--cwd` and `--controller-id`, which select the controller.
     #[command(flatten)]
     pub which: Which,
     /// Which form of output.

@@ -25,7 +25,7 @@ pub struct Completions {
     pub json: JsonFlag,
 }
 
-/// A shell.
+/// A shell that has completions.
 #[allow(missing_docs)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shell {

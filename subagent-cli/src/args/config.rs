@@ -56,7 +56,7 @@ pub struct ConfigShow {
     /// The folder from which the project's file is searched [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -76,7 +76,7 @@ pub struct ConfigCheck {
     /// The folder from which the project's file is searched [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

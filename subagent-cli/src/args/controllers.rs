@@ -19,8 +19,9 @@ pub struct Which {
 
 /// Become the owner of a workspace
 ///
-/// Ownership is proved by three variables (SUBAGENT_CTL_ID, _EPOCH, _TOKEN). With them set, commands fail as soon as
-/// somebody else has taken the workspace over; without them they are still allowed, unless --require-handle was given.
+/// Ownership is proved by three variables (SUBAGENT_CTL_ID, _EPOCH, _TOKEN). With them set,
+/// commands fail as soon as another owner has taken the workspace over; without them they are still
+/// allowed, unless --require-handle was given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +59,7 @@ Examples:
   subagent controller attach
   eval \"$(subagent controller attach --takeover --print-env)\"")]
 pub struct ControllerAttach {
-    /// Which controller.
+    /// `--cwd` and `--controller-id`, which select the controller.
     #[command(flatten)]
     pub which: Which,
     /// Also if its owner lives
@@ -79,7 +80,7 @@ Examples:
   subagent controller status
   subagent controller status --controller-id ctl_0123456789 --json")]
 pub struct ControllerStatus {
-    /// Which controller.
+    /// `--cwd` and `--controller-id`, which select the controller.
     #[command(flatten)]
     pub which: Which,
     /// Which form of output.
@@ -112,7 +113,7 @@ Examples:
   subagent controller release
   subagent controller release --force --json")]
 pub struct ControllerRelease {
-    /// Which controller.
+    /// `--cwd` and `--controller-id`, which select the controller.
     #[command(flatten)]
     pub which: Which,
     /// Without the three variables, whether or not there is an owner

@@ -22,7 +22,7 @@ pub enum DaemonCommand {
 /// Flags of commands that need nothing but the workspace.
 #[derive(Debug, Args)]
 pub struct DaemonFlags {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -30,7 +30,7 @@ pub struct DaemonFlags {
     pub json: JsonFlag,
 }
 
-/// List the daemons of yours that run, of whatever workspace
+/// List your running daemons, of all workspaces
 ///
 /// They are found by their sockets, in XDG_RUNTIME_DIR and in /tmp: a daemon
 /// that was started with another XDG_RUNTIME_DIR is not among them.
@@ -64,7 +64,7 @@ pub struct DaemonInstall {
     /// Only print the unit; nothing is written or started
     #[arg(long)]
     pub print: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -82,7 +82,7 @@ pub struct DaemonStop {
     /// Also stop all workers
     #[arg(long)]
     pub workers: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -103,7 +103,7 @@ pub struct DaemonLogs {
     /// Maximum number of lines
     #[arg(long, value_name = "N", value_parser = super::numbers::count)]
     pub lines: Option<u64>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

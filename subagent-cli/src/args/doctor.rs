@@ -19,7 +19,7 @@ pub struct Doctor {
     /// Mend what needs no decision
     #[arg(long)]
     pub fix: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

@@ -24,7 +24,7 @@ pub struct WorkerHandoff {
     /// With a section that an agent has written (see `summary`)
     #[arg(long)]
     pub summary: bool,
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub several: SeveralWorkers,
 }
@@ -45,10 +45,10 @@ pub struct Summary {
     /// Which launcher sums up [default: the worker's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -105,7 +105,7 @@ pub struct WorkerContinue {
     /// Let the agent take it (the default)
     #[arg(id = "no_debug_mode", long = "no-debug-mode", overrides_with = "debug_mode")]
     pub no_debug_mode: bool,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

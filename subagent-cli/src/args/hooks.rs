@@ -41,10 +41,10 @@ pub struct HookList {
     /// Of the definitions only this one
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -75,10 +75,10 @@ pub struct HookTest {
     /// With the hooks of this definition too
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -110,7 +110,7 @@ pub struct HookTrust {
     /// Trust no content of the file any more
     #[arg(long, conflicts_with = "yes")]
     pub remove: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

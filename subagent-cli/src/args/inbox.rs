@@ -13,10 +13,10 @@ pub enum ApprovalCommand {
     Show(ApprovalShow),
 }
 
-/// List what agents ask and nobody has answered, the oldest first
+/// List the open questions of agents, the oldest first
 ///
-/// Permission requests (see approve) and elicitations (see answer) of all workers of the workspace: who asks, what, since
-/// when, what happens when nobody answers, and for which rule it is asked.
+/// Permission requests (see approve) and elicitations (see answer) of all workers of the workspace:
+/// who asks, what, since when, what happens without an answer, and for which rule it is asked.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,10 +29,10 @@ pub struct ApprovalList {
     /// Only what this controller's workers ask
     #[arg(long, value_name = "ID", alias = "controller")]
     pub controller_id: Option<String>,
-    /// Which tags.
+    /// `-l`, the tags that select workers.
     #[command(flatten)]
     pub selector: SelectorFlag,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -51,7 +51,7 @@ pub struct ApprovalShow {
     /// The id of the question
     #[arg(value_name = "REQUEST_ID")]
     pub request_id: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -81,7 +81,7 @@ pub struct RulesList {
     /// Only those of this controller
     #[arg(long, value_name = "ID", alias = "controller")]
     pub controller_id: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -98,7 +98,7 @@ pub struct RulesRemove {
     /// The id of the rule
     #[arg(value_name = "RULE_ID")]
     pub rule_id: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

@@ -42,7 +42,7 @@ pub struct LauncherList {
     /// With --json: also those that are built in, and of each where it is from and whether it is installed
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -58,7 +58,7 @@ Example:
 pub struct LauncherName {
     /// Its name in the config file
     pub name: String,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

@@ -17,7 +17,7 @@ pub struct Show {
     /// The workers [default: the only one that is not stopped]
     #[arg(value_name = "WORKER")]
     pub workers: Vec<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -54,7 +54,7 @@ pub struct Diff {
     /// Show the names of the files
     #[arg(long)]
     pub name_only: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

@@ -39,7 +39,7 @@ pub struct OneMemory {
     /// [default: that of its definition, else the only one]
     #[arg(long, value_name = "SCOPE", value_parser = scope)]
     pub scope: Option<Scope>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -58,7 +58,7 @@ Examples:
   subagent memory list
   subagent memory list --json")]
 pub struct MemoryList {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -73,7 +73,7 @@ Examples:
   subagent memory show reviewer
   subagent memory show reviewer --scope user --json")]
 pub struct MemoryShow {
-    /// Which one.
+    /// The agent, the scope and the workspace of the memory.
     #[command(flatten)]
     pub one: OneMemory,
 }
@@ -84,7 +84,7 @@ pub struct MemoryShow {
 Example:
   EDITOR=nano subagent memory edit reviewer")]
 pub struct MemoryEdit {
-    /// Which one.
+    /// The agent, the scope and the workspace of the memory.
     #[command(flatten)]
     pub one: OneMemory,
 }
@@ -98,7 +98,7 @@ Examples:
   subagent memory clear reviewer
   subagent memory clear reviewer --scope local --yes")]
 pub struct MemoryClear {
-    /// Which one.
+    /// The agent, the scope and the workspace of the memory.
     #[command(flatten)]
     pub one: OneMemory,
     /// Do not ask

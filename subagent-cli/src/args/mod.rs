@@ -101,7 +101,7 @@ use workers::{
     after_long_help = ROOT_EXAMPLES
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command that was typed.
     #[command(subcommand)]
     pub command: CliCommand,
 }

@@ -34,7 +34,7 @@ impl NotifyCommand {
 Example:
   subagent notify list")]
 pub struct NotifyList {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -54,7 +54,7 @@ pub struct NotifyTest {
     /// The name of the sink
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -68,7 +68,7 @@ pub struct NotifyTest {
 Example:
   subagent notify log")]
 pub struct NotifyLog {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

@@ -51,7 +51,7 @@ pub struct WorkerSet {
     /// Rename the worker
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// What is chosen.
+    /// The options to set, such as `--mode` and `--model`.
     #[command(flatten)]
     pub options: OptionFlags,
     /// What it may use from now on.
@@ -60,7 +60,7 @@ pub struct WorkerSet {
     /// Read workerId, name, mode, model, configOptions, idleTimeout, onRateLimit, budget from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

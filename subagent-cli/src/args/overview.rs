@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::{CwdFlag, JsonFlag, SelectorFlag};
 
-/// How `ls` prints.
+/// The forms of output of `ls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ListForm {
     /// A table (the default at a terminal)
@@ -36,10 +36,10 @@ pub struct Ls {
     /// How to print
     #[arg(short = 'o', long, value_name = "FORM", value_enum)]
     pub output: Option<ListForm>,
-    /// Which tags.
+    /// `-l`, the tags that select workers.
     #[command(flatten)]
     pub selector: SelectorFlag,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output: the same as -o json.
@@ -66,7 +66,7 @@ Examples:
   subagent status
   subagent status --json")]
 pub struct StatusArgs {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

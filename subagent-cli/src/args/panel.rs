@@ -40,7 +40,7 @@ pub struct PanelArgs {
     /// Print a code for another browser: once, for 10 minutes
     #[arg(long)]
     pub pair: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
 }

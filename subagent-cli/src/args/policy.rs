@@ -69,7 +69,7 @@ pub struct PolicyTest {
     /// Where the agent would work, and whose config counts [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

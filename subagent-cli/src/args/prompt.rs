@@ -21,7 +21,7 @@ Examples:
   subagent prompt render
   subagent prompt render >> AGENTS.md")]
 pub struct PromptRender {
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

@@ -43,7 +43,7 @@ pub struct OneTurn {
     /// The id of the turn
     #[arg(value_name = "TURN")]
     pub turn_id: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -64,7 +64,7 @@ pub struct TurnList {
     /// How many turns that have ended, at most 1000
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub ended: u32,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -78,7 +78,7 @@ pub struct TurnList {
 Example:
   subagent turn show turn_0123456789 --json")]
 pub struct TurnShow {
-    /// Which turn.
+    /// The id of the turn, and its workspace.
     #[command(flatten)]
     pub one: OneTurn,
 }
@@ -91,7 +91,7 @@ pub struct TurnShow {
 Example:
   subagent turn drop turn_0123456789")]
 pub struct TurnDrop {
-    /// Which turn.
+    /// The id of the turn, and its workspace.
     #[command(flatten)]
     pub one: OneTurn,
 }
@@ -103,7 +103,7 @@ Examples:
   subagent turn move turn_0123456789 --first
   subagent turn move turn_0123456789 --to 3 --json")]
 pub struct TurnMove {
-    /// Which turn.
+    /// The id of the turn, and its workspace.
     #[command(flatten)]
     pub one: OneTurn,
     /// Which place, from 1
@@ -126,10 +126,10 @@ pub struct TurnMove {
 Example:
   subagent turn retry turn_0123456789")]
 pub struct TurnRetry {
-    /// Which turn.
+    /// The id of the turn, and its workspace.
     #[command(flatten)]
     pub one: OneTurn,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
 }
@@ -145,10 +145,10 @@ pub struct QueueResume {
     /// The worker's id
     #[arg(long, value_name = "ID")]
     pub worker_id: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

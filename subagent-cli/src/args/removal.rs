@@ -18,7 +18,7 @@ pub struct WorkerRm {
     /// Stop the worker first
     #[arg(long)]
     pub force: bool,
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub several: SeveralWorkers,
 }
@@ -40,7 +40,7 @@ pub struct Prune {
     /// Only show what would be removed
     #[arg(long)]
     pub dry_run: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

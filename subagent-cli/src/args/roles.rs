@@ -20,7 +20,7 @@ Examples:
   subagent role list
   subagent role list --config team.yaml --json")]
 pub struct RoleList {
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -36,7 +36,7 @@ Example:
 pub struct RoleName {
     /// Its name in the config file
     pub name: String,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

@@ -8,7 +8,7 @@ use super::numbers::age;
 use super::workers::StartFlags;
 use super::{JsonFlag, path};
 
-/// What `run` prints.
+/// The forms of output of `run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RunOutputFormat {
     /// The agent's final message on stdout, and what it does meanwhile on stderr
@@ -25,9 +25,10 @@ pub enum RunOutputFormat {
 /// worker's name and leaves the worker to its task: `subagent wait NAME` waits for it, and its questions wait for
 /// `subagent approve`.
 ///
-/// For scripts and CI. It needs no `controller init`. The worker is tagged and stopped in the end, whatever ends the
-/// run; Ctrl-C (and SIGTERM, SIGHUP) cancels the turn first, a second one does not wait for that. If this command is
-/// killed by SIGKILL the worker goes on: `worker list -l subagent/run` shows it, `worker stop -l subagent/run` ends it.
+/// For scripts and CI. It needs no `controller init`. The worker is tagged, and it is stopped
+/// however the run ends. Ctrl-C (and SIGTERM, SIGHUP) cancels the turn first; a second one does not
+/// wait for that. If this command is killed by SIGKILL the worker goes on: `worker list -l
+/// subagent/run` shows it, `worker stop -l subagent/run` ends it.
 ///
 /// What the agent may do is in the rules: `permissions` of the config, then --allow, --ask and --deny. At a terminal you
 /// are asked for the rest. Elsewhere, and with --no-ask, a permission request that no rule allows is rejected, a form or

@@ -58,7 +58,7 @@ pub struct ScheduleAdd {
     /// Its name: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// What it starts.
+    /// What a firing starts, and how overlaps are handled.
     #[command(flatten)]
     pub start: StartFlags,
     /// A cron line of five fields: minute, hour, day, month, weekday
@@ -95,7 +95,7 @@ impl ScheduleAdd {
 Example:
   subagent schedule list")]
 pub struct ScheduleList {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -109,7 +109,7 @@ pub struct ScheduleList {
 Example:
   subagent schedule show nightly")]
 pub struct ScheduleShow {
-    /// Which one.
+    /// The name of the schedule, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -120,7 +120,7 @@ pub struct ScheduleShow {
 Example:
   subagent schedule log nightly")]
 pub struct ScheduleLog {
-    /// Which one.
+    /// The name of the schedule, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -133,7 +133,7 @@ pub struct ScheduleLog {
 Example:
   subagent schedule pause nightly")]
 pub struct SchedulePause {
-    /// Which one.
+    /// The name of the schedule, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -146,7 +146,7 @@ pub struct SchedulePause {
 Example:
   subagent schedule resume nightly")]
 pub struct ScheduleResume {
-    /// Which one.
+    /// The name of the schedule, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -159,7 +159,7 @@ pub struct ScheduleResume {
 Example:
   subagent schedule run nightly")]
 pub struct ScheduleRun {
-    /// Which one.
+    /// The name of the schedule, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -172,7 +172,7 @@ pub struct ScheduleRun {
 Example:
   subagent schedule rm nightly")]
 pub struct ScheduleRm {
-    /// Which one.
+    /// The name of the schedule, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }

@@ -49,7 +49,7 @@ pub struct StartFlags {
     /// The controller, by its id
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Where the tasks work
@@ -63,7 +63,7 @@ pub struct OneStarter {
     /// Its name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

@@ -23,7 +23,7 @@ pub struct Backup {
     /// Replace an empty file or another backup
     #[arg(long)]
     pub force: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -50,7 +50,7 @@ pub struct Restore {
     /// End the workers that the backup does not know
     #[arg(long)]
     pub force: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

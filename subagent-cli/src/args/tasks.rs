@@ -47,7 +47,7 @@ pub struct OneTask {
     /// Its name or id
     #[arg(value_name = "TASK")]
     pub task: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -62,8 +62,8 @@ pub struct OneTask {
 ///
 /// A question of the task, or of one below it, is shown on stderr with the command that answers it.
 ///
-/// With --background the command returns at once; task wait and task result come back to it. A task goes on whatever
-/// becomes of this command, but for Ctrl-C of one that waits, which cancels it.
+/// With --background the command returns at once; task wait and task result come back to it. A task
+/// goes on when this command ends. Ctrl-C of a command that waits cancels the task.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -105,7 +105,7 @@ pub struct TaskRun {
     /// The launcher of an agent that names none [default: the config's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
-    /// Its git worktree.
+    /// `--worktree` and the flags that belong to it.
     #[command(flatten)]
     pub worktree: super::worktrees::WorktreeFlags,
     /// The model in place of the definition's
@@ -141,7 +141,7 @@ pub struct TaskRun {
     /// The folder where the agent works [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -171,7 +171,7 @@ pub struct TaskList {
     /// All of them, also those that are archived or not inspectable
     #[arg(long, conflicts_with = "archived")]
     pub all: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -185,7 +185,7 @@ pub struct TaskList {
 Example:
   subagent task show 'Test Runner' --json")]
 pub struct TaskShow {
-    /// Which task.
+    /// The name or id of the task, and its workspace.
     #[command(flatten)]
     pub one: OneTask,
 }
@@ -214,7 +214,7 @@ pub struct TaskWait {
     /// At a terminal: say which command answers instead of asking
     #[arg(long)]
     pub no_ask: bool,
-    /// Which task.
+    /// The name or id of the task, and its workspace.
     #[command(flatten)]
     pub one: OneTask,
 }
@@ -251,7 +251,7 @@ pub struct TaskMessage {
     /// Read task, text, cancel, allowFresh from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -272,7 +272,7 @@ pub struct TaskResult {
     /// All of it, however long it is
     #[arg(long)]
     pub full: bool,
-    /// Which task.
+    /// The name or id of the task, and its workspace.
     #[command(flatten)]
     pub one: OneTask,
 }
@@ -286,7 +286,7 @@ pub struct TaskCancel {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Which task.
+    /// The name or id of the task, and its workspace.
     #[command(flatten)]
     pub one: OneTask,
 }
@@ -300,28 +300,28 @@ pub struct TaskCancel {
 Example:
   subagent task merge 'Fix Login'")]
 pub struct TaskMerge {
-    /// Which task.
+    /// The name or id of the task, and its workspace.
     #[command(flatten)]
     pub one: OneTask,
 }
 
 /// Remove tasks that are archived
 ///
-/// Tasks that nobody went on with are archived and kept: they may hold work. This removes them with everything that is
-/// stored of them, for good. One that has not ended is kept, and one with such a task below it.
+/// Abandoned tasks are archived and kept, because they may hold work. This removes them for good,
+/// with all their data. A task that has not ended is kept, and so is one with such a task below it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   subagent task prune --dry-run
   subagent task prune --older-than 30d --json")]
 pub struct TaskPrune {
-    /// Only what was archived so long ago, as 30d, 12h, 90m or 45s
+    /// Only tasks that were archived at least this long ago, as 30d, 12h, 90m or 45s
     #[arg(long, value_name = "AGE", default_value = "0s", value_parser = age)]
     pub older_than: u64,
     /// Only show what would be removed
     #[arg(long)]
     pub dry_run: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -348,7 +348,7 @@ pub struct TreeArgs {
     /// Also tasks that are archived or not inspectable
     #[arg(long)]
     pub all: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -378,7 +378,7 @@ pub struct Mcp {
     /// The workspace in which tasks are run [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
 }

@@ -14,7 +14,7 @@ use super::CwdFlag;
 Example:
   subagent top")]
 pub struct Top {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
 }

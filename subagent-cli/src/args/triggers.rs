@@ -60,7 +60,7 @@ pub struct TriggerAdd {
     /// Its name: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// What it starts.
+    /// What a firing starts, and how overlaps are handled.
     #[command(flatten)]
     pub start: StartFlags,
     /// Fire at the end of a task, or of each turn of a worker
@@ -88,7 +88,7 @@ impl TriggerAdd {
 Example:
   subagent trigger list")]
 pub struct TriggerList {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -102,7 +102,7 @@ pub struct TriggerList {
 Example:
   subagent trigger show pushed")]
 pub struct TriggerShow {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -113,7 +113,7 @@ pub struct TriggerShow {
 Example:
   subagent trigger log pushed")]
 pub struct TriggerLog {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -126,7 +126,7 @@ pub struct TriggerLog {
 Example:
   subagent trigger pause pushed")]
 pub struct TriggerPause {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -137,7 +137,7 @@ pub struct TriggerPause {
 Example:
   subagent trigger resume pushed")]
 pub struct TriggerResume {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -150,7 +150,7 @@ pub struct TriggerResume {
 Example:
   subagent trigger run pushed")]
 pub struct TriggerRun {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }
@@ -164,7 +164,7 @@ Examples:
   git log --oneline -5 | subagent trigger fire pushed
   subagent trigger fire pushed --occurrence \"$CI_JOB_ID\" < job.json")]
 pub struct TriggerFire {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
     /// Identifier of the occurrence: the trigger fires once for each
@@ -180,7 +180,7 @@ pub struct TriggerFire {
 Example:
   subagent trigger rm pushed")]
 pub struct TriggerRm {
-    /// Which one.
+    /// The name of the trigger, and its workspace.
     #[command(flatten)]
     pub one: OneStarter,
 }

@@ -151,10 +151,10 @@ pub struct Send {
     /// Read workerId, text, blocks, wait, ... from structured JSON, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -202,7 +202,7 @@ pub struct WatchArgs {
     /// The events of all workers
     #[arg(long)]
     pub all: bool,
-    /// Which tags.
+    /// `-l`, the tags that select workers.
     #[command(flatten)]
     pub selector: SelectorFlag,
     /// The events of this controller's workers
@@ -247,7 +247,7 @@ pub struct WatchArgs {
     /// At a terminal: leave what an agent asks in the inbox instead of asking
     #[arg(long)]
     pub no_ask: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -303,7 +303,7 @@ pub struct Wait {
     /// The worker's id; can be repeated
     #[arg(long, value_name = "ID")]
     pub worker_id: Vec<String>,
-    /// Which tags.
+    /// `-l`, the tags that select workers.
     #[command(flatten)]
     pub selector: SelectorFlag,
     /// The workers of this controller
@@ -347,7 +347,7 @@ pub struct Wait {
     /// Read workerId, until, fromEventId, ... from structured JSON, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -372,7 +372,7 @@ pub struct ResultOf {
     /// The worker (its last turn) or the turn [default: the last worker]
     #[arg(value_name = "WORKER|TURN")]
     pub address: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -437,10 +437,10 @@ pub struct Approve {
     /// Read workerId, requestId, decision, ... from structured JSON, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.
@@ -458,7 +458,7 @@ Example:
   subagent cancel codex-1 --reason 'wrong branch'")]
 #[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id"])))]
 pub struct Cancel {
-    /// Which workers.
+    /// The addresses of the workers.
     #[command(flatten)]
     pub workers: Addresses,
     /// Only this child session of the agent (see "childSessions" in worker show)
@@ -469,10 +469,10 @@ pub struct Cancel {
     /// Why, for the journal [default: canceled by manager]
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

@@ -27,7 +27,7 @@ pub struct Usage {
     /// Only turns that began within this time, as 7d, 12h, 90m
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub since: Option<u64>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.

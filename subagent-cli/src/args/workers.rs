@@ -21,7 +21,7 @@ pub struct ShownWorkers {
     /// The same as WORKER
     #[arg(long, value_name = "WORKER", hide = true)]
     worker_id: Option<String>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -61,10 +61,10 @@ impl Addresses {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id"])))]
 pub struct SeveralWorkers {
-    /// Which ones.
+    /// The addresses of the workers: names, ids, prefixes of ids, or `@last`.
     #[command(flatten)]
     pub workers: Addresses,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -129,22 +129,22 @@ pub struct StartFlags {
     /// Let it give tasks to other agents [default: the config's or definition's]
     #[arg(long)]
     pub delegate: bool,
-    /// Its git worktree.
+    /// `--worktree` and the flags that belong to it.
     #[command(flatten)]
     pub worktree: super::worktrees::WorktreeFlags,
     /// What it may reach: a sandbox of the config, shared_ro, isolated, shared_rw or none
     /// [default: the launcher's, else the config's]
     #[arg(long, value_name = "NAME")]
     pub sandbox: Option<String>,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
 }
 
 /// Start an agent as a worker
 ///
-/// The agent inherits PATH, variables, file mode mask and descriptor limit of this command. It runs until it is
-/// stopped, whatever becomes of this command, its shell or the daemon.
+/// The agent inherits PATH, variables, file mode mask and descriptor limit of this command. It runs
+/// until it is stopped, even if this command, its shell or the daemon ends.
 ///
 /// If you are an agent in a sandbox, ask for outside-sandbox execution of this
 /// command: the worker needs the network and files that its own agent needs.
@@ -189,7 +189,7 @@ pub struct WorkerList {
     /// Only workers of this controller
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
-    /// Which tags.
+    /// `-l`, the tags that select workers.
     #[command(flatten)]
     pub selector: SelectorFlag,
     /// The workers of all daemons that run (see daemon list)
@@ -198,7 +198,7 @@ pub struct WorkerList {
     /// Also those of tasks that are not inspectable
     #[arg(long)]
     pub all: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -213,7 +213,7 @@ Examples:
   subagent worker show codex-1 --json
   subagent worker show codex-1 codex-2")]
 pub struct WorkerShow {
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub workers: ShownWorkers,
 }
@@ -232,7 +232,7 @@ Examples:
 )]
 #[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id", "selector"])))]
 pub struct WorkerStop {
-    /// Which workers.
+    /// The addresses of the workers.
     #[command(flatten)]
     pub workers: Addresses,
     /// Which tags; all workers that have them are stopped.
@@ -241,7 +241,7 @@ pub struct WorkerStop {
     /// Taken for older scripts; a worker can be stopped in every state
     #[arg(long)]
     pub force: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -261,7 +261,7 @@ pub struct WorkerLogs {
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub several: SeveralWorkers,
 }
@@ -293,7 +293,7 @@ pub struct WorkerInspect {
     /// Only events of this type, or progress.update:KIND; can be repeated
     #[arg(long, value_name = "TYPE")]
     pub event_type: Vec<String>,
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub workers: ShownWorkers,
 }
@@ -308,10 +308,10 @@ Examples:
   subagent worker resume codex-1
   subagent worker resume codex-1 codex-2 --json")]
 pub struct WorkerResume {
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub several: SeveralWorkers,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
 }
@@ -330,10 +330,10 @@ pub struct WorkerRestart {
     /// Also if a turn is open; it is canceled
     #[arg(long)]
     pub force: bool,
-    /// Which workers.
+    /// The addresses of the workers, and their workspace.
     #[command(flatten)]
     pub several: SeveralWorkers,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
 }

@@ -72,7 +72,7 @@ pub struct OneWorktree {
     /// The worktree: its name, or its worker
     #[arg(value_name = "WORKTREE")]
     pub worktree: String,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -87,7 +87,7 @@ Examples:
   subagent worktree list
   subagent worktree list --json")]
 pub struct WorktreeList {
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -101,7 +101,7 @@ pub struct WorktreeList {
 Example:
   subagent worktree show codex-1")]
 pub struct WorktreeShow {
-    /// Which one.
+    /// The worktree, by its name or its worker, and its workspace.
     #[command(flatten)]
     pub one: OneWorktree,
 }
@@ -114,7 +114,7 @@ pub struct WorktreeShow {
 Example:
   subagent worktree setup codex-1")]
 pub struct WorktreeSetup {
-    /// Which one.
+    /// The worktree, by its name or its worker, and its workspace.
     #[command(flatten)]
     pub one: OneWorktree,
 }
@@ -127,7 +127,7 @@ pub struct WorktreeSetup {
 Example:
   subagent worktree remove codex-1")]
 pub struct WorktreeRemove {
-    /// Which one.
+    /// The worktree, by its name or its worker, and its workspace.
     #[command(flatten)]
     pub one: OneWorktree,
 }
@@ -141,7 +141,7 @@ pub struct WorktreeRemove {
 Example:
   subagent worktree discard codex-1")]
 pub struct WorktreeDiscard {
-    /// Which one.
+    /// The worktree, by its name or its worker, and its workspace.
     #[command(flatten)]
     pub one: OneWorktree,
 }
@@ -159,7 +159,7 @@ pub struct WorktreePrune {
     /// Delete refs of retired worktrees that are older than this, as 30d
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub retired: Option<u64>,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
     /// Which form of output.
@@ -215,10 +215,10 @@ pub struct Land {
     /// Keep the worktree as it is
     #[arg(long)]
     pub keep: bool,
-    /// Which workspace.
+    /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
-    /// Which config file.
+    /// `--config`, the path of the config file.
     #[command(flatten)]
     pub config: ConfigFlag,
     /// Which form of output.

@@ -34,10 +34,10 @@ pub(super) async fn find_or_start(place: &DaemonLocator, losses: &RetryBudget) -
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
         // With an explicit patience, the command waits for a daemon.
         StartPolicy::Refuse if losses.none() && place.patience <= APPEAR_LIMIT => Err(not_running(
-            "no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one",
+            "no daemon runs, and SUBAGENT_NO_AUTOSTART forbids starting one",
         )
         .recommend("start it with `subagent daemon start`, or unset SUBAGENT_NO_AUTOSTART, then try again")),
-        StartPolicy::Refuse => appear(place, "no daemon runs, and nobody has started one").await,
+        StartPolicy::Refuse => appear(place, "no daemon runs, and none was started in time").await,
         StartPolicy::Start if proc::is_below_guard() => {
             appear(
                 place,
@@ -63,7 +63,7 @@ pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
     while read_info(&old.state_dir).is_some_and(|info| info.generation == old.generation) {
         match watch.changed(deadline).await {
             Ok(true) => {}
-            Ok(false) => return Err(unresponsive(old, "it is ending and does not come to its end")),
+            Ok(false) => return Err(unresponsive(old, "it was asked to end and has not ended in time")),
             Err(error) => return Err(unwatchable(&old.state_dir, &error)),
         }
     }

@@ -87,7 +87,7 @@ fn unreadable(state_dir: &Path) -> Result<Option<DaemonConnection>> {
     if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
         return Ok(None);
     }
-    let message = format!("{} is a folder: no daemon can say there where it listens", path.display());
+    let message = format!("{} is a folder, so no daemon can announce its socket there", path.display());
     Err(Failure::new(Code::StateDirUnwritable, message)
         .with("stateDir", state_dir.to_string_lossy().into_owned())
         .recommend(in_the_way(&path)))
@@ -108,7 +108,7 @@ pub(super) fn unusable(state_dir: &Path, what: &str, path: &Path, error: &io::Er
 fn in_the_way(path: &Path) -> String {
     let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
     format!(
-        "see what is there with `ls -ld {quoted}`, and move it away if it is no file of yours; `subagent doctor` says more"
+        "see what is there with `ls -ld {quoted}`, and move it away if it is not a file of yours; `subagent doctor` says more"
     )
 }
 
@@ -146,7 +146,7 @@ async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStrea
     };
     match connected {
         Ok(Some(stream)) => Ok(Some(stream)),
-        Ok(None) => Err(unresponsive(info, "it takes no connection")),
+        Ok(None) => Err(unresponsive(info, "it accepts no connection")),
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(Failure::new(
             Code::DaemonNotRunning,
@@ -173,7 +173,7 @@ pub(super) fn unresponsive(info: &DaemonInfo, what: &str) -> Failure {
     let (what, advice) = if proc::is_stopped(pid) {
         // A stopped process handles only these signals, so it cannot exit itself.
         let advice = format!(
-            "let it go on with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: workers go on and the next command starts a new daemon"
+            "resume it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: workers go on and the next command starts a new daemon"
         );
         ("it is stopped by a signal", advice)
     } else {

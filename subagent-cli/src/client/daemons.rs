@@ -65,7 +65,7 @@ pub async fn daemons(env: &Environment) -> (Vec<DaemonShown>, Vec<Unreachable>) 
 async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
     let deadline = Instant::now() + LIMIT;
     let silent =
-        || Failure::new(Code::DaemonUnresponsive, "it takes connections and does not answer").retryable();
+        || Failure::new(Code::DaemonUnresponsive, "it accepts connections but does not answer").retryable();
     // Only its socket is known.
     let unknown = DaemonInfo {
         protocol: PROTOCOL,
@@ -91,6 +91,6 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
         Ok(Err(_)) => Ok(None),
         Ok(Ok(answer)) => serde_json::from_value(answer?)
             .map(Some)
-            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}"))),
+            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}"))),
     }
 }

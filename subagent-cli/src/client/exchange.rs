@@ -60,7 +60,7 @@ impl ApiRequest {
     pub fn change(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
-            .map_err(|error| Failure::internal(format!("the system gives no random bytes: {error}")))?;
+            .map_err(|error| Failure::internal(format!("cannot get random bytes: {error}")))?;
         Ok(Self::post(path, body)?.keyed(format!("{:032x}", u128::from_be_bytes(bytes))))
     }
 

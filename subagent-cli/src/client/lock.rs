@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_lock_is_held_by_nobody() {
+    async fn a_missing_lock_has_no_holder() {
         let dir = tempfile::tempdir().unwrap();
         assert!(released(&dir.path().join("none"), soon()).await.unwrap());
     }

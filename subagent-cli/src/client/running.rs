@@ -76,7 +76,7 @@ pub async fn running_soon(state_dir: &Path, deadline: Instant) -> Result<Option<
 pub async fn shown(client: &mut DaemonClient) -> Result<DaemonShown> {
     let answer = client.ask(&ApiRequest::get("/v1/daemon").within(Some(PROBE_LIMIT))).await?;
     serde_json::from_value(answer)
-        .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
+        .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))
 }
 
 /// Waits until this daemon releases its state dir: its lock is free, or another daemon has it. Returns

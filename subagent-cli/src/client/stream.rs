@@ -208,7 +208,7 @@ impl EventSubscription<'_> {
                 Ok(DaemonResponse { ok: false, error: Some(failure), .. }) => {
                     StreamEndReason::Failed(failure)
                 }
-                _ => StreamEndReason::Failed(Failure::internal("the daemon's stream holds what is no event")),
+                _ => StreamEndReason::Failed(Failure::internal("the daemon's stream holds an invalid event")),
             });
             break;
         }

@@ -100,7 +100,7 @@ impl TaskWait {
 /// `INTERNAL_ERROR` if a field is missing.
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
     serde_json::from_value(answer)
-        .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
+        .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))
 }
 
 #[cfg(test)]

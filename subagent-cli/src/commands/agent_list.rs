@@ -17,7 +17,7 @@ pub(super) fn run(args: &AgentList, context: &CliContext) -> Result<CliOutcome> 
     });
     // There are always those that are built in.
     let rows = text::rows(&data, &["name", "mode", "level", "description"], "");
-    // Notes are told by `agent validate`.
+    // Only `agent validate` reports notes.
     let errors = problems.iter().filter(|problem| problem["severity"] == "error").map(agent_data::line);
     let shown: Vec<String> = std::iter::once(rows).chain(errors).collect();
     Ok(CliOutcome::report("agent.listed", data, shown.join("\n")))

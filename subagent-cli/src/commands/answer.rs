@@ -108,7 +108,7 @@ async fn the_open_one(client: &mut DaemonClient, worker_id: &str, worker: &str) 
     match open.as_slice() {
         [one] => Ok((*one).to_owned()),
         [] => {
-            let message = "the worker's agent asks nothing that `subagent answer` could answer";
+            let message = "the worker's agent has no open question for `subagent answer`";
             Err(Failure::new(Code::ApprovalNotFound, message)
                 .with("workerId", worker_id)
                 .with("requestId", Value::Null))

@@ -26,8 +26,7 @@ pub(super) fn typed(
     let outcome = match outcome.filter(|word| !word.is_empty()).or_else(|| input.text("onApprovalTimeout")) {
         None => None,
         Some(word) => Some(OnTimeout::parse(&word).ok_or_else(|| {
-            let message =
-                format!("when nobody answers in time, {word:?} cannot happen; write deny or cancel");
+            let message = format!("an approval timeout cannot lead to {word:?}; write deny or cancel");
             Failure::argument(message).with("onApprovalTimeout", word)
         })?),
     };

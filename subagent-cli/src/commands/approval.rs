@@ -29,7 +29,7 @@ fn list(args: &ApprovalList, context: &CliContext) -> Result<CliOutcome> {
         super::named_worker(worker, &workspace)?;
         if worker.contains(',') {
             return Err(
-                Failure::argument(format!("{worker:?} is no id of a worker")).with("workerId", *worker)
+                Failure::argument(format!("{worker:?} is not the id of a worker")).with("workerId", *worker)
             );
         }
     }
@@ -69,10 +69,10 @@ fn show(args: &ApprovalShow, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let request = args.request_id.as_str();
     if request.is_empty() || !super::has_state(&workspace) {
-        return Err(Failure::new(Code::ApprovalNotFound, "no worker has asked this")
+        return Err(Failure::new(Code::ApprovalNotFound, "no worker has asked this question")
             .with("requestId", request)
             .with("stateDbPath", path_value(&workspace.db_path))
-            .recommend("`subagent approval list` shows what is asked; check --cwd and SUBAGENT_STATE_DIR"));
+            .recommend("`subagent approval list` shows all questions; check --cwd and SUBAGENT_STATE_DIR"));
     }
     let mut client = DaemonClient::new(context, &workspace);
     let ask = ApiRequest::get(format!("/v1/approvals/{}", segment(request)));

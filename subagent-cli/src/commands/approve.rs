@@ -87,7 +87,7 @@ pub(super) fn run(args: Approve, context: &CliContext) -> Result<CliOutcome> {
                 (&decision, &decision.decision)
             else {
                 return Err(Failure::input(
-                    "--all takes --decision: options and rules are of single requests",
+                    "--all needs --decision: options and rules belong to single requests",
                 ));
             };
             let request = DecideAll { decision: word.clone(), note: decision.note.clone() };

@@ -1,4 +1,5 @@
-//! `--attach`: files that go along with a message. They are read here and now, with the rights of whoever sends it.
+//! `--attach`: files that are sent with a message. They are read at once, with the rights of the
+//! sender.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,7 +15,7 @@ use subagent_protocol::{Code, MAX_LINE_BYTES};
 use crate::context::path_value;
 use crate::failure::{Failure, Result};
 
-/// So much of a file's beginning tells what it is.
+/// The first bytes of a file that decide its type.
 const HEAD_BYTES: usize = 8 * 1024;
 
 /// Reads the files; a relative path is below `cwd`.
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_tell_what_a_file_is_whatever_its_name() {
+    fn the_first_bytes_give_the_type_of_a_file_with_any_name() {
         for (bytes, kind, mime_type) in [
             (&b"\x89PNG\r\n\x1a\nx"[..], "image", Some("image/png")),
             (b"\xff\xd8\xff\xe0", "image", Some("image/jpeg")),

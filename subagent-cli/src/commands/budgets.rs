@@ -64,7 +64,7 @@ fn show(args: BudgetShow, context: &CliContext) -> Result<CliOutcome> {
         None => {
             let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
             if !super::has_state(&workspace) {
-                return Err(nobody(&choice));
+                return Err(no_controller(&choice));
             }
             RequestPath::new("/v1/budgets")
                 .with("controllerId", choice.controller_id.as_deref())
@@ -104,7 +104,7 @@ async fn name_workers(client: &mut DaemonClient, data: &mut Value) -> Result<()>
 }
 
 /// The error of a workspace where nothing has been done yet.
-fn nobody(choice: &ControllerChoice) -> Failure {
+fn no_controller(choice: &ControllerChoice) -> Failure {
     Failure::new(subagent_protocol::Code::ControllerNotFound, "this workspace has no controller yet")
         .with("workspaceKey", choice.workspace_key.as_str())
         .recommend("run `subagent controller init` in the workspace")
@@ -120,7 +120,7 @@ fn set(args: BudgetSet, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !super::has_state(&workspace) {
-        return Err(nobody(&choice));
+        return Err(no_controller(&choice));
     }
     let ask = ApiRequest::change("/v1/budgets", &ChangeControllerBudget { choice, limits })?;
     let mut client = DaemonClient::new(context, &workspace);

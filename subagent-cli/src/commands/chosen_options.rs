@@ -1,4 +1,4 @@
-//! What somebody chooses of an agent's session, by flags or by `--input`.
+//! The options of an agent's session that a caller chooses, by flags or by `--input`.
 
 use serde_json::Value;
 use subagent_config::start::options::value_of;

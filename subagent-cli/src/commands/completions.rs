@@ -14,7 +14,7 @@ use crate::output::{CliOutcome, text};
 /// The flags of the Python program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Legacy {
-    /// `--show-completion`: the script.
+    /// `--show-completion`: print the script.
     Show,
     /// `--install-completion`: what to do with it.
     Install,

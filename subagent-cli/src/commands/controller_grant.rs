@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, complain, text};
 /// Whether an ownership is shown as lines for a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Show {
-    /// As a result.
+    /// As the result of the command.
     Report,
     /// As the three variables.
     Variables,
@@ -47,7 +47,7 @@ pub(super) fn grant(
     let mut client = DaemonClient::new(context, workspace);
     let mut data = block_on(async move { client.ask(&ask).await })?;
     let granted: ControllerInitialized = serde_json::from_value(data.clone())
-        .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+        .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
     data["hintPath"] = path_value(&leave_hint(&granted, &workspace.root));
     let owner = &granted.owner;
     if show == Show::Variables {

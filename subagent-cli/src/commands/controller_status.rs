@@ -15,7 +15,7 @@ pub(super) fn run(args: &ControllerStatus, context: &CliContext) -> Result<CliOu
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !super::has_state(&workspace) {
-        let data = of_nobody(&choice, context.handle().as_ref())?;
+        let data = without_state(&choice, context.handle().as_ref())?;
         let shown = shown(&data);
         return Ok(CliOutcome::report("controller.status", data, shown));
     }
@@ -30,7 +30,7 @@ pub(super) fn run(args: &ControllerStatus, context: &CliContext) -> Result<CliOu
 }
 
 /// The status of a workspace where nothing has been done yet.
-fn of_nobody(choice: &ControllerChoice, handle: Option<&ControllerHandle>) -> Result<Value> {
+fn without_state(choice: &ControllerChoice, handle: Option<&ControllerHandle>) -> Result<Value> {
     if let Some(named) = &choice.controller_id {
         let message = format!("there is no controller {named}");
         return Err(Failure::new(Code::ControllerNotFound, message).with("controllerId", named.as_str()));

@@ -90,7 +90,7 @@ impl AgentEnvironmentSource<'_> {
         let mut data = client.ask(&ask.once_more(&body(environment, servers))?).await?;
         data[SENT] = true.into();
         if self.context.format == OutputFormat::Text {
-            complain("Note: the agent's environment was gone; it is that of this command now.");
+            complain("Note: the agent's environment was lost; it now has that of this command.");
         }
         Ok(data)
     }
@@ -103,7 +103,7 @@ impl AgentEnvironmentSource<'_> {
     ) -> Result<(Vec<(Bytes64, Bytes64)>, McpServers)> {
         let path = format!("/v1/workers/{}", segment(self.worker_id));
         let shown: WorkerView = serde_json::from_value(client.ask(&ApiRequest::get(path)).await?)
-            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
         let loaded = self.context.config(self.config, self.cwd)?;
         match loaded.config.launchers.get(&shown.launcher) {
             Some(launcher) => {

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// For all questions together.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// More is not read of an answer, and more changes are not told.
+/// The maximum size of an answer that is read, in bytes; `MAX_CHANGES` limits the reported changes.
 const MAX_BYTES: u64 = 1024 * 1024;
 const MAX_CHANGES: usize = 2_000;
 /// Git's own variables that it gets from the caller: they say whose settings count, not which folder is meant.
@@ -84,13 +84,13 @@ impl Git<'_> {
         if !matches!(&heard, Ok(Ok((_, true, _))))
             && let Some(group) = group
         {
-            // It may have ended by itself meanwhile; if not, nobody waits for it.
+            // It may have ended already, then this has no effect. It is not waited for.
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
         }
         match heard {
             Ok(Ok((bytes, all, succeeded))) if succeeded || !all => Ok((bytes, all)),
             Ok(Ok(_)) => Err("it is no git repository".to_owned()),
-            Ok(Err(error)) => Err(format!("git cannot be heard ({error})")),
+            Ok(Err(error)) => Err(format!("git's output cannot be read ({error})")),
             Err(_) => Err(format!("git did not answer within {} s", DEADLINE.as_secs())),
         }
     }
@@ -140,7 +140,8 @@ async fn hear(child: &mut Child) -> std::io::Result<(Vec<u8>, bool, bool)> {
     Ok((bytes, true, status.success()))
 }
 
-/// The entries of `git status --porcelain=v1 -z`, and whether they are all told. An entry that is cut off is left out.
+/// Returns the entries of `git status --porcelain=v1 -z`, and whether these are all. An entry that
+/// is cut off is left out.
 fn changes(bytes: &[u8], root: &Path, cwd: &Path) -> (Vec<WorkspaceChange>, bool) {
     let whole = bytes.iter().rposition(|byte| *byte == 0).map_or(&[][..], |end| &bytes[..end]);
     let mut entries = whole.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());

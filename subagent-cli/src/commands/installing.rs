@@ -28,20 +28,17 @@ const MANAGERS: [(&str, &str); 5] = [
 pub(super) struct InstallTarget {
     /// What it is for.
     pub(super) what: String,
-    /// Where.
     pub(super) path: PathBuf,
-    /// What it says.
     pub(super) content: String,
 }
 
 /// What is at the place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum There {
-    /// Nothing.
     Nothing,
-    /// This very file.
+    /// A file with the same content.
     Same,
-    /// Another one.
+    /// Another file, or one that cannot be read.
     Other,
 }
 

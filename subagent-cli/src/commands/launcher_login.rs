@@ -115,7 +115,7 @@ fn at_terminal(agent: &LauncherAgent<'_>, method: &Value, context: &CliContext) 
         let words: Vec<String> = words.collect();
         return Err(Failure::new(
             Code::TerminalRequired,
-            "this way to log in asks at a terminal, and there is none",
+            "this login method needs a terminal, and there is none",
         )
         .with("launcher", agent.name)
         .with("method", method["id"].clone())

@@ -95,7 +95,7 @@ pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
     time.ok_or_else(|| Failure::argument("--timeout must be more than 0, and a time that can come"))
 }
 
-/// Keeps it for later looks. What cannot be kept is told all the same.
+/// Stores the handshake for later commands. An error is only a warning: the caller still shows it.
 fn note(agent: &LauncherAgent<'_>, told: &Value, context: &CliContext) {
     let Some(workspace) = workspace_of(context) else { return };
     let kept = state_dir::prepare(&workspace.state_dir).map_err(|error| error.message()).and_then(|()| {
@@ -103,7 +103,7 @@ fn note(agent: &LauncherAgent<'_>, told: &Value, context: &CliContext) {
             .map_err(|error| format!("{}: {error}", workspace.state_dir.join(handshakes::FOLDER).display()))
     });
     if let Err(why) = kept {
-        complain(&format!("warning: what the agent said of itself is not kept: {why}"));
+        complain(&format!("warning: what the agent said about itself is not stored: {why}"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiting with a line on stderr that says what the agent is doing.
 //!
-//! The wait is the same as without it; the line follows the worker's events on a connection of its own, and whatever
-//! goes wrong there only leaves it as it is.
+//! The wait is the same as without it. The line follows the worker's events on a connection of its
+//! own. An error there leaves the line as it is and does not disturb the wait.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -44,7 +44,7 @@ enum LiveStatus<'a> {
 }
 
 impl Live {
-    /// A line, if somebody sees it: not with `--json`, and only on a terminal.
+    /// Returns a line if stderr is a terminal and `--json` is not set.
     pub(super) fn new(context: &CliContext, workspace: &Workspace) -> Result<Option<Self>> {
         if context.format == OutputFormat::Json {
             return Ok(None);

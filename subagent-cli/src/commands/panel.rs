@@ -23,7 +23,7 @@ const OPENERS: [&str; 3] = ["xdg-open", "wslview", "open"];
 
 pub(super) fn run(args: &PanelArgs, context: &CliContext) -> Result<CliOutcome> {
     if proc::is_below_guard() {
-        let message = "an agent cannot start a panel: it shows and answers what only the owner may";
+        let message = "an agent cannot start a panel: only the owner may see and answer what it shows";
         return Err(Failure::new(Code::ForbiddenFromWorker, message)
             .recommend("ask the person or program that manages this worker"));
     }
@@ -83,7 +83,7 @@ fn say(line: &str) -> Result<()> {
 }
 
 fn no_secret(error: &io::Error) -> Failure {
-    Failure::internal(format!("the system gives no random bytes: {error}"))
+    Failure::internal(format!("cannot get random bytes: {error}"))
 }
 
 /// Starts the user's browser, which goes on by itself.

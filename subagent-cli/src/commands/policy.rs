@@ -23,7 +23,7 @@ pub(super) fn test(args: &PolicyTest, context: &CliContext) -> Result<CliOutcome
     let mut notes: Vec<String> =
         layers.iter().flat_map(|layer| layer.rules.iter().filter_map(Rule::note)).collect();
     notes.extend(misspelled.map(|kind| {
-        format!("`{}` is no kind of tool, so it counts as the name of one; did you mean `{kind}`?", args.tool)
+        format!("`{}` is not a kind of tool, so it counts as a tool name; did you mean `{kind}`?", args.tool)
     }));
     let none = layers.is_empty();
     let places = Places { workspace: root, cwd, home: context.env.home.clone() };
@@ -51,7 +51,8 @@ fn call(tool: &str, subject: Option<&str>) -> Result<ToolCallDescription> {
         None => {
             // A rule of this name says whether it can be one.
             let name = Rule::parse(tool, RuleAction::Allow).map_err(|found| {
-                let message = format!("{tool:?} is no tool: character {}: {}", found.column, found.problem);
+                let message =
+                    format!("{tool:?} is not a tool: character {}: {}", found.column, found.problem);
                 Failure::argument(message).with("tool", tool).with("column", found.column)
             })?;
             let told = json!({"kind": "other", "name": name.text()});

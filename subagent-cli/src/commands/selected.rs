@@ -88,7 +88,7 @@ impl WorkerSelector {
         if self.selector.is_some() && list.get("selector").is_none() {
             return Err(Failure::new(
                 Code::DaemonTooOld,
-                "the daemon is older than this command and knows no tags of workers",
+                "the daemon is older than this command and does not support worker tags",
             )
             .recommend("restart the daemon with `subagent daemon restart`"));
         }

@@ -1,4 +1,4 @@
-//! `send`: sends a message to a worker, and waits for the end of its turn unless told otherwise.
+//! `send`: sends a message to a worker. By default it waits for the end of the turn.
 
 use std::path::{Path, PathBuf};
 
@@ -277,7 +277,7 @@ fn send(
             .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
             .await?;
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
-            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
         if let Some(wanted) = wanted.filter(|_| turn.agent_definition.is_none()) {
             return Err(wanted.not_taken(&mut client, &worker_id).await);
         }
@@ -347,7 +347,7 @@ fn dispatch_error(waited: &Value) -> Option<Failure> {
     })
 }
 
-/// `--if-busy`.
+/// Parses the value of `--if-busy`.
 fn if_busy(word: &str) -> Result<IfBusy> {
     IfBusy::parse(word).ok_or_else(|| {
         let known: Vec<&str> = IfBusy::ALL.iter().map(|known| known.as_str()).collect();

@@ -30,7 +30,7 @@ impl DefinitionLookup<'_> {
     ) -> Result<AgentChange> {
         let path = format!("/v1/workers/{}", segment(worker_id));
         let shown: WorkerView = serde_json::from_value(client.ask(&ApiRequest::get(path)).await?)
-            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
         let cwd = self.cwd.unwrap_or(Path::new(&shown.cwd));
         let workspace = context.workspace(Some(cwd))?;
         let loaded = context.config(self.config, Some(cwd))?;
@@ -43,8 +43,7 @@ impl DefinitionLookup<'_> {
 
     /// The error of a daemon that is older than this command: it has sent the message to what the worker was before.
     pub(super) async fn not_taken(&self, client: &mut DaemonClient, worker_id: &str) -> Failure {
-        let cancel =
-            serde_json::json!({"reason": "the daemon knows no definitions that come with a message"});
+        let cancel = serde_json::json!({"reason": "the daemon does not support definitions in messages"});
         let canceled = match ApiRequest::change(format!("/v1/workers/{}/cancel", segment(worker_id)), &cancel)
         {
             Ok(cancel) => client.ask(&cancel).await.is_ok(),

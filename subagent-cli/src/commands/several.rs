@@ -31,7 +31,7 @@ pub(super) async fn each(
     mut change: impl AsyncFnMut(&mut DaemonClient, &str) -> Result<Value>,
 ) -> Result<Vec<Value>> {
     if let ([_, _, ..], Some(flag)) = (addresses, addresses.iter().find(|address| address.starts_with('-'))) {
-        let message = format!("{flag} is no worker; flags stand before `--`");
+        let message = format!("{flag} is not a worker; put flags before `--`");
         return Err(Failure::argument(message).with("workerId", flag.as_str()).wrong_usage());
     }
     // A command may make several requests for one worker.

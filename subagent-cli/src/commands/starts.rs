@@ -76,7 +76,7 @@ pub(super) fn add<T: serde::Serialize>(
     })
 }
 
-/// Schedules, or triggers.
+/// The differences between the commands of schedules and those of triggers.
 pub(super) struct Starters {
     /// The path of all of them.
     pub(super) path: &'static str,

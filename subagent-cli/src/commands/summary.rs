@@ -79,7 +79,7 @@ pub(super) fn result(shown: &TaskShown) -> Result<String> {
         Some(error) => Failure::from(error.clone()),
         None => {
             let status = shown.task.status.as_str();
-            Failure::new(Code::BackendRpcError, format!("the task that sums up is {status} without a text"))
+            Failure::new(Code::BackendRpcError, format!("the summary task is {status} without a text"))
         }
     };
     Err(failure.with("taskId", shown.task.task_id.to_string()))

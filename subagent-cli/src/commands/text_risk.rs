@@ -15,7 +15,6 @@ const RISKS: &[(&str, &str)] = &[
     ("<", "redirectIn"),
 ];
 
-/// The warning's code.
 const CODE: &str = "TEXT_SHELL_PITFALL";
 const MESSAGE: &str = "--text holds characters that a shell may have changed before this command saw them; \
     use --text-file, --text-stdin or --input for such text";

@@ -17,13 +17,13 @@ const STDIN_PATIENCE: Duration = Duration::from_secs(2);
 /// Everything that may hold the text.
 #[derive(Debug, Default)]
 pub(super) struct TextSources {
-    /// `text` of `--input`.
+    /// The field `text` of `--input`.
     pub(super) input: Option<String>,
     /// `--text`, even an empty one.
     pub(super) flag: Option<String>,
-    /// `--text-file`.
+    /// The path of `--text-file`.
     pub(super) file: Option<PathBuf>,
-    /// `--text-stdin`.
+    /// Whether `--text-stdin` was given.
     pub(super) stdin: bool,
     /// The argument without a flag; `-` is stdin.
     pub(super) argument: Option<String>,

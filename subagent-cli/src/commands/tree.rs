@@ -105,7 +105,8 @@ fn below(tasks: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
     below
 }
 
-/// Workers with tasks, and the tasks that are nobody's: a manager's, and those of a worker that is gone.
+/// Returns the workers with tasks, and the tasks without a worker above them: those of a manager,
+/// and those of removed workers.
 fn forest(workers: Vec<Value>, tasks: &[Value]) -> Vec<Value> {
     let below = below(tasks);
     let is_task = |id: &Value| tasks.iter().any(|task| task["taskId"] == *id);

@@ -13,7 +13,7 @@ use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
-/// Behind whatever waits.
+/// The position behind all queued messages.
 const LAST: u32 = u32::MAX;
 
 pub(super) fn run(command: &TurnCommand, context: &CliContext) -> Result<CliOutcome> {

@@ -70,7 +70,7 @@ impl TurnResult {
         Self { outcome, data }
     }
 
-    /// The final message.
+    /// Returns the agent's final message, empty without one.
     pub(super) fn message(&self) -> &str {
         self.data["message"].as_str().unwrap_or_default()
     }

@@ -32,7 +32,7 @@ pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
         ));
     };
     let until = args.until.or_else(|| input.text("until"));
-    // A word that is no event type is an error at once, whatever the daemon does.
+    // A word that is no event type is an error before the daemon is asked.
     Until::parse(until.as_deref())?;
     let after_latest = input.flag("afterLatest").unwrap_or(!args.include_history);
     let cursor = match present(args.from_event_id).or_else(|| input.text("fromEventId")) {

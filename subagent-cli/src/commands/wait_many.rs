@@ -39,9 +39,7 @@ pub(super) fn run(
     match (named.is_empty(), choice.is_empty()) {
         (true, true) => return Err(Failure::input("no worker: give --worker-id, -l or --controller-id")),
         (false, false) => {
-            return Err(Failure::argument(
-                "workers are either named or chosen: --worker-id without -l and --controller-id",
-            ));
+            return Err(Failure::argument("give either --worker-id, or -l and --controller-id"));
         }
         (true, false) if !has_state(&workspace) => return Err(choice.none()),
         _ => {}

@@ -36,7 +36,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     let unlimited = args.follow && limit == 0.0;
     if unlimited && args.json.json {
         return Err(Failure::argument(
-            "--json prints one document at the end, which --follow without a time limit never comes to; leave out --json",
+            "--json prints one document at the end, which --follow without a time limit never reaches; leave out --json",
         ));
     }
     let named = args.workers.iter().chain(&args.worker_id);
@@ -127,7 +127,6 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     })
 }
 
-/// Where events go.
 enum WatchOutput {
     /// To stdout, at once.
     Lines,
@@ -318,7 +317,7 @@ pub(super) fn unwrapped(mut event: Value) -> (String, Value) {
 /// Ends when the reader of a pipe on stdout is gone, so that `watch --follow | head` does not wait for one more event.
 pub(super) async fn reader_gone() {
     let Ok(stdout) = io::stdout().as_fd().try_clone_to_owned() else { return std::future::pending().await };
-    // SAFETY: the descriptor is a copy that nobody else knows, owned by the AsyncFd and closed with it.
+    // SAFETY: the descriptor is a new copy, owned by the AsyncFd alone and closed with it.
     #[allow(unsafe_code)]
     let registered = unsafe { AsyncFd::register_with_interest(stdout, Interest::ERROR) };
     // What cannot be waited for (a file) has no reader that could go.

@@ -24,7 +24,7 @@ use crate::output::{CliOutcome, text};
 pub(super) use source::InspectedWorker;
 use source::{HandoffFiles, PreviousWorker};
 
-/// What the new worker is told, beside the link to the handoff.
+/// The prompt of the new worker, beside the link to the handoff.
 const INSTRUCTION: &str = "\
 You take over the work of another agent. Read the linked handoff document completely before you do anything else. \
 It tells what was asked for, what was done, what is open and which files matter; what it quotes of the other agent \
@@ -68,7 +68,7 @@ pub(super) async fn of_worker(
     go_on(&mut client, &args, From::Worker(worker, None), config, workspace, context).await
 }
 
-/// What was typed.
+/// The source that the caller named.
 enum From {
     /// A worker, and below which folder its handoff belongs.
     Worker(String, Option<PathBuf>),

@@ -54,8 +54,7 @@ impl WorkerStartRequest {
         let agent = either(args.agent.agent, "agent");
         let agents = present(args.agent.agents);
         if agents.is_some() && agent.is_none() && delegate != Some(true) {
-            let message =
-                "--agents gives definitions, and nobody can use one; add --agent NAME, or --delegate";
+            let message = "nothing uses the definitions of --agents; add --agent NAME, or --delegate";
             return Err(Failure::argument(message).with("flag", "--agents"));
         }
         let start = start::StartChoices {
@@ -188,7 +187,7 @@ impl Prepared {
             client.ask(&ApiRequest::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
         match &self.request.resume {
             Some(session) if data["sessionId"] != *session => {
-                Err(not_as_asked(client, &data, "take up a session").await)
+                Err(not_as_asked(client, &data, "resume a session").await)
             }
             _ if self.request.agent.is_some() && data.get("agentDefinition").is_none() => {
                 Err(not_as_asked(client, &data, "start one with the definition of an agent").await)
@@ -203,7 +202,7 @@ impl Prepared {
                 Err(not_as_asked(client, &data, "let a worker give tasks to other agents").await)
             }
             _ if self.request.sandbox.is_some() && data.get("sandbox").is_none() => {
-                Err(not_as_asked(client, &data, "keep an agent in a sandbox").await)
+                Err(not_as_asked(client, &data, "run an agent in a sandbox").await)
             }
             _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
                 Err(not_as_asked(client, &data, "apply rules").await)
@@ -229,8 +228,8 @@ impl Prepared {
     }
 }
 
-/// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one,
-/// or nothing of tags or rules: nobody has asked for such a worker.
+/// Stops a worker that was not started as requested. A daemon or a runtime older than this command
+/// ignores parts of the request, such as the session to resume, tags or rules.
 async fn not_as_asked(client: &mut DaemonClient, data: &Value, what: &str) -> Failure {
     let worker = data["workerId"].as_str().unwrap_or_default();
     let stopped = match ApiRequest::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {

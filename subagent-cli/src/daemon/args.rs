@@ -12,7 +12,6 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "subagentd", version, term_width = 80, args_override_self = true, verbatim_doc_comment)]
 pub(super) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(super) command: SubagentdCommand,
 }
@@ -51,7 +50,8 @@ pub(super) struct DaemonRunArgs {
     /// How long a worker is left alone after a restart, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::args::numbers::interval)]
     pub(super) restart_cooldown_seconds: u64,
-    /// Remove what has been over for so many days; 0 or never: keep it [default: $SUBAGENT_RETENTION_DAYS, else 30]
+    /// Remove stopped workers and old events after this many days; 0 or never keeps them [default:
+    /// $SUBAGENT_RETENTION_DAYS, else 30]
     #[arg(long, value_name = "DAYS", value_parser = subagentd::life::days)]
     pub(super) retention_days: Option<u64>,
     /// Print JSON

@@ -167,7 +167,7 @@ mod tests {
         for _ in 0..2 {
             let mut sessions = Sessions::new(None, Dialect::Bare);
             assert_eq!(sessions.create("/").unwrap(), "session-1");
-            assert_eq!(sessions.reopen("whatever", "/"), Some(&[][..]));
+            assert_eq!(sessions.reopen("unknown", "/"), Some(&[][..]));
         }
     }
 }

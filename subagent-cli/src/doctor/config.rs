@@ -45,7 +45,7 @@ fn variables(facts: &DoctorFacts) -> Vec<Finding> {
     });
     let mut found: Vec<Finding> = told.collect();
     if found.is_empty() {
-        found.push(Finding::ok(GROUP, VARIABLES, "what is set for the daemon can be understood"));
+        found.push(Finding::ok(GROUP, VARIABLES, "the daemon's settings are valid"));
     }
     found
 }

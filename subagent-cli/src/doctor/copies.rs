@@ -16,7 +16,7 @@ pub(super) fn look(facts: &DoctorFacts) -> Option<Finding> {
             info.process.pid
         );
         return Some(Finding::warning(Group::Processes, COPY, seen).advise(
-            "go on: the next command that needs a daemon starts one for this folder, and its workers are shown as stopped copies",
+            "continue: the next command that needs a daemon starts one for this folder, and its workers are shown as stopped copies",
         ));
     }
     let identity = StateIdentity::read(&facts.state_dir)?;

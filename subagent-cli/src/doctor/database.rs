@@ -45,7 +45,7 @@ pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
         Err(error) if error.kind() == ErrorKind::NotFound => return vec![missing(facts, "there is none")],
         Err(error) => {
             let seen = format!("{} cannot be looked at: {error}", file.display());
-            return vec![Finding::problem(GROUP, SOUND, seen).advise("look as the user whose it is")];
+            return vec![Finding::problem(GROUP, SOUND, seen).advise("run this as its owner")];
         }
         Ok(_) => {}
     }
@@ -78,7 +78,7 @@ fn lost(facts: &DoctorFacts, file: &Path) -> Option<Finding> {
             daemon.pid
         );
         Finding::problem(GROUP, SOUND, seen).advise(
-            "write down what matters with `subagent worker handoff`, then `subagent daemon stop --workers`; put a backup in its place with `subagent restore FILE`",
+            "write down what matters with `subagent worker handoff`, then `subagent daemon stop --workers`; restore a backup with `subagent restore FILE`",
         )
     })
 }
@@ -92,7 +92,7 @@ fn missing(facts: &DoctorFacts, what: &str) -> Finding {
         count => {
             let seen = format!("{what}, and there are files of {}: it was removed", counted(count, "worker"));
             Finding::problem(GROUP, SOUND, seen).advise(
-                "put a backup in its place with `subagent restore FILE`; otherwise the next command begins anew, without these workers",
+                "restore a backup with `subagent restore FILE`; otherwise the next command begins anew, without these workers",
             )
         }
     }
@@ -101,10 +101,10 @@ fn missing(facts: &DoctorFacts, what: &str) -> Finding {
 /// Examines the first bytes of the file without opening it as a database.
 fn unopened(facts: &DoctorFacts, file: &Path) -> Finding {
     match header(file) {
-        Ok(0) if has_no_wal(file) => missing(facts, "there is nothing in it"),
+        Ok(0) if has_no_wal(file) => missing(facts, "it is empty"),
         Err(Unusable::Unseen(why)) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
             .advise(format!(
-                "look as the user whose it is: `ls -ld {}`",
+                "run this as its owner: `ls -ld {}`",
                 shell_words::quote(&file.to_string_lossy())
             )),
         Ok(schema) => {
@@ -113,7 +113,7 @@ fn unopened(facts: &DoctorFacts, file: &Path) -> Finding {
             Finding::ok(GROUP, SOUND, seen).advise("start one with `subagent daemon start`, then look again")
         }
         Err(Unusable::Damaged(why)) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
-            .advise("put a backup in its place with `subagent restore FILE`; see docs/troubleshooting.md"),
+            .advise("restore a backup with `subagent restore FILE`; see docs/troubleshooting.md"),
     }
 }
 
@@ -140,7 +140,7 @@ fn header(file: &Path) -> Result<u32, Unusable> {
     let damaged = |why: &str| Err(Unusable::Damaged(why.to_owned()));
     let unseen = |error: io::Error| Unusable::Unseen(format!("it cannot be looked at: {error}"));
     let mut opened = match regular::open_to_read(file) {
-        Err(error) if error.kind() == ErrorKind::InvalidInput => return damaged("it is no file"),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return damaged("it is not a file"),
         opened => opened.map_err(unseen)?,
     };
     let length = opened.metadata().map_err(unseen)?.len();
@@ -157,7 +157,7 @@ fn header(file: &Path) -> Result<u32, Unusable> {
     }
     let number = |at: usize| bytes[at..at + 4].iter().fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte));
     if !bytes.starts_with(b"SQLite format 3\0") {
-        return damaged("it is damaged: no SQLite database begins like that");
+        return damaged("it is damaged: it does not begin like an SQLite database");
     }
     let (application, version) = (i64::from(number(68)), i64::from(number(60)));
     // The schema is created in one transaction, which may still be in the WAL.
@@ -183,12 +183,12 @@ fn header(file: &Path) -> Result<u32, Unusable> {
 fn unexamined(facts: &DoctorFacts) -> Finding {
     match &facts.unexamined {
         Some(failure) if failure.is(Code::InvalidArgument) => {
-            Finding::warning(GROUP, SOUND, "not examined: the daemon is of a version that cannot do that")
+            Finding::warning(GROUP, SOUND, "not examined: the daemon's version cannot do that")
                 .advise("replace it with `subagent daemon restart`; workers go on")
         }
         Some(failure) => Finding::problem(GROUP, SOUND, format!("{}: {}", failure.code, failure.message))
             .advise(
-                "have it opened anew with `subagent daemon restart`, workers go on; `subagent daemon logs --lines 50` says more",
+                "reopen it with `subagent daemon restart`, workers go on; `subagent daemon logs --lines 50` says more",
             ),
         None => Finding::warning(GROUP, SOUND, "not examined: the daemon does not answer"),
     }
@@ -198,7 +198,7 @@ fn examined(Examination { database, workers, all_workers, .. }: &Examination) ->
     let mut found = vec![if *all_workers {
         soundness(database)
     } else {
-        let seen = "not examined: its checks are for the owner of the workers alone";
+        let seen = "not examined: its checks are for the owner of the workers only";
         Finding::ok(GROUP, SOUND, seen)
     }];
     found.extend(rows(database, workers));
@@ -213,8 +213,8 @@ fn soundness(database: &ExaminedDatabase) -> Finding {
             Finding::ok(GROUP, SOUND, format!("schema {schema}; SQLite's checks find nothing wrong"))
         }
         ([], false) => {
-            let seen = "SQLite's checks were ended after 10 s; they had found nothing wrong so far";
-            Finding::warning(GROUP, SOUND, seen).advise("look again when less is going on")
+            let seen = "SQLite's checks were stopped after 10 s; they had found nothing wrong so far";
+            Finding::warning(GROUP, SOUND, seen).advise("try again when the machine is less busy")
         }
         (problems, _) => {
             let seen = format!("{} found by SQLite: {}", problems.len(), problems.join("; "));
@@ -231,7 +231,7 @@ fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding>
         .map(|(worker, why)| {
             Finding::problem(GROUP, WORKERS, format!("{} is set aside: {why}", worker.worker_id)).advise(
                 format!(
-                    "nothing can be done with it any more; its events are in `subagent watch --worker-id {}`",
+                    "it cannot be used; read its events with `subagent watch --worker-id {}`",
                     worker.worker_id
                 ),
             )
@@ -343,7 +343,7 @@ mod tests {
         ] {
             assert!(matches!(look(bytes), Err(Unusable::Damaged(why)) if why.contains(word)), "{word}");
         }
-        assert!(matches!(header(dir.path()), Err(Unusable::Damaged(why)) if why.contains("no file")));
+        assert!(matches!(header(dir.path()), Err(Unusable::Damaged(why)) if why.contains("not a file")));
         let mut longer = made(own, 1);
         longer[31] = 2;
         assert!(matches!(look(&longer), Err(Unusable::Damaged(why)) if why.contains("missing at its end")));

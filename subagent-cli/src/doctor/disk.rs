@@ -44,7 +44,7 @@ fn replaced(facts: &DoctorFacts, unseen: &mut Unseen) -> Finding {
         all.iter().map(|path| format!("{} ({})", path.display(), size(bytes_of(path, 4, unseen)))).collect();
     let quoted: Vec<String> = all.iter().map(|path| quoted(path)).collect();
     Finding::ok(GROUP, ID, format!("put aside by a restore: {}", list.join(", ")))
-        .advise(format!("if nobody needs it any more, remove it with `rm -r {}`", quoted.join(" ")))
+        .advise(format!("if it is no longer needed, remove it with `rm -r {}`", quoted.join(" ")))
 }
 
 fn bytes_of(path: &Path, depth: usize, unseen: &mut Unseen) -> u64 {

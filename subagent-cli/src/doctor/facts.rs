@@ -49,7 +49,7 @@ fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static s
         let found = tokio::time::timeout(EXAMINE, client.ask(&ask)).await;
         let found = found.unwrap_or_else(|_| Err(late()))?;
         serde_json::from_value(found)
-            .map_err(|error| Failure::internal(format!("its answer lacks something: {error}")))
+            .map_err(|error| Failure::internal(format!("its answer is incomplete: {error}")))
     })
 }
 
@@ -169,7 +169,7 @@ impl DoctorFacts {
     pub(super) fn hidden(&self, group: Group, id: &'static str) -> Option<Finding> {
         let StateDirStatus::Hidden(why) = &self.state else { return None };
         let seen = format!("not looked at: {}: {why}", self.state_dir.display());
-        Some(Finding::warning(group, id, seen).advise("look as the user whose it is"))
+        Some(Finding::warning(group, id, seen).advise("run this as its owner"))
     }
 
     fn ask(&mut self) {
@@ -216,7 +216,7 @@ impl DoctorFacts {
 
     /// Returns why a worker is an orphan, if that is certain. An unreadable row still counts as known, and
     /// a damaged table may lack rows.
-    pub(super) fn nobodys(&self, worker: &str) -> Option<&'static str> {
+    pub(super) fn orphan_reason(&self, worker: &str) -> Option<&'static str> {
         let all = self.all_workers()?;
         match all.workers.iter().find(|known| known.worker_id == worker) {
             Some(known) => (known.state == "stopped").then_some("is stopped"),

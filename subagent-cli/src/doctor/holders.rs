@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_by_whoever_holds_it() {
+    fn the_holder_of_a_lock_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         assert!(!is_held(&path));

@@ -75,13 +75,13 @@ fn untaken(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
         let bytes = segments(&facts.runtimes().join(&worker), unseen);
         all += bytes;
         if bytes > LARGE {
-            let seen = format!("{} of {worker} are on disk, and no daemon takes them in", size(bytes));
+            let seen = format!("{} of {worker} are on disk, and no daemon reads them", size(bytes));
             let advice = "start one with `subagent daemon start`";
             found.push(Finding::warning(GROUP, BACKLOG, seen).advise(advice));
         }
     }
     if found.is_empty() {
-        let seen = format!("{} on disk; the next daemon takes them in", size(all));
+        let seen = format!("{} on disk; the next daemon reads them", size(all));
         found.push(Finding::ok(GROUP, BACKLOG, seen));
     }
     found
@@ -108,7 +108,7 @@ fn unknown(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let Some(examination) = facts.all_workers() else { return Vec::new() };
     let is_unknown = |worker: &&String| {
         let has_row = |known: &ExaminedWorker| known.worker_id == **worker;
-        facts.nobodys(worker).is_some() && !examination.workers.iter().any(has_row)
+        facts.orphan_reason(worker).is_some() && !examination.workers.iter().any(has_row)
     };
     let mut found = Vec::new();
     for worker in folders(facts, unseen).iter().filter(is_unknown) {
@@ -121,11 +121,11 @@ fn unknown(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
         let quoted = shell_words::quote(&folder.to_string_lossy()).into_owned();
         found.push(
             Finding::warning(GROUP, UNKNOWN, seen)
-                .advise(format!("if nobody needs what it did, remove them with `rm -r {quoted}`")),
+                .advise(format!("if its history is not needed, remove them with `rm -r {quoted}`")),
         );
     }
     if found.is_empty() {
-        found.push(Finding::ok(GROUP, UNKNOWN, "each belongs to a worker that is known"));
+        found.push(Finding::ok(GROUP, UNKNOWN, "each belongs to a known worker"));
     }
     found
 }
@@ -148,7 +148,7 @@ fn left_files(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
             let is_socket = path.extension().is_some_and(|end| end == "sock");
             // A worker whose agent never started has only an environment file, so only the database can
             // decide.
-            let needed = !is_socket && facts.nobodys(&worker).is_none();
+            let needed = !is_socket && facts.orphan_reason(&worker).is_none();
             if !needed && is_settled(&path) && !lives(&worker) {
                 found.push(left(
                     facts,

@@ -72,7 +72,7 @@ fn process_list() -> Finding {
 fn pidfd() -> Finding {
     const ID: &str = "machine.pidfd";
     match pidfd_open(getpid(), PidfdFlags::empty()) {
-        Ok(_) => Finding::ok(GROUP, ID, "the end of a process is heard through a descriptor"),
+        Ok(_) => Finding::ok(GROUP, ID, "the end of a process is reported through a descriptor"),
         Err(error) => Finding::problem(GROUP, ID, format!("there is no pidfd_open: {error}"))
             .advise("use Linux 5.3 or newer, or allow the call: without it no worker can be watched"),
     }
@@ -84,7 +84,7 @@ fn peer_pidfd() -> Finding {
         getsockopt(&socket, sockopt::PeerPidfd).map_err(|error| error.to_string())
     });
     match asked {
-        Ok(_) => Finding::ok(GROUP, ID, "who connects is told by the kernel"),
+        Ok(_) => Finding::ok(GROUP, ID, "the kernel tells who connects"),
         Err(error) => Finding::ok(
             GROUP,
             ID,

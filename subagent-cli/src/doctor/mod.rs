@@ -59,7 +59,7 @@ pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: ExaminedStateDir,
     let env = env.clone();
     let shown = place.state_dir.display().to_string();
     let Some(facts) = within(GATHER, move || DoctorFacts::gather(&env, cwd, place, fix)) else {
-        let seen = format!("{shown} cannot be looked at within {} s", GATHER.as_secs());
+        let seen = format!("{shown} cannot be examined within {} s", GATHER.as_secs());
         return vec![
             Finding::problem(Group::Processes, "processes.look", seen)
                 .advise(format!("see whether its file system answers: `ls {}`", shell_words::quote(&shown))),

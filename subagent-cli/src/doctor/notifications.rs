@@ -13,7 +13,7 @@ pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let Some(sinks) = &facts.sinks else { return Vec::new() };
     let mut found = Vec::new();
     if let Some(error) = &sinks.error {
-        let advice = "correct it; until then the sinks from before are used";
+        let advice = "correct it; until then the previous sinks are used";
         found.push(Finding::problem(GROUP, ID, error.as_str()).advise(advice));
     }
     found.extend(sinks.items.iter().filter_map(sink));

@@ -75,7 +75,7 @@ fn absent(facts: &DoctorFacts) -> Finding {
     let shown = facts.state_dir.display();
     if let StateDirStatus::Hidden(why) = &facts.state {
         return Finding::problem(GROUP, STATE_DIR, format!("{shown} cannot be looked at: {why}"))
-            .advise("look as the user whose it is, or set SUBAGENT_STATE_DIR to another folder");
+            .advise("run this as the owner of it, or set SUBAGENT_STATE_DIR to another folder");
     }
     match facts.state_dir.symlink_metadata() {
         Ok(_) => Finding::problem(GROUP, STATE_DIR, format!("{shown} is not a folder"))
@@ -106,7 +106,7 @@ fn not_writable(folder: &Path, error: Errno) -> String {
     let folder = quoted(folder);
     let mend = match error {
         Errno::EROFS => format!("mount the file system of {folder} for writing"),
-        _ => format!("make {folder} writable, run commands as the user whose it is"),
+        _ => format!("make {folder} writable, run commands as its owner"),
     };
     format!("{mend}, or set SUBAGENT_STATE_DIR to another folder")
 }
@@ -151,7 +151,7 @@ fn parents(facts: &DoctorFacts) -> Vec<Finding> {
         if let (Some(folder_meta), Some(child)) = (&meta, &child)
             && can_be_replaced(folder_meta.mode(), child.uid())
         {
-            let seen = format!("everybody may write in {}, and so replace what is in it", folder.display());
+            let seen = format!("everyone may write to {}, and so replace what is in it", folder.display());
             let quoted = shell_words::quote(&folder.to_string_lossy()).into_owned();
             found.push(
                 Finding::problem(GROUP, PARENTS, seen)
@@ -161,7 +161,7 @@ fn parents(facts: &DoctorFacts) -> Vec<Finding> {
         child = meta;
     }
     if found.is_empty() {
-        found.push(Finding::ok(GROUP, PARENTS, "nobody else can replace the state dir"));
+        found.push(Finding::ok(GROUP, PARENTS, "no other user can replace the state dir"));
     }
     found
 }

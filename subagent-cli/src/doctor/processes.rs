@@ -50,7 +50,7 @@ fn elsewhere(facts: &DoctorFacts) -> Vec<Finding> {
             Role::Guard => (RUNTIMES, "a guard"),
         };
         Finding::warning(GROUP, id, format!("{what} of {place} (pid {pid}) is stopped by a signal"))
-            .advise(format!("let it go on with `kill -CONT {pid}`"))
+            .advise(format!("resume it with `kill -CONT {pid}`"))
     });
     let mut found: Vec<Finding> = stopped.collect();
     let list: Vec<String> =
@@ -77,10 +77,10 @@ fn unknown(facts: &DoctorFacts) -> Option<Finding> {
     let list: Vec<String> = facts.unknown_processes.iter().filter(theirs).map(i32::to_string).collect();
     (!list.is_empty()).then(|| {
         let seen = format!(
-            "whether these are of this state dir cannot be told, nor how they are: pid {}",
+            "it is unknown whether these belong to this state dir, and how they are: pid {}",
             list.join(", ")
         );
-        Finding::warning(GROUP, LOOK, seen).advise(format!("look as user {of_state}, whose they are"))
+        Finding::warning(GROUP, LOOK, seen).advise(format!("run this as their owner, user {of_state}"))
     })
 }
 
@@ -89,7 +89,7 @@ fn daemon(facts: &DoctorFacts) -> Finding {
     match (&facts.daemon, process) {
         (_, Some(LockHolder { pid, stopped: true, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) is stopped by a signal"))
-                .advise(format!("let it go on with `kill -CONT {pid}`"))
+                .advise(format!("resume it with `kill -CONT {pid}`"))
         }
         (Daemon::Answers(shown), _) => {
             let pid = shown.info.process.pid;
@@ -97,7 +97,7 @@ fn daemon(facts: &DoctorFacts) -> Finding {
         }
         (Daemon::Fails(failure), _) if failure.is(Code::DaemonNotRunning) => {
             Finding::problem(GROUP, DAEMON, failure.message.clone())
-                .advise("look as the user whose socket it is, or see `subagent daemon logs --lines 50`")
+                .advise("run this as the owner of the socket, or see `subagent daemon logs --lines 50`")
         }
         (Daemon::Fails(failure), _) if !failure.is(Code::DaemonUnresponsive) => {
             let advice = failure.details.get("recommendedAction").and_then(|advice| advice.as_str());
@@ -105,11 +105,11 @@ fn daemon(facts: &DoctorFacts) -> Finding {
                 .advise(advice.unwrap_or("end it with `subagent daemon stop`; workers go on"))
         }
         (Daemon::Hidden, Some(LockHolder { pid, .. })) => {
-            Finding::warning(GROUP, DAEMON, format!("it runs (pid {pid}); whether it answers cannot be told"))
-                .advise("look as the user whose it is")
+            Finding::warning(GROUP, DAEMON, format!("it runs (pid {pid}); it is unknown whether it answers"))
+                .advise("run this as its owner")
         }
         (_, Some(LockHolder { pid, .. })) => {
-            Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))
+            Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) is alive but does not answer"))
                 .advise(format!(
                     "end it with `kill {pid}`; workers go on, the next command starts another one"
                 ))
@@ -119,9 +119,9 @@ fn daemon(facts: &DoctorFacts) -> Finding {
             Finding::warning(
                 GROUP,
                 DAEMON,
-                format!("whether one runs cannot be told: {place} is not ours to read"),
+                format!("it is unknown whether one runs: {place} is not readable"),
             )
-            .advise("look as the user whose it is")
+            .advise("run this as its owner")
         }
         (Daemon::None | Daemon::Fails(_), None) => {
             Finding::ok(GROUP, DAEMON, "none runs; the next command that needs one starts it")
@@ -137,7 +137,7 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
     let count = by_worker.len();
     let mut found = Vec::new();
     for (worker, holders) in by_worker {
-        if let Some(why) = facts.nobodys(worker) {
+        if let Some(why) = facts.orphan_reason(worker) {
             // A worker is stored as stopped when its locks are free. By now an exiting process is gone.
             if holders.iter().any(|holder| holder.lives()) {
                 found.push(orphaned(facts, worker, why, &holders));
@@ -149,7 +149,7 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
             let (pid, seen) = (holder.pid, format!("the {what} of {worker} is stopped by a signal"));
             found.push(
                 Finding::problem(GROUP, RUNTIMES, format!("{seen} (pid {pid})"))
-                    .advise(format!("let it go on with `kill -CONT {pid}`")),
+                    .advise(format!("resume it with `kill -CONT {pid}`")),
             );
         }
         let hangs = facts.examination.iter().flat_map(|examination| &examination.workers).any(|known| {
@@ -160,15 +160,15 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
                 Finding::problem(
                     GROUP,
                     RUNTIMES,
-                    format!("the runtime of {worker} lives and does not answer"),
+                    format!("the runtime of {worker} is alive but does not answer"),
                 )
-                .advise(format!("start it anew with `subagent worker restart {worker} --force`")),
+                .advise(format!("restart it with `subagent worker restart {worker} --force`")),
             );
         }
         if holders.iter().all(|holder| holder.role == Role::Guard && !holder.stopped) {
-            let seen = format!("the guard of {worker} is still ending what the agent has started");
+            let seen = format!("the guard of {worker} is still ending the agent's processes");
             found.push(Finding::warning(GROUP, RUNTIMES, seen).advise(
-                "look again in a moment; what does not end hangs in the kernel or is another user's",
+                "try again in a moment; what does not end hangs in the kernel or belongs to another user",
             ));
         }
     }
@@ -177,10 +177,8 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
             (0, Daemon::Hidden) => "none is seen".to_owned(),
             (0, _) => "no runtime lives".to_owned(),
             (count, Daemon::None) => format!("{count} live; without a daemon they go on by themselves"),
-            (count, _) if facts.all_workers().is_some() => {
-                format!("{count} live, each of a worker that is known")
-            }
-            (count, _) => format!("{count} live; whether each is of a known worker cannot be told"),
+            (count, _) if facts.all_workers().is_some() => format!("{count} live, each of a known worker"),
+            (count, _) => format!("{count} live; it is unknown whether each belongs to a known worker"),
         };
         found.push(Finding::ok(GROUP, RUNTIMES, seen));
     }
@@ -199,7 +197,7 @@ fn orphaned(facts: &DoctorFacts, worker: &str, why: &str, holders: &[&LockHolder
             Finding::fixed(GROUP, RUNTIMES, format!("{seen}; it was ended with all that it had started"))
         }
         Err(left) => Finding::problem(GROUP, RUNTIMES, format!("{seen}; it could not be ended: {left}"))
-            .advise("look at these processes; what hangs in the kernel ends with the machine alone"),
+            .advise("look at these processes; what hangs in the kernel ends only with a reboot"),
     }
 }
 

@@ -47,7 +47,7 @@ impl Unseen {
     pub(super) fn finding(self, group: Group, id: &'static str) -> Option<Finding> {
         let (first, _) = self.found.first()?;
         let advice = format!(
-            "see whose it is and what is there with `ls -ld {}`, and look as that user",
+            "check its owner with `ls -ld {}`, and run this as that user",
             shell_words::quote(&first.to_string_lossy())
         );
         let mut told: Vec<String> =

@@ -39,7 +39,7 @@ fn executables() -> Finding {
         let usable = access(&path, AccessFlags::X_OK).map_err(|error| error.to_string());
         match usable.map(|()| path.is_file()) {
             Ok(true) => folder = path.parent().map(Path::to_owned),
-            Ok(false) => return problem(format!("{} is no program", path.display())),
+            Ok(false) => return problem(format!("{} is not a program", path.display())),
             Err(why) => return problem(format!("{} cannot be started: {why}", path.display())),
         }
     }
@@ -94,7 +94,7 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
         })
         .collect();
     if found.is_empty() {
-        let seen = "no runtime is known to be of another version";
+        let seen = "no runtime is known to have another version";
         found.push(Finding::ok(GROUP, RUNTIMES, seen));
     }
     found
@@ -121,7 +121,7 @@ fn replaced(facts: &DoctorFacts) -> Vec<Finding> {
         });
     }
     if found.is_empty() {
-        found.push(Finding::ok(GROUP, REPLACED, "what runs has the executables that are installed"));
+        found.push(Finding::ok(GROUP, REPLACED, "all that runs uses the installed executables"));
     }
     found
 }

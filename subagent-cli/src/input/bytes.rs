@@ -9,7 +9,7 @@ use super::{InputObject, SEND};
 use crate::args::TypedFlags;
 
 #[test]
-fn whatever_is_in_input_there_is_an_object_or_a_refusal() {
+fn any_input_gives_an_object_or_a_refusal() {
     in_own_process(|| {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("input.json");

@@ -137,7 +137,7 @@ impl ToolCallHandler {
             () = Box::pin(elicit::ask_user(&self.shared, &self.context.peer, id)) => return answers::begun(&task, style),
             () = self.given_up() => {
                 self.cancel(id).await;
-                let failure = Failure::argument("nobody waits for the task any more: it is canceled");
+                let failure = Failure::argument("the task is canceled, because its caller stopped waiting");
                 return answers::failed(answers::about(&task), &failure);
             }
         };
@@ -242,7 +242,7 @@ impl ToolCallHandler {
     /// with its turn.
     async fn cancel(&self, task: &str) {
         let canceled = async {
-            let request = CancelTask { reason: Some("nobody waits for it any more".to_owned()) };
+            let request = CancelTask { reason: Some("its caller stopped waiting".to_owned()) };
             let ask = ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?;
             self.shared.giver.client()?.ask(&self.shared.giver.named(ask)).await
         };

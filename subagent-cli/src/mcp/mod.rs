@@ -116,7 +116,7 @@ where
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         Err(error) => {
             let message =
-                format!("this is a server for MCP, and its client does not begin as MCP does: {error}");
+                format!("this is an MCP server, and its client did not begin with an MCP handshake: {error}");
             return Err(Failure::input(message));
         }
     };

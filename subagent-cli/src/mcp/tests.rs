@@ -59,7 +59,7 @@ fn ordinary(seen: &FakeDaemonRequest) -> Act {
         "GET /v1/tasks/agents" => ok(agents(&["explore", "plan"])),
         "GET /v1/workers/w_9876543210/events/latest" => ok(json!({"event": {"eventId": "ev_1"}})),
         "POST /v1/workers/w_9876543210/wait" => Act::Hang,
-        other => panic!("nobody has to ask for {other}"),
+        other => panic!("unexpected request: {other}"),
     }
 }
 
@@ -297,7 +297,7 @@ async fn a_background_task_returns_at_once_in_the_form_of_its_tool() {
     let answer = session.call("spawn_subagent", arguments).await;
     assert_eq!(text(&answer), r#"{"name":"Look around","subagent_id":"w_0123456789","status":"queued"}"#);
     session.end().await;
-    assert_eq!(lines(&fake), ["POST /v1/tasks", "POST /v1/tasks"], "nobody waits, and nothing is canceled");
+    assert_eq!(lines(&fake), ["POST /v1/tasks", "POST /v1/tasks"], "no wait, and nothing is canceled");
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn a_call_that_is_canceled_cancels_its_task() {
 }
 
 #[tokio::test]
-async fn the_end_of_stdin_cancels_what_somebody_waits_for_and_is_the_servers_end() {
+async fn the_end_of_stdin_cancels_waited_tasks_and_ends_the_server() {
     let fake = Fake::playing(|seen| match seen.line.as_str() {
         "POST /v1/tasks" => ok(task("queued", 0)),
         "POST /v1/tasks/w_0123456789/wait" => Act::Hang,

@@ -42,7 +42,7 @@ Calls in one turn run at the same time: for work that does not depend on each ot
 In the foreground the call returns the agent's last message. It works on the same files as you do. Use the background for long work whose result you do not need for your next step: \
 the call returns at once";
 /// Only for a worker's agent: definition and config alone limit a manager's tasks.
-const DENIED: &str = "What you are denied it is denied, too.";
+const DENIED: &str = "What is denied to you is denied to it, too.";
 
 /// Returns how to detect the end of a background task.
 const fn end(is_told: bool) -> &'static str {
@@ -78,9 +78,9 @@ fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
         },
         "task_id": {
             "type": "string",
-            "description": "Go on with this task of yours, which has ended, by its name or id: its agent knows what it did before",
+            "description": "Continue this task of yours, which has ended, by its name or id: its agent remembers what it did",
         },
-        "metadata": {"type": "object", "description": "Whatever you want to find again with the task"},
+        "metadata": {"type": "object", "description": "Data of your own that is stored with the task"},
         "config": config(json!({})),
     });
     new("task", text, properties, &["agent", "prompt"]).annotate(changes("Give a task"))
@@ -88,7 +88,7 @@ fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
 
 fn spawn_subagent(agents: &[CallableAgent], is_told: bool) -> Tool {
     let text = format!(
-        "Start a subagent with a name, and with less than what you have where its config says so. {}\n\nWith agent_id or template it is one of these agents, without one it has your own model and rules.\n\n{}",
+        "Start a subagent with a name, and with fewer permissions than you where its config says so. {}\n\nWith agent_id or template it is one of these agents, without one it has your own model and rules.\n\n{}",
         how(is_told),
         list(agents)
     );
@@ -98,7 +98,7 @@ fn spawn_subagent(agents: &[CallableAgent], is_told: bool) -> Tool {
         "template": which("The same as agent_id"),
     });
     let properties = json!({
-        "name": name("A name for it, which no other of your subagents has"),
+        "name": name("A name for it, unique among your subagents"),
         "task": {"type": "string", "description": "The whole task: it knows nothing else"},
         "mode": {
             "type": "string", "enum": ["foreground", "background"], "default": "foreground",
@@ -125,7 +125,7 @@ fn get_subagents(is_told: bool) -> Tool {
         },
         "wait_seconds": {
             "type": "number", "minimum": 0, "maximum": LONGEST_WAIT,
-            "description": "Wait for so long for the end of the one, or of the first that ends of those that run",
+            "description": "Wait at most this long until that subagent ends, or, without name_or_id, the first of the running ones",
         },
     });
     new("get_subagents", text, properties, &[])
@@ -138,7 +138,7 @@ one that has ended goes on with it and knows what it did before. With cancel it 
     let properties = json!({
         "name_or_id": {"type": "string", "description": "Which one, by its name or id"},
         "message": {"type": "string", "description": "What it is told"},
-        "cancel": {"type": "boolean", "default": false, "description": "Whether that is the last that it does"},
+        "cancel": {"type": "boolean", "default": false, "description": "Whether it stops after this"},
     });
     new("message_subagent", text.to_owned(), properties, &["name_or_id", "message"])
         .annotate(changes("Tell a subagent something"))
@@ -150,7 +150,7 @@ fn config(own: Value) -> Value {
         "system_prompt": {"type": "string", "description": "Added to the agent's own prompt"},
         "allowed_tools": {
             "type": "array", "items": {"type": "string"},
-            "description": "The only tools that are not denied, of those that the agent has",
+            "description": "The only tools of the agent that are not denied",
         },
         "disallowed_tools": {
             "type": "array", "items": {"type": "string"}, "description": "Tools that are denied",
@@ -162,7 +162,7 @@ fn config(own: Value) -> Value {
         "model": {"type": "string", "description": "A model of the agent, or fast, default or strong"},
         "max_turns": {
             "type": "integer", "minimum": 1,
-            "description": "So many tool calls it may make: fewer than the agent may otherwise",
+            "description": "Maximum number of tool calls, below the agent's own limit",
         },
         "filesystem_mode": {
             "type": "string", "enum": FILESYSTEM_MODES, "default": FILESYSTEM_MODES[0],
@@ -174,7 +174,7 @@ fn config(own: Value) -> Value {
     }
     json!({
         "type": "object", "properties": properties, "additionalProperties": false,
-        "description": "What is different for this task. It can only get less than the agent has",
+        "description": "Overrides for this task. They can only narrow what the agent may do",
     })
 }
 

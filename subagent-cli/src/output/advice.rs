@@ -5,7 +5,7 @@ use subagent_protocol::clean::one_line;
 
 use crate::failure::Failure;
 
-/// What to do.
+/// Returns a sentence that says what to do about the error.
 #[must_use]
 pub fn hint(failure: &Failure) -> Option<&str> {
     let said = |key: &str| failure.details.get(key).and_then(Value::as_str);
@@ -36,7 +36,7 @@ pub fn hint(failure: &Failure) -> Option<&str> {
     })
 }
 
-/// What to type.
+/// Returns the command to type after the error.
 #[must_use]
 pub fn command(failure: &Failure) -> Option<String> {
     let said = |key: &str| failure.details.get(key).and_then(Value::as_str);

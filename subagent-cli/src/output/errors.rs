@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::advice;
 use crate::failure::Failure;
 
-/// The error envelope.
+/// Returns the document that `--json` prints for an error.
 #[must_use]
 pub fn envelope(failure: &Failure) -> Value {
     let mut error = json!({

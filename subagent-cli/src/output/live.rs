@@ -14,7 +14,7 @@ use super::{tell, terminal};
 /// Takes a line away.
 pub const ERASE: &str = "\r\u{1b}[2K";
 
-/// So many tool calls and files are remembered.
+/// The maximum number of questions, of tool calls and of files that are remembered.
 const MOST: usize = 10_000;
 
 /// What an agent is doing, as far as its events tell.
@@ -142,7 +142,7 @@ impl StatusLine {
         terminal::can_redraw_stderr().then(Self::default)
     }
 
-    /// Shows this instead.
+    /// Replaces the line by this activity and its duration.
     pub fn draw(&mut self, activity: &Activity, since: Duration) {
         self.put(activity.line(since, width()));
     }
@@ -161,7 +161,7 @@ impl StatusLine {
         }
     }
 
-    /// Takes it away.
+    /// Erases the line from the terminal.
     pub fn erase(&mut self) {
         if !std::mem::take(&mut self.drawn).is_empty() {
             tell(ERASE);

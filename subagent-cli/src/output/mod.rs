@@ -37,7 +37,7 @@ const WRITE_BYTES: usize = 16 * 1024;
 pub enum OutputFormat {
     /// Lines for people and simple scripts.
     Text,
-    /// One JSON document.
+    /// One JSON document for programs.
     Json,
 }
 
@@ -54,9 +54,9 @@ impl OutputFormat {
 pub enum CliOutcome {
     /// A result, as data and as text (lines, without the last newline).
     Report {
-        /// The envelope's `type`.
+        /// The field `type` of the envelope.
         kind: &'static str,
-        /// The envelope's `data`.
+        /// The field `data` of the envelope.
         data: Value,
         /// The same for people; empty prints nothing.
         text: String,
@@ -67,18 +67,18 @@ pub enum CliOutcome {
     },
     /// A result that says whether all is well, in its exit code too (`doctor`).
     Judged {
-        /// The envelope's `type`.
+        /// The field `type` of the envelope.
         kind: &'static str,
-        /// The envelope's `data`.
+        /// The field `data` of the envelope.
         data: Value,
         /// The same for people.
         text: String,
-        /// The exit code.
+        /// The exit code of the process.
         code: u8,
     },
     /// A result that was cut short, as far as it got, and the error that ended it.
     CutShort {
-        /// The envelope's `type`.
+        /// The field `type` of the envelope.
         kind: &'static str,
         /// The envelope's `data`, which has the error too.
         data: Value,
@@ -86,25 +86,25 @@ pub enum CliOutcome {
         text: String,
         /// The error, on stderr.
         failure: Box<Failure>,
-        /// The exit code.
+        /// The exit code of the process.
         code: u8,
     },
     /// Text that is the same in every form.
     Lines(String),
     /// A document without an envelope (`subagentd run` and `status`), with the exit code that belongs to it.
     Bare {
-        /// The document.
+        /// The document that `--json` prints.
         document: Value,
         /// The same for people.
         text: String,
-        /// The exit code.
+        /// The exit code of the process.
         code: u8,
     },
     /// An error with an exit code of its own.
     Failed {
-        /// The error.
+        /// The error that is reported.
         failure: Box<Failure>,
-        /// The exit code.
+        /// The exit code of the process.
         code: u8,
     },
     /// Everything was printed while it happened; how to exit.
@@ -112,7 +112,7 @@ pub enum CliOutcome {
 }
 
 impl CliOutcome {
-    /// A result.
+    /// Returns a result without a note.
     #[must_use]
     pub fn report(kind: &'static str, data: Value, text: String) -> Self {
         Self::Report { kind, data, text, note: None, addresses: Vec::new() }
@@ -317,7 +317,7 @@ fn harmless(text: String) -> String {
     if Terminal::of_stdout().is_some() { clean(&text).into_owned() } else { text }
 }
 
-/// Writes a line to stderr. If that is closed there is nobody to tell.
+/// Writes a line to stderr. Errors are ignored, because there is no other place to report them.
 pub fn complain(text: &str) {
     match Terminal::of_stderr() {
         Some(_) => tell(&format!("{}\n", clean(text))),

@@ -1,7 +1,7 @@
 //! Text for a terminal, put together piece by piece.
 //!
-//! Whatever is put on a page is made harmless first, and nothing else can get on it: agents' text cannot bring codes of
-//! its own to a terminal.
+//! All text is cleaned before it is put on a page. So the text of an agent cannot bring control
+//! codes of its own to a terminal.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -72,7 +72,7 @@ impl TextPage {
         self.plain(&" ".repeat(width.saturating_sub(own)))
     }
 
-    /// Ends the line.
+    /// Ends the line with a newline.
     pub fn end(&mut self) -> &mut Self {
         self.plain("\n")
     }

@@ -5,24 +5,24 @@ use anstyle::{AnsiColor, Effects, Style as Look};
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Ordinary text.
+    /// Ordinary text, without any style.
     Plain,
-    /// A title, a name, what somebody said.
+    /// A title, a name, the first words of a line.
     Strong,
-    /// What matters less.
+    /// Text of less importance, dimmed.
     Dim,
-    /// It is well.
+    /// A good state, in green.
     Good,
-    /// It failed.
+    /// A failure, bold and red.
     Bad,
-    /// Somebody has to do something.
+    /// Something that a person has to act on.
     Attention,
     /// It is going on.
     Active,
 }
 
 impl Style {
-    /// All of them.
+    /// All styles, in their order.
     pub const ALL: [Self; 7] =
         [Self::Plain, Self::Strong, Self::Dim, Self::Good, Self::Bad, Self::Attention, Self::Active];
 

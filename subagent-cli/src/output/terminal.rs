@@ -1,7 +1,7 @@
 //! What is at the other end of stdout and stderr: a terminal or not, how wide, with colours or not.
 //!
-//! The one place that decides it. What is not a terminal gets the lines and documents of the contract, whatever the
-//! variables say.
+//! Only this module decides it. An output that is not a terminal gets the lines and documents of
+//! the contract; the variables cannot change that.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
@@ -17,7 +17,7 @@ const USUAL_HEIGHT: usize = 24;
 /// A terminal that output goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
-    /// In columns.
+    /// The width of the terminal, in columns.
     pub width: usize,
     /// Whether colours are wanted.
     pub colour: bool,

@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_browsers_and_proxies_send_is_refused_whatever_else_is_there() {
+    fn headers_of_browsers_and_proxies_are_refused_beside_any_others() {
         for foreign in [
             ("origin", "null"),
             ("origin", "http://localhost"),

@@ -32,7 +32,7 @@ pub(super) struct InspectionParams {
 }
 
 /// Returns a worker with its last events.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("eventsLimit" = Option<u64>, Query, description = "The newest so many events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("eventsLimit" = Option<u64>, Query, description = "How many of the newest events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
 pub(super) async fn inspect(
     State(api): State<Api>,
     reader: ReadOnlyCaller,

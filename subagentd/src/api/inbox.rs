@@ -28,7 +28,7 @@ pub(super) struct InboxQuery {
 }
 
 /// Lists the undecided questions of all workers.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/approvals", params(("workerId" = Option<String>, Query, description = "Only those of these workers, ids separated by commas"), ("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`inbox.listed`: what agents ask and nobody has answered", body = Envelope<Inbox>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/approvals", params(("workerId" = Option<String>, Query, description = "Only those of these workers, ids separated by commas"), ("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`inbox.listed`: the open questions of agents", body = Envelope<Inbox>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: ReadOnlyCaller,

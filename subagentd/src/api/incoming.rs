@@ -84,7 +84,7 @@ async fn take(room: &Semaphore, bytes: usize, until: Instant) -> Result<Semaphor
         Ok(Ok(permit)) => Ok(permit),
         _ => Err(Error::new(
             Code::DaemonBusy,
-            "the daemon reads as many large requests as it may; nothing was done",
+            "the daemon is at its limit of large requests; nothing was done",
         )
         .retryable()
         .recommend("Try again, or name a file instead of its content.")
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_body_needs_no_room_and_a_large_one_waits_only_so_long() {
+    async fn a_small_body_needs_no_room_and_a_large_one_waits_a_limited_time() {
         let room = Semaphore::new(0);
         let small = read_within(Body::from("{}"), Some(2), &room, [LONG, LONG, SHORT]);
         assert_eq!(small.now_or_never().unwrap().unwrap(), b"{}");

@@ -146,7 +146,7 @@ impl Modify for Errors {
         let schema = RefOr::Ref(Ref::from_schema_name("ErrorEnvelope"));
         let content = ContentBuilder::new().schema(Some(schema)).build();
         let response = ResponseBuilder::new()
-            .description("An error; its code tells which")
+            .description("An error, identified by its code")
             .content("application/json", content)
             .build();
         for item in document.paths.paths.values_mut() {

@@ -27,7 +27,7 @@ pub(super) struct TurnListQuery {
 }
 
 /// Lists the queued, open and last ended turns of a worker.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("ended" = Option<u64>, Query, description = "The last so many turns that have ended, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("ended" = Option<u64>, Query, description = "How many of the newest ended turns, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: ReadOnlyCaller,

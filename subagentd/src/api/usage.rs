@@ -22,7 +22,7 @@ pub(super) struct UsageQuery {
 }
 
 /// Returns sums of the usage of stored turns.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/usage", params(("by" = Option<UsageBy>, Query, description = "What turns are put together by; without it by worker"), ("since" = Option<String>, Query, description = "Only turns that began at this time or later, ISO 8601")), responses((status = 200, description = "`usage.shown`", body = Envelope<UsageShown>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/usage", params(("by" = Option<UsageBy>, Query, description = "How to group the turns; without it by worker"), ("since" = Option<String>, Query, description = "Only turns that began at this time or later, ISO 8601")), responses((status = 200, description = "`usage.shown`", body = Envelope<UsageShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
     Owner(_): Owner,

@@ -107,7 +107,7 @@ pub(super) struct TranscriptParams {
 }
 
 /// Returns a page of a worker's transcript.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/transcript", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("before" = Option<String>, Query, description = "Only what came before this event: `before` of the page that follows"), ("limit" = Option<u64>, Query, description = "Of how many events the page is made, 1 to 2000; without it 500")), responses((status = 200, description = "`transcript.shown`", body = Envelope<TranscriptShown>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/transcript", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`"), ("before" = Option<String>, Query, description = "Only what came before this event: `before` of the following page"), ("limit" = Option<u64>, Query, description = "How many events the page has, 1 to 2000; without it 500")), responses((status = 200, description = "`transcript.shown`", body = Envelope<TranscriptShown>))))]
 pub(super) async fn transcript(
     State(api): State<Api>,
     reader: ReadOnlyCaller,

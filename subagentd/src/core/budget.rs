@@ -382,7 +382,7 @@ impl Account {
             AccountOwner::Above(worker) => format!("the worker {worker} and the tasks below it have"),
             AccountOwner::Controller => "the workers of the controller together have".to_owned(),
         };
-        let message = format!("{who} used {} {unit}, and may use {}", shown.used, shown.limit);
+        let message = format!("{who} used {} {unit}; the limit is {}", shown.used, shown.limit);
         let error = Error::new(Code::BudgetExceeded, message)
             .with("scope", whose.scope().as_str())
             .with("budget", budget.as_str())
@@ -390,7 +390,7 @@ impl Account {
             .with("used", shown.used)
             .with("unit", unit);
         whose.named(error).recommend(format!(
-            "raise the limit with `{how} {flag}`, or `{flag} none`; `subagent budget show` tells what was used"
+            "raise the limit with `{how} {flag}`, or `{flag} none`; `subagent budget show` shows the usage"
         ))
     }
 
@@ -407,13 +407,13 @@ impl Account {
         };
         let (unreported, flag, how) = (self.unreported(budget), flag(budget), whose.change());
         let message =
-            format!("{who} not told what {unreported} turns used of the budget {budget}, which is limited");
+            format!("{who} not reported what {unreported} turns used of the limited budget {budget}");
         let error = Error::new(Code::BudgetUnknown, message)
             .with("scope", whose.scope().as_str())
             .with("budget", budget.as_str())
             .with("unreported", unreported);
         whose.named(error).recommend(format!(
-            "go on all the same with `{how} --on-unknown warn`, or take the limit away with `{flag} none`"
+            "continue anyway with `{how} --on-unknown warn`, or remove the limit with `{flag} none`"
         ))
     }
 

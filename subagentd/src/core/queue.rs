@@ -138,8 +138,7 @@ impl TransitionBuilder {
             _ => {}
         }
         if waiting >= most {
-            let message =
-                format!("as many messages as may ({most}) wait for the worker already; drop some, or wait");
+            let message = format!("the queue is full ({most} messages); drop one or wait");
             let error = Error::new(Code::QueueFull, message).with("limit", most).with("length", waiting);
             return Err(error);
         }
@@ -163,8 +162,8 @@ impl TransitionBuilder {
     pub(super) fn is_paused(&self) -> Error {
         let waiting = self.worker.queue.turns.len();
         let message = format!(
-            "the queue is paused, and what waits in it ({waiting}) comes first: go on with `queue resume`, `turn drop` it, or \
-             send this one before it to the idle worker with `--if-busy steer`"
+            "the queue is paused, and its messages ({waiting}) come first: run `queue resume`, drop them \
+             with `turn drop`, or send this one ahead of them to the idle worker with `--if-busy steer`"
         );
         let reason = self.worker.queue.paused.map(QueuePause::as_str);
         let state = self.worker.public_state().as_str();

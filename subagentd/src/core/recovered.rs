@@ -13,8 +13,8 @@ use super::step::TransitionBuilder;
 use super::worker::{Fact, LifecycleState, RuntimeTurn};
 
 /// Message of a request whose text is lost.
-const LOST_WORDS: &str = "A permission was asked for before the database was restored; what for is not known any more. \
-                          Only `cancelled` can be answered.";
+const LOST_WORDS: &str = "A permission was requested before the database was restored, and its details are \
+                          lost. The only possible answer is `cancelled`.";
 
 impl TransitionBuilder {
     /// Opens a turn that the runtime was given and the store does not know.
@@ -62,8 +62,7 @@ impl TransitionBuilder {
     pub(super) fn end_untaken(&mut self) {
         self.close_turn(Some(TurnEnd::Failed {
             error: lost(
-                "the turn was waiting when the database was saved, which is restored now; whether it was sent in between \
-                 is not known",
+                "the turn was queued when the restored database was saved; it is unknown whether it was sent",
             ),
         }));
     }

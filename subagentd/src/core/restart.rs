@@ -35,7 +35,7 @@ impl TransitionBuilder {
                 return Err(error.retryable().with("state", state.as_str()));
             }
             LifecycleState::Turn(_) | LifecycleState::Local(_) if !force => {
-                let message = format!("the worker is {state}; cancel its turn first, or do it with --force");
+                let message = format!("the worker is {state}; cancel its turn first, or use --force");
                 return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
             }
             // Its earlier cancel takes care of its end.

@@ -14,8 +14,8 @@ use super::worker::{By, Fact, LifecycleState, RuntimeStatus, RuntimeTurn, Worker
 /// Returns the error for a message to a parked worker that must not be queued.
 fn parked(until: Timestamp) -> Error {
     let message = format!(
-        "the worker is parked until {until}, because its provider limits the rate of requests; have the message wait with \
-         `--queue`, or end that with `worker resume`"
+        "the worker is parked until {until} by its provider's rate limit; queue the message with `--queue`, \
+         or end that with `worker resume`"
     );
     Error::new(Code::WorkerBusy, message)
         .retryable()
@@ -55,7 +55,7 @@ impl TransitionBuilder {
             return Err(parked(until).with("state", state.as_str()));
         }
         if self.worker.waits_to_open() {
-            let message = "the worker is about to be sent what waits for it; wait for the end of that turn";
+            let message = "the worker is about to begin its next queued turn; wait for the end of that turn";
             return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
         }
         if !self.worker.queue.turns.is_empty() {

@@ -107,11 +107,11 @@ impl PromptLimits {
     pub fn reason(&self, ending: TaskEnding) -> String {
         match ending {
             TaskEnding::MaxIterationsReached => {
-                format!("the task made more than the {} tool calls that it may", self.max_steps)
+                format!("the task exceeded its limit of {} tool calls", self.max_steps)
             }
             TaskEnding::TimedOut => {
                 let seconds = self.max_ms.unwrap_or_default() as f64 / 1000.0;
-                format!("the task ran for the {seconds} s that it may")
+                format!("the task reached its time limit of {seconds} s")
             }
             TaskEnding::Cancelled => String::new(),
         }

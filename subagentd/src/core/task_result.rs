@@ -39,7 +39,7 @@ pub fn asked_again(errors: &[Value], schema: &Value) -> String {
 pub fn not_met(errors: &[Value], why: &str) -> Error {
     let all: Vec<(String, String)> = first(errors).collect();
     let shown = all.first().cloned().map(line).unwrap_or_default();
-    let message = format!("the result does not fit the schema that it has to meet, {why}: {shown}");
+    let message = format!("the result does not match its schema, {why}: {shown}");
     let told: Vec<Value> = all
         .into_iter()
         .map(|(path, message)| serde_json::json!({"message": message, "path": path}))

@@ -52,7 +52,7 @@ impl ConfigFile {
                 self.sinks = sinks;
             }
             Err(error) => {
-                tracing::error!(%error, "the sinks of notifications cannot be read; those from before stay");
+                tracing::error!(%error, "the notification sinks cannot be read; the previous ones stay");
                 self.error = Some(error);
             }
         }

@@ -50,7 +50,7 @@ pub(super) fn request(
 pub(super) fn advice(pid: i32) -> String {
     if proc::is_stopped(pid) {
         format!(
-            "It is stopped by a signal: let it go on with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`; workers go on."
+            "It is stopped by a signal: resume it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`; workers go on."
         )
     } else {
         format!("If it does not recover, end it with `kill {pid}`; workers go on.")
@@ -92,7 +92,7 @@ async fn exchange(daemon: &DaemonInfo, method: Method, path: &str, body: Option<
     let envelope: Envelope<Value> = serde_json::from_slice(&bytes).map_err(|cause| {
         Error::new(
             Code::DaemonUnresponsive,
-            format!("what listens at {} is no daemon: {cause}", socket.display()),
+            format!("the process that listens at {} is not a daemon: {cause}", socket.display()),
         )
     })?;
     match envelope.error {

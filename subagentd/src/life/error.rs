@@ -15,9 +15,8 @@ pub(super) fn start_failed(what: &str, cause: &dyn Display) -> Error {
 /// Same as [`start_failed`], with the file that is in the way.
 pub(super) fn at_path(what: &str, path: &Path, cause: &io::Error) -> Error {
     let shown = path.display().to_string();
-    let advice = format!(
-        "See what is in its place, and whether it is yours, with `ls -ld '{shown}'`; `subagent doctor` says more."
-    );
+    let advice =
+        format!("Check what it is and who owns it with `ls -ld '{shown}'`; `subagent doctor` says more.");
     start_failed(&format!("{what} {shown}"), cause)
         .with("path", shown)
         .recommend(advice)

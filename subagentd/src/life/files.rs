@@ -107,8 +107,8 @@ impl Announcement {
         replace(&self.state_dir, DAEMON_INFO, &self.content)
     }
 
-    /// Says that the daemon ends in order. A failure is told by the log: until the file is removed, it then looks as if
-    /// the daemon died.
+    /// Notes in the file that the daemon ends in order. A failure is only logged: until the file is
+    /// removed, the daemon then seems to have died.
     pub(super) fn ending(mut self) {
         let written = subagent_failpoint::check("announcement.before_ending").and_then(|()| {
             self.said.info.ending = true;

@@ -53,7 +53,7 @@ pub(super) fn init(options: &RunOptions) -> Result<Log> {
     let (version, mode) = (env!("CARGO_PKG_VERSION"), options.mode.as_str());
     tracing::info!(version, mode, pid = std::process::id(), state_dir = %options.state_dir.display(), "started");
     if options.mode == StartMode::Background && nix::unistd::getsid(None) != Ok(nix::unistd::getpid()) {
-        tracing::warn!("the daemon leads no session of its own: it can end with its starter's terminal");
+        tracing::warn!("the daemon is not a session leader: it can end with the terminal that started it");
     }
     Ok(log)
 }

@@ -112,7 +112,7 @@ pub fn refuse_below_guard(what: &str) -> Result<()> {
         return Ok(());
     }
     let message =
-        format!("{what} is for the owner of the workers alone, not for an agent or anything that it started");
+        format!("{what} is only for the owner of the workers, not for an agent or a process below it");
     Err(Error::new(Code::ForbiddenFromWorker, message)
         .recommend("ask the person or program that manages this worker"))
 }

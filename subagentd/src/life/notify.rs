@@ -62,7 +62,7 @@ impl ServiceManager {
     fn tell(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = send(socket, message.as_bytes()) {
-            tracing::warn!(?socket, %error, "the service manager cannot be told");
+            tracing::warn!(?socket, %error, "the service manager cannot be notified");
         }
     }
 }

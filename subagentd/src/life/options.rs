@@ -106,7 +106,7 @@ pub fn retention_days(environment: &Environment) -> Result<u64> {
     let Some(text) = environment.var(RETENTION) else { return Ok(RETENTION_DAYS) };
     text.to_str().and_then(|text| days(text).ok()).ok_or_else(|| {
         let message = format!(
-            "{RETENTION} must be a whole number of days up to {MAX_DAYS} (0 or never: for ever), not {text:?}"
+            "{RETENTION} must be a whole number of days up to {MAX_DAYS} (0 or never: keep all), not {text:?}"
         );
         Error::new(Code::InvalidArgument, message).with("variable", RETENTION)
     })

@@ -93,7 +93,7 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     let path = options.state_dir.join(START_LOCK);
     let starting = start_lock(&path)?;
     let note = Note { process: own_process()?, mode: RESTORE.to_owned() };
-    // The note tells a waiting process that a restore holds the lock.
+    // From the note a waiting process learns that a restore holds the lock.
     starting
         .write_note(&note)
         .map_err(|cause| error::at_path("its lock cannot be written:", &path, &cause))?;
@@ -146,9 +146,8 @@ fn replace(
     let replaced = settle_replaced(state_dir)?;
     let mut fresh = || {
         let mut bytes = [0; InstanceId::BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Error::new(Code::Internal, format!("the system gave no random bytes: {error}"))
-        })?;
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Error::new(Code::Internal, format!("cannot get random bytes: {error}")))?;
         Ok(InstanceId::from_random(bytes))
     };
     let carried = prepared.carry_over(&replaced, &to_look_at, &mut fresh, now)?;
@@ -208,16 +207,14 @@ fn refuse_orphans(file: &Path, orphans: &[WorkerFolder]) -> Result<()> {
     }
     let workers: Vec<&str> = orphans.iter().map(|remains| remains.worker_id.as_str()).collect();
     let message = format!(
-        "{} does not know workers that run now, and nobody would look after them: {}",
+        "{} does not know these running workers, and they would be orphaned: {}",
         file.display(),
         workers.join(", ")
     );
     Err(Error::new(Code::RestoreWouldOrphan, message)
         .with("path", file.display().to_string())
         .with("workers", workers)
-        .recommend(
-            "stop them with `subagent worker stop`, or have them ended with --force; nothing was changed",
-        ))
+        .recommend("stop them with `subagent worker stop`, or add --force to end them; nothing was changed"))
 }
 
 /// Stops the running daemon, if there is one, and takes `daemon.lock`.

@@ -41,7 +41,7 @@ impl fmt::Display for Reason {
             Self::Signal(signal) => write!(f, "{signal}"),
             Self::Request(request) if request.workers => write!(f, "a request, workers too"),
             Self::Request(_) => write!(f, "a request"),
-            Self::Idle => write!(f, "nobody needs it"),
+            Self::Idle => write!(f, "it is idle"),
             Self::LockLost => write!(f, "the state dir is gone or served by another daemon"),
             Self::SocketLost => {
                 write!(f, "its socket has vanished and cannot be made again; the log says why")

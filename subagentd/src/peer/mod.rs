@@ -21,7 +21,7 @@ use pid::PeerProcess;
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// The kernel does not report the peer's identity.
-    #[error("the peer of the connection cannot be told")]
+    #[error("the peer of the connection cannot be identified")]
     Unknown(#[source] std::io::Error),
     /// The peer is another user, whom the directory's mode should have kept out.
     #[error("the peer is user {0}, not the user of this daemon")]
@@ -30,7 +30,7 @@ pub enum PeerError {
     #[error("the peer has ended")]
     Ended,
     /// The peer's ancestors cannot be read.
-    #[error("the ancestors of the peer cannot be told")]
+    #[error("the ancestors of the peer cannot be determined")]
     Ancestors(#[source] std::io::Error),
     /// The peer is below a guard that this daemon does not know: of a worker that is just starting,
     /// or of another daemon. A process below a guard is never an owner.

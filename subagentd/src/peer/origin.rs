@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_below_an_unknown_guard_is_an_owner_unless_the_daemon_is_below_it_too() {
+    fn a_peer_below_an_unknown_guard_is_no_owner_unless_the_daemon_is_below_it_too() {
         let guard = |pid| named(GUARD_NAME, pid, 100);
         let (worker, known) = (WorkerId::from_random([1; 5]), id(10, 100));
         let guards = [(worker.clone(), known)];

@@ -66,7 +66,7 @@ impl Drop for PeerChild {
 async fn accept(listener: &UnixListener) -> UnixStream {
     tokio::time::timeout(Duration::from_secs(20), listener.accept())
         .await
-        .expect("somebody connects")
+        .expect("a client connects")
         .unwrap()
         .0
 }
@@ -101,7 +101,7 @@ async fn a_child_of_a_guard_is_below_its_worker() {
 }
 
 #[tokio::test]
-async fn whoever_is_below_a_guard_that_nobody_has_told_us_of_is_not_served() {
+async fn a_peer_below_an_unknown_guard_is_not_served() {
     let (_dir, path, listener) = socket();
     let mut child = PeerChild::start_as(&path, "subagent-guard");
     let peer = Peer::of(&accept(&listener).await).unwrap();

@@ -38,7 +38,7 @@ pub(crate) struct DueTimes {
     pub(crate) fire: Vec<DueTime>,
     /// The newest of times that were missed and do not fire.
     pub(crate) skip: Option<DueTime>,
-    /// The next cursor.
+    /// The time of this look; the next look begins there.
     pub(crate) cursor: Timestamp,
     /// When to look again; `None` if no time comes any more.
     pub(crate) next: Option<Timestamp>,

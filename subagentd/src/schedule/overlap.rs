@@ -8,7 +8,6 @@ pub(crate) const MAX_WAITING: usize = 20;
 /// What to do about the oldest firing that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It starts.
     Start,
     /// It waits for the end of what runs.
     Wait,

@@ -6,7 +6,7 @@ use subagent_protocol::clean::clean;
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
-/// The only field.
+/// The only field of a template.
 const PAYLOAD: &str = "payload";
 /// What stands before each line of a payload, so that none of them can end the block or look like the user's text.
 const MARK: &str = "| ";

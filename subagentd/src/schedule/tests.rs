@@ -21,7 +21,7 @@ fn time(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }
 
-/// Minutes in milliseconds.
+/// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
 
 /// The times of a cron line of numbers and stars in `(from, until]`, found minute by minute: each local time once, at its first

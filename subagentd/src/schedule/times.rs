@@ -8,7 +8,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::cron::CronLine;
 
-/// The shortest interval.
+/// The shortest interval, in seconds.
 const MIN_SECONDS: u64 = 1;
 /// The longest: a hundred years.
 const MAX_SECONDS: u64 = 100 * 366 * 24 * 3600;

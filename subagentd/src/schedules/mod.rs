@@ -109,7 +109,7 @@ impl Schedules {
             )
             .with("limit", MAX_SCHEDULES)
             .recommend(
-                "remove one that is not needed any more with `subagent schedule rm` or `subagent trigger rm`",
+                "remove one that is no longer needed with `subagent schedule rm` or `subagent trigger rm`",
             ));
         }
         self.0.supervisor.add_schedule(caller, new).await?;

@@ -30,7 +30,7 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 struct FiringsInProgress {
     /// Firings that are being started.
     starting: Mutex<HashSet<RowId>>,
-    /// Firings that were told to end for the next one.
+    /// Firings whose cancellation was requested for the next one.
     canceled: Mutex<HashSet<RowId>>,
 }
 

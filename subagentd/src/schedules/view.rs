@@ -38,7 +38,7 @@ pub(super) async fn source_trouble(stream: &EventAccess, worker: &str) -> Result
     let found = trouble(stream, worker).await?;
     Ok(found.map(|error| match error.code {
         Code::WorkerStopped => {
-            let message = format!("the worker {worker} is stopped: no turn of it ends any more");
+            let message = format!("the worker {worker} is stopped: it has no turn that could end");
             Error::new(Code::WorkerStopped, message).with("workerId", worker)
         }
         _ => error,

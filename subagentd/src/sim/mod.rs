@@ -117,7 +117,7 @@ fn on_every_core<T: Send>(work: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
 }
 
 #[test]
-fn whatever_is_lost_repeated_or_killed_the_promises_hold() {
+fn the_promises_hold_after_any_loss_repetition_or_kill() {
     // A given seed selects the one history that failed.
     let given = std::env::var("SUBAGENT_TEST_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let count = if given.is_some() { 1 } else { times(SEEDS) };

@@ -242,7 +242,7 @@ impl Site {
                 assert_eq!(
                     decided,
                     Some(&Some(option.clone())),
-                    "{request_id} was answered, and nobody decided so"
+                    "{request_id} was answered, but not by a decision"
                 );
             }
             if let Some(told) = self.told.decisions.get(request_id) {

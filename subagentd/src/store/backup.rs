@@ -87,7 +87,7 @@ impl Backup {
             return Err(self.error(&io::ErrorKind::IsADirectory.into()));
         }
         if !meta.is_file() {
-            return Err(self.refused("it is there and is no regular file"));
+            return Err(self.refused("it exists and is not a regular file"));
         }
         if self.force {
             if lies_in_a_state_dir(&self.file) {
@@ -96,7 +96,7 @@ impl Backup {
             }
             return match unfinished::is_empty_or_ours(&self.file) {
                 Ok(true) => Ok(None),
-                Ok(false) => Err(self.refused("it is there and is no backup; --force replaces only backups")),
+                Ok(false) => Err(self.refused("it is not a backup; --force replaces only backups")),
                 Err(error) => Err(self.error(&error)),
             };
         }
@@ -162,7 +162,7 @@ impl Backup {
 
     fn exists(&self) -> Error {
         let path = self.file.display().to_string();
-        Error::new(Code::BackupAlreadyExists, format!("{path} exists; nothing was written over it"))
+        Error::new(Code::BackupAlreadyExists, format!("{path} exists and was not overwritten"))
             .with("path", path)
             .recommend("name another file, or replace this one with --force")
     }

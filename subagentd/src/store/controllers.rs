@@ -165,8 +165,8 @@ pub(crate) fn check_owner(
         if !requires_handle(connection, controller.id)? {
             return Ok(());
         }
-        let message = "this controller was initialised with --require-handle: its workers are changed with its \
-                       owner's handle alone, and SUBAGENT_CTL_ID, _EPOCH and _TOKEN are not all set";
+        let message = "this controller was initialised with --require-handle: only its owner's handle can \
+                       change its workers, and SUBAGENT_CTL_ID, _EPOCH and _TOKEN are not all set";
         return Err(error(message).with("controllerId", id).with("requireHandle", true).recommend(
             "set the three variables as `controller init --print-env` printed them; if they are lost, \
              `subagent controller attach --takeover --print-env` gives new ones",
@@ -180,7 +180,7 @@ pub(crate) fn check_owner(
             .with("envControllerId", handle.controller_id.as_str())
             .with("targetControllerId", id)),
         HandleValidity::Stale => Err(error(
-            "the owner handle in SUBAGENT_CTL_* is not the current one: somebody has taken over, or it was released",
+            "the owner handle in SUBAGENT_CTL_* is not the current one: another owner has taken over, or it was released",
         )
         .with("controllerId", id)
         .recommend("unset SUBAGENT_CTL_ID, SUBAGENT_CTL_EPOCH and SUBAGENT_CTL_TOKEN, or own the controller again")),

@@ -11,7 +11,7 @@ pub enum StoreError {
     #[error("the database failed: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// A row with a value that this program never writes.
-    #[error("a row of the database holds what cannot be: {0}")]
+    #[error("a row of the database is invalid: {0}")]
     BadRow(String),
     /// The writer has ended.
     #[error("the daemon is ending")]
@@ -63,7 +63,7 @@ fn advice(error: &StoreError) -> &'static str {
         }
         StoreError::Sqlite(rusqlite::Error::SqliteFailure(failure, _)) => match failure.code {
             DatabaseCorrupt | NotADatabase => {
-                "state.db is damaged: move the state dir away to begin anew, or put a copy of it back"
+                "state.db is damaged: move the state dir away to start over, or put a copy of it back"
             }
             _ => "look at the disk and the permissions of the state dir, and at logs/subagentd.log in it",
         },

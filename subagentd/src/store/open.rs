@@ -51,7 +51,7 @@ pub(super) fn check_kind(path: &Path) -> Result<()> {
     if path.metadata().map_or(true, |meta| meta.is_file()) {
         return Ok(());
     }
-    let message = format!("{} is no regular file; no database can be kept there", path.display());
+    let message = format!("{} is not a regular file; no database can be stored there", path.display());
     Err(Error::new(Code::StorageError, message)
         .with("stateDbPath", path.display().to_string())
         .recommend("find out who has put it there, and move it away; `subagent doctor` says more"))

@@ -71,7 +71,10 @@ impl Tx<'_> {
                      message = json_set(message, '$.text', coalesce(message ->> '$.text', '') || char(10, 10) || ?3)
                    WHERE worker = ?1 AND turn_id = ?2";
         if self.execute(sql, params![id.0, turn_id.as_str(), text])? != 1 {
-            return Err(Error::new(Code::Internal, format!("{turn_id} does not wait and is to be longer")));
+            return Err(Error::new(
+                Code::Internal,
+                format!("{turn_id} is not queued and cannot be extended"),
+            ));
         }
         Ok(())
     }
@@ -88,7 +91,7 @@ impl Tx<'_> {
         if usize::try_from(bytes).is_ok_and(|bytes| bytes <= most) {
             return Ok(());
         }
-        let message = format!("what waits would have {bytes} bytes; at most {most} can be sent");
+        let message = format!("the queued message would have {bytes} bytes; at most {most} can be sent");
         Err(Error::new(Code::PayloadTooLarge, message).with("limitBytes", most).with("bytes", bytes))
     }
 
@@ -97,7 +100,7 @@ impl Tx<'_> {
         if self.execute(sql, params![id.0, turn_id.as_str()])? != 1 {
             return Err(Error::new(
                 Code::Internal,
-                format!("{turn_id} does not wait and is to be taken out"),
+                format!("{turn_id} is not queued and cannot be unqueued"),
             ));
         }
         Ok(())

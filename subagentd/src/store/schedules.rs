@@ -147,7 +147,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
         failures: row.get(7)?,
         paused: paused
             .map(|word| {
-                SchedulePause::parse(&word).ok_or_else(|| bad(8, format!("no pause is called {word}")))
+                SchedulePause::parse(&word).ok_or_else(|| bad(8, format!("unknown pause reason: {word}")))
             })
             .transpose()?,
         error: error(row, 9)?,
@@ -282,7 +282,7 @@ impl Tx<'_> {
             params![name, controller.as_str(), text(times)?, text(work)?, now.0, cursor],
         )?;
         if inserted == 0 {
-            let message = format!("a schedule or a trigger is called {name} already");
+            let message = format!("a schedule or trigger named {name} already exists");
             return Err(Error::new(Code::NameTaken, message).with("name", name).recommend(
                 "choose another name, or remove that one with `subagent schedule rm` or `subagent trigger rm`",
             ));
@@ -429,7 +429,7 @@ impl Tx<'_> {
             params![firing.0, worker.1.as_str(), turn_id.map(TurnId::as_str), now.0],
         )?;
         if started != 1 {
-            return Err(Error::new(Code::InvalidWorkerState, "the firing does not wait any more"));
+            return Err(Error::new(Code::InvalidWorkerState, "the firing is no longer waiting"));
         }
         let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
                    FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";

@@ -52,8 +52,8 @@ impl StoredTurnEnd {
 }
 
 impl Tx<'_> {
-    /// Ends the task of a worker, if this is what the worker has come to. To be called after whatever may have done it. One
-    /// whose result has to meet a schema, or whose files are to be merged, is not completed before that is done.
+    /// Ends the task of a worker if the worker's state says so. Call this after each change that
+    /// may end the task. A result schema, or a merge of files, delays the completion.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.

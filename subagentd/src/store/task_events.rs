@@ -27,7 +27,8 @@ const REACHES_ANCESTORS: &str =
     "x.kind IS NULL AND (x.type BETWEEN 'subagent.' AND 'subagent/' OR x.type BETWEEN 'approval.' AND 'approval/'
      OR x.type BETWEEN 'elicitation.' AND 'elicitation/' OR x.type = 'policy.violated')";
 
-/// SQL for a worker's first event after another. `told` selects those that reach its ancestors.
+/// SQL for a worker's first event after another. `told` selects only events that reach its
+/// ancestors.
 fn first(worker: &str, after: &str, told: bool) -> String {
     let (index, which) = match told {
         true => ("task_events", REACHES_ANCESTORS),

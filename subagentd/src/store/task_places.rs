@@ -63,7 +63,7 @@ impl Tx<'_> {
         if active(self.connection, &tree, task)? + older < tree.most {
             return Ok(());
         }
-        let busy = Error::new(Code::WorkerBusy, "as many tasks of the tree run as may").retryable();
+        let busy = Error::new(Code::WorkerBusy, "the task tree is at its limit of running tasks").retryable();
         Err(busy.recommend("try again when one of them has ended"))
     }
 }

@@ -1,7 +1,8 @@
 //! A task between the end of its last turn and its completion: its result has to meet a schema, or its files are to be
 //! merged.
 //!
-//! Nothing is stored of that time: whoever comes next finds the same. Whether a result fits is not decided here.
+//! Nothing is stored about that time, so each later reader finds the same. Whether a result fits is
+//! not decided here.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::api::{TaskMerge, TaskStatus};
@@ -21,7 +22,7 @@ use crate::core::task::{self, LastTurn};
 pub(crate) struct Incomplete {
     /// What its result has to meet.
     pub(crate) schema: Option<serde_json::Value>,
-    /// Its result.
+    /// The text of its result.
     pub(crate) text: String,
     /// Whether its files are to be merged, and were not.
     pub(crate) writes_back: bool,
@@ -43,7 +44,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that the present run of a task is asked once more. Whoever comes second does not ask.
+    /// Notes that the present run of a task is asked once more. A second caller gets an error.
     ///
     /// # Errors
     /// `TURN_NOT_QUEUED` if it was already asked, `STORAGE_ERROR`.

@@ -65,13 +65,11 @@ impl Tx<'_> {
         let mut place = self.place(task.parent)?;
         if place.depth > task.limits.max_depth {
             let message = format!(
-                "the task would be {} below its root; tasks may be nested {} deep",
+                "the task would be nested {} deep; the limit is {}",
                 place.depth, task.limits.max_depth
             );
             let error = Error::new(Code::TaskDepthLimit, message).with("limit", task.limits.max_depth);
-            return Err(error
-                .with("depth", place.depth)
-                .recommend("do it without giving it to another agent"));
+            return Err(error.with("depth", place.depth).recommend("do the work without another agent"));
         }
         let all = count(
             self.connection,
@@ -79,9 +77,9 @@ impl Tx<'_> {
             params![task.controller.0, place.root],
         )?;
         if all >= i64::from(task.limits.max_tasks) {
-            let message = format!("there are as many tasks as there may be ({})", task.limits.max_tasks);
+            let message = format!("the limit of {} tasks is reached", task.limits.max_tasks);
             let error = Error::new(Code::TaskLimit, message).with("limit", task.limits.max_tasks);
-            return Err(error.recommend("go on with one that has ended: send it a message"));
+            return Err(error.recommend("continue a task that has ended: send it a message"));
         }
         let name = self.free_name(task)?;
         place.path.push(name.clone());
@@ -240,7 +238,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Has a task be one of the parent's present turn, if it is the parent who takes it up, and says whether somebody waits for it.
+    /// Resumes a task in `mode`; `None` keeps its mode. If the parent resumes it, the task belongs
+    /// to the parent's open turn, otherwise to none.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
@@ -559,7 +558,7 @@ fn merge(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TaskMerge>> {
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// Deletes what is stored of the task of a removed worker, and of what was told of it.
+/// Deletes the task of a removed worker, and the deliveries of its results.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.

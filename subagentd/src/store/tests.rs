@@ -245,7 +245,7 @@ async fn a_restart_and_a_hibernation_are_read_back_as_they_were_stored() {
 }
 
 #[tokio::test]
-async fn an_owner_who_cannot_be_looked_up_just_now_is_not_taken_for_nobody() {
+async fn a_failed_owner_lookup_does_not_count_as_no_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(restore::DATABASE);
     let (store, _) = with_worker(&path).await;
@@ -264,7 +264,7 @@ async fn an_owner_who_cannot_be_looked_up_just_now_is_not_taken_for_nobody() {
 }
 
 #[tokio::test]
-async fn a_restore_waits_for_somebody_who_looks_into_the_database_it_replaces() {
+async fn a_restore_waits_for_a_reader_of_the_database_it_replaces() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(restore::DATABASE);
     let (store, _) = with_worker(&path).await;
@@ -282,7 +282,7 @@ async fn a_restore_waits_for_somebody_who_looks_into_the_database_it_replaces() 
 }
 
 #[tokio::test]
-async fn what_a_killed_restore_had_begun_in_the_one_file_is_taken_back_by_whoever_looks_first() {
+async fn the_first_reader_rolls_back_what_a_killed_restore_began_in_the_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(restore::DATABASE);
     let (store, _) = with_worker(&path).await;

@@ -20,7 +20,7 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 /// The firings for ends after the trigger's cursor.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    /// In order.
+    /// The firings, in the order of the ends.
     pub(crate) firings: Vec<NewFiring>,
     /// Events up to this one were looked at.
     pub(crate) seen: i64,

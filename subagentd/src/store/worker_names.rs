@@ -89,7 +89,7 @@ impl Tx<'_> {
     fn check_free(&self, name: &str, except: Option<RowId>) -> Result<()> {
         match holder(self.connection, name)? {
             Some((id, worker_id)) if except != Some(id) => {
-                Err(Error::new(Code::NameTaken, format!("worker {worker_id} is called {name}"))
+                Err(Error::new(Code::NameTaken, format!("worker {worker_id} already has the name {name}"))
                     .with("name", name)
                     .with("workerId", worker_id)
                     .recommend("choose another name, or remove that worker with `subagent worker rm`"))

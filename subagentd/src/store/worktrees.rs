@@ -38,8 +38,7 @@ const COLUMNS: &str = "id, worker_id, controller_id, state, worktree, setup, cre
 impl WorktreeRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let word: String = row.get(3)?;
-        let state =
-            WorktreeState::parse(&word).ok_or_else(|| bad(3, format!("no state is called {word}")))?;
+        let state = WorktreeState::parse(&word).ok_or_else(|| bad(3, format!("unknown state: {word}")))?;
         Ok(Self {
             id: RowId(row.get(0)?),
             worker_id: rows::parsed(row, 1)?,

@@ -413,7 +413,7 @@ impl WriterState {
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         });
         if let Err(error) = patience(super::open::BUSY_TIMEOUT) {
-            tracing::error!(%error, "the database does not wait for its readers any more");
+            tracing::error!(%error, "the database no longer waits for its readers");
         }
         subagent_failpoint::hit("forget.after_write");
         matches!(emptied, Ok(0))
@@ -441,7 +441,7 @@ fn carry_out<T>(
     }
     let result = transact(connection, job);
     if unchecked && let Err(error) = connection.pragma_update(None, "foreign_keys", true) {
-        tracing::error!(%error, "references are not checked any more until the daemon is started anew");
+        tracing::error!(%error, "references are not checked until the daemon is restarted");
     }
     result
 }

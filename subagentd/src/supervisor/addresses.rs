@@ -42,7 +42,7 @@ impl Supervisor {
                     .iter()
                     .map(|found| json!({"workerId": found.worker_id, "name": found.name}))
                     .collect();
-                let message = format!("{address} fits several workers: {}", names.join(", "));
+                let message = format!("{address} matches several workers: {}", names.join(", "));
                 Err(Error::new(Code::AmbiguousWorker, message)
                     .with("address", address)
                     .with("candidates", list)
@@ -145,7 +145,7 @@ mod tests {
         let ambiguous = supervisor.find_worker("w_ab0000000").await.unwrap_err();
         assert_eq!(ambiguous.code, Code::AmbiguousWorker);
         assert_eq!(ambiguous.details["candidates"][0]["name"], "none-2");
-        for unknown in ["w_a", "w_ac", "none", "nobody", ""] {
+        for unknown in ["w_a", "w_ac", "none", "unknown", ""] {
             assert_eq!(supervisor.find_worker(unknown).await.unwrap(), unknown, "it stays as it is");
         }
         assert_eq!(supervisor.last_worker(None).await.unwrap(), "w_ab00000002");

@@ -17,7 +17,7 @@ use crate::store::WorkerRow;
 pub(super) fn accept(request: &SendTurn, row: &WorkerRow) -> Result<Option<String>> {
     let Some(change) = &request.agent else { return Ok(None) };
     if request.simulate.is_some() {
-        let message = "a simulated turn takes no definition: no agent hears of it";
+        let message = "a simulated turn takes no definition, because no agent runs it";
         return Err(Error::new(Code::InvalidInput, message).with("field", "agent"));
     }
     definition::check(Some(&change.agent))?;
@@ -28,7 +28,7 @@ pub(super) fn accept(request: &SendTurn, row: &WorkerRow) -> Result<Option<Strin
         return Err(Error::new(Code::AgentNotUsable, message)
             .with("agent", name.as_str())
             .with("reason", reason)
-            .recommend("give another task with it: `subagent task run --agent NAME`"));
+            .recommend("start another task with it: `subagent task run --agent NAME`"));
     }
     let mut changed = spec::stored(row)
         .ok_or_else(|| Error::new(Code::StorageError, "the worker's spec cannot be read"))?;

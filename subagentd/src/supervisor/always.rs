@@ -151,7 +151,7 @@ fn action(asked: &ApprovalRow, choice: &PermissionDecision) -> Result<RuleAction
     match chosen.and_then(|option| option.kind.as_deref()) {
         Some("allow_once" | "allow_always") => Ok(RuleAction::Allow),
         Some("reject_once" | "reject_always") => Ok(RuleAction::Deny),
-        _ => Err("what was chosen neither allows nor denies".to_owned()),
+        _ => Err("the chosen option neither allows nor denies".to_owned()),
     }
 }
 
@@ -169,12 +169,12 @@ fn rule(
         return Ok(Err(format!("there are {} rules already; remove some", added.len())));
     }
     let Ok(record) = serde_json::from_str::<ApprovalRequested>(&asked.asked) else {
-        return Ok(Err("what was asked cannot be read".to_owned()));
+        return Ok(Err("the request cannot be read".to_owned()));
     };
     let policy = policy::read(connection, worker.id, rules.as_ref(), Path::new(&worker.cwd))?;
     let (call, params) = policy::call_of(&record);
     if !params["toolCall"].is_object() && call == Default::default() {
-        return Ok(Err("the agent does not tell what it is about".to_owned()));
+        return Ok(Err("the agent does not say what the request is about".to_owned()));
     }
     let to = if for_controller { RuleTarget::All } else { RuleTarget::Itself };
     Ok(policy.exact(&call, action, to, &real_path))

@@ -79,7 +79,7 @@ impl Supervisor {
         let folder = path.parent().map(std::fs::canonicalize);
         match folder {
             Some(Ok(folder)) if folder.starts_with(&self.shared.setup.state_dir) => {
-                refused("what lies in the state dir is lost with it")
+                refused("a backup in the state dir is lost with it")
             }
             _ => Ok(()),
         }

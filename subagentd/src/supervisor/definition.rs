@@ -32,7 +32,7 @@ pub(super) fn check(agent: Option<&AgentSpec>) -> Result<()> {
         return refused(format!("the prompt of a definition has at most {MAX_PROMPT_BYTES} bytes"));
     }
     if not_honoured.len() > MAX_KEYS || json!(not_honoured).to_string().len() > MAX_KEYS_BYTES {
-        return refused("there are too many keys of a definition that are not carried out".to_owned());
+        return refused("too many keys of the definition are unsupported".to_owned());
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(super) fn applied(agent: &AgentSpec, session: &SessionRecord) -> Fact {
     not_honoured.extend(session.no_model.as_ref().map(|model| NotHonoured {
         key: "model".to_owned(),
         value: model.as_str().into(),
-        reason: "the agent does not have this model, or did not take it".to_owned(),
+        reason: "the agent does not have this model, or rejected it".to_owned(),
     }));
     let mut data = json!({"agent": agent.name, "level": agent.level, "notHonoured": not_honoured});
     if let Some(source) = &agent.source {

@@ -63,7 +63,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     let _ = given(delegation.agents.as_deref())?;
     if request.mcp_servers.names().iter().any(|name| name == TASK_SERVER) {
         let message = format!(
-            "an MCP server is called `{TASK_SERVER}`, which is the name of the one with which a worker gives tasks"
+            "an MCP server is named `{TASK_SERVER}`, which is reserved for the server that gives tasks"
         );
         return Err(Error::new(Code::InvalidArgument, message)
             .with("mcpServer", TASK_SERVER)

@@ -14,7 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Error::new(Code::Internal, format!("the system gave no random bytes: {error}")))?;
+        .map_err(|error| Error::new(Code::Internal, format!("cannot get random bytes: {error}")))?;
     Ok(bytes)
 }
 

@@ -84,10 +84,9 @@ pub(super) fn write(path: &Path, kept: &AgentEnvironment) -> Result<()> {
 /// `ENV_REQUIRED` if it is missing, for example after a reboot.
 pub(super) fn read(path: &Path) -> Result<AgentEnvironment> {
     let required = |why: &str| {
-        let message = format!("the worker's environment is not kept any more{why}, as after a reboot");
-        Error::new(Code::EnvRequired, message).recommend(
-            "send a message or restart the worker from the right shell, whose environment it gets then, or start a new one",
-        )
+        let message = format!("the worker's environment is lost{why}, as after a reboot");
+        Error::new(Code::EnvRequired, message)
+            .recommend("send a message or restart the worker from the right shell, or start a new worker")
     };
     let text = regular::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => required(""),
@@ -127,7 +126,7 @@ pub(super) async fn remove_strays(shared: &SupervisorState) {
     });
     match strays.await {
         Ok(strays) => strays.iter().for_each(|path| remove(path)),
-        Err(error) => tracing::warn!(%error, "it cannot be told which files of workers are left over"),
+        Err(error) => tracing::warn!(%error, "the leftover files of workers cannot be determined"),
     }
 }
 

@@ -137,7 +137,7 @@ impl Supervisor {
             None => 0,
             Some(from) => {
                 let EventId(seq) = from.parse().map_err(|_| {
-                    Error::new(Code::EventNotFound, "this is no event's id; take the cursor from an event")
+                    Error::new(Code::EventNotFound, "this is not an event id; take the cursor from an event")
                         .with("eventId", from.as_str())
                 })?;
                 seq

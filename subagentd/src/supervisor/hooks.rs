@@ -259,7 +259,7 @@ pub(super) async fn of_prompt(shared: &SupervisorState, prompt: PromptSubmission
 fn refused(hook: &Hook, answer: HookAnswer) -> Error {
     let reason = answer.reason.unwrap_or_else(|| "it gives no reason".to_owned());
     let error = if answer.failed {
-        let message = format!("a hook has to allow the message, and failed: {reason}");
+        let message = format!("a hook that must allow the message failed: {reason}");
         let advice = format!("correct or remove the hook in {}, then send again", hook.file.display());
         Error::new(Code::HookFailed, message).retryable().recommend(advice)
     } else {

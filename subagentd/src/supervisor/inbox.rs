@@ -173,9 +173,9 @@ impl Supervisor {
             found = read().await?;
         }
         let Some((row, decided_by)) = found else {
-            return Err(Error::new(Code::ApprovalNotFound, "no worker has asked this")
+            return Err(Error::new(Code::ApprovalNotFound, "no worker has asked this question")
                 .with("requestId", request_id)
-                .recommend("`subagent approval list` shows what is asked"));
+                .recommend("`subagent approval list` shows the open questions"));
         };
         let item = listed(&row);
         let always_rule = self.always_rule(&row).await?;

@@ -87,14 +87,14 @@ impl Supervisor {
 /// Parses the `since` of a filter.
 pub(super) fn time(text: &str) -> Result<Timestamp> {
     Timestamp::parse(text).ok_or_else(|| {
-        let message = format!("{text:?} is no time as in ISO 8601; write it like 2026-11-21T20:29:42+00:00");
+        let message = format!("{text:?} is not an ISO 8601 time; write it like 2026-11-21T20:29:42+00:00");
         Error::new(Code::InvalidArgument, message).with("since", text)
     })
 }
 
 fn filter(query: InspectQuery) -> Result<history::HistoryFilter> {
     if !(1..=MAX_EVENTS).contains(&query.limit) {
-        let message = format!("a look shows 1 to {MAX_EVENTS} events, not {}", query.limit);
+        let message = format!("an inspection shows 1 to {MAX_EVENTS} events, not {}", query.limit);
         return Err(Error::new(Code::InvalidArgument, message).with("eventsLimit", query.limit));
     }
     let since = query.since.as_deref().map(time);

@@ -53,7 +53,7 @@ pub(super) async fn run(supervisor: Supervisor) {
             Ok(()) => Some(expire_at.map_or(archive_at, |at| at.min(archive_at))),
             Err(_) if *ending.borrow() => return,
             Err(error) => {
-                tracing::error!(%error, "what is over cannot be deleted; trying again");
+                tracing::error!(%error, "old data cannot be deleted; trying again");
                 Some(Instant::now() + RETRY)
             }
         };
@@ -145,7 +145,7 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
     if !shared.store.write(Durability::Full, 1, move |tx| tx.trust_clock(now)).await? {
         tracing::warn!(
             %now,
-            "the clock is more than a week beyond the last look of the retention: nothing is removed by it today"
+            "the clock is more than a week ahead of the last retention run: nothing is removed today"
         );
         return Ok(());
     }

@@ -172,7 +172,7 @@ fn remove_one(path: &Path) -> bool {
     };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), %error, "what a removed worker left cannot be removed");
+            tracing::warn!(path = %path.display(), %error, "the files of a removed worker cannot be removed");
             false
         }
         _ => true,

@@ -113,7 +113,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
     Error::new(Code::StorageError, format!("cannot use {}: {error}", path.display()))
         .with("path", path.display().to_string())
         .recommend(
-            "see whose it is and what is there with `ls -ld`, and `subagent doctor`; it is tried again",
+            "check the file and its owner with `ls -ld`, and run `subagent doctor`; the daemon tries again",
         )
         .or_storage_full(error)
 }

@@ -206,9 +206,7 @@ impl Supervisor {
         }
         Error::new(
             Code::ForbiddenFromWorker,
-            format!(
-                "{what} is for the owner of the worker alone, not for the agent or anything that it started"
-            ),
+            format!("{what} is only for the owner of the worker, not for its agent or a process below it"),
         )
         .with("workerId", worker.as_str())
         .recommend("ask the person or program that manages this worker")

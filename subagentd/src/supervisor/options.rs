@@ -76,8 +76,7 @@ impl Supervisor {
             }
             Ok(Err(_)) => Err(sent.err().unwrap_or_else(|| self.abandoned())),
             Err(_) => {
-                let message =
-                    "it is not known in time what became of the options; the agent may still take them";
+                let message = "the agent did not answer about the options in time; it may still take them";
                 Err(Error::new(Code::BackendTimeout, message).retryable())
             }
         };

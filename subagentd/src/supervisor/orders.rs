@@ -52,7 +52,7 @@ impl Supervisor {
         if *self.shared.ending.borrow() {
             return worker::ending();
         }
-        Error::new(Code::Internal, "the daemon has lost its hold on this worker; see its log, and restart it")
+        Error::new(Code::Internal, "the daemon has lost control of this worker; see its log, and restart it")
             .recommend("run `subagentd stop`: the workers go on, and the next command starts a new daemon")
     }
 

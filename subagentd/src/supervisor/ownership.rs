@@ -325,7 +325,7 @@ mod tests {
         let third = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
         assert_eq!((first.owner.epoch, again.owner.epoch, third.owner.epoch), (1, 2, 3));
         assert_eq!(first.controller_id, third.controller_id);
-        assert!(!is_owner(&supervisor, dir.path(), &first).await, "whoever has the lost answer owns nothing");
+        assert!(!is_owner(&supervisor, dir.path(), &first).await, "the lost answer grants no ownership");
         assert!(!is_owner(&supervisor, dir.path(), &again).await);
         assert!(is_owner(&supervisor, dir.path(), &third).await);
         for key in [Some("other"), None] {

@@ -48,7 +48,7 @@ pub(super) fn check_folders(folders: &[PathBuf]) -> Result<()> {
     }
     for folder in folders {
         if !folder.is_absolute() || !folder.is_dir() {
-            let message = format!("{} is no folder that is there, by its absolute path", folder.display());
+            let message = format!("{} is not the absolute path of an existing folder", folder.display());
             let shown = folder.display().to_string();
             return Err(Error::new(Code::InvalidArgument, message).with("additionalDirectory", shown));
         }

@@ -188,7 +188,7 @@ impl Supervisor {
                 };
                 format!("{who} has decided the question: {decision}")
             }
-            None => format!("the question is {status}, nobody can decide it any more"),
+            None => format!("the question is {status} and can no longer be decided"),
         };
         Error::new(Code::ApprovalNotPending, message)
             .with("requestId", request_id)
@@ -287,11 +287,11 @@ fn other_command(worker: &str, found: &ApprovalRow) -> Error {
     let request = found.request_id.as_str();
     let (message, command) = match found.kind {
         QuestionKind::Elicitation => (
-            "this is an elicitation, no permission request: `subagent answer` answers it",
+            "this is an elicitation, not a permission request: answer it with `subagent answer`",
             format!("subagent answer --worker-id {worker} --request {request} --accept"),
         ),
         QuestionKind::Permission => (
-            "this is a permission request, no elicitation: `subagent approve` decides it",
+            "this is a permission request, not an elicitation: decide it with `subagent approve`",
             format!("subagent approve --worker-id {worker} --request {request} --decision allow"),
         ),
     };

@@ -239,7 +239,7 @@ impl Supervisor {
             StoredTurn::Begun(row) => match (row.status, row.message) {
                 (TurnStatus::Failed | TurnStatus::Canceled, Some(message)) => parsed(Some(&message)),
                 (TurnStatus::Failed | TurnStatus::Canceled, None) => {
-                    let message = "the message of the turn is not kept any more";
+                    let message = "the message of the turn is no longer stored";
                     return Err(Error::new(Code::TurnNotFound, message).with("turnId", turn));
                 }
                 (status, _) => return Err(not_retryable(turn, progress(status))),
@@ -393,11 +393,11 @@ fn parsed(payload: Option<&str>) -> Value {
 }
 
 fn not_found(turn: &str) -> Error {
-    let message = format!("no turn {turn} is kept; `subagent turn list` shows those of a worker");
+    let message = format!("there is no turn {turn}; `subagent turn list` shows those of a worker");
     Error::new(Code::TurnNotFound, message).with("turnId", turn)
 }
 
 fn not_retryable(turn: &str, status: TurnProgress) -> Error {
-    let message = format!("the turn is {status}; only one that failed or was canceled can be sent once more");
+    let message = format!("the turn is {status}; only a failed or canceled turn can be sent again");
     Error::new(Code::TurnNotRetryable, message).with("turnId", turn).with("status", status.as_str())
 }

@@ -95,7 +95,7 @@ impl WorkerFolder {
                 .with("workerId", self.worker_id.as_str())
                 .retryable()
                 .recommend(
-                    "stop it with `subagent worker stop`, which says what does not end, and try again",
+                    "stop it with `subagent worker stop`, which names what does not end, and try again",
                 ));
         }
         let _ = fs::remove_file(&socket);

@@ -110,7 +110,7 @@ impl Supervisor {
             match error.code {
                 Code::InvalidWorkerState => error
                     .with("workerId", worker)
-                    .recommend("stop the worker first, or let --force do it")
+                    .recommend("stop the worker first, or use --force")
                     .with("recommendedCommand", format!("subagent worker stop {worker}")),
                 _ => error,
             }
@@ -288,5 +288,5 @@ fn before(now: Timestamp, age: Duration) -> Timestamp {
 }
 
 fn gone() -> Error {
-    Error::new(Code::WorkerNotFound, "the worker was removed by somebody else")
+    Error::new(Code::WorkerNotFound, "the worker was removed in the meantime")
 }

@@ -88,7 +88,7 @@ async fn ask(child: &mut Child, question: &[u8]) -> io::Result<(ExitStatus, Vec<
 }
 
 fn without_end() -> SchemaCheckResult {
-    SchemaCheckResult::Unknown(format!("it was looked at for {} s without an end", LOOK_LIMIT.as_secs()))
+    SchemaCheckResult::Unknown(format!("the check did not end within {} s", LOOK_LIMIT.as_secs()))
 }
 
 /// Returns the result of a check that ended without an answer.
@@ -99,9 +99,9 @@ fn ended(status: ExitStatus) -> io::Result<SchemaCheckResult> {
         // Signals with which the system or the standard library ends a process that uses too much
         // memory.
         Some(SIGABRT | SIGBUS | SIGKILL | SIGSEGV) => {
-            Ok(SchemaCheckResult::Unknown("to look at it takes more memory than there is for it".to_owned()))
+            Ok(SchemaCheckResult::Unknown("the check needs more memory than it may use".to_owned()))
         }
-        _ => Err(io::Error::other(format!("whoever looked at a result has ended ({status})"))),
+        _ => Err(io::Error::other(format!("the result check ended without an answer ({status})"))),
     }
 }
 
@@ -133,7 +133,7 @@ fn answer() -> io::Result<()> {
         Ok(schema) => match with_stack(|| schema.check(&text).errors) {
             Ok(errors) if errors.is_empty() => SchemaCheckResult::Fits,
             Ok(errors) => SchemaCheckResult::Wrong(errors),
-            Err(_) => SchemaCheckResult::Unknown("whoever looked at it has failed".to_owned()),
+            Err(_) => SchemaCheckResult::Unknown("the check failed".to_owned()),
         },
         Err(problem) => SchemaCheckResult::Unknown(format!("the schema {problem}")),
     };

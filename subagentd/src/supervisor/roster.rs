@@ -142,7 +142,7 @@ impl Roster {
 fn set_aside(row: &WorkerRow, why: &Error) -> Error {
     Error::new(
         Code::StorageError,
-        "what is stored of the worker cannot be used; it was set aside and can only be looked at",
+        "the stored state of the worker cannot be used; the worker was set aside and is read-only",
     )
     .with("workerId", row.worker_id.as_str())
     .with("error", why.message.as_str())

@@ -65,7 +65,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
             "an agent in a sandbox cannot reach the daemon, and so cannot give tasks to other agents";
         return Err(Error::new(Code::SandboxUnavailable, message)
             .with("missing", "delegation")
-            .recommend("start it without a sandbox, or without letting it give tasks (`delegation`, `--delegate`, `permission: task`)"));
+            .recommend("start it without a sandbox, or without delegation (`delegation`, `--delegate`, `permission: task`)"));
     }
     Ok(())
 }

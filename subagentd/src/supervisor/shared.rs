@@ -62,7 +62,7 @@ impl CopiedWorkers {
         let from = self.from.as_ref().map(|path| path.display().to_string());
         let of = from.as_ref().map_or_else(|| "another one".to_owned(), Clone::clone);
         let message =
-            format!("the worker is a copy: this state dir was copied from {of}, where the worker itself is");
+            format!("the worker is a copy: this state dir was copied from {of}, which has the worker itself");
         let error = Error::new(Code::WorkerCopied, message).recommend(
             "use the worker in the original workspace; here, start another one, or remove this one with `subagent worker rm`",
         );

@@ -284,9 +284,9 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     if let Some(session) = &request.resume {
         let wrong = match () {
             () if session.trim().is_empty() => Some("an empty text names no session"),
-            () if session.len() > MAX_SESSION_BYTES => Some("no session has an id as long as that"),
+            () if session.len() > MAX_SESSION_BYTES => Some("the id of the session is too long"),
             () if request.debug_mode => {
-                Some("a worker in debug mode has no agent that could take up a session")
+                Some("a worker in debug mode has no agent that could resume a session")
             }
             () => None,
         };
@@ -528,7 +528,7 @@ pub(super) mod tests {
             assert!(error.message.contains("set aside"), "{error}");
         }
         assert_eq!(supervisor.show_worker(&worker).await.unwrap().worker.state, WorkerState::Error);
-        assert!(environment_file.exists(), "whoever repairs the worker needs it");
+        assert!(environment_file.exists(), "a repair of the worker needs it");
         supervisor.shutdown(false).await.unwrap();
     }
 }

@@ -30,7 +30,7 @@ impl Supervisor {
                 false => Ok(None),
             };
             match store.write(Durability::Full, 1, archive).await? {
-                Some(archived) => tracing::info!(archived, "tasks that nobody went on with are archived"),
+                Some(archived) => tracing::info!(archived, "abandoned tasks are archived"),
                 None => return Ok(EVERY),
             }
         }

@@ -25,12 +25,12 @@ impl Supervisor {
         limit: u32,
     ) -> Result<TranscriptShown> {
         if !(1..=MAX_EVENTS).contains(&limit) {
-            let message = format!("a page is made of 1 to {MAX_EVENTS} events, not {limit}");
+            let message = format!("a page has 1 to {MAX_EVENTS} events, not {limit}");
             return Err(Error::new(Code::InvalidArgument, message).with("limit", limit));
         }
         let before = before.map(|cursor| {
             cursor.parse::<EventId>().map_err(|_| {
-                Error::new(Code::EventNotFound, "this is no event's id; take `before` from a page")
+                Error::new(Code::EventNotFound, "this is not an event id; take `before` from a page")
                     .with("eventId", cursor)
             })
         });

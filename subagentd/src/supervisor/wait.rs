@@ -259,7 +259,7 @@ impl Supervisor {
             false => message.to_owned(),
         };
         let diagnosis = match (view.state, view.unresponsive) {
-            (_, true) => "the worker's runtime lives and does not answer".to_owned(),
+            (_, true) => "the worker's runtime is alive but does not answer".to_owned(),
             (state, _) if state.has_open_turn() => {
                 format!("the worker is {state}; wait again from the latest event with --from-event-id")
             }

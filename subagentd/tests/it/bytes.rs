@@ -20,7 +20,7 @@ fn journal() -> (Vec<u8>, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn whatever_is_in_a_journal_what_came_before_and_the_next_segment_are_read() {
+fn damage_in_a_journal_spares_what_came_before_and_the_next_segment() {
     in_own_process(|| {
         let directory = tempfile::tempdir().unwrap();
         let (good, records) = journal();
@@ -39,7 +39,7 @@ fn whatever_is_in_a_journal_what_came_before_and_the_next_segment_are_read() {
 
 /// The checksum keeps most damage from the readers behind it: here it is right, and the JSON is not.
 #[test]
-fn whatever_is_in_a_record_the_next_one_is_read() {
+fn the_record_after_a_damaged_one_is_read() {
     in_own_process(|| {
         let directory = tempfile::tempdir().unwrap();
         let (good, records) = journal();
@@ -59,7 +59,7 @@ fn whatever_is_in_a_record_the_next_one_is_read() {
 }
 
 #[test]
-fn whatever_a_runtime_writes_its_good_frames_are_heard() {
+fn good_frames_of_a_runtime_are_read_among_bad_ones() {
     in_own_process(|| {
         let good = bytes::FROM_RUNTIME;
         let lines = bytes::lines(good);

@@ -23,15 +23,15 @@ use subagentd::supervisor::{DaemonSettings, EventScope, Supervisor};
 
 const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
 
-/// A state dir.
+/// A state dir with planted workers.
 pub(crate) struct JournaledStateDir {
     dir: tempfile::TempDir,
     workers: Vec<WorkerId>,
 }
 
 impl JournaledStateDir {
-    /// One with so many workers, each with a journal of so many pieces of text that nobody has taken in. Their runtimes
-    /// have ended.
+    /// Creates a place with `workers` workers. Each has a journal of `events` pieces of text that
+    /// no daemon has read, and a runtime that has ended.
     pub(crate) async fn new(workers: u8, events: u64) -> Self {
         // Not in TMPDIR: the path of a socket has 107 bytes at most.
         let dir = tempfile::tempdir_in("/tmp").unwrap();
@@ -83,7 +83,7 @@ impl JournaledStateDir {
         Supervisor::open(setup).await.unwrap()
     }
 
-    /// Follows the first worker until so many pieces of text were seen.
+    /// Follows the first worker until `events` pieces of text were seen.
     pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
         let mut follower =
             supervisor.follow(self.workers[0].as_str(), None, true, false, EventScope::Told).await.unwrap();

@@ -386,7 +386,7 @@ impl Hostile {
                 return self.ping(&id).map(Some);
             }
             "unasked-response" => {
-                for id in [json!(987_654_321), json!("nobody"), json!(-1), Value::Null] {
+                for id in [json!(987_654_321), json!("unknown"), json!(-1), Value::Null] {
                     answer(&id, &json!({"stopReason": "refusal"}))?;
                 }
                 raw("{\"jsonrpc\":\"2.0\",\"id\":987654322,\"error\":{\"code\":1,\"message\":\"unasked\"}}")?;
@@ -403,7 +403,7 @@ impl Hostile {
             "long-line" => long_line(self.long_line)?,
             "bom" => write(format!("\u{feff}{}\n", update_line("bom")).as_bytes())?,
             "other-session" => {
-                for session in [json!("somebody-else"), json!(""), json!(7), Value::Null] {
+                for session in [json!("another"), json!(""), json!(7), Value::Null] {
                     line(&update_for(&session, "not for you"))?;
                 }
             }

@@ -133,7 +133,7 @@ impl AtTerminal {
         assert!(seen.is_some(), "{text:?} is not in\n{}", self.picture().0);
     }
 
-    /// Gives the terminal another width, and tells the command.
+    /// Gives the terminal another width, and notifies the command.
     ///
     /// # Panics
     /// When the system does not take it.

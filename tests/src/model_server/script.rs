@@ -11,7 +11,7 @@
 //! | `WRITE: path=text` | the same with the agent's tool for writing a file |
 //! | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
 //! | `DELEGATE: text` | the same with the agent's tool for a subagent, which gets the text |
-//! | `SLOW: seconds` | says `tick N ` every 50 ms for so long |
+//! | `SLOW: seconds` | says `tick N ` every 50 ms for this time |
 //! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened`; with a text in the lines below, waits and says that |
 //! | `FAIL: status` | answers with this HTTP status, however often it is asked |
 //! | `CUT: text` | says the text and breaks the connection |

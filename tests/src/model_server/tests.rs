@@ -85,7 +85,7 @@ fn a_command_is_called_and_its_result_reported() {
 }
 
 #[test]
-fn a_question_for_json_is_answered_by_its_schema_whatever_the_text_says() {
+fn a_question_for_json_is_answered_by_its_schema_for_any_text() {
     let server = ModelServer::start().unwrap();
     let mut body: Value = serde_json::from_str(&user("RUN: ls")).unwrap();
     body["generationConfig"] = json!({

@@ -304,7 +304,7 @@ fn it_comes_with_its_turn_whenever_the_daemon_dies() {
 }
 
 #[test]
-fn the_next_runtime_has_it_whatever_became_of_its_turn() {
+fn the_next_runtime_has_it_after_any_end_of_its_turn() {
     let (sandbox, worker) = world(&[]);
     let _ = said(&sandbox, &worker, "!say hello");
     let hangs = as_agent(&sandbox, &worker, "planner", "!say here\n!sleep 60000").args(["--no-wait"]).run();

@@ -75,8 +75,8 @@ fn definitions_are_listed_shown_and_validated_without_a_daemon() {
         shown["permission"][3],
         json!({"rule": "execute(rm *)", "action": "deny", "line": 8, "column": 38})
     );
-    let error = sandbox.run(&["agent", "show", "nobody"]).error("AGENT_NOT_FOUND");
-    assert_eq!(error["details"]["agent"], "nobody");
+    let error = sandbox.run(&["agent", "show", "absent"]).error("AGENT_NOT_FOUND");
+    assert_eq!(error["details"]["agent"], "absent");
     assert_eq!(error["details"]["available"], json!(names));
     let error = sandbox.run(&["agent", "show", "broken"]).error("AGENT_NOT_USABLE");
     assert_eq!((&error["details"]["line"], &error["details"]["key"]), (&json!(3), &json!("mode")));
@@ -128,7 +128,7 @@ fn an_agent_that_cannot_be_started_is_not() {
     assert_eq!(starts("served").error("AGENT_NOT_USABLE")["details"]["mcpServer"], "none");
     assert_eq!(starts("clashing").error("AGENT_NOT_USABLE")["details"]["mcpServer"], "docs");
     assert_eq!(starts("skilled").error("AGENT_NOT_USABLE")["details"]["key"], "skills");
-    let error = starts("nobody").error("AGENT_NOT_FOUND");
+    let error = starts("absent").error("AGENT_NOT_FOUND");
     assert!(error["details"]["available"].as_array().unwrap().contains(&json!("explore")), "{error}");
     assert_eq!(sandbox.run(&["worker", "list"]).data_of("worker.listed")["count"], 0);
     sandbox.finish();

@@ -74,7 +74,7 @@ fn nothing_is_written_over_without_force() {
     assert_eq!(error["details"]["path"], name.as_str());
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     let error = sandbox.run(&["backup", "--force", &name]).error("INVALID_ARGUMENT");
-    assert!(error["details"]["error"].as_str().unwrap().contains("no backup"), "{error}");
+    assert!(error["details"]["error"].as_str().unwrap().contains("not a backup"), "{error}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine", "--force replaced a file that is not a backup");
     fs::write(&file, "").unwrap();
     for _ in 0..2 {

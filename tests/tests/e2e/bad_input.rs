@@ -193,7 +193,7 @@ fn a_state_dir_of_the_reference_is_left_as_it_is() {
 fn a_damaged_database_is_told_and_not_repaired_away() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
-    fs::write(sandbox.state_dir().join("state.db"), "this is no database, but it may be somebody's").unwrap();
+    fs::write(sandbox.state_dir().join("state.db"), "this is no database, but it may be needed").unwrap();
     let before = contents(sandbox.state_dir());
     sandbox.run(&["controller", "init"]).any_error();
     unchanged(&sandbox, &before);

@@ -28,7 +28,7 @@ fn leave(board: AtTerminal) {
     assert!(screen.bytes.ends_with(LEFT), "{:?}", screen.bytes);
 }
 
-/// A worker that is told something, which is not waited for.
+/// Starts a worker and sends it a message without a wait.
 fn told(sandbox: &Sandbox, name: &str, text: &str) {
     sandbox.run(&["worker", "start", "demo", "--name", name]).data_of("worker.started");
     sandbox.run(&["send", name, text, "-d"]).data_of("turn.accepted");

@@ -227,7 +227,7 @@ fn a_cost_that_passes_the_limit_cancels_the_turn_where_it_is_told() {
     let end = &waited["matchedEvent"];
     assert_eq!(end["type"], "turn.canceled", "{waited}");
     let reason = end["data"]["reason"].as_str().unwrap();
-    assert_eq!(reason, "BUDGET_EXCEEDED: the worker has used 1.6 USD, and may use 1.5");
+    assert_eq!(reason, "BUDGET_EXCEEDED: the worker has used 1.6 USD; the limit is 1.5");
     let data = json!({"scope": "worker", "budget": "cost", "limit": 1.5, "used": 1.6, "unit": "USD", "action": "cancel"});
     assert_eq!(told(&sandbox, &worker, "budget.exceeded"), [data]);
     assert!(sandbox.show(&worker)["lastError"].as_str().unwrap().starts_with("BUDGET_EXCEEDED: "));
@@ -261,7 +261,7 @@ fn an_agent_that_reports_nothing_is_unknown() {
 }
 
 #[test]
-fn whatever_an_agent_reports_is_a_bounded_number_or_unknown() {
+fn any_report_of_an_agent_is_a_bounded_number_or_unknown() {
     let (sandbox, worker) = with(&["--max-cost", "1000000000"]);
     for cost in [
         json!({"amount": -5, "currency": "USD"}),
@@ -292,7 +292,7 @@ fn whatever_an_agent_reports_is_a_bounded_number_or_unknown() {
 }
 
 #[test]
-fn time_runs_out_by_itself_and_not_while_somebody_is_waited_for() {
+fn time_runs_out_by_itself_and_not_while_an_answer_is_awaited() {
     let (sandbox, worker) = with(&["--max-wall-time", "3s", "--on-budget", "cancel"]);
     let waited = sandbox.send(&worker, "!ask execute it\n!sleep 60000");
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested");
@@ -359,7 +359,7 @@ fn two_workers_share_the_budget_of_their_controller_and_what_was_removed_stays_u
     let end = sandbox.turn_end(&open);
     assert_eq!(
         end["data"]["reason"].as_str().unwrap(),
-        "BUDGET_EXCEEDED: the workers of the controller together have used 110 tokens, and may use 100"
+        "BUDGET_EXCEEDED: the workers of the controller together have used 110 tokens; the limit is 100"
     );
     for worker in [&second, &third] {
         let error = sandbox.sending(worker, "more").run().error("BUDGET_EXCEEDED");

@@ -12,7 +12,7 @@ const STREAMS: usize = 100;
 const AGENTS: usize = 4;
 
 #[test]
-fn whatever_an_agent_writes_its_turn_ends() {
+fn a_turn_ends_after_any_output_of_its_agent() {
     let mut mutator = Mutator::new(Random::announced());
     let corpus: Vec<Vec<u8>> = lines(AGENT).into_iter().chain([AGENT.to_vec()]).collect();
     let streams: Vec<Vec<u8>> = (0..times(STREAMS)).map(|_| mutator.damage(&corpus)).collect();

@@ -178,7 +178,7 @@ fn what_leads_elsewhere_once_it_is_allowed_is_not_done() {
     symlink("kept", sandbox.workspace().join("open")).unwrap();
     let _ = sandbox.approve(&worker, &question(&waited)["requestId"], "allow").data_of("approval.decided");
     let said = end_of(&sandbox, &waited);
-    assert!(said.ends_with("it leads elsewhere by now than when it was allowed\n"), "{said}");
+    assert!(said.ends_with("it leads elsewhere now than when it was allowed\n"), "{said}");
     for (file, text) in [("kept/file", "kept"), ("away/file", "open")] {
         assert_eq!(fs::read_to_string(sandbox.workspace().join(file)).unwrap(), text);
     }

@@ -213,7 +213,7 @@ fn config_check_names_all_problems_and_unknown_keys_are_warnings() {
     let warning = format!("warning: {file}:1: unknown key `permissions.reed`; did you mean `read`?");
     assert_eq!(check.stdout.trim(), warning, "the rule counts for a tool of this name: {check}");
     let test = sandbox.command("subagent").args(["policy", "test", "reed", "src/a.rs"]).run();
-    assert!(test.stdout.contains("`reed` is no kind of tool") && test.stdout.contains("`read`"), "{test}");
+    assert!(test.stdout.contains("`reed` is not a kind of tool") && test.stdout.contains("`read`"), "{test}");
     write(&sandbox.config_file(), "defalts: {}\n");
     let data = sandbox.run(&["config", "check"]).data_of("config.checked");
     assert_eq!((&data["ok"], &data["warnings"][0]["line"]), (&json!(true), &json!(1)));

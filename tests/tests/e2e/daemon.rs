@@ -47,7 +47,7 @@ fn local_commands_start_no_daemon() {
 }
 
 #[test]
-fn whoever_only_looks_where_nothing_was_done_makes_no_state_and_starts_no_daemon() {
+fn a_read_where_nothing_was_done_makes_no_state_and_starts_no_daemon() {
     let sandbox = Sandbox::new();
     let list = sandbox.run(&["worker", "list", "--controller-id", "ctl_0123456789"]).data_of("worker.listed");
     assert_eq!(list, json!({"items": [], "count": 0, "controllerId": "ctl_0123456789"}));
@@ -56,11 +56,11 @@ fn whoever_only_looks_where_nothing_was_done_makes_no_state_and_starts_no_daemon
     let status = sandbox.subagent(&["controller", "status"]).env("SUBAGENT_CTL_ID", "ctl_0123456789");
     let status = status.env("SUBAGENT_CTL_EPOCH", "3").env("SUBAGENT_CTL_TOKEN", "secret").run();
     let workspace = sandbox.workspace();
-    let mut nobody = json!({
+    let mut unowned = json!({
         "controllerId": null, "workspaceKey": workspace, "state": "dormant", "activeOwner": null,
         "envHandle": {"present": true, "valid": false, "controllerId": "ctl_0123456789", "epoch": 3},
     });
-    assert_eq!(status.data_of("controller.status"), nobody);
+    assert_eq!(status.data_of("controller.status"), unowned);
     let unknown = ["controller", "status", "--controller-id", "ctl_0123456789"];
     assert_eq!(
         sandbox.run(&unknown).error("CONTROLLER_NOT_FOUND")["details"],
@@ -81,8 +81,8 @@ fn whoever_only_looks_where_nothing_was_done_makes_no_state_and_starts_no_daemon
     assert!(!sandbox.state_dir().exists() && sandbox.processes().is_empty());
     // The daemon reports the same.
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
-    nobody["envHandle"] = json!({"present": false, "valid": false});
-    assert_eq!(sandbox.run(&["controller", "status"]).data_of("controller.status"), nobody);
+    unowned["envHandle"] = json!({"present": false, "valid": false});
+    assert_eq!(sandbox.run(&["controller", "status"]).data_of("controller.status"), unowned);
     let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!(list, json!({"items": [], "count": 0, "controllerId": null}));
     let recovered = sandbox.run(&["controller", "recover"]).data_of("controller.recovered");
@@ -91,7 +91,7 @@ fn whoever_only_looks_where_nothing_was_done_makes_no_state_and_starts_no_daemon
 }
 
 #[test]
-fn what_a_dead_daemon_left_is_in_nobodys_way() {
+fn files_of_a_dead_daemon_do_not_disturb_the_next_one() {
     let (sandbox, worker) = Sandbox::with_worker();
     let old = sandbox.daemon_info().unwrap();
     sandbox.kill_daemon();
@@ -279,7 +279,7 @@ fn handle(controller: &Value) -> [(&'static str, String); 3] {
 }
 
 #[test]
-fn whoever_lost_the_ownership_cannot_act_any_more() {
+fn a_former_owner_cannot_act_any_more() {
     let sandbox = Sandbox::new();
     let first = sandbox.init();
     let worker = sandbox.start("demo");
@@ -323,7 +323,7 @@ fn whoever_lost_the_ownership_cannot_act_any_more() {
 }
 
 #[test]
-fn an_agent_inherits_from_whoever_started_the_worker() {
+fn an_agent_inherits_from_the_process_that_started_the_worker() {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("SHARED", "of the daemon's starter");
     let controller = sandbox.init();
@@ -384,7 +384,7 @@ fn an_agent_inherits_from_whoever_started_the_worker() {
 }
 
 #[test]
-fn nobody_else_can_enter() {
+fn no_other_user_can_enter() {
     let (sandbox, worker) = Sandbox::with_worker();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(sandbox.state_dir()), 0o700);

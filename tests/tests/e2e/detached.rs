@@ -109,7 +109,7 @@ fn the_prompt_comes_from_an_argument_and_a_pipe() {
     assert_eq!(sent(&[], "all of it"), "all of it");
     let twice = sandbox.run(&["run", "demo", "x", "--launcher", "demo"]).error("INVALID_ARGUMENT");
     assert!(twice["message"].as_str().unwrap().contains("twice"), "{twice}");
-    let unknown = sandbox.run(&["run", "nobody", "x"]).error("AGENT_NOT_FOUND");
+    let unknown = sandbox.run(&["run", "absent", "x"]).error("AGENT_NOT_FOUND");
     assert!(unknown["details"]["launchers"].as_array().unwrap().contains(&json!("demo")), "{unknown}");
     sandbox.finish();
 }

@@ -96,7 +96,7 @@ fn an_agent_that_wants_a_login_is_named_with_the_command() {
     let data = sandbox.run(&flags).data_of("init.done");
     assert_eq!(states(&data)[1], ("login".to_owned(), "would do".to_owned()));
     assert!(data["steps"][1]["what"].as_str().unwrap().contains("subagent launcher login codex"), "{data}");
-    sandbox.run(&["init", "--yes", "--launcher", "nobody"]).error("LAUNCHER_NOT_FOUND");
+    sandbox.run(&["init", "--yes", "--launcher", "absent"]).error("LAUNCHER_NOT_FOUND");
     sandbox.finish();
 }
 

@@ -316,7 +316,7 @@ fn a_decision_and_its_rule_are_stored_together_whenever_the_daemon_dies() {
 }
 
 #[test]
-fn what_nobody_answers_in_time_is_denied() {
+fn a_question_without_an_answer_in_time_is_denied() {
     let sandbox = world();
     let worker = start(&sandbox, &["--approval-timeout", "0.5"]);
     let (request, waited) = ask(&sandbox, &worker, "make");
@@ -336,7 +336,7 @@ fn what_nobody_answers_in_time_is_denied() {
 }
 
 #[test]
-fn what_nobody_answers_in_time_cancels_its_turn_also_when_no_daemon_was_there() {
+fn a_question_without_an_answer_in_time_cancels_its_turn_even_without_a_daemon() {
     let sandbox = world();
     let worker = start(&sandbox, &["--approval-timeout", "1.5", "--on-approval-timeout", "cancel"]);
     let (_, waited) = ask(&sandbox, &worker, "make");
@@ -377,7 +377,7 @@ fn of_an_answer_and_a_deadline_at_the_same_time_one_wins() {
 }
 
 #[test]
-fn who_decided_is_told_whoever_it_was() {
+fn the_decider_is_reported_in_all_cases() {
     let sandbox = Sandbox::new();
     let init = sandbox.init();
     let worker = start(&sandbox, &["--allow", "execute(ls *)"]);

@@ -212,7 +212,7 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     let (error, is_error) = client.called("task", json!({"agent": "scout", "prompt": 7}));
     assert!(is_error && inside(&error).starts_with("INVALID_ARGUMENT: task: invalid type"), "{error}");
     let (error, is_error) =
-        client.called("task", json!({"agent": "nobody", "description": "d", "prompt": "p"}));
+        client.called("task", json!({"agent": "absent", "description": "d", "prompt": "p"}));
     assert!(is_error && inside(&error).starts_with("AGENT_NOT_FOUND: "), "{error}");
     client.end();
     sandbox.finish();
@@ -236,7 +236,7 @@ fn a_client_that_gives_tools_no_prefix_finds_them_with_one() {
 }
 
 #[test]
-fn the_end_of_the_client_and_a_canceled_call_cancel_what_somebody_waits_for() {
+fn the_end_of_the_client_and_a_canceled_call_cancel_waited_tasks() {
     let sandbox = sandbox();
     let mut client = McpClient::new(&sandbox);
     let status =
@@ -262,7 +262,7 @@ fn the_end_of_the_client_and_a_canceled_call_cancel_what_somebody_waits_for() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_while_somebody_waits_is_started_again_and_the_task_is_given_once() {
+fn a_daemon_killed_during_a_wait_is_started_again_and_the_task_is_given_once() {
     let sandbox = sandbox();
     let mut client = McpClient::new(&sandbox);
     let gate = sandbox.gate("kill");

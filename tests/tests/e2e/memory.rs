@@ -155,13 +155,13 @@ fn what_is_no_memory_keeps_its_agent_from_starting() {
     fs::create_dir(&secret).unwrap();
     fs::write(secret.join("MEMORY.md"), "secret").unwrap();
     symlink(secret.join("MEMORY.md"), own.join("MEMORY.md")).unwrap();
-    fails("is a link or no regular file");
+    fails("is a link or not a regular file");
     fs::remove_file(own.join("MEMORY.md")).unwrap();
     nix::unistd::mkfifo(&own.join("MEMORY.md"), Mode::S_IRWXU).unwrap();
-    fails("is a link or no regular file");
+    fails("is a link or not a regular file");
     fs::remove_dir_all(&own).unwrap();
     symlink(&secret, &own).unwrap();
-    fails("is a link or no folder");
+    fails("is a link or not a folder");
     fs::remove_file(&own).unwrap();
     // A session that has begun gets none.
     let worker = sandbox.start("demo");

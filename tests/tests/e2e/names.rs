@@ -151,7 +151,7 @@ fn several_workers_are_changed_by_one_command() {
         let heads: Vec<&str> = text.text().lines().filter(|line| line.starts_with("== ")).collect();
         assert_eq!(heads, if command == ["logs"] { vec!["== one", "== three"] } else { vec![] }, "{text}");
     }
-    let refused = sandbox.run(&["stop", "one", "nobody", "two"]).error("WORKER_NOT_FOUND");
+    let refused = sandbox.run(&["stop", "one", "absent", "two"]).error("WORKER_NOT_FOUND");
     assert_eq!(refused["details"]["stopped"].as_array().unwrap().len(), 2, "the others are stopped");
     let stopped = sandbox.run(&["stop", "one", "three"]).data_of("workers.stopped");
     assert_eq!(stopped["items"][1]["state"], "stopped");

@@ -14,8 +14,8 @@ use serde_json::Value;
 use subagent_tests::harness::{Sandbox, say};
 use subagent_tests::invariants::PROMPT_CANARY;
 
-/// Another user that exists on every system.
-const NOBODY: u32 = 65_534;
+/// The id of another user. It exists on every system.
+const OTHER: u32 = 65_534;
 /// The value of a variable of the agent.
 const VALUE_CANARY: &str = "value-canary-51c3";
 
@@ -68,7 +68,7 @@ impl OtherUserFixture {
     /// Returns what another user gets by an attempt; `None` if it is refused.
     fn tries(&self, attempt: &[&str]) -> Option<String> {
         let mut command = Command::new(&self.stranger);
-        command.args(attempt).env_clear().stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
+        command.args(attempt).env_clear().stdin(Stdio::null()).uid(OTHER).gid(OTHER);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(!said.contains("no such attempt"), "{attempt:?}");
@@ -264,7 +264,7 @@ fn through_links(sabotage: &str) -> Vec<String> {
             name => state.join(name),
         };
         let mut planting = Command::new(&stranger);
-        planting.args([Path::new("link"), &victim, &link]).uid(NOBODY).gid(NOBODY);
+        planting.args([Path::new("link"), &victim, &link]).uid(OTHER).gid(OTHER);
         assert!(planting.status().unwrap().success());
         // It does not matter here whether it starts or refuses.
         let started = sandbox.run(&["daemon", "start"]);
@@ -296,7 +296,7 @@ fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
     fs::create_dir(home.join(".git")).unwrap();
     let folder = PathBuf::from(format!("/tmp/subagent-{user}"));
     let mut making = Command::new(programs.join("stranger"));
-    making.args([Path::new("mkdir"), &folder]).uid(NOBODY).gid(NOBODY);
+    making.args([Path::new("mkdir"), &folder]).uid(OTHER).gid(OTHER);
     assert!(making.status().unwrap().success());
     let run = |args: &[&str]| {
         let mut command = Command::new(programs.join("subagent"));
@@ -327,8 +327,8 @@ fn another_user_reaches_no_file_folder_or_socket() {
 }
 
 #[test]
-fn a_socket_that_stands_open_answers_nobody_else() {
-    if is_root("a_socket_that_stands_open_answers_nobody_else") {
+fn an_open_socket_answers_no_other_user() {
+    if is_root("an_open_socket_answers_no_other_user") {
         let place = OtherUserFixture::new("");
         assert_eq!(answered(&place), [""; 0]);
         place.sandbox.finish();
@@ -336,8 +336,8 @@ fn a_socket_that_stands_open_answers_nobody_else() {
 }
 
 #[test]
-fn command_lines_and_environments_tell_nobody_else_anything() {
-    if is_root("command_lines_and_environments_tell_nobody_else_anything") {
+fn command_lines_and_environments_reveal_nothing_to_other_users() {
+    if is_root("command_lines_and_environments_reveal_nothing_to_other_users") {
         let place = OtherUserFixture::new("");
         assert_eq!(on_command_lines(&place), [""; 0]);
         place.sandbox.finish();
@@ -385,7 +385,7 @@ fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
     let looked = |id: &str| {
         let mut command = Command::new(&program);
         command.args(["doctor", "--json", "--cwd"]).arg(place.sandbox.workspace());
-        command.env_clear().env("HOME", "/").current_dir("/").stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
+        command.env_clear().env("HOME", "/").current_dir("/").stdin(Stdio::null()).uid(OTHER).gid(OTHER);
         let output = command.output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let findings = report["data"]["findings"].as_array().unwrap().clone();

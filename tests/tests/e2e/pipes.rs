@@ -30,7 +30,7 @@ fn refused(output: &Output, code: &str) {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_lock_or_a_log_is_told_and_nobody_waits() {
+fn a_pipe_in_the_place_of_a_lock_or_a_log_is_reported_without_a_wait() {
     for (name, of_command, of_daemon) in [
         ("start.lock", "STATE_DIR_UNWRITABLE", "DAEMON_START_FAILED"),
         ("daemon.lock", "DAEMON_START_FAILED", "DAEMON_START_FAILED"),
@@ -83,7 +83,7 @@ fn without_runtime() -> (Sandbox, String) {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_workers_lock_is_told_and_nobody_waits() {
+fn a_pipe_in_the_place_of_a_workers_lock_is_reported_without_a_wait() {
     for name in ["lock", "guard.lock"] {
         let (sandbox, worker) = without_runtime();
         let path = pipe(&sandbox, &format!("runtimes/{worker}/{name}"));
@@ -109,7 +109,7 @@ fn a_pipe_in_the_place_of_a_workers_log_costs_the_log_alone() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_journal_is_waited_for_by_nobody_but_its_turn() {
+fn a_pipe_in_the_place_of_a_journal_blocks_only_its_turn() {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("on");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));

@@ -71,7 +71,7 @@ fn what_waits_is_sent_in_its_order_and_each_send_waits_for_its_own_turn() {
 }
 
 #[test]
-fn an_idle_worker_is_sent_at_once_whatever_is_said() {
+fn an_idle_worker_gets_the_message_at_once_with_any_flag() {
     let (sandbox, worker) = Sandbox::with_worker();
     for flags in [&["--queue"][..], &["--if-busy", "steer"], &["--if-busy", "reject"]] {
         let waited = sandbox.sending(&worker, "now").args(flags).run().data_of("turn.waited");
@@ -83,7 +83,7 @@ fn an_idle_worker_is_sent_at_once_whatever_is_said() {
 }
 
 #[test]
-fn a_failure_pauses_the_queue_until_somebody_resumes_it() {
+fn a_failure_pauses_the_queue_until_a_caller_resumes_it() {
     let (sandbox, worker, gate) = busy("!error -32603 no luck");
     let turns = ["a", "b"].map(|text| queue(&sandbox, &worker, text));
     let waiting = sandbox.sending(&worker, "c").args(["--queue"]).spawn();

@@ -177,7 +177,7 @@ fn a_state_dir_that_comes_back_has_everything() {
 }
 
 #[test]
-fn a_state_dir_that_is_renamed_is_noticed_although_nobody_asks() {
+fn a_renamed_state_dir_is_noticed_without_a_request() {
     let (sandbox, worker) = Sandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -280,7 +280,7 @@ fn a_state_dir_that_becomes_read_only_under_a_running_daemon_loses_nothing() {
 }
 
 #[test]
-fn while_nobody_can_tell_whether_an_agent_lives_it_is_neither_given_up_nor_passed_over() {
+fn an_agent_of_unknown_state_is_neither_given_up_nor_passed_over() {
     let (mut sandbox, worker) = Sandbox::with_worker();
     let runtime = sandbox.show(&worker)["runtimePid"].clone();
     sandbox.kill_daemon();

@@ -160,7 +160,7 @@ fn run(case: &DamageCase) {
 }
 
 #[test]
-fn whatever_becomes_of_a_file_no_command_hangs_and_each_error_says_what_to_do() {
+fn with_any_damage_to_a_file_no_command_hangs_and_each_error_says_what_to_do() {
     crowd(
         "damage",
         WIDTH,

@@ -150,8 +150,8 @@ fn a_manager_hears_why_there_is_no_daemon() {
 }
 
 #[test]
-fn a_manager_that_does_not_listen_is_in_nobodys_way() {
-    for socket in ["/nowhere/notify", "@nobody-listens-here", "relative", "vsock:2:1", "@"] {
+fn a_manager_that_does_not_listen_disturbs_nothing() {
+    for socket in ["/nowhere/notify", "@no-listener-here", "relative", "vsock:2:1", "@"] {
         let mut sandbox = Sandbox::new();
         sandbox.set_env("NOTIFY_SOCKET", socket);
         let daemon = foreground(&sandbox);
@@ -159,7 +159,7 @@ fn a_manager_that_does_not_listen_is_in_nobodys_way() {
         let log = fs::read_to_string(sandbox.state_dir().join("logs/subagentd.log")).unwrap();
         end(daemon);
         let log_after = fs::read_to_string(sandbox.state_dir().join("logs/subagentd.log")).unwrap();
-        assert!(log_after.contains("the service manager cannot be told"), "{socket}: {log}{log_after}");
+        assert!(log_after.contains("the service manager cannot be notified"), "{socket}: {log}{log_after}");
         sandbox.finish();
     }
 }
@@ -377,7 +377,7 @@ fn a_unit_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn systemd_understands_the_unit_whatever_the_path_holds() {
+fn systemd_understands_the_unit_with_any_path() {
     let sandbox = Sandbox::new();
     if !Path::new("/usr/bin/systemd-analyze").exists() {
         say("SKIPPED: no systemd-analyze here");

@@ -87,7 +87,7 @@ fn a_definition_of_the_project_labels_nothing_and_one_of_the_user_does() {
     let _ = sandbox.send(&worker, "Fix the login");
     wait_until("the refusal", Duration::from_secs(30), || {
         let log = fs::read_to_string(sandbox.state_dir().join("logs/subagentd.log")).unwrap();
-        log.contains("a definition of the project labels no workers").then_some(())
+        log.contains("a definition of the project must not label workers").then_some(())
     });
     assert_eq!((label(&sandbox, &worker), tasks(&sandbox, &worker)), (json!("worker"), 0));
     fs::remove_file(sandbox.file("ws/.agents/agents/title.md")).unwrap();

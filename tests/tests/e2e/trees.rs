@@ -163,9 +163,9 @@ fn shapes(random: &mut Random) -> Vec<ProcessShape> {
 
 /// Tests the check itself: it finds remaining processes in spite of their changes to themselves.
 #[test]
-fn a_tree_that_nobody_ends_is_found() {
+fn a_tree_that_does_not_end_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    let program = own_program(folder.path(), "nobody");
+    let program = own_program(folder.path(), "unmanaged");
     let texts = [
         "daemonise wipe name close chain",
         "orphan( setsid undumpable block stay ) stop",

@@ -24,7 +24,7 @@ const POINTS: [(&str, u32); 10] = [
 ];
 
 #[test]
-fn whoever_dies_the_next_daemon_finishes_a_worktree() {
+fn after_any_death_the_next_daemon_finishes_a_worktree() {
     let name = |(point, passing): &(&str, u32)| format!("{point}@{passing}");
     crowd("worktrees, abort", POINTS.len(), &POINTS, name, |(point, passing)| case(point, *passing));
 }
@@ -89,7 +89,7 @@ const CONFINED: [(&str, u32); 6] = [
 ];
 
 #[test]
-fn whoever_dies_the_next_daemon_finishes_the_worktree_of_a_confined_worker() {
+fn after_any_death_the_next_daemon_finishes_the_worktree_of_a_confined_worker() {
     if !has_layers() {
         return;
     }
@@ -147,7 +147,7 @@ const WRITING_BACK: [(&str, u32); 4] = [
 ];
 
 #[test]
-fn whoever_dies_the_next_daemon_writes_the_files_of_a_task_back() {
+fn after_any_death_the_next_daemon_writes_the_files_of_a_task_back() {
     let name = |(point, passing): &(&str, u32)| format!("{point}@{passing}");
     crowd("write-back, abort", WRITING_BACK.len(), &WRITING_BACK, name, |(point, passing)| {
         writes_back(point, *passing);

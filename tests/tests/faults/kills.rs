@@ -156,7 +156,7 @@ impl Killed {
 }
 
 #[test]
-fn nothing_is_lost_or_done_twice_whatever_is_killed_below_a_daemon() {
+fn nothing_is_lost_or_done_twice_after_any_kill_below_a_daemon() {
     kill_while_managers_work(BELOW_A_DAEMON, HIT_BELOW_A_DAEMON);
 }
 

@@ -245,7 +245,7 @@ fn a_runtime_that_is_given_up_while_it_lives_turns_red() {
 
 #[test]
 #[ignore = "on demand: breaks the product on purpose"]
-fn a_decision_of_which_nobody_hears_turns_red() {
+fn a_decision_that_is_not_reported_turns_red() {
     // Delivered without a report; not delivered without a report.
     let (sandbox, worker) = broken_with_worker("decision.keep_open");
     let waited = sandbox.send(&worker, "!ask execute it\n!say done");

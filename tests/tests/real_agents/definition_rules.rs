@@ -104,7 +104,7 @@ fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command
 }
 
 #[test]
-fn m1_a_tool_that_a_definition_disallows_a_real_agent_does_not_use_whatever_the_config_allows() {
+fn m1_a_real_agent_does_not_use_a_disallowed_tool_even_if_the_config_allows_it() {
     let Some((crew, agents)) = crew("disallowedTools: [Bash]") else { return };
     let config = crew.sandbox.config_file();
     let text = fs::read_to_string(&config).unwrap();

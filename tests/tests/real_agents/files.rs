@@ -15,7 +15,7 @@ const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01
 const PNG_BASE64: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42m";
 
 pub(crate) fn text_attached(world: &RealAgentWorld) -> String {
-    attached(world, "notes.md", b"nobody knows but the file\n", "nobody knows but the file")
+    attached(world, "notes.md", b"only the file knows this\n", "only the file knows this")
 }
 
 pub(crate) fn image_attached(world: &RealAgentWorld) -> String {

@@ -36,21 +36,18 @@ impl AgentQueryMachine {
         match (method, named) {
             (Some(method), _) if LoginKind::of(method).is_some() => Ok((*method).clone()),
             (Some(method), _) => Err(wrong(
-                format!(
-                    "the way to log in {} is of a type that is not known: {}",
-                    method["id"], method["type"]
-                ),
+                format!("the login method {} has an unknown type: {}", method["id"], method["type"]),
                 "Choose another one with --method, or log in with the agent's own command.",
             )),
             (None, _) if methods.is_empty() => Err(unsupported("authenticate").recommend(
                 "Log in with the agent's own command, or put its API key into the launcher's env.",
             )),
             (None, Some(named)) => Err(wrong(
-                format!("the agent offers no way to log in with the id {:?}", shorten::text(named, 200)),
+                format!("the agent offers no login method with the id {:?}", shorten::text(named, 200)),
                 "Choose one of those in authMethods with --method.",
             )),
             (None, None) => Err(wrong(
-                format!("the agent offers {} ways to log in", methods.len()),
+                format!("the agent offers {} login methods", methods.len()),
                 "Choose one of those in authMethods with --method.",
             )),
         }

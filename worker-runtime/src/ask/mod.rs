@@ -41,7 +41,7 @@ fn read() -> io::Result<AgentQuery> {
         .map_err(|error| invalid(format!("standard input is not a question (column {})", error.column())))?;
     if ask.protocol < OLDEST_PROTOCOL {
         return Err(invalid(format!(
-            "the command line speaks protocol {}: use binaries of one version",
+            "the command line speaks protocol {}: use binaries of the same version",
             ask.protocol
         )));
     }

@@ -245,7 +245,7 @@ fn refused(what: &str, path: &str, error: &WalkError) -> ClientOperationError {
 pub(super) fn refused_cwd(path: &str, error: &WalkError) -> ClientOperationError {
     match error {
         WalkError::System(Errno::NOTDIR) => {
-            ClientOperationError::invalid(format!("`cwd` is no folder: {path}"))
+            ClientOperationError::invalid(format!("`cwd` is not a folder: {path}"))
         }
         WalkError::System(Errno::NOENT) => {
             ClientOperationError::not_found(format!("Resource not found: {path}"))

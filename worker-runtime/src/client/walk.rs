@@ -56,7 +56,7 @@ pub(crate) enum WalkError {
     #[error("the path has too many {0}")]
     TooMany(&'static str),
     /// A path resolved earlier leads elsewhere now.
-    #[error("it leads elsewhere by now than when it was allowed")]
+    #[error("it leads elsewhere now than when it was allowed")]
     Moved,
     /// The path is not UTF-8. Rules apply to text only.
     #[error("it leads to a name that is not UTF-8")]

@@ -141,7 +141,7 @@ pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Err
     let unsupported = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
     let code = if unsupported { Code::AgentMethodUnsupported } else { Code::SessionNotFound };
     let session = shorten::text(session, 200);
-    let message = format!("the agent did not take up the session {session}: {}", results::error_text(error));
+    let message = format!("the agent did not resume the session {session}: {}", results::error_text(error));
     Error { code, message, ..refused }
         .with("sessionId", session)
         .recommend("`subagent session list` shows the sessions of an agent that can list them.")
@@ -370,7 +370,7 @@ pub(super) fn storage_full(dropped: u64) -> Error {
 
 /// The error of a turn that ended before its prompt was sent.
 pub(super) fn never_sent() -> Error {
-    let message = "the turn ended before the agent had taken mode and model of the definition; the message was not sent";
+    let message = "the turn ended before the agent had applied the mode and model of the definition; the message was not sent";
     Error::new(Code::BackendUnavailable, message)
 }
 
@@ -378,7 +378,7 @@ pub(super) fn dispatched(error: Error) -> Error {
     error.with("dispatched", "maybe").recommend(LOOK_FIRST)
 }
 
-const LOOK_FIRST: &str = "Look at what was done (`subagent worker inspect`) before sending again: the next message starts the agent anew.";
+const LOOK_FIRST: &str = "Look at what was done (`subagent worker inspect`) before sending again: the next message restarts the agent.";
 const CHECK_LAUNCHER: &str = "Check the launcher's command and the PATH of the shell that starts the worker.";
 const CHECK_PERMISSION: &str =
     "Check that the launcher's command is executable and that its folder may be entered.";

@@ -95,7 +95,7 @@ fn whole(millis: f64) -> Option<i64> {
     sane.then_some(millis as i64)
 }
 
-/// What Claude Code tells of the limits of a subscription, in `_meta` of a `usage_update`.
+/// The key of Claude Code's report on the limits of a subscription, in `_meta` of a `usage_update`.
 const CLAUDE: &str = "_claude/rateLimit";
 
 /// The reset of a limit that an update reports as reached; `Some(None)`: it reports that there is none.

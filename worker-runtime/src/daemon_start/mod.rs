@@ -103,7 +103,7 @@ impl DaemonStartMachine {
             (DaemonStartState::Waiting, DaemonStartInput::Due) => vec![DaemonStartEffect::Check],
             (DaemonStartState::Starting, DaemonStartInput::Due) => {
                 let mut effects = vec![DaemonStartEffect::Release];
-                effects.extend(self.failed("it says nothing about its start"));
+                effects.extend(self.failed("it does not report its start"));
                 effects
             }
             (DaemonStartState::Waiting, DaemonStartInput::Found(found)) => self.found(found),

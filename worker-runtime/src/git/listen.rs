@@ -26,7 +26,7 @@ pub(crate) fn read_outputs(
             drop(pipe);
         } else {
             // On a detached thread: a process that hangs reads nothing. If one ends early,
-            // its status tells why.
+            // its status says why.
             std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         }
     }

@@ -92,7 +92,7 @@ fn no_folder_on_the_way_may_be_a_link() {
             folder.entry().map(drop).unwrap_err(),
             folder.clear().map(drop).unwrap_err(),
         ] {
-            assert!(error.contains("is a link or no folder"), "{error}");
+            assert!(error.contains("is a link or not a folder"), "{error}");
         }
         assert_eq!(fs::read(secret.join(FILE)).unwrap(), b"secret");
     }
@@ -106,7 +106,7 @@ fn nothing_but_a_regular_file_is_read_and_nothing_is_waited_for() {
     fs::write(&secret, "secret").unwrap();
     let refused = |what: &str| {
         let error = folder.notes(200).map(drop).unwrap_err();
-        assert!(error.contains("is a link or no regular file"), "{what}: {error}");
+        assert!(error.contains("is a link or not a regular file"), "{what}: {error}");
         assert!(folder.entry().is_err(), "{what}");
     };
     symlink(&secret, &file).unwrap();

@@ -43,7 +43,7 @@ impl Node {
             None => RuleDecision {
                 action: RuleAction::Deny,
                 pattern: "*".to_owned(),
-                note: Some("it was not approved beforehand, and nobody is asked"),
+                note: Some("it was not approved beforehand, and this agent may not ask"),
                 ..asked
             },
         }

@@ -73,7 +73,7 @@ impl Node {
                 })
             }
             MatchResult::No => {
-                let denied = by_list(RuleAction::Deny, "it is none of the tools that the definition lists");
+                let denied = by_list(RuleAction::Deny, "it is not among the tools that the definition lists");
                 Some(match answer {
                     Some(answer) => stricter(denied, answer),
                     None => denied,

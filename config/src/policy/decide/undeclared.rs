@@ -39,7 +39,7 @@ impl Judge<'_> {
         let acts_on_paths = call.has_detail() && !call.paths.is_empty();
         let of_else = acts_on_paths || (allows(&OF_ELSE) && (name.is_some() || self.allows_all_named()));
         let allowed = of_files && of_else;
-        let note = "the agent does not tell what kind of call it is, and it may be one that is not allowed";
+        let note = "the agent does not say what kind of call it is, and it may be one that is not allowed";
         (!allowed).then(|| self.doubtful(ToolKind::Other, name, note))
     }
     fn allows_all(&self, kind: ToolKind, name: Option<&str>) -> bool {

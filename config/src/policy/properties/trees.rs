@@ -211,7 +211,7 @@ fn it_is_the_strictest_of_all(
     Ok(())
 }
 
-fn nobody_grants_what_he_has_not(
+fn no_node_grants_beyond_its_own(
     chain: &[Node],
     call: &ToolCallDescription,
     decide: Decide,
@@ -290,8 +290,8 @@ proptest! {
 
     /// M3: a node cannot grant what it does not have.
     #[test]
-    fn nobody_grants_beforehand_what_he_is_not_allowed(chain in a_chain(true), call in any_call()) {
-        nobody_grants_what_he_has_not(&chain, &call, decides)?;
+    fn no_node_approves_beforehand_more_than_it_may(chain in a_chain(true), call in any_call()) {
+        no_node_grants_beyond_its_own(&chain, &call, decides)?;
     }
 
     /// M4: only a rule for tasks allows a task.
@@ -350,7 +350,7 @@ fn what_forgets_those_above_is_found_out() {
         if granted.action == RuleAction::Allow { granted } else { whole }
     };
     let grants = |(chain, call): (Vec<Node>, ToolCallDescription)| {
-        nobody_grants_what_he_has_not(&chain, &call, grants_all)
+        no_node_grants_beyond_its_own(&chain, &call, grants_all)
     };
     assert!(is_found_out(&(a_chain(true), any_call()), grants));
 }

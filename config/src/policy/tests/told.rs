@@ -142,7 +142,7 @@ fn a_kind_that_says_nothing_and_a_title_alone_are_asked_where_anything_is_denied
 }
 
 #[test]
-fn what_goes_into_a_call_is_read_whatever_it_is_called() {
+fn the_inputs_of_a_call_are_read_for_any_kind() {
     let said = ToolKind::ALL.into_iter().map(|kind| json!(kind.as_str()));
     let is_vague = |kind: &Value| {
         let clear = ["read", "edit", "delete", "move", "search", "execute", "fetch"];

@@ -101,5 +101,5 @@ pub(super) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::argument(format!("the unit {} cannot be changed: {error}", path.display()))
         .with("unitPath", path_value(path))
         .with("error", error.to_string())
-        .recommend("check the permissions of this folder, or write the text of `subagent daemon install --print` to a place of yours")
+        .recommend("check the permissions of this folder, or write the text of `subagent daemon install --print` to a file yourself")
 }

@@ -22,7 +22,7 @@ use crate::output::CliOutcome;
 
 pub(super) use status::data as status;
 
-/// What is told of a daemon, in the order of the text.
+/// The facts that are shown about a daemon, in the order of the text.
 const FACTS: [&str; 9] =
     ["pid", "version", "mode", "generation", "startedAt", "liveWorkers", "stateDir", "socket", "log"];
 

@@ -18,7 +18,7 @@ pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcom
         if mode != "background" {
             return Err(Failure::new(
                 Code::DaemonAlreadyRunning,
-                format!("the daemon (pid {pid}) runs in the {mode}, under somebody's supervision"),
+                format!("the daemon (pid {pid}) runs in the {mode}; only a background one can be replaced"),
             )
             .with("pid", pid)
             .with("mode", mode)

@@ -22,7 +22,7 @@ const MAX_CHARS: usize = 4000;
 /// Makes the user's manager read its units again.
 ///
 /// # Errors
-/// Why there is none that could be asked, in words.
+/// The reason as a sentence: there is no `systemctl`, or it reports an error.
 pub(super) async fn reload(env: &Environment) -> std::result::Result<(), String> {
     match said(&["daemon-reload"], env, ANSWER_TIME).await {
         Ok(output) if output.status.success() => Ok(()),
@@ -49,7 +49,7 @@ pub(super) async fn order(args: &[&str], unit: &SystemdUnit, env: &Environment) 
         .with("unitPath", crate::context::path_value(&unit.path))
         .with("command", command)
         .with("error", why)
-        .recommend("look at what the unit says; a daemon that somebody runs in the foreground must end first")
+        .recommend("see the status of the unit; end a daemon that runs in the foreground first")
         .with("recommendedCommand", format!("systemctl --user status {}", unit.name)))
 }
 
@@ -66,7 +66,7 @@ async fn said(args: &[&str], env: &Environment, limit: Duration) -> io::Result<O
     command.env_clear().envs(passed).env("LC_ALL", "C").env("SYSTEMD_PAGER", "");
     command.stdin(Stdio::null()).kill_on_drop(true);
     timeout(limit, command.output()).await.unwrap_or_else(|_| {
-        let why = format!("it did not come to an end within {} s", limit.as_secs());
+        let why = format!("it did not end within {} s", limit.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     })
 }

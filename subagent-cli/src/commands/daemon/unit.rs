@@ -16,7 +16,6 @@ use crate::failure::{Failure, Result};
 pub(super) struct SystemdUnit {
     /// Its name, ending in `.service`.
     pub(super) name: String,
-    /// The file.
     pub(super) path: PathBuf,
 }
 

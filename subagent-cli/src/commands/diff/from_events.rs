@@ -17,7 +17,7 @@ use crate::failure::Result;
 /// Tool calls that are looked at: the newest updates of them.
 const MAX_EVENTS: &str = "1000";
 const TYPES: &str = "progress.update:tool_call,progress.update:tool_call_update";
-/// For one file.
+/// The time limit for the diff of one replaced piece; a longer one is made coarser.
 const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A replaced piece of a file; `None`: there was no file.

@@ -10,7 +10,7 @@ use crate::output::terminal::Terminal;
 
 /// The width where there is no terminal, as git's.
 const USUAL_WIDTH: usize = 80;
-/// The widest graph.
+/// The maximum width of a graph, in columns.
 const MAX_GRAPH: usize = 60;
 
 /// What is shown of each file.

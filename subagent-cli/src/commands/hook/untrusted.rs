@@ -18,11 +18,11 @@ pub(crate) const KEY: &str = "untrustedHooks";
 pub(crate) struct Trusted(Vec<(String, String)>);
 
 impl Trusted {
-    /// Asks the daemon.
+    /// Requests all trusted contents from the daemon.
     pub(crate) async fn of(client: &mut DaemonClient) -> Result<Self> {
         let data = client.ask(&ApiRequest::get("/v1/hooks/trust")).await?;
         let trusted = AllTrustedHooks::deserialize(&data).map_err(|error| {
-            Failure::internal(format!("the daemon tells trust in an unknown form: {error}"))
+            Failure::internal(format!("the daemon's answer has trust in an unknown form: {error}"))
         })?;
         let of = |item: subagent_protocol::api::TrustedHooks| {
             (item.file.to_string_lossy().into_owned(), item.sha256)

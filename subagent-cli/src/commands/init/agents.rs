@@ -13,7 +13,7 @@ use crate::output::tell;
 /// Whether an agent is logged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Login {
-    /// It makes sessions.
+    /// It can create a session.
     Done,
     /// It wants a login first.
     Wanted,
@@ -23,7 +23,6 @@ pub(super) enum Login {
     Failed(String),
 }
 
-/// A known agent.
 #[derive(Debug, Clone)]
 pub(super) struct KnownAgent {
     pub(super) name: String,

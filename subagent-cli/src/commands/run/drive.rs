@@ -1,7 +1,7 @@
 //! A run from the start of its worker to the proof that nothing of it is left.
 //!
-//! While the start is on its way nobody knows the worker's id; whoever has to end the run then finds it by its tag. The
-//! start itself is never given up: what was asked for may come to be at any time.
+//! While the start is pending, the worker's id is unknown. A run that has to end then finds the
+//! worker by its tag. The start itself is never given up: its worker may appear at any time.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -32,9 +32,10 @@ const LOOK: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_secs(1);
 /// An agent has its own time to end a turn before it is ended itself.
 const CANCEL_LIMIT: Duration = Duration::from_secs(120);
-/// For the last events of a worker that is stopped, and for whoever reads them if the run was not to go on.
+/// The limit for the last events of a stopped worker. Also the time that a reader of the output
+/// gets after a timeout or a signal.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
-/// For the order to stop the worker, when somebody does not want to wait for its end.
+/// The limit for the order to stop the worker after a second signal.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What ended a run.
@@ -44,9 +45,9 @@ pub(super) enum RunEnd {
     Turn,
     /// The time is over.
     Timeout,
-    /// Somebody interrupted it.
+    /// A signal interrupted the run.
     Signal(Signal),
-    /// Nobody reads what it prints any more.
+    /// The output has no reader any more.
     Unread,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Clients {
     pub(super) work: DaemonClient,
     pub(super) follow: DaemonClient,
     pub(super) control: DaemonClient,
-    /// For whoever does not wait for the others.
+    /// For the order to stop the worker while requests on the others are pending.
     pub(super) last: DaemonClient,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct Driven {
     /// What has become of its git worktree; null if it had none.
     pub(super) worktree: Value,
     pub(super) transcript: Transcript,
-    /// See [`printed_by`].
+    /// The time limit for printing the output: [`printed_by`].
     pub(super) printed_by: Option<Instant>,
 }
 
@@ -156,9 +157,9 @@ pub(super) async fn drive(
     };
     let reason = match &worked {
         Ok(RunEnd::Turn) => None,
-        Ok(RunEnd::Timeout) => Some("the time of the run is over"),
+        Ok(RunEnd::Timeout) => Some("the run timed out"),
         Ok(RunEnd::Signal(_)) => Some("the run was interrupted"),
-        Ok(RunEnd::Unread) => Some("nobody reads the output of the run any more"),
+        Ok(RunEnd::Unread) => Some("the output of the run was closed"),
         Err(_) => Some("the run has failed"),
     };
     let ended = async {
@@ -275,7 +276,8 @@ async fn until_over(
     }
 }
 
-/// The events until the worker is stopped. The tasks below it may take longer to end, and nobody waits for them here.
+/// Reads the events until the worker is stopped. Tasks below it may end later; they are not waited
+/// for.
 async fn drain(
     events: &mut EventSubscription<'_>,
     worker_id: &str,
@@ -292,7 +294,8 @@ async fn drain(
     }
 }
 
-/// Until when somebody may take to read what the run has to say: as long as they like if it went as it was to go.
+/// Returns the time limit for printing the output. After a timeout or a signal it is `LAST_EVENTS`
+/// from now; otherwise it is the run's deadline, if the run has one, but not earlier than that.
 pub(super) fn printed_by(ending: Option<&RunEnd>, deadline: Option<Instant>) -> Option<Instant> {
     let soon = Instant::now() + LAST_EVENTS;
     match ending {
@@ -320,7 +323,7 @@ async fn end_start(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            // Whatever came of it, all that there is can be found now.
+            // The start has succeeded or failed, so all its workers can be found now.
             _ = &mut start => return stop_all(client, choice).await,
             _ = looks.tick() => {
                 for worker in choice.live(client).await? {
@@ -338,7 +341,8 @@ async fn stop_all(client: &mut DaemonClient, choice: &WorkerSelector) -> Result<
     Ok(())
 }
 
-/// Cleans up, unless somebody interrupts that too: then the worker is still ordered to stop, and nobody waits for it.
+/// Cleans up. A signal interrupts the cleanup: then the worker is ordered to stop and not waited
+/// for.
 async fn guarded<T>(
     signals: &mut Interruptions,
     last: &mut DaemonClient,
@@ -364,7 +368,7 @@ async fn guarded<T>(
             let advice = format!(
                 "\nNot waiting for the end of the worker.\nTry:  subagent worker stop -l {selector}\n"
             );
-            // Stderr may be what nobody reads.
+            // Stderr may be a full pipe that is not read.
             let _ = timeout(AT_ONCE, tokio::task::spawn_blocking(move || tell(&advice))).await;
         }
     }

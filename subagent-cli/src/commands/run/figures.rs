@@ -18,7 +18,6 @@ use crate::output::terminal::Terminal;
 pub(super) struct Figures {
     pub(super) took: Duration,
     pub(super) tools: usize,
-    /// The changed files.
     pub(super) changes: Changes,
     pub(super) tokens: Option<u64>,
     pub(super) cost: Option<Money>,

@@ -168,7 +168,7 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     if let Some(signal) = signal {
         signals::end_by(signal);
     }
-    // Whoever is to read it has let the time pass.
+    // Without a code the reader did not take the output in time.
     Ok(CliOutcome::Printed(printed.unwrap_or(ExitCode::from(TIMEOUT))))
 }
 
@@ -212,6 +212,6 @@ impl Clients {
 fn random() -> Result<String> {
     let mut bytes = [0; 6];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::internal(format!("the system gives no random bytes: {error}")))?;
+        .map_err(|error| Failure::internal(format!("cannot get random bytes: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -58,7 +58,7 @@ impl Progress {
         if let Some(below) = &mut self.below {
             events.iter().for_each(|event| below.activity.see(event));
         }
-        // The event of the answer tells how each request ended.
+        // The event of the answer reports how each request ended.
         let asks =
             |event: &Value| event["type"] == "approval.requested" || event["type"] == "elicitation.requested";
         let shown: Vec<Value> = events.into_iter().filter(|event| !asks(event)).collect();

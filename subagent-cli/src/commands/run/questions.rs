@@ -12,7 +12,7 @@ use crate::dialog::{QuestionRef, is_over};
 use crate::failure::Result;
 
 /// Why, for the journal.
-const NOTE: &str = "a run has nobody to ask";
+const NOTE: &str = "this run has no user to ask";
 
 /// Answers a question with no.
 pub(super) async fn answer(client: &mut DaemonClient, question: &QuestionRef) -> Result<()> {

@@ -24,7 +24,7 @@ impl Interruptions {
         ]))
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(in super::super) async fn next(&mut self) -> Signal {
         let [int, term, hup] = &mut self.0;
         tokio::select! {
@@ -42,7 +42,7 @@ pub(super) fn not_heard() {
     }
 }
 
-/// Ends this process as the signal would have: whoever started it sees that.
+/// Ends this process as the signal would have, so that its parent sees the signal.
 pub(in super::super) fn end_by(came: Signal) -> ! {
     by_default(came);
     let _ = raise(came);

@@ -1,7 +1,7 @@
 //! Where a run prints.
 //!
-//! A pipe that nobody reads holds up whoever writes into it, for as long as it likes. So a thread of its own writes, one
-//! thing after the other, and the run only waits for it: the deadline and the signals count all the while.
+//! A write into a pipe that is not read blocks without a limit. So a thread of its own writes, one
+//! job after the other. The run waits for that thread, with its deadline and its signals.
 
 use std::io;
 use std::sync::mpsc;
@@ -28,9 +28,8 @@ pub(super) struct RunPrinter {
     jobs: mpsc::Sender<PrintJob>,
 }
 
-/// Where events go.
 enum EventOutput {
-    /// To a person.
+    /// To a person, as progress.
     Progress(Box<Progress>),
     /// To stdout, one line each.
     Lines,
@@ -50,15 +49,16 @@ impl RunPrinter {
             RunOutputFormat::Json => EventOutput::Nowhere,
         };
         let (jobs, todo) = mpsc::channel::<PrintJob>();
-        // Nobody joins it: it may stand still for ever.
+        // It is never joined, because a write of it may block without a limit.
         thread::Builder::new()
             .name("printer".to_owned())
             .spawn(move || todo.into_iter().for_each(|job| job()))
-            .map_err(|error| Failure::internal(format!("the system gives no thread: {error}")))?;
+            .map_err(|error| Failure::internal(format!("cannot start a thread: {error}")))?;
         Ok(Self { events, jobs })
     }
 
-    /// Takes events; false if nobody reads them any more. Whoever does not wait for the end of this loses no event.
+    /// Prints events; returns false if stdout has no reader any more. Dropping the future loses no
+    /// event.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if stdout cannot be written.

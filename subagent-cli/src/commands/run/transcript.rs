@@ -83,7 +83,7 @@ impl Transcript {
         None
     }
 
-    /// Whoever decided: what was not allowed is denied.
+    /// Records a decision as denied unless it allows the request. It does not matter who decided.
     fn decided(&mut self, request_id: &str, event: &Value) {
         let data = &event["data"];
         let asked = self.requests.remove(request_id).unwrap_or_default();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_does_not_allow_denies() {
+    fn an_option_that_does_not_allow_denies() {
         let options = json!([
             {"id": "a", "kind": "allow_once"}, {"id": "r", "kind": "reject_once"}, {"id": "deny-it"}, {"id": "yes"},
         ]);

@@ -33,7 +33,7 @@ pub(super) enum TaskWaitEnd {
 
 /// What a wait does at a question.
 pub(super) enum OnQuestion {
-    /// It ends.
+    /// The wait ends there.
     End,
     /// It says which command answers.
     Say,

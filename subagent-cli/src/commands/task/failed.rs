@@ -31,15 +31,15 @@ pub(super) fn failure(task: &TaskView) -> Failure {
 fn next(failure: &Failure) -> (&'static str, &'static str) {
     let is = |codes: &[Code]| codes.iter().any(|code| failure.is(*code));
     if is(&[Code::Cancelled, Code::MaxIterationsReached, Code::TimedOut, Code::ApprovalTimeout]) {
-        ("a message has the task go on", "task message TASK --text 'Go on.'")
+        ("continue the task with a message", "task message TASK --text 'Go on.'")
     } else if is(&[Code::BudgetExceeded]) {
-        ("raise the limit, then have the task go on with a message", "budget show --worker-id TASK")
+        ("raise the limit, then continue the task with a message", "budget show --worker-id TASK")
     } else if is(&[Code::PolicyViolation]) {
         ("look at what the agent has done", "diff TASK")
     } else if is(&[Code::ResultSchemaNotMet]) {
         ("look at what the agent said; its prompt has to ask for the JSON of the schema", "task result TASK")
     } else {
-        ("look at what the agent wrote to its log, then have the task go on with a message", "logs TASK")
+        ("look at what the agent wrote to its log, then continue the task with a message", "logs TASK")
     }
 }
 

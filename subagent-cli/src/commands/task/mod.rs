@@ -1,4 +1,4 @@
-//! `task`: gives tasks to agents, and looks at them, waits for them, tells them something, ends them.
+//! `task`: submits tasks to agents, shows them, waits for them, sends them messages, ends them.
 
 mod awaited;
 mod failed;
@@ -77,7 +77,7 @@ fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
     if let Some(status) = args.status.as_deref().and_then(|words| words.split(',').find(unknown)) {
         let known: Vec<_> = TaskStatus::ALL.iter().map(|known| known.as_str()).collect();
         let known = known.join(", ");
-        let message = format!("--status {status} is none of {known}");
+        let message = format!("--status {status} is not one of {known}");
         return Err(Failure::argument(message).with("flag", "--status").with("status", status));
     }
     let giver = giver(args.cwd, context);

@@ -128,7 +128,7 @@ pub(in crate::commands) async fn once(giver: &Giver, task: RunTask) -> Result<Ta
     }
 }
 
-/// The task at its end. An interrupted wait is nobody's: the task is canceled.
+/// Waits for the end of the task. An interrupted wait cancels the task.
 async fn wait(
     giver: &Giver,
     client: &mut DaemonClient,
@@ -149,13 +149,11 @@ async fn wait(
     let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };
     let ask = giver.named(ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);
     giver.client()?.ask(&ask).await?;
-    // What it had said by then is told, if it ends soon.
+    // The text that it had written is reported if the task ends within `REQUEST_LIMIT`.
     let mut client = giver.client()?;
     match timeout(REQUEST_LIMIT, TaskWait::new(task, giver.token(), None).end(&mut client)).await {
         Ok(ended) => Ok(TaskWaitEnd::Ended(Box::new(ended?))),
-        Err(_) => {
-            Err(Failure::internal("the task was canceled and does not come to its end").with("taskId", task))
-        }
+        Err(_) => Err(Failure::internal("the task was canceled and has not ended").with("taskId", task)),
     }
 }
 

@@ -176,7 +176,6 @@ impl QuestionView {
         }
     }
 
-    /// Takes a key.
     pub(super) fn press(&mut self, key: &KeyPress, now: Timestamp) -> Pressed {
         let Some(question) = self.question.clone().filter(|_| !self.is_answered) else {
             return Pressed::Passed;

@@ -41,7 +41,6 @@ pub(super) enum BoardConnection {
     Unreachable(String),
 }
 
-/// A board.
 #[derive(Debug)]
 pub(super) struct Board {
     /// The name of the workspace.
@@ -125,7 +124,6 @@ impl Board {
         })
     }
 
-    /// Takes a key.
     pub(super) fn on_key(&mut self, key: &KeyPress, now: Timestamp) -> Vec<BoardEffect> {
         // The person has seen it.
         self.notice = None;

@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Editor {
     text: String,
-    /// In bytes.
+    /// The offset in `text`, in bytes.
     cursor: usize,
 }
 
@@ -33,12 +33,10 @@ impl Editor {
         Self { text: text.to_owned(), cursor: text.len() }
     }
 
-    /// The text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Takes a key.
     pub(super) fn press(&mut self, key: &KeyPress) -> EditorOutcome {
         match key {
             KeyPress::Enter => return EditorOutcome::Done,

@@ -11,13 +11,12 @@ use crate::failure::Failure;
 /// Something to do for a board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BoardEffect {
-    /// Leave the board.
     Quit,
     /// Stop the process, as Ctrl-Z does.
     Suspend,
     /// Draw all of the screen again.
     Redraw,
-    /// Take another snapshot.
+    /// Fetch a new snapshot of all workers.
     Refresh,
     /// Run a command of the command line.
     Command(BoardCommand),
@@ -41,7 +40,7 @@ pub(super) struct BoardCommand {
     pub(super) says: (String, String),
 }
 
-/// Something that happened.
+/// An occurrence outside of the board.
 #[derive(Debug)]
 pub(super) enum BoardEvent {
     /// All workers at one moment.

@@ -75,7 +75,7 @@ pub(super) fn task_of(parent: u32, name: &str) -> Value {
     json!({"task": {"name": name, "status": "running", "parent": id(parent), "root": id(parent), "depth": 1}})
 }
 
-/// Two of them.
+/// Adds the fields of `other` to `one`.
 pub(super) fn and(mut one: Value, other: Value) -> Value {
     one.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
     one

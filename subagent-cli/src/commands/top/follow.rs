@@ -36,7 +36,7 @@ pub(super) struct BoardFollower {
 
 /// Why a stream is left.
 enum Left {
-    /// For another snapshot.
+    /// The board needs a new snapshot.
     Refresh,
     /// The board is gone.
     Gone,

@@ -12,7 +12,6 @@ const INTERRUPT: u8 = 0x03;
 /// What stands behind a paste.
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// A key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KeyPress {
     Char(char),
@@ -33,11 +32,10 @@ pub(super) enum KeyPress {
     End,
     /// Text from the clipboard.
     Paste(String),
-    /// Any other one.
     Other,
 }
 
-/// Puts keys together.
+/// Decodes the bytes of a terminal into keys.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     bytes: Vec<u8>,
@@ -120,7 +118,7 @@ enum DecodedBytes {
     Key(KeyPress, usize),
     /// A paste, and how many bytes begin it.
     Paste(usize),
-    /// No complete key.
+    /// The bytes hold no complete key.
     Nothing,
 }
 
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paste_is_one_key_whatever_it_holds() {
+    fn a_paste_is_one_key_with_any_content() {
         assert_eq!(
             keys("\u{1b}[200~y\ry\u{1b}[201~q"),
             [KeyPress::Paste("y\ry".to_owned()), KeyPress::Char('q')]

@@ -80,12 +80,10 @@ impl List {
         if self.is_tree { tree(workers, &rows) } else { sections(workers, &rows) }
     }
 
-    /// What is chosen.
     pub(super) fn chosen(&self) -> Option<&SelectedRow> {
         self.chosen.as_ref()
     }
 
-    /// Chooses a worker.
     pub(super) fn choose(&mut self, worker: WorkerId) {
         self.chosen = Some(SelectedRow { worker, request: None });
     }

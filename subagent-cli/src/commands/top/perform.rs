@@ -27,7 +27,7 @@ const MAX_DIFF: usize = 2 * 1024 * 1024;
 /// How long commands that were typed may take after the board was left.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who does it.
+/// Runs the commands and requests of a board in the background.
 #[derive(Debug)]
 pub(super) struct Performer {
     /// For commands, which must not write to the screen.
@@ -53,7 +53,7 @@ impl Performer {
         Self { context, workspace, cwd, inputs, commands: JoinSet::new(), fetches: JoinSet::new() }
     }
 
-    /// Runs a command.
+    /// Starts a command in the background; its result becomes an input.
     pub(super) fn run(&mut self, command: BoardCommand) {
         while self.commands.try_join_next().is_some() {}
         let (context, cwd, inputs) = (self.context.clone(), self.cwd.clone(), self.inputs.clone());

@@ -26,11 +26,11 @@ pub(super) enum BoardPrompt {
 /// What a key did to a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PromptAction {
-    /// It goes on.
+    /// The prompt stays open.
     Going,
     /// Nothing is to be done.
     Left,
-    /// Something is missing.
+    /// A value is missing; the text says which.
     Missing(&'static str),
     /// The next thing is asked for.
     Next(BoardPrompt),
@@ -43,7 +43,6 @@ pub(super) enum PromptAction {
 }
 
 impl BoardPrompt {
-    /// Takes a key.
     pub(super) fn press(&mut self, key: &KeyPress) -> PromptAction {
         if let Self::Stop(worker, name) = self {
             return match key {

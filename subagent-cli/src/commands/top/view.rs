@@ -21,13 +21,12 @@ pub(super) enum BoardView {
 #[derive(Debug)]
 pub(super) struct TextView {
     pub(super) title: String,
-    /// Of which worker.
     pub(super) worker: WorkerId,
     text: String,
     /// The text for a width.
     lines: Option<(usize, Vec<Line<'static>>)>,
     pub(super) top: usize,
-    /// Behind it.
+    /// The story that comes back when the page is left.
     pub(super) behind: Option<Box<Story>>,
 }
 

@@ -1,5 +1,5 @@
-//! `tree --follow`: the tree again whenever it has changed. What may have changed it is heard of in the events of all workers;
-//! then it is asked for anew, and not more often than somebody can see.
+//! `tree --follow`: prints the tree again whenever it has changed. The milestones of all workers
+//! say when it may have changed. Then it is requested again, at most once every `PAUSE`.
 
 use std::io;
 use std::process::ExitCode;
@@ -18,10 +18,10 @@ use crate::output::human::now;
 use crate::output::redrawn::Redrawn;
 use crate::output::{CliOutcome, complain, document, success, write};
 
-/// At least so long between two looks at the tree.
+/// The minimum time between two requests for the tree.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Shows the tree until nothing in it is open any more, or nobody reads it.
+/// Shows the tree until everything in it has ended, or stdout has no reader any more.
 pub(super) fn run(
     mut asking: DaemonClient,
     mut watching: DaemonClient,
@@ -69,7 +69,6 @@ pub(super) fn run(
     Ok(CliOutcome::Printed(ExitCode::SUCCESS))
 }
 
-/// Where trees go.
 enum Out {
     /// A line of JSON each.
     Documents(Option<Value>),
@@ -88,7 +87,8 @@ impl Out {
         }
     }
 
-    /// Shows a tree, if it is not the one that was shown last: that time goes on is no change. Says whether somebody reads it.
+    /// Shows a tree unless it equals the last one; a later time is no change. Returns whether
+    /// stdout still has a reader.
     fn show(&mut self, items: Vec<Value>) -> Result<bool> {
         let written = match self {
             Self::Documents(last) => {

@@ -80,12 +80,10 @@ impl InspectedWorker {
         &self.id
     }
 
-    /// Its id.
     pub(in crate::commands) fn worker_id(&self) -> String {
         self.data["worker"]["workerId"].as_str().unwrap_or(&self.id).to_owned()
     }
 
-    /// Its launcher.
     pub(in crate::commands) fn launcher(&self) -> Option<String> {
         self.data["worker"]["launcher"].as_str().map(str::to_owned)
     }
@@ -142,7 +140,7 @@ impl InspectedWorker {
 
 fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
     let policy = Option::<PolicySpec>::deserialize(policy).map_err(|error| {
-        Failure::internal(format!("the daemon tells the worker's rules in a form that is not known: {error}"))
+        Failure::internal(format!("the daemon's answer has the worker's rules in an unknown form: {error}"))
     })?;
     let layers = policy.map(|policy| policy.layers).unwrap_or_default();
     let owners = layers.into_iter().filter(|layer| layer.layer == LayerKind::Owner.as_str());
@@ -151,17 +149,15 @@ fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
 
 fn sandbox(told: &Value) -> Result<Option<SandboxSpec>> {
     Option::<SandboxSpec>::deserialize(told).map_err(|error| {
-        Failure::internal(format!(
-            "the daemon tells the worker's sandbox in a form that is not known: {error}"
-        ))
+        Failure::internal(format!("the daemon's answer has the worker's sandbox in an unknown form: {error}"))
     })
 }
 
-/// The definition of the worker, without its MCP servers: what is in these is not told.
+/// Returns the definition of the worker without its MCP servers, whose content is not reported.
 fn definition(data: &Value) -> Result<Option<Resolved>> {
     let unknown = |error: serde_json::Error| {
         Failure::internal(format!(
-            "the daemon tells the worker's definition in a form that is not known: {error}"
+            "the daemon's answer has the worker's definition in an unknown form: {error}"
         ))
     };
     let Some(spec) = Option::<AgentSpec>::deserialize(&data["agent"]).map_err(unknown)? else {

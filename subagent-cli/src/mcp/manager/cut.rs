@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_inside_its_limit_whatever_is_in_it() {
+    fn any_text_that_is_too_long_is_cut_inside_its_limit() {
         assert_eq!(cut(&json!({"a": 1}), 100), json!({"a": 1}));
         for filler in ["a", "\u{e4}", "\"", "\u{1}", "\\"] {
             for max in [100, 101, 1000, MAX_REQUEST_BYTES] {

@@ -9,7 +9,7 @@ use crate::output::style::Style;
 /// A prompt with more lines is cut.
 const MAX_LINES: usize = 200;
 
-/// `agent show`.
+/// Shows the data of `agent show`.
 pub(super) fn agent(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let name = data["name"].as_str()?;
     view.page.word(Style::Strong, name).end();
@@ -51,7 +51,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// `agent validate`.
+/// Shows the data of `agent validate`.
 pub(super) fn agents(view: &mut PageRenderer, data: &Value) -> Option<()> {
     problems(view, &data["problems"]);
     let (style, said) = match data["valid"].as_bool()? {
@@ -82,7 +82,7 @@ fn problem_line(view: &mut PageRenderer, (style, kind): (Style, &str), place: &s
     view.page.prose(Style::Plain, "  ", "  ", message, MAX_LINES);
 }
 
-/// `config check`.
+/// Shows the data of `config check`.
 pub(super) fn config(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let lists = [("problems", "problem", Style::Bad), ("warnings", "warning", Style::Attention)];
     let mut is_well = true;
@@ -111,7 +111,7 @@ pub(super) fn config(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `policy test`.
+/// Shows the data of `policy test`.
 pub(super) fn policy(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let action = data["action"].as_str()?;
     view.page.word(of_action(action), action).end();

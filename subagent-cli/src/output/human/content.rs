@@ -16,7 +16,7 @@ use crate::output::style::Style;
 pub enum Detail {
     /// The first lines of each diff and text.
     Short,
-    /// All lines.
+    /// All lines, without a limit.
     All,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn status(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let owned = owner.is_object();
     let ownership = match owned {
         true => format!("pid {}, epoch {}, since {since}", shown(&owner["pid"]), shown(&owner["epoch"])),
-        false => "nobody".to_owned(),
+        false => "none".to_owned(),
     };
     view.facts(&[
         ("workspace", Style::Plain, shown(&data["workspaceKey"])),
@@ -60,7 +60,7 @@ pub(super) fn recovered(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let mut table = Table::new(&["CONTROLLER", "STATE", "LABEL", "OWNER", "WORKSPACE"]);
     for item in items {
         let pid = shown(&item["activeOwner"]["pid"]);
-        let owner = if pid.is_empty() { "nobody".to_owned() } else { format!("pid {pid}") };
+        let owner = if pid.is_empty() { "none".to_owned() } else { format!("pid {pid}") };
         table.row([
             (Style::Strong, word(item, "controllerId")),
             (Style::of_state(word(item, "state")), word(item, "state")),

@@ -57,7 +57,7 @@ pub(super) fn write(page: &mut TextPage, worker: &str, event: &Value) {
     }
 }
 
-/// Writes what is told of a task, in the stream of its worker or of one above it.
+/// Writes an event of a task, in the stream of its worker or of an ancestor.
 fn of_task(page: &mut TextPage, what: &str, data: &Value) {
     page.text(Style::Dim, "task ").word(Style::Strong, word(data, "name")).plain("  ");
     match what {

@@ -54,7 +54,7 @@ pub(super) fn fields(page: &mut TextPage, asked: &Value) {
     match asked["url"].as_str() {
         Some(url) => page.plain("    ").word(Style::Strong, url).end(),
         None if word(asked, "mode") == "url" => {
-            page.text(Style::Bad, "    It gave no link to a place on the web: it cannot be accepted.").end()
+            page.text(Style::Bad, "    It has no link to a web page: it cannot be accepted.").end()
         }
         None => page,
     };

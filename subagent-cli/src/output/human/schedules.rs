@@ -7,7 +7,7 @@ use super::view::{PageRenderer, items, shown as value, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-/// `schedule list`.
+/// Shows the data of `schedule list`.
 pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
     let mut table = Table::new(&["NAME", "STATE", "NEXT", "WHEN", "WHAT", "LAST", "ERROR", "TIMEZONE"]);
@@ -54,7 +54,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `schedule rm`.
+/// Shows the data of `schedule rm`.
 pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["name"].as_str()?).plain("  removed").end();
     Some(())

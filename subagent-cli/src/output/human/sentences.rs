@@ -47,7 +47,7 @@ fn of_request(kind: &str, data: &Value) -> Option<(Style, String)> {
     })
 }
 
-/// Messages that wait.
+/// Returns the sentence for an event of the queue.
 fn of_queue(kind: &str, worker: &str, data: &Value) -> Option<(Style, String)> {
     let turn = word(data, "turnId");
     Some(match kind {

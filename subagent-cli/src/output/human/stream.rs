@@ -13,7 +13,7 @@ use crate::output::page::TextPage;
 use crate::output::style::Style;
 use crate::output::terminal::Terminal;
 
-/// So many tool calls are remembered.
+/// The maximum number of tool calls that are remembered.
 const MAX_CALLS: usize = 1000;
 
 /// What flows on when more of it comes.

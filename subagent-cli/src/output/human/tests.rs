@@ -233,7 +233,7 @@ fn of_an_agent_is_shown_what_it_reports() {
 }
 
 #[test]
-fn whatever_an_agent_sends_is_shown_somehow() {
+fn any_message_of_an_agent_is_shown() {
     for data in
         [json!(null), json!([]), json!("x"), json!({"kind": 7}), json!({"kind": "tool_call", "content": {}})]
     {

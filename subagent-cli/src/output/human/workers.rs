@@ -186,7 +186,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     agent(view, &data["agent"]);
     open(view, data);
     if data["unresponsive"] == true {
-        view.page.text(Style::Bad, "  Its runtime lives and does not answer.").end();
+        view.page.text(Style::Bad, "  Its runtime is alive but does not answer.").end();
     }
     Some(())
 }

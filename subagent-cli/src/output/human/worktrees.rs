@@ -6,7 +6,7 @@ use super::view::{PageRenderer, shown as value, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-/// `worktree list`.
+/// Shows the data of `worktree list`.
 pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = data["items"].as_array()?;
     if items.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `land`.
+/// Shows the data of `land` for one worktree.
 pub(super) fn landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     one_landed(view, data)?;
     let retired = word(data, "retired");
@@ -76,7 +76,7 @@ pub(super) fn landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `land` of several.
+/// Shows the data of `land` for several worktrees.
 pub(super) fn all_landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     for item in data["items"].as_array()? {
         one_landed(view, item)?;

@@ -145,7 +145,7 @@ fn m6_what_uses_up_a_budget_above_cancels_the_turns_of_all_whose_it_is() {
     let _ = alone.spend(0, &closed(10), 0);
     assert!(
         alone.of(0).cancels(0).is_some() && alone.of(0).cancels_others(0).is_empty(),
-        "there is nobody else"
+        "there is no other worker"
     );
 }
 

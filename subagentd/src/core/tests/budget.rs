@@ -246,7 +246,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 proptest! {
     /// For two workers of a controller, one limited and one not, with any usage at any time.
     #[test]
-    fn whatever_is_spent_is_told_once_and_refused_for_good(
+    fn any_spent_limit_is_reported_once_and_refused_for_good(
         own in limits(),
         shared in limits(),
         history in prop::collection::vec((any::<bool>(), anything(), 0i64..1_000_000), 0..60),

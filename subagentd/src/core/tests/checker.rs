@@ -251,7 +251,7 @@ impl Checker {
                 input,
                 WorkerInput::ResumeQueue | WorkerInput::Enqueue { urgency: QueuePosition::Resumed, .. }
             );
-            assert!(before.paused.is_none() || resumes, "nobody has resumed it");
+            assert!(before.paused.is_none() || resumes, "the input does not resume it");
         }
         let told = |wanted| {
             let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
@@ -334,7 +334,7 @@ impl Checker {
                         | WorkerInput::Retire
                         | WorkerInput::TurnRecovered { .. }
                 );
-                assert!(known, "nobody has dropped it");
+                assert!(known, "the input does not drop it");
             }
             Fact::QueuedAppended { .. } => assert!(matches!(input, WorkerInput::AppendQueued { .. })),
             Fact::TaskEnding(_) => assert!(matches!(input, WorkerInput::EndTask { .. })),
@@ -385,7 +385,7 @@ impl Checker {
                 assert_eq!(self.open.get(request_id), Some(&None), "released after a decision");
             }
             Fact::ApprovalDecided { request_id, option_id, .. } => {
-                assert!(by_person, "nobody decided {request_id}");
+                assert!(by_person, "no person decided {request_id}");
                 let decided = self.open.get_mut(request_id).expect("it is open");
                 assert_eq!(decided.replace(option_id.clone()), None, "decided twice");
             }
@@ -399,7 +399,7 @@ impl Checker {
                     ApprovalStatus::Delivered => {
                         assert!(
                             decided || matches!(input, WorkerInput::AnswerWritten { .. }),
-                            "delivered by nobody"
+                            "delivered without an answer"
                         );
                     }
                     other => panic!("{other} is no end"),
@@ -519,7 +519,7 @@ impl Checker {
         }
         match event_type {
             EventType::ApprovalDecided | EventType::ElicitationAnswered => {
-                assert!(decides(input), "nobody decided");
+                assert!(decides(input), "the input is no decision");
             }
             EventType::WorkerStopped => {
                 self.stopped_events += 1;
@@ -562,7 +562,7 @@ impl Checker {
             WorkerAction::Answer { request_id, option_id } => {
                 let asked = step.worker.approvals.get(request_id).map(|asked| &asked.approval);
                 let Some(Approval::Decided { option_id: decided }) = asked else {
-                    panic!("an answer that nobody gave");
+                    panic!("an answer without a decision");
                 };
                 assert_eq!(decided, option_id);
             }

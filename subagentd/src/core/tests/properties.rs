@@ -35,12 +35,12 @@ proptest! {
     #![proptest_config(Config { cases: 1_000, ..Config::default() })]
 
     #[test]
-    fn whatever_a_runtime_and_its_daemons_go_through_the_promises_hold(history in prop::collection::vec(ops(), 0..120)) {
+    fn the_promises_hold_in_any_history_of_a_runtime_and_its_daemons(history in prop::collection::vec(ops(), 0..120)) {
         live(&history).finish();
     }
 
     #[test]
-    fn whatever_happened_everything_comes_to_its_end_once_nothing_disturbs_it(history in prop::collection::vec(ops(), 0..120)) {
+    fn after_any_history_everything_ends_once_undisturbed(history in prop::collection::vec(ops(), 0..120)) {
         live(&history).settle();
     }
 

@@ -64,7 +64,7 @@ fn what_the_runtime_counts_is_not_counted_again() {
 }
 
 #[test]
-fn a_turn_that_was_waiting_and_that_nobody_took_is_not_sent() {
+fn a_waiting_turn_that_was_not_taken_is_not_sent() {
     let (mut checker, _) = after(&[send(1), WorkerInput::Dispatching { turn: 1 }]);
     let actions = checker.step(&WorkerInput::Attached { link: RuntimeStatus::Ready, last_turn: 0 }).unwrap();
     assert_eq!((actions, &checker.worker.state), (vec![], &LifecycleState::Idle));

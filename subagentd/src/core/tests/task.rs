@@ -136,7 +136,7 @@ fn m8_each_end_has_its_words() {
 }
 
 #[test]
-fn names_are_made_of_descriptions_and_nobody_has_two() {
+fn names_are_made_of_descriptions_and_are_unique() {
     let free = |_: &str| false;
     assert_eq!(made_name("  Run\nthe   tests\u{7} ", free), "Run the tests");
     assert_eq!(made_name("\n", free), "task");

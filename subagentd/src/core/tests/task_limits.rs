@@ -37,7 +37,7 @@ fn what_an_agent_makes_up_is_bounded() {
 }
 
 #[test]
-fn a_prompt_that_nobody_limits_runs_on() {
+fn a_prompt_without_a_limit_runs_on() {
     let (mut meter, mut account) = (PromptLimits::new(1, 0, false), Account::default());
     let _ = account.spend(&clock(true, 0), 0);
     assert_eq!((meter.look(ran(&account, i64::MAX)), meter.left(ran(&account, 0))), (None, None));

@@ -193,7 +193,7 @@ impl World {
         }
         assert_eq!(self.checker.worker.open_turn(), None, "an accepted turn has no end");
         assert!(self.checker.rows.turns.values().all(|row| row.status != TurnStatus::Accepted));
-        assert!(self.checker.worker.approvals.is_empty(), "nobody can answer any more");
+        assert!(self.checker.worker.approvals.is_empty(), "no approval stays open");
         assert_eq!(self.checker.worker.link, RuntimeStatus::None);
         self.apply(&ModelOperation::Stop);
         self.apply(&ModelOperation::GuardLockIsFree);

@@ -86,7 +86,7 @@ fn a_move_and_another_boot_make_no_copy() {
 }
 
 #[test]
-fn whoever_comes_by_a_link_finds_the_same_folder() {
+fn a_path_through_a_link_finds_the_same_folder() {
     let dir = tempfile::tempdir().unwrap();
     let (folder, link) = (dir.path().join("folder"), dir.path().join("link"));
     fs::create_dir(&folder).unwrap();

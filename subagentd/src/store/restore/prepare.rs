@@ -30,7 +30,7 @@ pub(super) fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
     };
     let meta = fs::metadata(file).map_err(|error| unreadable(&error))?;
     if !meta.is_file() {
-        return Err(unreadable(&io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+        return Err(unreadable(&io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
     }
     let database = fs::metadata(state_dir.join(DATABASE));
     if database.is_ok_and(|database| (database.dev(), database.ino()) == (meta.dev(), meta.ino())) {

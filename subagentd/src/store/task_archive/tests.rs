@@ -53,7 +53,7 @@ async fn a_task_that_has_ended_is_archived_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn nothing_is_archived_of_which_somebody_is_to_hear_or_below_which_something_is_open() {
+async fn no_task_with_an_unreported_end_or_an_open_task_below_is_archived() {
     let tree = vec![
         root(1),
         below(1, 2, "background").ended(),

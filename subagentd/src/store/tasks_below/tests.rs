@@ -134,7 +134,7 @@ async fn m9_a_turn_ends_nothing_that_another_turn_waits_for() {
 }
 
 #[tokio::test]
-async fn m9_a_turn_neither_waits_for_nor_ends_what_somebody_else_has_go_on() {
+async fn m9_a_turn_neither_waits_for_nor_ends_tasks_that_another_caller_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "foreground").ended()];
     let store = planted(&folder.path().join("state.db"), tree).await;

@@ -36,7 +36,7 @@ async fn take(store: &Store, worker: RowId, after: u64, numbers: Vec<u64>) -> Re
 }
 
 #[tokio::test]
-async fn no_record_is_stored_twice_whatever_is_in_the_index() {
+async fn no_record_is_stored_twice_with_any_index() {
     let dir = tempfile::tempdir().unwrap();
     let (store, worker) = with_worker(&dir.path().join("state.db")).await;
     take(&store, worker, 0, (1..=100).collect()).await.unwrap();
@@ -55,7 +55,7 @@ async fn no_record_is_stored_twice_whatever_is_in_the_index() {
     }
     let loose = store
         .write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &record(500, None, 5, true, "{}")));
-    assert_eq!(loose.await.unwrap_err().code, Code::StorageError, "nobody looked at the cursor");
+    assert_eq!(loose.await.unwrap_err().code, Code::StorageError, "its cursor was not checked");
     take(&store, worker, 100, (101..=150).collect()).await.unwrap();
     assert_eq!(seqs(&store).await.len(), 150);
 }

@@ -254,7 +254,7 @@ fn failure(result: &CommandResult, hook: &Hook) -> Option<String> {
             "it exited with {code}: a command that it names was not found or is not executable (chmod +x); it runs in the workspace"
         ),
         CommandEnd::Exited { code } => format!("it exited with {code}"),
-        CommandEnd::Signaled { signal } => format!("signal {signal} ended it"),
+        CommandEnd::Signaled { signal } => format!("it was ended by signal {signal}"),
         CommandEnd::TimedOut => {
             let seconds = Duration::from_millis(hook.timeout_ms).as_secs_f64();
             format!(

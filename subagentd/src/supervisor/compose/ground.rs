@@ -81,7 +81,7 @@ impl TaskConfig {
             Code::AgentNotFound => {
                 let names: Vec<&str> = callable.iter().map(|definition| definition.name.as_str()).collect();
                 let message = match names.is_empty() {
-                    true => format!("there is no agent `{name}`, and none to whom tasks could be given"),
+                    true => format!("there is no agent `{name}`, and no other agent that could get tasks"),
                     false => format!("there is no agent `{name}`; there are: {}", names.join(", ")),
                 };
                 Error::new(Code::AgentNotFound, message).with("agent", name).with("available", names)
@@ -91,7 +91,7 @@ impl TaskConfig {
         if definition.mode != AgentMode::Primary {
             return Ok(definition);
         }
-        let message = format!("the agent `{}` is for people alone (`mode: primary`)", definition.name);
+        let message = format!("the agent `{}` is for people only (`mode: primary`)", definition.name);
         Err(Error::new(Code::AgentNotASubagent, message)
             .with("agent", definition.name.as_str())
             .with("mode", definition.mode.as_str()))

@@ -61,7 +61,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         definition.is_some_and(|definition| matches!(definition.source, DefinitionSource::Project(_)));
     if parent.gives == TaskPurpose::Title && is_projects {
         // The owner did not choose it: it is a file of the workspace.
-        let message = "a definition of the project labels no workers";
+        let message = "a definition of the project must not label workers";
         return Err(Error::new(Code::TaskNotPermitted, message).with("agent", name.map(str::to_owned)));
     }
     permitted(&parent.policy, name, parent.gives)?;
@@ -82,7 +82,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     if let (Some(definition), Some(server)) = (definition, own.0.iter().find(others)) {
         let name = server["name"].as_str().unwrap_or_default();
         let reason =
-            format!("its own MCP server `{name}` has the name of another one of its caller; give it another");
+            format!("its MCP server `{name}` has the same name as another one of its caller; rename it");
         return Err(agent::lacks(definition, "mcpServers", reason).with("mcpServer", name));
     }
     mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
@@ -279,7 +279,7 @@ fn permitted(policy: &Policy, agent: Option<&str>, gives: TaskPurpose) -> Result
         .map_or_else(|| "an agent without a definition".to_owned(), |name| format!("the agent `{name}`"));
     let why =
         rule.clone().map_or_else(|| "no rule allows it".to_owned(), |rule| format!("by the rule `{rule}`"));
-    Err(Error::new(Code::TaskNotPermitted, format!("no task may be given to {whom}: {why}"))
+    Err(Error::new(Code::TaskNotPermitted, format!("{whom} must not get tasks: {why}"))
         .with("agent", agent.map(str::to_owned))
         .with("rule", rule))
 }

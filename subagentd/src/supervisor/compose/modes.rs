@@ -75,7 +75,7 @@ pub(super) fn no_wider(
         error
             .with("mode", wanted)
             .with("parentMode", parents)
-            .recommend("give the definition a permissionMode in which it asks as much, for example plan")
+            .recommend("give the definition a permissionMode that asks as much, for example plan")
     })
 }
 

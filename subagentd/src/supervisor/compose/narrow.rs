@@ -97,7 +97,7 @@ pub(super) fn layer(layer: Option<PolicyLayer>, overrides: &TaskOverrides) -> Re
     if let Some(beyond) = allowed.iter().find(|wanted| !lists_tool(&listed, wanted)) {
         let name = beyond.text();
         let message = format!(
-            "`{name}` is none of the tools that the definition of the agent lists ({})",
+            "`{name}` is not among the tools that the definition of the agent lists ({})",
             layer.tools.join(", ")
         );
         return Err(wider("allowedTools", message).with("tool", name));

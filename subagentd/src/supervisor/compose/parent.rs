@@ -59,13 +59,13 @@ impl Supervisor {
     pub(in crate::supervisor) async fn parent(&self, row: WorkerRow, gives: TaskPurpose) -> Result<Parent> {
         let stored = spec::stored(&row);
         let stored = stored
-            .ok_or_else(|| Error::new(Code::Internal, "what the worker was started with cannot be read"))?;
+            .ok_or_else(|| Error::new(Code::Internal, "the start options of the worker cannot be read"))?;
         let delegation = match gives {
             TaskPurpose::Tasks => stored.delegation.clone(),
             TaskPurpose::Title => stored.titles.clone(),
         };
         let Some(delegation) = delegation else {
-            let message = "the worker was not started so that it may give tasks to other agents";
+            let message = "the worker was started without permission to give tasks to other agents";
             return Err(Error::new(Code::ForbiddenFromWorker, message)
                 .with("workerId", row.worker_id.as_str())
                 .recommend("start it with `subagent worker start --delegate`"));

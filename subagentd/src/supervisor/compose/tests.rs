@@ -286,7 +286,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
         assert_eq!((error.code, &error.details["agent"]), (code, &json!(agent)), "{error}");
         Value::Object(error.details)
     };
-    assert_eq!(fails("nobody", Code::AgentNotFound)["available"], json!(names));
+    assert_eq!(fails("absent", Code::AgentNotFound)["available"], json!(names));
     assert_eq!(fails("boss", Code::AgentNotASubagent)["mode"], "primary");
     assert_eq!(fails("plan", Code::TaskNotPermitted)["rule"], "task(plan): deny");
     assert_eq!(fails("broken", Code::AgentNotUsable)["key"], "disallowed_tools");
@@ -337,12 +337,12 @@ async fn m5_a_config_that_was_not_there_at_the_start_counts_for_no_task() {
     assert!(for_parent(&parent, &task(Some("reviewer"))).is_ok());
     parent.delegation.config = None;
     let error = for_parent(&parent, &task(Some("reviewer"))).map(drop).unwrap_err();
-    assert_eq!(error.code, Code::LauncherNotFound, "whoever wrote it since: {error}");
+    assert_eq!(error.code, Code::LauncherNotFound, "a later config does not count: {error}");
     world.supervisor.shutdown(false).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_pipe_in_the_place_of_the_config_holds_up_nobody() {
+async fn a_pipe_in_the_place_of_the_config_blocks_no_reader() {
     let world = ComposeFixture::new().await;
     let parent = world.parent(&[], |_| ()).await;
     let config = world.dir.path().join(".subagent/config.yaml");

@@ -59,7 +59,7 @@ pub(super) fn remove(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(folder = %folder.display(), %error, "a handoff that is not used cannot be removed");
+        tracing::warn!(folder = %folder.display(), %error, "an unused handoff cannot be removed");
     }
 }
 

@@ -95,7 +95,7 @@ fn node(
 fn tools(layer: &PolicyLayer) -> Result<ToolList> {
     let tools = layer.tools.iter().map(|tool| {
         Rule::parse(tool, RuleAction::Allow).map_err(|found| {
-            let message = format!("`{tool}` is no tool: character {}: {}", found.column, found.problem);
+            let message = format!("`{tool}` is not a tool: character {}: {}", found.column, found.problem);
             Error::new(Code::InvalidArgument, message).with("field", "policy").with("rule", tool.as_str())
         })
     });
@@ -114,7 +114,7 @@ fn grant(granted: &PolicyRule) -> Result<Rule> {
     match granted.action {
         RuleAction::Allow => Ok(granted),
         RuleAction::Ask | RuleAction::Deny => {
-            let message = format!("what is approved beforehand is allowed: {}", granted.text());
+            let message = format!("a rule that is approved beforehand must allow: {}", granted.text());
             Err(Error::new(Code::InvalidArgument, message).with("field", "policy"))
         }
     }
@@ -124,13 +124,13 @@ fn rule(PolicyRule { rule, action, line, column }: &PolicyRule) -> Result<Rule> 
     let action = RuleAction::parse(action).ok_or_else(|| unknown("action", action))?;
     let at = line.zip(*column).map(|(line, column)| Position { line, column });
     Rule::parse(rule, action).map(|rule| rule.at(at)).map_err(|found| {
-        let message = format!("`{rule}` is no rule: character {}: {}", found.column, found.problem);
+        let message = format!("`{rule}` is not a rule: character {}: {}", found.column, found.problem);
         let error = Error::new(Code::InvalidArgument, message).with("field", "policy");
         error.with("rule", rule.as_str()).with("column", found.column)
     })
 }
 
 fn unknown(what: &str, word: &str) -> Error {
-    let message = format!("`{word}` is no {what} of a policy");
+    let message = format!("`{word}` is not a known {what} of a policy");
     Error::new(Code::InvalidArgument, message).with("field", "policy")
 }

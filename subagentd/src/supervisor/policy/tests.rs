@@ -190,7 +190,7 @@ fn a_daemon_knows_what_the_one_before_it_has_seen_of_a_turn() {
     assert_eq!(see(&mut recall(&tells("1", "ls", "pending")), &over), None);
     assert_eq!(see(&mut recall(&tells("1", "rm x", "completed")), &over), None, "it was a violation before");
     let mut asked = recall(&asks("1", "rm x", &[]));
-    assert_eq!(see(&mut asked, &tells("1", "rm x", "completed")), None, "somebody has decided");
+    assert_eq!(see(&mut asked, &tells("1", "rm x", "completed")), None, "a person has decided");
 }
 
 #[test]

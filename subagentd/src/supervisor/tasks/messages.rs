@@ -91,7 +91,8 @@ impl Supervisor {
             (status, false) if status.is_end() => self.may_resume(row, request)?,
             // An empty prompt would lead to an empty result.
             (_, true) if request.message.trim().is_empty() => {
-                let message = "the message is empty, and the task has begun: say what is the last that it is to do, or cancel it";
+                let message =
+                    "the message is empty, and the task has begun: say what it should do last, or cancel it";
                 return Err(Error::new(Code::InvalidArgument, message).with("field", "message"));
             }
             _ => {}
@@ -103,16 +104,16 @@ impl Supervisor {
     fn may_resume(&self, row: &TaskRow, request: &MessageTask) -> Result<()> {
         let lost = row.had_session && row.details.restores != Some(true);
         if row.archived_at.is_some() {
-            let message = "the task is archived: it does not go on";
+            let message = "the task is archived and cannot be continued";
             return Err(Error::new(Code::TaskNotFound, message).with("task", row.task_id.as_str()));
         }
         if !lost || request.allow_fresh {
             return Ok(());
         }
-        let message = "the agent of the task cannot take up its session again: it would know nothing of what it has done";
+        let message = "the agent of the task cannot resume its session: it would not know what it has done";
         Err(Error::new(Code::ContextLost, message)
             .with("task", row.task_id.as_str())
-            .recommend("say all that it needs to know and allow it to begin afresh, or give another task"))
+            .recommend("say all that it needs to know and allow it to start afresh, or start another task"))
     }
 
     async fn append(

@@ -109,7 +109,7 @@ fn statuses(text: &str) -> Result<Vec<TaskStatus>> {
     let status = |word: &str| {
         TaskStatus::parse(word).ok_or_else(|| {
             let known: Vec<&str> = TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
-            let message = format!("{word:?} is no status of a task; these are: {}", known.join(", "));
+            let message = format!("{word:?} is not a status of a task; these are: {}", known.join(", "));
             Error::new(Code::InvalidArgument, message).with("status", word)
         })
     };

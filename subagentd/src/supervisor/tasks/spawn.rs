@@ -170,8 +170,8 @@ impl Supervisor {
                 let (place, request) = (place.clone(), request.clone());
                 self.in_files(move || compose::for_manager(&place, &request)).await
             }
-            (Some(_), Some(_)) => Err(wrong("a task of an agent has the place of the agent")),
-            (None, None) => Err(wrong("a manager's task needs to be told where it is run")),
+            (Some(_), Some(_)) => Err(wrong("a task of an agent runs in its place; leave out `manager`")),
+            (None, None) => Err(wrong("a task of a manager needs `manager`, the place where it runs")),
         }
     }
 
@@ -197,7 +197,7 @@ impl Supervisor {
     /// delegation. Those of its config.
     pub async fn callable_agents(&self, caller: TaskCaller) -> Result<CallableAgents> {
         let Some(worker) = caller.parent() else {
-            let message = "this says to whom the agent of a worker may give tasks; whoever is none looks into the definitions";
+            let message = "only the agent of a worker can ask which agents it may give tasks to";
             return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
         };
         let parent = self.parent(self.row(worker.as_str()).await?, TaskPurpose::Tasks).await?;
@@ -238,7 +238,7 @@ impl Spawn {
             (None, None) if firing.is_some() => {
                 controllers::required(tx.connection(), &worker.choice, None)?.id
             }
-            (None, None) => return Err(Error::new(Code::Internal, "a task of nobody")),
+            (None, None) => return Err(Error::new(Code::Internal, "a task without a parent or an owner")),
         };
         let begins = Worker { queue: Queue { gated: true, ..Queue::default() }, ..Worker::without_runtime() };
         let id = tx.insert_worker(
@@ -301,7 +301,7 @@ fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> 
             Ok(row.controller)
         }
         _ => {
-            let message = "the worker is stopped: it gives no tasks";
+            let message = "the worker is stopped and cannot give tasks";
             Err(Error::new(Code::WorkerStopped, message).with("workerId", parent.worker_id.as_str()))
         }
     }

@@ -429,7 +429,7 @@ impl Actor {
         let attachments = attachments(&message)?;
         let takes = |runtime: &LiveRuntime| runtime.capabilities.iter().any(|known| known == "attachments");
         if !attachments.is_empty() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
-            let message = "the worker's runtime is of an older version that takes no attachments";
+            let message = "the worker's runtime is too old for attachments";
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
             return Err(Error::new(Code::AttachmentNotSupported, message).recommend(advice));
         }
@@ -437,8 +437,7 @@ impl Actor {
         let change = changes.then(|| self.spec.change(self.client_rules()).map(Box::new)).flatten();
         let takes = |runtime: &LiveRuntime| runtime.capabilities.iter().any(|known| known == CHANGE_AGENT);
         if change.is_some() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
-            let message =
-                "the worker's runtime is of an older version that takes no other definition while it runs";
+            let message = "the worker's runtime is too old to change its definition while it runs";
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
             return Err(Error::new(Code::InvalidWorkerState, message).recommend(advice));
         }

@@ -96,7 +96,7 @@ impl Actor {
     }
 
     pub(super) fn look_later(&mut self, error: &Error) {
-        tracing::warn!(worker = %self.worker_id, %error, "what concerns the worker cannot be looked at; trying again");
+        tracing::warn!(worker = %self.worker_id, %error, "budgets cannot be checked; trying again");
         self.budgets.at = Some(Instant::now() + STORE_RETRY);
     }
 

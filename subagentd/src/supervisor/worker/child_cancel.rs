@@ -43,8 +43,7 @@ impl Actor {
             None => Err(not_found()),
             Some(runtime) if !runtime.listens() => Err(broken()),
             Some(runtime) if !runtime.capabilities.iter().any(|known| known == CANCEL_CHILD) => {
-                let message =
-                    "the worker's runtime is of an older version that cannot cancel a session of its agent";
+                let message = "the worker's runtime is too old to cancel a session of its agent";
                 let advice =
                     format!("cancel its turn, or run `subagent worker restart {}` first", self.worker_id);
                 Err(Error::new(Code::InvalidWorkerState, message).recommend(advice))
@@ -75,8 +74,7 @@ pub(in crate::supervisor) fn broken() -> Error {
 }
 
 fn not_found() -> Error {
-    let message =
-        "the worker's agent runs no such session below its own, or does not let it be canceled alone";
+    let message = "the worker's agent has no such child session, or cannot cancel it separately";
     Error::new(Code::SessionNotFound, message)
         .recommend("`subagent worker show` lists them (childSessions); `subagent cancel` without a session ends the whole turn")
 }

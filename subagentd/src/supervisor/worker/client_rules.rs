@@ -58,7 +58,7 @@ impl Actor {
         let error = Error::new(Code::BackendRuntimeError, message)
             .with("reasonCategory", "worker")
             .with("runtimeVersion", hello.version.as_str())
-            .recommend("install subagentd and subagent-runtime of one version, then restart the worker");
+            .recommend("install subagentd and subagent-runtime of the same version, then restart the worker");
         self.apply(WorkerInput::StartFailed { error }).await;
         self.command(RuntimeCommand::Terminate { reason: message.to_owned() });
         self.ends_soon();

@@ -54,7 +54,7 @@ impl Actor {
             return None;
         }
         if !runtime.capabilities.iter().any(|known| known == HIBERNATE) {
-            return Some("not possible: the worker's runtime is of an older version; restart the worker");
+            return Some("not possible: the worker's runtime is too old; restart the worker");
         }
         if !self.restores {
             return Some("not possible: the agent does not say that it can load or resume its session");

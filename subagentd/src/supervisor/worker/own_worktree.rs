@@ -12,7 +12,6 @@ pub(super) enum OwnWorktree {
     Unknown,
     /// It is being made.
     Making(Making),
-    /// It is there.
     Ready,
 }
 

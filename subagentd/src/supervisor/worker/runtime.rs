@@ -128,7 +128,8 @@ impl Actor {
         let Some(runtime) = &mut self.runtime else { return };
         runtime.unanswered.clear();
         runtime.greeted = false;
-        let broken = "the connection to the worker's runtime broke; what the agent took is stored. Try again";
+        let broken =
+            "the connection to the worker's runtime broke; what the agent accepted is stored. Try again";
         self.fail_settings(&Error::new(Code::BackendSocketUnreachable, broken).retryable());
         let Some(runtime) = &mut self.runtime else { return };
         match link {
@@ -524,7 +525,7 @@ impl Actor {
             if runtime.kill_at.is_some() || ends {
                 runtime.kill_at = Some(now + TERMINATE_UNRESPONSIVE_TIMEOUT);
             }
-            tracing::warn!(worker = %self.worker_id, "a runtime lives and does not answer");
+            tracing::warn!(worker = %self.worker_id, "a runtime is alive but does not answer");
         }
         if due(runtime.reconnect_at) {
             runtime.reconnect_at = None;

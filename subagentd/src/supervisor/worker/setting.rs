@@ -189,12 +189,11 @@ impl Actor {
             }
             RuntimeStatus::Ready | RuntimeStatus::Adopted => match &self.runtime {
                 Some(runtime) if !runtime.listens() => {
-                    let message = "the worker's runtime lives and cannot be reached just now; try again";
+                    let message = "the worker's runtime is alive but cannot be reached now; try again";
                     Err(Error::new(Code::BackendSocketUnreachable, message).retryable())
                 }
                 Some(runtime) if !runtime.capabilities.iter().any(|known| known == CAPABILITY) => {
-                    let message =
-                        "the worker's runtime is of an older version that cannot set options while it runs";
+                    let message = "the worker's runtime is too old to set options while it runs";
                     let advice = format!("run `subagent worker restart {}` first", self.worker_id);
                     Err(Error::new(Code::InvalidWorkerState, message).recommend(advice))
                 }

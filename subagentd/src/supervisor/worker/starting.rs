@@ -191,7 +191,7 @@ impl Actor {
                 && let Err(error) = self.ingest(Goal::End).await
             {
                 // The journal contains only its header: the runtime had not started anything.
-                tracing::warn!(worker = %self.worker_id, %error, "what a runtime wrote that did not start is not taken");
+                tracing::warn!(worker = %self.worker_id, %error, "a failed runtime's journal is not read");
             }
             self.may_live = false;
             self.runtime = None;
@@ -275,7 +275,7 @@ impl Actor {
                 }
                 return Err(failed(std::io::Error::new(
                     std::io::ErrorKind::TimedOut,
-                    "it does not listen in time",
+                    "it did not listen in time",
                 )));
             }
         };

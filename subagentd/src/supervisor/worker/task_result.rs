@@ -27,7 +27,7 @@ enum ResultVerdict {
     Refused(Error),
     /// Its agent was asked once more.
     AskedAgain,
-    /// Nothing yet.
+    /// Nothing is known of it yet.
     Unknown,
 }
 
@@ -97,13 +97,12 @@ impl Actor {
         subagent_failpoint::hit("task_result.before_commit");
         match found {
             SchemaCheckResult::Fits => ResultVerdict::Fits,
-            SchemaCheckResult::Wrong(errors) if asked_again => ResultVerdict::Refused(task_result::not_met(
-                &errors,
-                "nor did it when it was asked for once more",
-            )),
-            SchemaCheckResult::Wrong(errors) if !self.can_be_asked() => ResultVerdict::Refused(
-                task_result::not_met(&errors, "and its agent no longer knows what it did"),
-            ),
+            SchemaCheckResult::Wrong(errors) if asked_again => {
+                ResultVerdict::Refused(task_result::not_met(&errors, "also after a second request"))
+            }
+            SchemaCheckResult::Wrong(errors) if !self.can_be_asked() => {
+                ResultVerdict::Refused(task_result::not_met(&errors, "and the agent has forgotten its work"))
+            }
             SchemaCheckResult::Wrong(errors) => {
                 self.ask_again(&task_result::asked_again(&errors, &schema)).await;
                 ResultVerdict::AskedAgain

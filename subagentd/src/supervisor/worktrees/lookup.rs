@@ -60,7 +60,7 @@ impl Supervisor {
             let address = subagent_protocol::clean::one_line(address);
             Error::new(
                 Code::WorktreeNotFound,
-                format!("no worktree and no worker with one is called {address}"),
+                format!("there is no worktree {address}, and no worker {address} with a worktree"),
             )
             .with("worktree", address)
             .with("worktrees", names)

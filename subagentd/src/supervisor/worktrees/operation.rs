@@ -35,7 +35,7 @@ pub(super) async fn run(
     let program = &shared.setup.runtime_program;
     let timeout = timeout(operation);
     let failed = |problem: String| {
-        let message = format!("subagent-runtime could not look after a worktree: {problem}");
+        let message = format!("subagent-runtime could not manage a worktree: {problem}");
         Error::new(Code::BackendRuntimeError, message).recommend("see the daemon's log")
     };
     let stdin = serde_json::to_string(operation).map_err(|error| failed(error.to_string()))?;
@@ -59,7 +59,7 @@ pub(super) async fn run(
         CommandEnd::Exited { code } => {
             Err(failed(format!("it exited with {code}: {}", result.stderr.trim())))
         }
-        CommandEnd::Signaled { signal } => Err(failed(format!("signal {signal} ended it"))),
+        CommandEnd::Signaled { signal } => Err(failed(format!("it was ended by signal {signal}"))),
         CommandEnd::NotStarted { error } => Err(failed(error)),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row.at_most("PSS at most 400 kB each", Unit::Kilobytes, 400.0, runtime.median.max(guard.median));
     row.at_most(format!("0 context switches in {seconds} s"), Unit::Count, 0.0, alone);
     row.at_most("0 with a follower", Unit::Count, 0.0, followed);
-    row.note("a follower asks the daemon for a sign of life 15 s after the last event, 30 s after that, 60 s after that, and so on, in the end every 5 min: such a moment is not in these seconds");
+    row.note("a follower sends a heartbeat after 15, 30, 60 s and so on; none falls in these seconds");
     row.note("PSS cannot be below private dirty, so \"each\" is taken for each process, not for runtime and guard together");
     world.finish();
     row

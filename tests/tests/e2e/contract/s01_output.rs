@@ -282,7 +282,7 @@ fn advice_stands_on_lines_of_its_own() {
 }
 
 #[test]
-fn the_exit_code_is_0_whatever_ended_the_wait() {
+fn the_exit_code_is_0_for_any_end_of_the_wait() {
     let (sandbox, worker) = Sandbox::with_worker();
     let accepted = sandbox.send_no_wait(&worker, "!error -32000 out of luck");
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.failed");

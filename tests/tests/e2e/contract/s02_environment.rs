@@ -35,7 +35,7 @@ fn subagent_config_names_the_config_file_and_empty_is_unset() {
 }
 
 #[test]
-fn home_is_where_the_users_config_lies_whatever_xdg_says() {
+fn the_users_config_lies_in_home_for_any_xdg_config_home() {
     let sandbox = Sandbox::new();
     config(&sandbox, "home/.config/subagent/config.yaml", "home");
     config(&sandbox, "xdg/subagent/config.yaml", "xdg");

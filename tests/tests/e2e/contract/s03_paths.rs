@@ -253,7 +253,7 @@ fn the_state_dir_has_the_contracts_files() {
 }
 
 #[test]
-fn the_hint_is_pretty_and_whatever_is_none_is_not_one() {
+fn the_hint_is_pretty_and_another_file_is_no_hint() {
     let sandbox = Sandbox::new();
     let data = sandbox.init();
     let id = data["controllerId"].as_str().unwrap();

@@ -185,7 +185,7 @@ fn the_owner_is_the_leader_of_the_callers_session() {
 }
 
 #[test]
-fn attach_gives_a_new_ownership_only_if_nobody_else_has_it() {
+fn attach_gives_a_new_ownership_only_without_another_owner() {
     let sandbox = Sandbox::new();
     let first = in_a_session_that_ends(&sandbox, &["controller", "init", "--label", "l"]).data();
     let attached = sandbox.run(&["controller", "attach"]).data_of("controller.attached");

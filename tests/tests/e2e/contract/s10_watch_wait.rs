@@ -312,7 +312,7 @@ fn a_wait_from_now_on_sees_what_comes_after_its_call() {
 }
 
 #[test]
-fn any_star_and_nothing_match_the_next_event_whatever_it_is() {
+fn any_star_and_nothing_match_the_next_event_of_any_type() {
     let (sandbox, worker, events) = after_a_turn();
     for until in ["any", "*", "", " , ,", "turn.failed,any"] {
         let args = ["wait", "--worker-id", &worker, "--include-history", "--until", until];

@@ -216,7 +216,7 @@ fn what_runtime_and_guard_left_when_all_were_killed_in_one_stroke_is_ended_witho
 }
 
 #[test]
-fn a_runtime_that_nobody_knows_is_ended_through_its_guard() {
+fn an_unknown_runtime_is_ended_through_its_guard() {
     for stopped_too in [false, true] {
         let (sandbox, worker) = Sandbox::with_worker();
         let _ = sandbox.send(&worker, "!spawn all");
@@ -325,7 +325,7 @@ fn a_folder_above_in_which_everybody_may_write_is_told() {
 }
 
 #[test]
-fn files_that_nobody_owns_are_removed_when_they_are_old_enough() {
+fn orphaned_files_are_removed_when_they_are_old_enough() {
     let (sandbox, worker) = Sandbox::with_worker();
     let folder = sandbox.file("run/subagent");
     let hash = sandbox.daemon_info().unwrap().socket.file_stem().unwrap().to_str().unwrap().to_owned();

@@ -94,7 +94,7 @@ fn without_a_daemon_no_environment_is_removed() {
 }
 
 #[test]
-fn sockets_of_processes_that_nobody_recognizes_stay() {
+fn sockets_of_unknown_processes_stay() {
     let (sandbox, _) = Sandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");

@@ -61,7 +61,7 @@ fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_told() {
 }
 
 #[test]
-fn calls_of_a_lost_runtime_are_closed_once_whoever_ends_the_turn() {
+fn calls_of_a_lost_runtime_are_closed_once_for_any_end_of_the_turn() {
     let script = Script::new(json!({}), json!({}))
         .prompted()
         .says(call("tool_call", "1", json!({"status": "in_progress"})))

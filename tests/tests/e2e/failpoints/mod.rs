@@ -72,12 +72,12 @@ fn at_the_first_passing(suite: &str, fault: Fault) {
 }
 
 #[test]
-fn whoever_dies_at_a_failpoint_nothing_is_lost() {
+fn no_data_is_lost_when_a_process_dies_at_a_failpoint() {
     at_the_first_passing("failpoints, abort", Fault::Abort);
 }
 
 #[test]
-fn whoever_hangs_at_a_failpoint_others_are_answered_and_after_its_death_everything_goes_on() {
+fn others_are_answered_while_a_process_hangs_at_a_failpoint_and_work_goes_on_after_its_death() {
     at_the_first_passing("failpoints, hang", Fault::Hang);
 }
 
@@ -114,7 +114,7 @@ const TO_THE_END: &[&str] = &[
 ];
 
 #[test]
-fn whoever_dies_while_an_idle_agent_is_ended_no_loss_is_told() {
+fn a_death_while_an_idle_agent_is_ended_reports_no_loss() {
     // It is the first end in this work.
     let case =
         |point: &&'static str| FailpointCase { point, fault: Fault::Abort, job: Job::Sleep, passing: 1 };

@@ -51,7 +51,7 @@ fn cases() -> Vec<FaultFsCase> {
 }
 
 #[test]
-fn whatever_call_on_a_file_fails_nothing_is_lost() {
+fn no_data_is_lost_when_a_call_on_a_file_fails() {
     let told = Mutex::new(BTreeSet::new());
     crowd(
         "fail the Nth",

@@ -141,7 +141,7 @@ fn a_wait_ends_in_time_and_with_the_question_of_a_task() {
 }
 
 #[test]
-fn the_message_of_a_turn_is_told_whatever_came_before_it() {
+fn the_message_of_a_turn_is_reported_after_any_other_events() {
     let sandbox = sandbox();
     let mut client = McpClient::new(&sandbox);
     let worker = started(&mut client);
@@ -234,7 +234,7 @@ fn what_a_manager_gets_wrong_is_a_result_that_a_model_can_read() {
         ("stop_worker", json!({"worker_id": "w_0000000000"}), "WORKER_NOT_FOUND"),
         ("get_events", json!({"worker_id": worker, "cursor": "ev_00000000zzzz"}), "EVENT_NOT_FOUND"),
         ("answer_question", json!({"request_id": "ap_0", "decision": "allow"}), "APPROVAL_NOT_FOUND"),
-        ("start_worker", json!({"launcher": "nobody"}), "LAUNCHER_NOT_FOUND"),
+        ("start_worker", json!({"launcher": "absent"}), "LAUNCHER_NOT_FOUND"),
         ("start_worker", json!({"env": {"A": "b"}}), "start_worker"),
         ("wait_for", json!({"worker_ids": [worker], "timeout_seconds": 3600}), "wait_for"),
     ] {

@@ -108,7 +108,7 @@ fn a_webhook_that_is_gone_is_given_up_with_an_event() {
 }
 
 #[test]
-fn a_projects_file_notifies_nobody() {
+fn a_projects_file_sends_no_notification() {
     let server = Server::http();
     let sandbox = Sandbox::new();
     let file = sandbox.config_file();

@@ -145,7 +145,7 @@ fn from_below(sandbox: &Sandbox, worker: &str, port: u16, text: &str) -> String 
 }
 
 #[test]
-fn an_agent_sees_itself_alone_whatever_it_knows() {
+fn an_agent_sees_only_itself_with_any_secret() {
     let (sandbox, worker) = Sandbox::with_worker();
     let other = sandbox.start("demo");
     let asked = sandbox.send(&other, "!ask execute make");

@@ -109,7 +109,7 @@ fn get_head(port: u16, bearer: &str) -> String {
 }
 
 #[test]
-fn it_ends_when_no_page_was_there_for_so_long() {
+fn it_ends_when_no_page_was_open_for_the_idle_time() {
     let (sandbox, _) = Sandbox::with_worker();
     let mut panel = Panel::start(&sandbox, &["--idle-exit", "5s"]);
     let page = panel.enter();

@@ -69,7 +69,7 @@ fn a_story_is_followed_and_resumed() {
     let user = story.find("the message", |line| item(line, "user"));
     assert_eq!(user["blocks"][0]["c"][1], json!({"t": "strong", "c": ["hello"]}), "{user}");
     story.find("the end of the turn", |line| item(line, "turn_end"));
-    // A page that was away has it in the snapshot, and is not told that anything is missing.
+    // A page that was away has it in the snapshot, and gets no notice that events are missing.
     let mut again = page.stream(&format!("{base}/follow?from={cursor}"));
     let line = again.find("a line", |line| Some(line.clone()));
     assert!(line["all"] == true && item(&line, "turn_end").is_some(), "{line}");
@@ -150,7 +150,7 @@ fn a_page_goes_on_when_the_daemon_died() {
     let mut live = page.stream("/api/live");
     in_state(&mut live, &worker, "idle");
     sandbox.kill_daemon();
-    // It is told, a new daemon is started, and the page has a new snapshot.
+    // The page is notified, a new daemon is started, and the page has a new snapshot.
     live.find("a new snapshot", |line| {
         (line["all"] == true && state_of(line, &worker).is_some()).then_some(())
     });

@@ -90,7 +90,7 @@ fn many_are_removed_in_several_steps_and_all_of_them_are_told() {
 }
 
 #[test]
-fn files_of_workers_that_nobody_knows_go_with_it() {
+fn files_of_unknown_workers_are_removed_too() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.run(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
     let state = sandbox.state_dir();

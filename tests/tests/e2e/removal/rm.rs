@@ -152,7 +152,7 @@ fn the_same_key_gives_the_same_result() {
 }
 
 #[test]
-fn only_its_owner_removes_a_worker_and_nobody_from_below_one() {
+fn only_its_owner_removes_a_worker_and_no_caller_below_one() {
     let (sandbox, worker) = Sandbox::with_worker();
     let program = sandbox.executable("subagent");
     for args in [

@@ -75,7 +75,7 @@ fn a_clock_that_is_wrong_once_removes_nothing() {
     wait_until("the clock to be doubted", SOON, || is_noted(&sandbox, "clock_doubted").then_some(()));
     stop_daemon(&sandbox);
     assert_eq!(sandbox.show(&old)["state"], "stopped", "an hour later there must be no new message");
-    assert!(sandbox.logs().contains("more than a week beyond the last look"));
+    assert!(sandbox.logs().contains("more than a week ahead of the last retention run"));
     stop_daemon(&sandbox);
     // The clock shows the same a day later.
     earlier("clock_doubted", 25);
@@ -119,7 +119,7 @@ fn what_belongs_to_an_owner_needs_the_right_handle_also_if_no_worker_is_concerne
 }
 
 #[test]
-fn journals_of_workers_that_nobody_knows_stay_and_what_a_restore_replaced_goes() {
+fn journals_of_unknown_workers_stay_and_what_a_restore_replaced_goes() {
     let mut sandbox = Sandbox::new();
     // The retention of the daemon that the first command starts would be equally fast.
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
@@ -234,7 +234,7 @@ fn a_retention_that_fails_keeps_nothing_that_was_removed() {
     wait_until_deleted(&sandbox, &worker);
     // It may arrive a moment later.
     wait_until("the failure to be reported", SOON, || {
-        sandbox.logs().contains("what is over cannot be deleted").then_some(())
+        sandbox.logs().contains("old data cannot be deleted").then_some(())
     });
     database(&sandbox).execute_batch("DROP TRIGGER broken").unwrap();
     sandbox.finish();

@@ -252,7 +252,7 @@ fn a_worker_that_was_stopped_since_is_idle_and_its_prompts_are_not_repeated() {
 }
 
 #[test]
-fn a_turn_that_waited_when_it_was_saved_is_sent_by_nobody_again() {
+fn a_turn_that_waited_in_the_backup_is_not_sent_again() {
     let (sandbox, worker) = Sandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     runtime.signal(nix::sys::signal::Signal::SIGSTOP);

@@ -257,7 +257,7 @@ fn orders_to_an_agent_that_is_being_ended_are_carried_out() {
 }
 
 #[test]
-fn whoever_dies_while_an_agent_is_being_ended_nothing_is_lost() {
+fn no_data_is_lost_by_a_death_while_an_agent_is_being_ended() {
     let sandbox = sandbox(SLOW);
     let (worker, runtime) = being_ended(&sandbox);
     sandbox.kill_daemon();

@@ -140,7 +140,7 @@ fn a_person_is_told_that_the_environment_is_another_one() {
     reboot(&sandbox);
     let send = sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", "hello"]).run();
     assert!(send.status.success() && send.stdout.contains("matchedEvent: turn.completed"), "{send}");
-    assert_eq!(send.stderr, "Note: the agent's environment was gone; it is that of this command now.\n");
+    assert_eq!(send.stderr, "Note: the agent's environment was lost; it now has that of this command.\n");
     sandbox.finish();
 }
 
@@ -241,7 +241,7 @@ fn an_environment_that_is_not_needed_changes_nothing() {
 }
 
 #[test]
-fn whoever_does_not_own_the_worker_gives_it_no_environment() {
+fn only_the_owner_of_a_worker_gives_it_an_environment() {
     let sandbox = sandbox("load");
     let worker = sandbox.start("words");
     let controller = sandbox.show(&worker)["controllerId"].as_str().unwrap().to_owned();

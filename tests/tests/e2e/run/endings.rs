@@ -70,13 +70,13 @@ fn a_turn_that_fails_or_takes_too_long_is_told() {
     assert_eq!((&data["message"], &data["error"]), (&json!("begun"), &Value::Null));
     let events = sandbox.events(data["workerId"].as_str().unwrap());
     let canceled = events.iter().find(|event| event["type"] == "turn.canceled").unwrap();
-    assert_eq!(canceled["data"]["reason"], "the time of the run is over");
+    assert_eq!(canceled["data"]["reason"], "the run timed out");
     all_stopped(&sandbox, 3);
     sandbox.finish();
 }
 
 #[test]
-fn a_turn_that_somebody_else_cancels_or_stops_is_told() {
+fn a_cancel_or_a_stop_by_another_caller_is_reported() {
     let sandbox = Sandbox::new();
     let run = running(&sandbox, "!sleep 60000").args(["--json"]).spawn();
     let begun = || workers(&sandbox).first().filter(|found| found["state"] == "running").cloned();
@@ -89,7 +89,7 @@ fn a_turn_that_somebody_else_cancels_or_stops_is_told() {
 }
 
 #[test]
-fn what_the_agent_asks_is_refused_as_nobody_can_be_asked() {
+fn questions_of_the_agent_are_refused_without_a_person_to_ask() {
     let sandbox = Sandbox::new();
     let output = running(&sandbox, "!ask execute rm -rf /\nanother way").run();
     assert_eq!(output.status.code(), Some(12), "{output}");
@@ -99,7 +99,7 @@ fn what_the_agent_asks_is_refused_as_nobody_can_be_asked() {
     );
     let data = result(&running(&sandbox, "!ask2 execute it").args(["--json"]).run(), "permission_denied", 12);
     assert_eq!((&data["deniedCount"], data["denied"].as_array().unwrap().len()), (&json!(2), 2));
-    assert_eq!(data["denied"][0]["note"], "a run has nobody to ask");
+    assert_eq!(data["denied"][0]["note"], "this run has no user to ask");
     assert_eq!(data["denied"][0]["toolKind"], "execute");
 
     let form = r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;

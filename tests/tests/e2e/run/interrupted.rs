@@ -113,7 +113,7 @@ fn a_run_goes_on_over_the_death_of_the_daemon() {
 }
 
 #[test]
-fn a_run_whose_output_nobody_reads_ends() {
+fn a_run_without_a_reader_of_its_output_ends() {
     let sandbox = Sandbox::new();
     let path = format!("{}:/usr/bin:/bin", subagent_tests::harness::executables().folder().display());
     let script = "subagent run --text-stdin --output ndjson | head -n 1";

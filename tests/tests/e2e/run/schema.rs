@@ -45,7 +45,7 @@ fn a_result_is_checked_against_its_schema() {
         (Some(14), "I have no verdict.\n"),
         "{output}"
     );
-    assert!(output.stderr.contains("run: schema not met: the message is no JSON"), "{output}");
+    assert!(output.stderr.contains("run: schema not met: the message is not JSON"), "{output}");
     all_stopped(&sandbox, 4);
     sandbox.finish();
 }

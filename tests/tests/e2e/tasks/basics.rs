@@ -163,7 +163,7 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     assert_eq!(waited["status"], "cancelled");
     world.error("/v1/tasks", &world.managed("scout", "x"), "TASK_NAME_TAKEN");
     let nothing = json!({});
-    world.error("/v1/tasks/nobody/wait", &nothing, "TASK_NOT_FOUND");
+    world.error("/v1/tasks/absent/wait", &nothing, "TASK_NOT_FOUND");
     world.sandbox.finish();
 }
 
@@ -339,7 +339,7 @@ fn m8_a_parent_whose_runtime_was_lost_is_told_by_the_next_one() {
 }
 
 #[test]
-fn without_the_token_nobody_below_a_worker_has_to_do_with_tasks() {
+fn a_caller_below_a_worker_needs_the_token_for_tasks() {
     let world = world(&json!(false));
     let plain = world.sandbox.start("demo");
     let task = world.task("mine", "foreground", "!say mine");

@@ -111,7 +111,7 @@ fn m6_what_the_tasks_of_a_worker_use_up_is_refused_to_all_of_them_also_by_the_ne
     );
     let error = world.sandbox.sending(&world.root, "more").run().error("BUDGET_EXCEEDED");
     let message = error["message"].as_str().unwrap();
-    assert_eq!(message, "the worker and the tasks below it have used 100 tokens, and may use 100");
+    assert_eq!(message, "the worker and the tasks below it have used 100 tokens; the limit is 100");
     let set = ["worker", "set", "--worker-id", &world.root, "--max-tokens", "1000"];
     world.sandbox.run(&set).data_of("worker.set");
     let _ = world.sandbox.send(&world.task("third"), "more");
@@ -133,7 +133,7 @@ fn m6_a_budget_that_tasks_use_up_cancels_the_turns_of_all_whose_it_is() {
     world.is("eater", "completed");
     let canceled = world.told(&world.task("long"), "turn.canceled");
     let reason = format!(
-        "BUDGET_EXCEEDED: the worker {} and the tasks below it have used 60 tokens, and may use 50",
+        "BUDGET_EXCEEDED: the worker {} and the tasks below it have used 60 tokens; the limit is 50",
         world.root
     );
     assert_eq!(canceled[0]["reason"], reason);

@@ -76,12 +76,12 @@ fn m6_a_prompt_that_makes_more_tool_calls_than_it_may_ends_with_what_it_has_said
     assert_eq!(end["result"], "so far");
     assert_eq!(
         (&end["error"]["code"], &end["error"]["message"]),
-        (&json!("MAX_ITERATIONS_REACHED"), &json!("the task made more than the 2 tool calls that it may"))
+        (&json!("MAX_ITERATIONS_REACHED"), &json!("the task exceeded its limit of 2 tool calls"))
     );
     let failed = told(&sandbox, &task, "subagent.failed");
     assert_eq!((failed.len(), &failed[0]["status"]), (1, &json!("max_iterations_reached")));
     let canceled = told(&sandbox, &task, "turn.canceled");
-    assert_eq!(canceled[0]["reason"], "the task made more than the 2 tool calls that it may");
+    assert_eq!(canceled[0]["reason"], "the task exceeded its limit of 2 tool calls");
 
     let task = given(&sandbox, "enough", two, &json!({"maxSteps": 2}));
     assert_eq!(counts(&ended(&sandbox, &task)), ("completed", 2, 2));
@@ -132,7 +132,7 @@ fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_da
     let ran: i64 = database.query_row(ran, [], |row| row.get(0)).unwrap();
     assert!(ran >= 1500, "after {ran} ms");
     let canceled = told(&sandbox, &task, "turn.canceled");
-    assert_eq!(canceled[0]["reason"], "the task ran for the 1.5 s that it may");
+    assert_eq!(canceled[0]["reason"], "the task reached its time limit of 1.5 s");
     sandbox.finish();
 }
 
@@ -237,7 +237,7 @@ fn listed(sandbox: &Sandbox, query: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_task_that_nobody_goes_on_with_is_archived_and_its_name_is_free() {
+fn an_unused_task_is_archived_and_its_name_is_free() {
     let sandbox = Sandbox::new();
     sandbox.init();
     let old = given(&sandbox, "Scout", "done", &json!({}));

@@ -61,7 +61,7 @@ fn m11_a_result_that_does_not_fit_its_schema_is_asked_for_once_more() {
     let (events, sent) = told(&sandbox, &ended["taskId"]);
     assert_eq!(events, ["subagent.spawned", "turn.completed", "turn.completed", "subagent.completed"]);
     assert_eq!(sent.len(), 2);
-    assert!(sent[1].contains("- the message is no JSON"), "{}", sent[1]);
+    assert!(sent[1].contains("- the message is not JSON"), "{}", sent[1]);
     assert!(sent[1].contains("\"type\": \"integer\""), "the schema: {}", sent[1]);
     let fenced = "Here it is:\n```json\n[1, 2]\n```";
     let chunks: Vec<String> = fenced.lines().map(|line| json!(format!("{line}\n")).to_string()).collect();
@@ -122,7 +122,7 @@ fn m11_a_daemon_that_dies_between_a_refused_result_and_the_next_turn_leaves_one_
 }
 
 #[test]
-fn m11_a_check_without_an_end_is_one_that_does_not_fit_and_holds_nobody_up() {
+fn m11_a_check_without_an_end_does_not_fit_and_delays_no_other_task() {
     let sandbox = sandbox();
     let schema = chain();
     define(&sandbox, "endless", &format!("launcher: demo\nresultSchema: {schema}"));
@@ -133,7 +133,7 @@ fn m11_a_check_without_an_end_is_one_that_does_not_fit_and_holds_nobody_up() {
     let ended = sandbox.run(&["task", "wait", "one"]).data_of("task.waited");
     assert_eq!((&ended["status"], &ended["result"]), (&json!("failed"), &json!("1")), "{ended}");
     let why = ended["error"]["message"].as_str().unwrap();
-    assert!(why.contains("without an end"), "{why}");
+    assert!(why.contains("did not end within"), "{why}");
     assert_eq!(told(&sandbox, &id).1.len(), 1, "that must not be requested once more");
     sandbox.finish();
 }
@@ -183,7 +183,7 @@ fn what_is_no_schema_is_refused_where_the_definition_is_read() {
     let sandbox = sandbox();
     define(&sandbox, "broken", "resultSchema: {type: objekt}");
     let checked = sandbox.subagent(&["agent", "validate", "--json"]).run();
-    assert!(checked.stdout.contains("is no JSON Schema at /type"), "{checked}");
+    assert!(checked.stdout.contains("is not a JSON Schema at /type"), "{checked}");
     let refused = ["task", "run", "--agent", "broken", "--text", "x"];
     let error = sandbox.run(&refused).error("AGENT_NOT_USABLE");
     assert!(error["message"].as_str().unwrap().contains("resultSchema"), "{error}");
@@ -266,7 +266,7 @@ fn stored(sandbox: &Sandbox, sql: &str) {
 }
 
 #[test]
-fn an_archived_task_is_removed_when_somebody_asks_for_it_and_nothing_that_goes_on() {
+fn a_prune_removes_archived_tasks_and_none_that_goes_on() {
     let sandbox = sandbox();
     sandbox.init();
     define(&sandbox, "plain", "launcher: demo");
@@ -288,7 +288,7 @@ fn an_archived_task_is_removed_when_somebody_asks_for_it_and_nothing_that_goes_o
     let list = sandbox.command("subagent").args(["task", "list", "--archived"]).run();
     assert!(list.stderr.contains("`subagent task prune`"), "{list}");
     assert!(list.stdout.lines().all(|line| line.contains('\t')), "{list}");
-    assert_eq!(prune(&["--older-than", "1h"])["count"], 0, "not so long ago");
+    assert_eq!(prune(&["--older-than", "1h"])["count"], 0, "it is too young");
     let shown = prune(&["--dry-run"]);
     assert_shape(
         &shown,

@@ -69,7 +69,7 @@ impl TaskRulesFixture {
 const LEAD: (&str, &str) = ("lead", "permission: {task: allow, execute: allow}");
 
 #[test]
-fn m2_what_the_root_denies_its_grandchild_does_not_do_whatever_its_definition_says() {
+fn m2_a_denial_of_the_root_holds_for_any_definition_of_its_grandchild() {
     let world = world(&["--deny", "execute(rm *)", "--ask", "execute(sudo *)"], &[LEAD]);
     let last = world.gives("Unit", "lead", "foreground", "!ask execute rm -rf build\n!ask execute make");
     let first = world.gives("Test Runner", "lead", "foreground", &last);
@@ -147,7 +147,7 @@ fn m2_a_rule_that_the_root_was_given_later_holds_for_tasks_that_run() {
 }
 
 #[test]
-fn m3_what_was_approved_beforehand_is_no_more_than_the_parent_has_and_nobody_is_asked() {
+fn m3_approvals_beforehand_are_no_more_than_the_parent_has_and_no_question_is_asked() {
     let says =
         "background: true\npermission: {execute: ask}\npreApproved: [execute(cargo *), execute(git push)]";
     let world = world(&["--allow", "execute(cargo test*)"], &[("tester", says)]);

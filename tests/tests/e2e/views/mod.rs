@@ -159,7 +159,7 @@ const VIEWS: &[View] = &[
     ("worker inspect port --tail 1", &["Port"]),
     ("wait login --no-ask", &["needs answer", "rm -rf build && make --jobs 8 everything"]),
     ("watch demo-1", &["I have read the file."]),
-    ("send nobody hello", &["WORKER_NOT_FOUND"]),
+    ("send absent hello", &["WORKER_NOT_FOUND"]),
     ("task show TASK", &["Find the config", "completed", "explore"]),
     ("daemon start", &["ran already"]),
     ("worktree list", &["No worktrees."]),

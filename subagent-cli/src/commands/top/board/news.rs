@@ -17,7 +17,6 @@ use crate::output::advice;
 use crate::output::style::Style;
 
 impl Board {
-    /// Takes news.
     pub(in super::super) fn on_input(&mut self, input: BoardEvent, now: Timestamp) -> Vec<BoardEffect> {
         let mut effects = self.take(input, now);
         effects.extend(self.settle());

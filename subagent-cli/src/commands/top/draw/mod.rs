@@ -42,7 +42,6 @@ pub(super) struct Drawn {
     pub(super) lasts: Option<Duration>,
 }
 
-/// Draws a board.
 pub(super) fn draw(board: &mut Board, buffer: &mut Buffer, now: Timestamp) -> Drawn {
     let mut canvas = Canvas { area: buffer.area, buffer, colour: board.colour };
     let (width, height) = (usize::from(canvas.area.width), usize::from(canvas.area.height));

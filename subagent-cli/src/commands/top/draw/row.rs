@@ -24,7 +24,7 @@ type Counts = HashMap<WorkerId, Option<(u64, u64)>>;
 
 /// Before each name: whether the row is chosen.
 const MARK: usize = 2;
-/// Between two columns.
+/// Spaces between two columns of the list.
 const GAP: usize = 2;
 /// The columns of an age.
 const AGE: usize = 4;

@@ -47,7 +47,7 @@ fn time(timeout_ms: u64) -> TaskOverrides {
 }
 
 #[test]
-fn terms_have_defaults_that_depend_on_whether_somebody_waits() {
+fn terms_have_defaults_that_depend_on_the_mode_of_the_task() {
     let none = TaskOverrides::default;
     assert_eq!(of(None, none(), None).unwrap(), (TaskTerms::default(), TaskMode::Foreground));
     let (background, mode) = of(None, none(), Some(TaskMode::Background)).unwrap();

@@ -96,7 +96,7 @@ fn what_was_not_approved_beforehand_is_denied_without_asking() {
     assert_eq!(word(&spec, "cargo publish"), "deny", "its parent would be asked");
     assert_eq!(word(&spec, "make"), "deny");
     assert_eq!(word(&spec, "cargo test; make"), "deny");
-    assert_eq!(word(&spec, "cargo test $("), "deny", "what cannot be parsed is granted to nobody");
+    assert_eq!(word(&spec, "cargo test $("), "deny", "what cannot be parsed is not granted");
     assert_eq!(word(&spec, "timeout 5 cargo test"), "allow");
     let (_, rule) = decided(&spec, &RulesOfChain::default(), "cargo test").unwrap();
     assert_eq!(
@@ -106,13 +106,13 @@ fn what_was_not_approved_beforehand_is_denied_without_asking() {
     let by_root = task(vec![root], &[("execute", "ask")], Some(&[("execute(rm *)", "allow")]));
     assert_eq!(word(&by_root, "rm x"), "deny");
     let of_manager = task(Vec::new(), &[("execute", "ask")], Some(granted));
-    assert_eq!(word(&of_manager, "cargo publish"), "allow", "nobody but the owner is above it");
+    assert_eq!(word(&of_manager, "cargo publish"), "allow", "only the owner is above it");
     let nothing = task(Vec::new(), &[("execute(ls)", "allow")], Some(&[]));
     assert_eq!((word(&nothing, "ls").as_str(), word(&nothing, "id").as_str()), ("allow", "deny"));
 }
 
 #[test]
-fn whoever_asks_nobody_needs_no_option_for_it() {
+fn a_denial_without_a_question_needs_no_option() {
     let spec = task(Vec::new(), &[], Some(&[]));
     for kinds in [&["allow_always", "reject_always"][..], &[]] {
         let Some(WorkerInput::DecideByRule { choice, .. }) =
@@ -123,7 +123,7 @@ fn whoever_asks_nobody_needs_no_option_for_it() {
         assert_eq!(choice, PermissionDecision::cancelled());
     }
     let mut watch = watching(&spec, &RulesOfChain::default());
-    assert_eq!(see(&mut watch, &tells("2", "make", "completed")), None, "it asked nobody: no rule denies it");
+    assert_eq!(see(&mut watch, &tells("2", "make", "completed")), None, "it did not ask: no rule denies it");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_child_of_a_task_gets_no_more_than_that_was_granted() {
 }
 
 #[test]
-fn below_a_task_that_asks_nobody_what_is_denied_waits_for_nobody_either() {
+fn a_denial_below_a_task_that_does_not_ask_does_not_wait_either() {
     let above = PolicyNode { pre_approved: Some(rules(&[("execute(ls)", "allow")])), ..node("B", &[]) };
     let spec = task(vec![above], &[("execute", "allow")], None);
     for kinds in [&["allow_once", "reject_always"][..], &[]] {
@@ -150,7 +150,7 @@ fn below_a_task_that_asks_nobody_what_is_denied_waits_for_nobody_either() {
         assert_eq!(choice, PermissionDecision::cancelled());
     }
     let seen = see(&mut watching(&spec, &RulesOfChain::default()), &asks("1", "ls", &["allow_always"]));
-    assert_eq!(seen, None, "what is allowed, but not so, is still somebody's to answer");
+    assert_eq!(seen, None, "allowed, but not by this option: a person answers it");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn what_is_no_chain_is_refused() {
 }
 
 #[test]
-fn an_older_spec_has_nobody_above_it() {
+fn an_older_spec_has_no_ancestors() {
     let old = json!({"workspace": "/ws", "layers": [{"layer": "config", "rules": [{"rule": "read", "action": "allow"}]}]});
     let spec: PolicySpec = serde_json::from_value(old.clone()).unwrap();
     assert_eq!((spec.ancestors.len(), &spec.pre_approved), (0, &None));

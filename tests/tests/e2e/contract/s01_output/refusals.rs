@@ -47,7 +47,7 @@ fn a_database_that_is_none() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     let path = sandbox.state_dir().join("state.db");
-    fs::write(&path, "this is no database, but it may be somebody's").unwrap();
+    fs::write(&path, "this is no database, but it may be needed").unwrap();
     let details = all_refuse(&sandbox, MOST, "STORAGE_ERROR");
     assert_eq!(details["stateDbPath"], path.to_str().unwrap());
     let action = details["recommendedAction"].as_str().unwrap();

@@ -127,7 +127,7 @@ fn of_many_releases_one_ends_the_ownership() {
 }
 
 #[test]
-fn whatever_happens_at_once_the_epochs_rise_and_there_is_at_most_one_owner() {
+fn with_concurrent_changes_the_epochs_rise_and_there_is_at_most_one_owner() {
     let sandbox = Sandbox::new();
     let first = take_over_after_init(&sandbox);
     let reader = Reader::of(&sandbox);

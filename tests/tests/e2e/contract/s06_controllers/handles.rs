@@ -89,7 +89,7 @@ impl Scene {
 }
 
 #[test]
-fn whoever_lost_the_ownership_changes_nothing_with_any_command() {
+fn a_former_owner_changes_nothing_with_any_command() {
     let sandbox = Sandbox::new();
     let first = sandbox.init();
     let scene = Scene::new(&first, sandbox);
@@ -103,7 +103,7 @@ fn whoever_lost_the_ownership_changes_nothing_with_any_command() {
 }
 
 #[test]
-fn whoever_released_it_changes_nothing_either() {
+fn an_owner_that_released_it_changes_nothing_either() {
     let sandbox = Sandbox::new();
     let first = sandbox.init();
     let scene = Scene::new(&first, sandbox);
@@ -263,7 +263,7 @@ fn of_a_stopped_worker_a_stranger_hears_only_that_it_is_not_his() {
 }
 
 #[test]
-fn from_below_a_worker_nobody_becomes_the_owner_or_ends_an_ownership() {
+fn a_caller_below_a_worker_neither_becomes_the_owner_nor_ends_an_ownership() {
     let (sandbox, worker) = Sandbox::with_worker();
     let before = sandbox.run(&["controller", "status"]).data();
     let program = sandbox.executable("subagent");

@@ -86,7 +86,7 @@ fn what_is_no_hint_is_none_and_is_replaced_by_the_next() {
 fn one_that_cannot_be_written_does_not_cost_the_ownership() {
     let sandbox = Sandbox::new();
     fs::create_dir(path(&sandbox)).unwrap();
-    fs::write(path(&sandbox).join("somebody's"), "").unwrap();
+    fs::write(path(&sandbox).join("foreign"), "").unwrap();
     let output = sandbox.run(&["controller", "init"]);
     let data = output.data_of("controller.initialized");
     let intended = format!("{}/.subagent/controller.json", key(&sandbox));

@@ -8,7 +8,7 @@ use super::{handle, key, owned, take_over};
 const RELEASE: [&str; 2] = ["controller", "release"];
 
 #[test]
-fn the_owner_releases_and_a_second_time_there_is_nobody() {
+fn the_owner_releases_and_a_second_release_finds_no_owner() {
     let sandbox = Sandbox::new();
     let granted = sandbox.init();
     let release =
@@ -19,12 +19,12 @@ fn the_owner_releases_and_a_second_time_there_is_nobody() {
     });
     assert_shape(&released, &shape);
     assert_eq!(released["instanceId"], granted["owner"]["instanceId"]);
-    let nobody =
+    let unowned =
         json!({"controllerId": granted["controllerId"], "released": false, "reason": "NO_ACTIVE_OWNER"});
-    assert_eq!(release(), nobody);
+    assert_eq!(release(), unowned);
     assert_eq!(
         sandbox.run(&RELEASE).data_of("controller.released"),
-        nobody,
+        unowned,
         "it must not need a handle either"
     );
     let next = sandbox.init();

@@ -35,7 +35,7 @@ fn the_launcher_is_the_flags_then_the_roles_then_the_default_one() {
         (&["--role", "reviewer", "--launcher", "a"][..], "reviewer", "a"),
         (&["--role", "reviewer"], "reviewer", "b"),
         (&["--role", "writer"], "writer", "c"),
-        (&["--role", "of nobody"], "of nobody", "c"),
+        (&["--role", "no hint"], "no hint", "c"),
         (&[], "default", "c"),
         (&["--launcher", "", "--role", ""], "default", "c"),
     ] {

@@ -56,7 +56,7 @@ fn status_of_a_background_daemon_is_running_too() {
 }
 
 #[test]
-fn a_pid_that_is_somebody_elses_now_is_not_taken_for_a_daemon() {
+fn a_reused_pid_is_not_taken_for_a_daemon() {
     let sandbox = Sandbox::new();
     bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     let mut status = status_file(&sandbox).unwrap();

@@ -37,7 +37,7 @@ fn a_worker_is_ready_when_what_was_chosen_is_set_the_model_first() {
 }
 
 #[test]
-fn what_nobody_chose_is_not_touched() {
+fn options_that_were_not_chosen_are_not_touched() {
     let sandbox = offering("config", |agent| agent);
     let worker = started(&sandbox, &[]);
     assert_eq!(says(&sandbox, &worker), "ask/small/low/false");
