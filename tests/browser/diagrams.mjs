@@ -1,4 +1,5 @@
-// Renders diagrams in a real Chromium: `node diagrams.mjs CHROMIUM < DIAGRAMS`, a JSON list of `{place, text}`.
+// Renders diagrams in a real Chromium: `node diagrams.mjs render FILE CHROMIUM`. The file is a
+// JSON list of `{place, text}`.
 //
 // Prints a line for each diagram that Mermaid does not render, and fails if there is one.
 
@@ -8,9 +9,10 @@ import { createRequire } from 'node:module';
 const require = createRequire(`${process.cwd()}/`);
 const { chromium } = require('playwright-core');
 const mermaid = require.resolve('mermaid').replace(/[^/]+$/, 'mermaid.min.js');
-const diagrams = JSON.parse(readFileSync(0, 'utf8'));
+const [, file, executablePath] = process.argv.slice(2);
+const diagrams = JSON.parse(readFileSync(file, 'utf8'));
 
-const browser = await chromium.launch({ executablePath: process.argv[2], args: ['--no-sandbox', '--disable-gpu'] });
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
 const page = await browser.newPage();
 await page.addScriptTag({ path: mermaid });
 let failed = 0;

@@ -2,11 +2,12 @@
 //! what is left may only shrink.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Browser, Sandbox};
 
-use super::panel::browser;
 use super::tidy::files;
 
 /// Words of the old dialect. Assembled here, so that this file does not contain them.
@@ -251,20 +252,17 @@ fn pages_have_their_diagrams_and_the_readme_is_short() {
 
 #[test]
 fn every_diagram_renders() {
-    let Some((chromium, driver)) = browser::browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let mut all = Vec::new();
     for (name, text) in documents() {
         all.extend(diagrams(&text).into_iter().map(|text| json!({"place": name, "text": text})));
     }
     assert!(all.len() >= 12, "only {} diagrams", all.len());
     let sandbox = Sandbox::new();
-    let script = browser::root().join("tests/browser/diagrams.mjs");
-    let drawn = sandbox
-        .command("node")
-        .args([script.to_str().unwrap(), chromium])
-        .cwd(&driver)
-        .stdin(serde_json::to_vec(&all).unwrap())
-        .run();
+    let file = sandbox.file_name("diagrams.json");
+    fs::write(&file, serde_json::to_vec(&all).unwrap()).unwrap();
+    let drawn = browser.start(&sandbox, "diagrams.mjs", &["render", &file], &[], Duration::from_secs(120));
+    let drawn = drawn.output();
     assert!(drawn.status.success(), "{drawn}");
     sandbox.finish();
 }

@@ -13,12 +13,12 @@ use super::{LIMIT, Panel};
 const CHROMIUM: [&str; 4] =
     ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
 
-pub(crate) fn root() -> PathBuf {
+fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Chromium, and the folder with what drives it.
-pub(crate) fn browser() -> Option<(&'static str, PathBuf)> {
+fn browser() -> Option<(&'static str, PathBuf)> {
     let driver =
         std::env::var_os("SUBAGENT_BROWSER").map_or_else(|| root().join("target/browser"), PathBuf::from);
     let chromium = CHROMIUM.into_iter().find(|path| Path::new(path).exists());

@@ -1,6 +1,6 @@
 //! `subagent panel` from the outside: requests by hand, as a browser, a hostile page or an agent may send them.
 
-pub(crate) mod browser;
+mod browser;
 mod doors;
 mod hostile;
 mod limits;
