@@ -64,10 +64,14 @@ pub trait Bridge: Debug + Send + Sync + 'static {
     /// Sends a message, with the environment if the daemon has lost it.
     fn send<'a>(&'a self, place: &'a PanelWorkspace, message: PanelMessage)
     -> BridgeFuture<'a, BridgeResult>;
-    /// The data of `worker.diff`.
-    fn diff<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult>;
-    /// Starts a worker that takes over the work of another one. Returns the data of `worker.continued`.
-    fn hand_off<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult>;
+    /// Starts a worker that takes over the work of another one, once for this idempotency key. Returns the data of
+    /// `worker.continued`.
+    fn hand_off<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        worker: String,
+        key: Option<String>,
+    ) -> BridgeFuture<'a, BridgeResult>;
     /// The data of `worktree.landed`.
     fn land<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult>;
 }

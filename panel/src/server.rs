@@ -182,6 +182,11 @@ impl BrowserConnection {
                 let shown: TranscriptShown = DaemonRequest::get(path, &behalf).read(&socket).await?;
                 story::page(&shown)
             }
+            Route::Diff { place, worker } => {
+                let socket = self.socket(&self.place(&place).await?, is_change).await?;
+                let ask = DaemonRequest::get(format!("/v1/workers/{worker}/diff"), &behalf);
+                cleaned(diff(ask.send(&socket).await?))
+            }
             Route::Forward { place, path } => {
                 let place = self.place(&place).await?;
                 let socket = self.socket(&place, is_change).await?;
@@ -194,7 +199,6 @@ impl BrowserConnection {
             Route::Choices { .. }
             | Route::Start { .. }
             | Route::Send { .. }
-            | Route::Diff { .. }
             | Route::HandOff { .. }
             | Route::Land { .. } => {
                 self.permission().await?;
@@ -222,14 +226,8 @@ impl BrowserConnection {
                 let message = PanelMessage { worker, text, if_busy: word("ifBusy"), key };
                 bridge.send(&self.place(&place).await?, message).await.map(cleaned)
             }
-            Route::Diff { place, worker } => {
-                let place = self.place(&place).await?;
-                // The command would start a daemon that was stopped.
-                self.socket(&place, false).await?;
-                bridge.diff(&place, worker).await.map(|found| cleaned(diff(found)))
-            }
             Route::HandOff { place, worker } => {
-                bridge.hand_off(&self.place(&place).await?, worker).await.map(cleaned)
+                bridge.hand_off(&self.place(&place).await?, worker, key).await.map(cleaned)
             }
             Route::Land { place, worker } => {
                 bridge.land(&self.place(&place).await?, worker).await.map(cleaned)

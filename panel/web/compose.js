@@ -13,6 +13,8 @@ class PanelCompose extends HTMLElement {
     this.place = place;
     /** The message whose answer was lost. @type {{text: string, body: unknown, key: string} | null} */
     this.tried = null;
+    /** The key of a hand-off whose answer was lost. @type {string | null} */
+    this.passing = null;
     this.base = base;
     this.text = h('textarea', { rows: 2, 'aria-label': `Message to ${row.name}`, value: drafts.get(base) || '', oninput: () => { drafts.set(base, this.text.value); this.tried = null; this.grow(); } });
     this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
@@ -81,7 +83,16 @@ class PanelCompose extends HTMLElement {
   async pass() {
     if (!await sure(`Start another worker that takes over the work of ${this.row.name}?`, 'Hand off')) return;
     this.act(async () => {
-      const { worker } = await post(`${this.base}/hand-off`);
+      // A hand-off whose answer was lost is asked for again under its key, so that it happens once.
+      this.passing ??= crypto.randomUUID();
+      let worker;
+      try {
+        ({ worker } = await post(`${this.base}/hand-off`, {}, this.passing));
+      } catch (error) {
+        if (/** @type {any} */ (error).code !== 'UNREACHABLE') this.passing = null;
+        throw error;
+      }
+      this.passing = null;
       location.hash = `#/${this.place}/${worker.workerId}`;
     });
   }

@@ -58,11 +58,12 @@ export function changes(base, row) {
   const view = h('div.changes');
   const show = (/** @type {any} */ data) => {
     const from = data.source === 'events' ? h('p.note', {}, `As the agent has reported them: ${data.reason}`) : null;
-    const head = h('div.bar', {}, h('span', {}, `${data.files.length} ${data.files.length === 1 ? 'file' : 'files'} `, h('span.plus', {}, `+${data.added}`), ' ', h('span.minus', {}, `−${data.deleted}`)),
+    const left = data.truncated ? h('p.note', {}, 'Some files or patches are left out; `subagent diff` shows all.') : null;
+    const head = h('div.bar', {}, h('span', {}, `${data.count} ${data.count === 1 ? 'file' : 'files'} `, h('span.plus', {}, `+${data.added}`), ' ', h('span.minus', {}, `−${data.deleted}`)),
       action('Refresh', async () => view.refresh(), { style: 'button.quiet' }),
       row.worktree && !isReadOnly() && data.files.length ? landing(base, row, view) : null);
     if (!data.files.length) return [head, from, h('p.empty', {}, 'Nothing has changed.')];
-    return [head, from, data.files.map((/** @type {any} */ file) => fileView(base, file, data.files.length <= 5))];
+    return [head, from, left, data.files.map((/** @type {any} */ file) => fileView(base, file, data.files.length <= 5))];
   };
   view.refresh = () => load(view, () => get(`${base}/diff`), show);
   view.refresh();

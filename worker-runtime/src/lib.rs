@@ -58,7 +58,7 @@ use subagent_protocol::error::is_storage_full;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
 
 /// Runs `subagent-runtime`. `args` follow the program's name: `run`, `ask`, `command`, `base ...`,
-/// `worktree`, `guard ...` or `confine ...`.
+/// `diff`, `worktree`, `guard ...` or `confine ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -84,6 +84,10 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             }
             _ => fail("`base` needs a folder to look at and one to write to"),
         },
+        Some("diff") => match work_tree::answer() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("worktree") => match worktree::run(args.next()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
@@ -91,7 +95,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `worktree` or `guard`",
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree` or `guard`",
         ),
     }
 }

@@ -8,6 +8,7 @@ mod backups;
 mod budgets;
 mod controllers;
 mod daemon;
+mod diff;
 mod envelope;
 mod examination;
 mod handoffs;
@@ -39,6 +40,7 @@ pub use controllers::{
 pub use daemon::{
     Announced, CheckHealth, DaemonInfo, DaemonShown, NoStateFolder, PanelPermitted, StateFolder, StopDaemon,
 };
+pub use diff::{DiffSource, FileChange, WorkerDiff};
 pub use envelope::{Envelope, header};
 pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};
 pub use handoffs::{

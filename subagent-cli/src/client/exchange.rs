@@ -80,6 +80,14 @@ impl ApiRequest {
         self
     }
 
+    /// Makes a change part of a whole with this idempotency key: its own key is made of that key and its path.
+    pub(super) fn part_of(mut self, whole: Option<&str>) -> Self {
+        if let (Some(own), Some(whole)) = (&mut self.key, whole) {
+            *own = format!("{whole}{}", self.path);
+        }
+        self
+    }
+
     /// Sets the token of an agent, so that the request acts for its tasks.
     #[must_use]
     pub fn with_task_token(mut self, token: Option<&str>) -> Self {

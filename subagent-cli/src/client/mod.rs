@@ -40,6 +40,7 @@ pub use exchange::ApiRequest;
 pub use glance::glance;
 pub use query::{RequestPath, segment};
 pub use questions::QuestionReader;
+pub(crate) use running::announced;
 pub use running::{ended, running, running_or_forgotten, running_soon, shown};
 pub use spawn::log_path;
 pub use stream::{EventBatch, EventSubscription, SubscriptionStep};
@@ -63,6 +64,8 @@ pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 pub struct DaemonClient {
     place: DaemonLocator,
     handle: Option<ControllerHandle>,
+    /// The idempotency key of the whole of which the requests are parts.
+    key: Option<String>,
     link: Option<connect::DaemonConnection>,
 }
 
@@ -112,6 +115,7 @@ impl DaemonClient {
                 vars: autostart::daemon_environment(&context.env),
             },
             handle: context.handle(),
+            key: None,
             link: None,
         }
     }
@@ -121,7 +125,7 @@ impl DaemonClient {
     pub fn of_running(state_dir: PathBuf) -> Self {
         let start = StartPolicy::OnlyRunning;
         let place = DaemonLocator { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new() };
-        Self { place, handle: None, link: None }
+        Self { place, handle: None, key: None, link: None }
     }
 
     /// Sets the maximum wait for a daemon that another process must start.
@@ -135,6 +139,12 @@ impl DaemonClient {
     #[must_use]
     pub fn in_the_name_of(self, handle: Option<ControllerHandle>) -> Self {
         Self { handle, ..self }
+    }
+
+    /// Makes the changes of this client parts of one whole with this idempotency key: each path is changed once.
+    #[must_use]
+    pub fn under_key(self, key: Option<String>) -> Self {
+        Self { key, ..self }
     }
 
     /// Returns the daemon of the current connection.

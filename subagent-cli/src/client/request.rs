@@ -36,7 +36,7 @@ impl DaemonClient {
         let mut deadline = None;
         loop {
             self.connect(&losses).await?;
-            let ask = make()?;
+            let ask = make()?.part_of(self.key.as_deref());
             let until = *deadline.get_or_insert_with(|| ask.limit.map(|limit| Instant::now() + limit));
             let Some(link) = self.link.as_mut() else { continue };
             let info = link.info.clone();

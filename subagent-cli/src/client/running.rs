@@ -6,7 +6,7 @@ use std::path::Path;
 use subagent_config::proc;
 use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonInfo, DaemonShown};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::connect::{info_path, read_info};
 use super::lock::{self, released};
@@ -69,6 +69,14 @@ pub async fn running_soon(state_dir: &Path, deadline: Instant) -> Result<Option<
     }
 }
 
+/// Waits until another daemon announces itself than the one that is announced now, or the deadline.
+pub(crate) async fn announced(state_dir: &Path, deadline: Instant) {
+    let before = read_info(state_dir).map(|info| info.process);
+    let Ok(mut watch) = StateWatch::new(state_dir) else { return sleep_until(deadline).await };
+    let is_other = || read_info(state_dir).is_some_and(|info| Some(info.process) != before);
+    while !is_other() && watch.changed(deadline).await.unwrap_or(false) {}
+}
+
 /// Queries the daemon of a client.
 ///
 /// # Errors
@@ -117,11 +125,14 @@ pub async fn ended(daemon: &DaemonInfo, deadline: Instant) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::time::Duration;
 
     use serde_json::json;
+    use tokio::time::timeout;
 
     use super::*;
+    use crate::client::fake::Fake;
 
     #[tokio::test]
     async fn a_daemon_whose_place_another_one_has_taken_has_ended() {
@@ -148,5 +159,22 @@ mod tests {
         drop(lock);
         let far = Instant::now() + Duration::from_secs(30);
         assert!(ended(&daemon, far).await.unwrap(), "after a crash daemon.json stays");
+    }
+
+    #[tokio::test]
+    async fn another_daemon_is_noticed_when_it_announces_itself() {
+        let fake = Fake::new(Vec::new());
+        let dir = fake.dir.path();
+        std::fs::remove_file(info_path(dir)).unwrap();
+        let far = Instant::now() + Duration::from_secs(600);
+        let mut waiting = pin!(announced(dir, far));
+        assert!(timeout(Duration::from_millis(50), &mut waiting).await.is_err(), "there is none");
+        // Anything else is not the daemon.
+        std::fs::write(dir.join("start.lock"), "").unwrap();
+        assert!(timeout(Duration::from_millis(50), &mut waiting).await.is_err());
+        fake.come_back();
+        timeout(Duration::from_secs(60), waiting).await.unwrap();
+        // The one that is there already is not waited for.
+        assert!(timeout(Duration::from_millis(50), announced(dir, far)).await.is_err());
     }
 }

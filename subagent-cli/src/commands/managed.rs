@@ -78,12 +78,13 @@ impl Commands {
         agent.ask(&mut client, &ask, again).await
     }
 
-    /// Starts a worker that takes over the work of another one. Gives the data of `worker.continued`.
-    pub(super) async fn hand_off(&self, worker: String) -> Result<Value> {
+    /// Starts a worker that takes over the work of another one. Gives the data of `worker.continued`. With `key`, the
+    /// idempotency key of the caller's own request, a repeated call starts it once.
+    pub(super) async fn hand_off(&self, worker: String, key: Option<String>) -> Result<Value> {
         let workspace = self.context.workspace(self.cwd.as_deref())?;
         let _ = named_worker(&worker, &workspace)?;
         let config = self.context.config(self.config.as_deref(), self.cwd.as_deref())?;
-        worker_continue::of_worker(worker, &config, &workspace, &self.context).await
+        worker_continue::of_worker(worker, key, &config, &workspace, &self.context).await
     }
 
     /// Gives the data of `worker.diff`.

@@ -191,17 +191,15 @@ impl subagent_panel::Bridge for Bridge {
         Box::pin(async move { self.write(place, message).await.map_err(told) })
     }
 
-    fn diff<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
+    fn hand_off<'a>(
+        &'a self,
+        place: &'a PanelWorkspace,
+        worker: String,
+        key: Option<String>,
+    ) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
             let commands = self.commands(place).map_err(told)?;
-            commands.compare(worker).await.map_err(told)
-        })
-    }
-
-    fn hand_off<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
-        Box::pin(async move {
-            let commands = self.commands(place).map_err(told)?;
-            Box::pin(commands.hand_off(worker)).await.map_err(told)
+            Box::pin(commands.hand_off(worker, key)).await.map_err(told)
         })
     }
 

@@ -12,7 +12,7 @@ use crate::args::triggers::{TriggerAdd, TriggerCommand, TriggerFire};
 use crate::context::{CliContext, present};
 use crate::failure::Result;
 use crate::input::read_text;
-use crate::output::CliOutcome;
+use crate::output::{CliOutcome, human};
 
 const TRIGGERS: Starters = Starters {
     path: "/v1/triggers",
@@ -72,15 +72,7 @@ fn fire(args: TriggerFire, context: &CliContext) -> Result<Value> {
 }
 
 fn readable(item: &mut Value) {
-    let source = &item["source"];
-    let after = &source["after"];
-    let shown = match (after["worker"].as_str(), after["status"].as_str()) {
-        (Some(worker), Some(status)) => Some(format!("after {worker} ({status})")),
-        (Some(worker), None) => Some(format!("after {worker}")),
-        _ if source["request"].is_object() => Some("requests".to_owned()),
-        _ => None,
-    };
-    if let Some(shown) = shown {
+    if let Some(shown) = human::source(&item["source"]) {
         item["source"] = shown.into();
     }
 }

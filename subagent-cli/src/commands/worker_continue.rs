@@ -56,14 +56,15 @@ pub(super) fn run(mut args: WorkerContinue, context: &CliContext) -> Result<CliO
     Ok(CliOutcome::report("worker.continued", data, shown).with_notes(&notes))
 }
 
-/// Starts a worker like this one, in its folder, which takes over its work.
+/// Starts a worker like this one, in its folder, which takes over its work; once for this idempotency key.
 pub(super) async fn of_worker(
     worker: String,
+    key: Option<String>,
     config: &LoadedConfig,
     workspace: &Workspace,
     context: &CliContext,
 ) -> Result<Value> {
-    let mut client = DaemonClient::new(context, workspace);
+    let mut client = DaemonClient::new(context, workspace).under_key(key);
     let args = WorkerContinue::default();
     go_on(&mut client, &args, From::Worker(worker, None), config, workspace, context).await
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{ExitCode, id};
 use std::str::FromStr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
@@ -19,8 +19,6 @@ use nix::unistd::{ForkResult, fork, setsid};
 const LOOK: Duration = Duration::from_millis(100);
 /// Lifetime of one link of the `forker` chain.
 const LINK: Duration = Duration::from_millis(2);
-/// Lifetime of a whole shape. So none outlives a test whose guard and file were lost.
-const LIFETIME: Duration = Duration::from_secs(120);
 
 /// A kind of process that tries to outlive its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl FromStr for SpawnShape {
     }
 }
 
-/// Runs such a process until it is killed or its pid file is gone, at most [`LIFETIME`].
+/// Runs such a process until it is killed or its pid file is gone.
 pub(super) fn live(shape: SpawnShape, pids: &Path) -> ExitCode {
     match live_inner(shape, pids) {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,7 +75,6 @@ pub(super) fn live(shape: SpawnShape, pids: &Path) -> ExitCode {
 }
 
 fn live_inner(shape: SpawnShape, pids: &Path) -> io::Result<()> {
-    let end = Instant::now() + LIFETIME;
     match shape {
         SpawnShape::Daemon => {
             if split()? == Side::Parent {
@@ -92,19 +89,19 @@ fn live_inner(shape: SpawnShape, pids: &Path) -> io::Result<()> {
             let deaf: SigSet = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT].into_iter().collect();
             deaf.thread_block()?;
         }
-        SpawnShape::Forker => return chain(pids, end),
+        SpawnShape::Forker => return chain(pids),
         SpawnShape::WipeEnv => prctl::set_dumpable(false)?,
         SpawnShape::HoldPipes => {}
     }
     write_pid(pids)?;
-    while pids.exists() && Instant::now() < end {
+    while pids.exists() {
         thread::sleep(LOOK);
     }
     Ok(())
 }
 
-fn chain(pids: &Path, end: Instant) -> io::Result<()> {
-    while Instant::now() < end && write_pid(pids).is_ok() {
+fn chain(pids: &Path) -> io::Result<()> {
+    while write_pid(pids).is_ok() {
         thread::sleep(LINK);
         if split()? == Side::Parent {
             return Ok(());

@@ -83,6 +83,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/overview", get(workers::overview_of_all))
         .route("/v1/workers/{worker}/transcript", get(workers::transcript))
         .route("/v1/workers/{worker}/overview", get(workers::overview))
+        .route("/v1/workers/{worker}/diff", get(workers::diff))
         .route("/v1/workers/{worker}/stop", post(workers::stop))
         .route("/v1/workers/{worker}/remove", post(removal::remove))
         .route("/v1/workers/{worker}/inspect", get(handoffs::inspect))

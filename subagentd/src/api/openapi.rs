@@ -47,6 +47,7 @@ use super::{
         workers::overview,
         workers::overview_of_all,
         workers::transcript,
+        workers::diff,
         workers::rename,
         workers::stop,
         workers::set,

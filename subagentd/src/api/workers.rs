@@ -3,8 +3,8 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    OverviewShown, RenameWorker, SetOptions, StartWorker, TranscriptShown, WorkerList, WorkerLogs,
-    WorkerOverview, WorkerRenamed, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
+    OverviewShown, RenameWorker, SetOptions, StartWorker, TranscriptShown, WorkerDiff, WorkerList,
+    WorkerLogs, WorkerOverview, WorkerRenamed, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
 };
 
 #[cfg(test)]
@@ -118,6 +118,17 @@ pub(super) async fn transcript(
     let limit = page.limit.unwrap_or(PAGE_EVENTS);
     let shown = api.supervisor.transcript(&worker, page.before.as_deref(), limit).await?;
     Ok(TypedReply("transcript.shown", shown))
+}
+
+/// Returns the changes of a worker's folder since its first turn.
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/diff", params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.diff`", body = Envelope<WorkerDiff>))))]
+pub(super) async fn diff(
+    State(api): State<Api>,
+    reader: ReadOnlyCaller,
+    Addressed(worker): Addressed,
+) -> HandlerResult<WorkerDiff> {
+    reader.may_see(&api, &worker).await?;
+    Ok(TypedReply("worker.diff", api.supervisor.diff(&worker).await?))
 }
 
 /// Returns a summary of a worker's activity.

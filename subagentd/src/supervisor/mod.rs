@@ -21,6 +21,7 @@ mod daemon_start;
 mod definition;
 mod delegation;
 mod depth;
+mod diff;
 pub(crate) mod entropy;
 mod environment;
 mod examine;

@@ -16,6 +16,7 @@
     reason = "a test's set-up: it stops at an error and prints what it saw"
 )]
 
+mod browser;
 mod command;
 mod control;
 mod crowd;
@@ -36,6 +37,7 @@ mod terminal;
 mod typist;
 mod wait;
 
+pub use browser::Browser;
 pub use command::{Command, Running};
 pub use control::Gate;
 pub use crowd::crowd;

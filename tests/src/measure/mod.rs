@@ -15,6 +15,6 @@ mod statistics;
 pub use document::{BEGIN, END, put, table};
 pub use machine::Machine;
 pub use options::MeasureOptions;
-pub use process::{Memory, Switches, context_switches, memory, peak_of, private};
+pub use process::{Memory, Switches, context_switches, cpu_time, memory, peak_of, private};
 pub use report::{Figure, Outcome, Report, Row, Target, Unit};
 pub use statistics::Summary;

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 use crate::harness::process::Process;
 
@@ -24,6 +28,17 @@ pub fn memory(pid: i32) -> Option<Memory> {
 
 fn parse(rollup: &str) -> Option<Memory> {
     Some(Memory { private_dirty: number(rollup, "Private_Dirty:")?, proportional: number(rollup, "Pss:")? })
+}
+
+/// Returns the processor time that a process has used.
+///
+/// # Panics
+///
+/// If the process has ended.
+#[must_use]
+pub fn cpu_time(pid: i32) -> Duration {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid)).expect("a live process");
+    clock_gettime(clock).expect("its clock").into()
 }
 
 /// Returns private memory that belongs to no file, in kB; `None` if the process has ended.

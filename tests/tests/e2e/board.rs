@@ -5,7 +5,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use subagent_tests::harness::{AtTerminal, On, Sandbox, wait_until};
 
 use crate::config_layers::bare;
@@ -26,6 +27,15 @@ fn leave(board: AtTerminal) {
     let screen = board.screen();
     assert!(screen.status.success(), "{:?}", screen.status);
     assert!(screen.bytes.ends_with(LEFT), "{:?}", screen.bytes);
+}
+
+/// A board in the foreground of an interactive shell, which has the terminal.
+fn shell(sandbox: &Sandbox) -> AtTerminal {
+    let shell = ["-c", "bash", "--norc", "--noprofile", "-i"];
+    let shell = sandbox.command("setsid").args(shell).env("PS1", "ready> ").at_terminal(80, On::All);
+    shell.sees("ready>");
+    shell.types(&format!("'{}' top\n", sandbox.executable("subagent")));
+    shell
 }
 
 /// Starts a worker and sends it a message without a wait.
@@ -155,6 +165,8 @@ fn a_turn_is_canceled_and_rows_are_filtered() {
     board.types("/bus");
     board.sees("/bus");
     board.types("\rc");
+    board.sees("[y/N] cancel the turn of busy?");
+    board.types("y");
     board.sees("the turn of busy is canceled");
     board.types("\u{1b}");
     board.sees("other");
@@ -196,6 +208,56 @@ fn a_signal_ends_a_form_too() {
     wait_until("the usual modes", Duration::from_secs(30), || (board.modes() == before).then_some(()));
     assert_eq!(board.screen().status.signal(), Some(Signal::SIGTERM as i32));
     sandbox.run(&["answer", "one", "--decline"]).data_of("elicitation.answered");
+    sandbox.finish();
+}
+
+#[test]
+fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
+    let sandbox = Sandbox::new();
+    told(&sandbox, "one", FORM);
+    let shell = shell(&sandbox);
+    shell.sees("[y] fill in");
+    shell.types("y");
+    shell.wait_for("[y] fill in and accept");
+    shell.types("y");
+    shell.wait_for("Port: ");
+    shell.types("\u{1a}");
+    shell.sees("Stopped");
+    shell.types("fg\n");
+    wait_until("the form in the foreground", Duration::from_secs(30), || {
+        // Behind the name: state, parent, group, session, terminal, and the group in its foreground.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", shell.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        (fields[2] != fields[5]).then_some(())
+    });
+    shell.types("\u{3}");
+    shell.sees("the question was left open");
+    shell.types("q");
+    shell.sees("ready>");
+    shell.types("exit\n");
+    let _ = shell.screen();
+    sandbox.run(&["answer", "one", "--decline"]).data_of("elicitation.answered");
+    sandbox.finish();
+}
+
+#[test]
+fn an_order_that_is_given_up_at_the_end_is_named() {
+    let sandbox = Sandbox::new();
+    told(&sandbox, "one", "hello");
+    state(&sandbox, "one", "idle");
+    let board = board(&sandbox, 80);
+    board.sees("Done  1");
+    let daemon = Pid::from_raw(sandbox.daemon().pid);
+    kill(daemon, Signal::SIGSTOP).unwrap();
+    board.types("s");
+    board.sees("message to one:");
+    board.types("late\r");
+    board.sees("sending to one ...");
+    board.types("q");
+    let screen = board.screen();
+    kill(daemon, Signal::SIGCONT).unwrap();
+    let (_, said) = screen.bytes.split_once(LEFT).unwrap();
+    assert!(said.contains("sending to one was given up"), "{said:?}");
     sandbox.finish();
 }
 
@@ -244,11 +306,7 @@ fn the_terminal_is_as_it_was_however_the_board_ends() {
 #[test]
 fn a_shell_stops_the_board_and_has_it_back() {
     let sandbox = Sandbox::new();
-    let subagent = sandbox.executable("subagent");
-    let shell = ["-c", "bash", "--norc", "--noprofile", "-i"];
-    let shell = sandbox.command("setsid").args(shell).env("PS1", "ready> ").at_terminal(80, On::All);
-    shell.sees("ready>");
-    shell.types(&format!("'{subagent}' top\n"));
+    let shell = shell(&sandbox);
     shell.sees("Nothing was started");
     shell.types("\u{1a}");
     shell.sees("Stopped");

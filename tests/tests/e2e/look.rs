@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
 
+use crate::snapshot::data;
+
 /// Runs git in the workspace, without the user's settings.
 pub(crate) fn git(sandbox: &Sandbox, args: &[&str]) -> String {
     let mut command = Process::new("git");
@@ -40,8 +42,16 @@ fn in_repository() -> (Sandbox, String) {
     (sandbox, worker)
 }
 
+/// Returns the diff of a worker, which the API gives too.
 fn diff(sandbox: &Sandbox, args: &[&str]) -> Value {
-    sandbox.run(&[&["diff"], args].concat()).data_of("worker.diff")
+    let found = sandbox.run(&[&["diff"], args].concat()).data_of("worker.diff");
+    let path = format!("/v1/workers/{}/diff", found["workerId"].as_str().unwrap());
+    let given = data(sandbox, &path, "worker.diff");
+    for (key, value) in found.as_object().unwrap() {
+        assert_eq!(given[key], *value, "{key} of {given}");
+    }
+    assert_eq!((&given["truncated"], &given["count"]), (&json!(false), &json!(files(&given).len())));
+    found
 }
 
 fn files(data: &Value) -> Vec<String> {

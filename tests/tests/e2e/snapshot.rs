@@ -13,7 +13,7 @@ fn get(sandbox: &Sandbox, path: &str) -> Value {
     request(&socket, &[&format!("GET {path} HTTP/1.1")], "").json()
 }
 
-fn data(sandbox: &Sandbox, path: &str, kind: &str) -> Value {
+pub(crate) fn data(sandbox: &Sandbox, path: &str, kind: &str) -> Value {
     let mut envelope = get(sandbox, path);
     assert_eq!(envelope["type"], kind, "{envelope}");
     envelope["data"].take()

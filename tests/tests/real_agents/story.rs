@@ -26,35 +26,55 @@ fn script(sandbox: &Sandbox, name: &str, line: &str) {
 }
 
 #[test]
-fn a_first_result_takes_six_commands_and_no_id() {
+fn a_first_change_is_landed_with_little_typing_and_no_id() {
     if !RealAgent::is_installed("codex") {
         return;
     }
     let models = ModelServer::start().unwrap();
     let agent = RealAgent::new("codex", &models);
-    let mut sandbox = Sandbox::new();
-    fs::remove_file(sandbox.config_file()).unwrap();
-    sandbox.remove_env("SUBAGENT_STATE_DIR");
-    sandbox.set_state_dir(sandbox.workspace().join(".subagent/state"));
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", sandbox.file_name("bin"));
-    sandbox.set_env("PATH", path);
-    install(&sandbox, &agent, "codex-acp");
-    script(&sandbox, "subagent", &format!("exec '{}' \"$@\"", sandbox.executable("subagent")));
-    let git = sandbox.command("git").args(["init", "-q", "."]).run();
-    assert!(git.status.success(), "{git}");
+    let sandbox = newcomer(&agent);
+    let home = fs::read_dir(sandbox.file("home")).into_iter().flatten().count();
+    assert_eq!(home, 0, "the home is empty");
     let mut person = Typist::new(&sandbox);
-    let started = person.types("subagent run -d codex 'WRITE: fix.txt=Fixed.'", 0);
+    let found = person.types("subagent init --yes", 0);
+    assert!(found.stdout.contains("codex"), "{found}");
+    let started = person.types("subagent run -d --worktree codex 'WRITE: fix.txt=Fixed.'", 0);
     assert_eq!(started.stdout, "codex-1\n");
     let asked = person.types("subagent wait codex-1", 15);
     assert!(asked.stderr.contains("answer with: subagent approve codex-1"), "{asked}");
     let _ = person.types("subagent approve", 0);
     let ended = person.types("subagent wait codex-1", 0);
     assert!(ended.stdout.starts_with("codex-1\tcompleted"), "{ended}");
-    let shown = person.types("subagent show codex-1", 0);
+    let shown = person.types("subagent show", 0);
     assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
-    let diff = person.types("subagent diff codex-1", 0);
+    let diff = person.types("subagent diff", 0);
     assert!(diff.stdout.contains("+Fixed."), "{diff}");
+    let file = sandbox.workspace().join("fix.txt");
+    assert!(!file.exists(), "the change is in the worktree alone");
+    let _ = person.types("subagent land codex-1", 0);
+    assert_eq!(fs::read_to_string(file).unwrap().trim_end(), "Fixed.");
     assert!(person.typed <= MAX_TYPED, "{} characters", person.typed);
     let _ = person.types("subagent stop codex-1", 0);
     sandbox.finish();
+}
+
+/// A person with an empty home, a repository, and this agent in the PATH.
+fn newcomer(agent: &RealAgent) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    fs::remove_file(sandbox.config_file()).unwrap();
+    sandbox.remove_env("SUBAGENT_STATE_DIR");
+    sandbox.set_state_dir(sandbox.workspace().join(".subagent/state"));
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", sandbox.file_name("bin"));
+    sandbox.set_env("PATH", path);
+    install(&sandbox, agent, "codex-acp");
+    script(&sandbox, "subagent", &format!("exec '{}' \"$@\"", sandbox.executable("subagent")));
+    for who in ["AUTHOR", "COMMITTER"] {
+        sandbox.set_env(format!("GIT_{who}_NAME"), "me");
+        sandbox.set_env(format!("GIT_{who}_EMAIL"), "me@example.com");
+    }
+    for args in [&["init", "-q", "."][..], &["commit", "-q", "--allow-empty", "-m", "first"]] {
+        let git = sandbox.command("git").args(args).run();
+        assert!(git.status.success(), "{git}");
+    }
+    sandbox
 }

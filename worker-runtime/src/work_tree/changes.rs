@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use subagent_protocol::api::FileChange;
 use subagent_protocol::work_tree::TreeBase;
 
 use super::limits::WorkTreeLimits;
@@ -13,27 +13,6 @@ use super::{record, snapshot};
 
 /// Maximum output read from git, in bytes.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-
-/// A changed file of the work tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FileChange {
-    /// Path in the work tree.
-    pub path: String,
-    /// The path before a rename.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub old_path: Option<String>,
-    /// `added`, `modified`, `deleted`, `renamed`, or `retyped` (for example a file
-    /// that became a link).
-    pub status: String,
-    /// Number of added lines; `None` for a binary file.
-    pub added: Option<u64>,
-    /// Number of deleted lines; `None` for a binary file.
-    pub deleted: Option<u64>,
-    /// The change as printed by `git diff`; empty without patches.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub patch: String,
-}
 
 /// The changed files of a work tree.
 pub type Changes = Vec<FileChange>;
@@ -108,6 +87,13 @@ impl Drop for Scratch {
 
 fn fields(bytes: &[u8]) -> impl Iterator<Item = String> {
     bytes.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned())
+}
+
+/// Returns the numbers of lines that were added and deleted.
+#[must_use]
+pub fn total(changes: &Changes) -> (u64, u64) {
+    let sum = |lines: fn(&FileChange) -> Option<u64>| changes.iter().filter_map(lines).sum();
+    (sum(|change| change.added), sum(|change| change.deleted))
 }
 
 /// Parses the output of `--name-status -z`.

@@ -17,6 +17,12 @@ pub struct WorkTreeLimits {
 }
 
 impl WorkTreeLimits {
+    /// The limits for a comparison, which may take this long.
+    #[must_use]
+    pub fn of_diff(patience: Duration) -> Self {
+        Self { files: 200_000, bytes: 1 << 30, until: Instant::now() + patience }
+    }
+
     /// The limits for recording a base.
     pub(super) fn of_base() -> Self {
         Self { files: 20_000, bytes: 64 * 1024 * 1024, until: Instant::now() + DEADLINE }

@@ -4,17 +4,21 @@
 //! run programs named there. Everything is therefore written to our own git directory, which
 //! borrows the repository's objects.
 
+mod answer;
 mod changes;
 mod find;
 mod limits;
 pub(crate) mod record;
+mod reported;
 mod snapshot;
 
 use std::path::Path;
 
-pub use changes::{Changes, FileChange, compare};
+pub(crate) use answer::answer;
+pub use changes::{Changes, compare, total};
 pub use limits::WorkTreeLimits;
 pub use record::{read, record};
+pub use reported::reported;
 
 /// `subagent-runtime base CWD FOLDER`: records the state of the work tree around CWD in FOLDER.
 pub(crate) fn main(cwd: &Path, folder: &Path) {

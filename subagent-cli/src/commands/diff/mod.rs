@@ -2,35 +2,37 @@
 //!
 //! Must not run anything that the folder names, and must not let its text act on a terminal.
 
-mod from_events;
 mod overlap;
 mod pager;
 mod rendered;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_config::Workspace;
-use subagent_protocol::api::WorkerOverview;
-use subagent_protocol::work_tree::TreeBase;
-use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits};
+use subagent_protocol::api::{WorkerOverview, WorkerView};
+use subagent_protocol::work_tree::{NO_REPOSITORY, TreeBase};
+use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits, reported, total};
 
 use super::overview;
 use crate::args::look::Diff;
-use crate::client::{DaemonClient, block_on, read};
+use crate::client::{Ask, DaemonClient, Query, block_on, read, segment};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
 use crate::output::{self, CliOutcome, OutputFormat, human};
 use rendered::DiffFormat;
-pub(super) use rendered::total;
 
 /// The longest that git compares.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest that `show` and `run` wait for a count.
 const PATIENCE_OF_COUNT: Duration = Duration::from_secs(2);
+
+/// Tool calls that are looked at: the newest updates of them.
+const MAX_EVENTS: &str = "1000";
+const TYPES: &str = "progress.update:tool_call,progress.update:tool_call_update";
 
 /// What has changed, and how that is known.
 pub(super) struct DetectedChanges {
@@ -75,9 +77,9 @@ pub(super) fn text_of(
     terminal: Terminal,
 ) -> Result<String> {
     let (_, found) = look(Some(worker.to_owned()), true, workspace, context)?;
-    let note = found.reason.filter(|_| !found.changes.is_empty());
-    let note = note.map(|reason| human::prose(&reported(&reason), terminal) + "\n").unwrap_or_default();
-    Ok(note + &rendered::text(&found.changes, DiffFormat::Patch, Some(terminal)))
+    let reason = found.reason.filter(|_| !found.changes.is_empty());
+    let above = reason.map(|reason| human::prose(&note(&reason), terminal) + "\n").unwrap_or_default();
+    Ok(above + &rendered::text(&found.changes, DiffFormat::Patch, Some(terminal)))
 }
 
 /// The numbers of lines that a worker has added and deleted.
@@ -90,7 +92,7 @@ pub(super) fn count_of(worker: &str, workspace: &Workspace, context: &CliContext
     Ok(total(&changes))
 }
 
-fn reported(reason: &str) -> String {
+fn note(reason: &str) -> String {
     format!("note: these are the changes that the agent has reported: {reason}")
 }
 
@@ -121,10 +123,19 @@ async fn found(
     Ok(match compared(worker, context, patches, patience) {
         Ok(changes) => DetectedChanges { changes, reason: None },
         Err(reason) => {
-            let changes = from_events::changes(client, &worker.shown.worker).await?;
+            let changes = reported_by(client, &worker.shown.worker).await?;
             DetectedChanges { changes, reason: Some(reason) }
         }
     })
+}
+
+/// What the agent has reported, where git cannot say.
+async fn reported_by(client: &mut DaemonClient, worker: &WorkerView) -> Result<Changes> {
+    let path = format!("/v1/workers/{}/inspect", segment(worker.worker_id.as_str()));
+    let path = Query::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
+    let inspected = client.ask(&Ask::get(path)).await?;
+    let events = inspected["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(reported(events, Path::new(&worker.cwd)))
 }
 
 /// The changed files with their numbers of lines, of the worker with this id.
@@ -150,11 +161,10 @@ fn compared(
     patience: Duration,
 ) -> std::result::Result<Changes, String> {
     if worker.base.is_none() {
-        return Err("its folder was in no git work tree when its first turn began".to_owned());
+        return Err(NO_REPOSITORY.to_owned());
     }
     let env: Vec<_> = context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let limits = WorkTreeLimits { files: 200_000, bytes: 1 << 30, until: Instant::now() + patience };
-    work_tree::compare(Path::new(&worker.base_folder), &env, patches, limits)
+    work_tree::compare(Path::new(&worker.base_folder), &env, patches, WorkTreeLimits::of_diff(patience))
 }
 
 /// The number of changed files and lines, if git can count them quickly.
@@ -180,7 +190,7 @@ fn data(worker: &Value, found: &DetectedChanges) -> Value {
 fn print(found: &DetectedChanges, form: DiffFormat, name: &str) -> Result<CliOutcome> {
     let terminal = Terminal::of_stdout();
     if let Some(reason) = &found.reason {
-        output::complain(&reported(reason));
+        output::complain(&note(reason));
     }
     if found.changes.is_empty() {
         if Terminal::of_stderr().is_some() {

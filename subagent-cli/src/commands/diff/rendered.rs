@@ -1,7 +1,8 @@
 //! Changes as text: patches, numbers of lines, or names. Pure.
 
+use subagent_protocol::api::FileChange;
 use subagent_protocol::clean::one_line;
-use subagent_runtime::work_tree::{Changes, FileChange};
+use subagent_runtime::work_tree::{Changes, total};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::page::{TextPage, shorten};
@@ -37,12 +38,6 @@ pub(super) fn text(changes: &Changes, form: DiffFormat, terminal: Option<Termina
         }
     }
     page.take()
-}
-
-/// Lines that were added and deleted.
-pub(in crate::commands) fn total(changes: &Changes) -> (u64, u64) {
-    let sum = |lines: fn(&FileChange) -> Option<u64>| changes.iter().filter_map(lines).sum();
-    (sum(|change| change.added), sum(|change| change.deleted))
 }
 
 fn patch(page: &mut TextPage, patch: &str) {

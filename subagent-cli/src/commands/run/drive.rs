@@ -24,7 +24,7 @@ use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::{Failure, Result};
-use crate::output::{complain, tell};
+use crate::output::{explain, tell};
 
 /// How often it is looked for a worker whose start is on its way.
 const LOOK: Duration = Duration::from_millis(50);
@@ -139,9 +139,7 @@ pub(super) async fn drive(
             }
         }
     };
-    for note in start_notes::of(&worker) {
-        complain(&note);
-    }
+    explain(&start_notes::of(&worker));
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
     let (mut transcript, mut turn_id) = (Transcript::default(), None);

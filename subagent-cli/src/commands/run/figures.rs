@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use subagent_protocol::budget::Money;
-use subagent_runtime::work_tree::Changes;
+use subagent_runtime::work_tree::{Changes, total};
 
-use super::super::diff;
 use super::went::Went;
 use crate::output::ago;
 use crate::output::page::TextPage;
@@ -45,7 +44,7 @@ impl Figures {
 
     /// The numbers of changed files and lines.
     pub(super) fn files(&self) -> String {
-        let (added, deleted) = diff::total(&self.changes);
+        let (added, deleted) = total(&self.changes);
         format!("{} {}", counted(self.changes.len(), "file"), lines(added, deleted))
     }
 }
@@ -67,7 +66,7 @@ fn counted(number: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use subagent_runtime::work_tree::FileChange;
+    use subagent_protocol::api::FileChange;
 
     use super::*;
     use crate::exit_code::TurnOutcome;

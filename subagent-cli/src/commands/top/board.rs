@@ -222,10 +222,7 @@ impl Board {
                 self.prompt = Some(BoardPrompt::Stop(worker, name))
             }
             (KeyPress::Char('c'), Some((worker, name, true))) => {
-                let words = ["cancel", worker.as_str()].map(str::to_owned).to_vec();
-                let says =
-                    (format!("canceling the turn of {name}"), format!("the turn of {name} is canceled"));
-                return self.command(BoardCommand { words, says });
+                self.prompt = Some(BoardPrompt::Cancel(worker, name))
             }
             (KeyPress::Char('c'), Some((_, name, false))) => {
                 self.say(Style::Attention, &format!("{name} has no open turn"));

@@ -11,10 +11,10 @@ use subagent_protocol::event::Event;
 use subagent_protocol::ids::EventId;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::effect::BoardEvent;
-use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, read};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, announced, read};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
@@ -74,8 +74,11 @@ impl BoardFollower {
                     if self.inputs.send(BoardEvent::Unreachable(failure)).await.is_err() {
                         return;
                     }
-                    // A person who asks for a snapshot does not wait.
-                    let _ = timeout(patience, self.refresh.notified()).await;
+                    // A person who asks for a snapshot does not wait, and another shell may start the daemon.
+                    tokio::select! {
+                        () = self.refresh.notified() => {}
+                        () = announced(&self.workspace.state_dir, Instant::now() + patience) => {}
+                    }
                     patience = (patience * 2).min(LAST_PATIENCE);
                 }
             }
@@ -136,6 +139,7 @@ mod tests {
     use serde_json::json;
     use subagent_config::Environment;
     use tokio::sync::mpsc::{Receiver, channel};
+    use tokio::time::timeout;
 
     use super::super::fixture::{event, snapshot, worker};
     use super::*;

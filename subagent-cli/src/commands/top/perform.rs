@@ -1,5 +1,6 @@
 //! Does what a board asks for: runs commands of the command line, and fetches what is shown.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use subagent_config::Workspace;
 use subagent_protocol::api::TranscriptShown;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 use tokio::sync::mpsc::Sender;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::sync::mpsc::error::SendError;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
 
 use super::super::diff;
 use super::effect::{BoardCommand, BoardEvent};
@@ -36,8 +38,10 @@ pub(super) struct Performer {
     /// The workspace that was typed.
     cwd: Option<PathBuf>,
     inputs: Sender<BoardEvent>,
-    /// Commands that were typed and have not ended.
-    commands: JoinSet<()>,
+    /// Commands that were typed and have not ended; each gives the failure that the board has not shown.
+    commands: JoinSet<Option<String>>,
+    /// What each of them does.
+    doing: HashMap<Id, String>,
     /// What is being fetched.
     fetches: JoinSet<()>,
 }
@@ -50,17 +54,35 @@ impl Performer {
         cwd: Option<PathBuf>,
         inputs: Sender<BoardEvent>,
     ) -> Self {
-        Self { context, workspace, cwd, inputs, commands: JoinSet::new(), fetches: JoinSet::new() }
+        Self {
+            context,
+            workspace,
+            cwd,
+            inputs,
+            commands: JoinSet::new(),
+            doing: HashMap::new(),
+            fetches: JoinSet::new(),
+        }
     }
 
     /// Starts a command in the background; its result becomes an input.
     pub(super) fn run(&mut self, command: BoardCommand) {
-        while self.commands.try_join_next().is_some() {}
+        while let Some(ended) = self.commands.try_join_next_with_id() {
+            self.doing.remove(&id(&ended));
+        }
+        let doing = command.says.0.clone();
         let (context, cwd, inputs) = (self.context.clone(), self.cwd.clone(), self.inputs.clone());
-        self.commands.spawn_blocking(move || {
+        let running = self.commands.spawn_blocking(move || {
+            let doing = command.says.0.clone();
             let ended = run(&command.words, cwd, context);
-            let _ = inputs.blocking_send(BoardEvent::Ended(command, ended));
+            match inputs.blocking_send(BoardEvent::Ended(command, ended)) {
+                Err(SendError(BoardEvent::Ended(_, Err(failure)))) => {
+                    Some(format!("{doing} failed: {failure}"))
+                }
+                _ => None,
+            }
         });
+        self.doing.insert(running.id(), doing);
     }
 
     /// Fetches a question in full.
@@ -109,9 +131,27 @@ impl Performer {
         });
     }
 
-    /// Waits until the daemon has what was typed.
-    pub(super) async fn finish(&mut self) {
-        let _ = timeout(LAST_PATIENCE, async { while self.commands.join_next().await.is_some() {} }).await;
+    /// Waits until the daemon has what was typed. Returns what failed, and what was not done in time.
+    pub(super) async fn finish(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        let until = Instant::now() + LAST_PATIENCE;
+        while let Ok(Some(ended)) = timeout_at(until, self.commands.join_next_with_id()).await {
+            self.doing.remove(&id(&ended));
+            said.extend(ended.ok().and_then(|(_, failure)| failure));
+        }
+        let left = self.doing.drain().map(|(_, doing)| {
+            format!("{doing} was given up: the daemon did not answer in time, so it may be done or not")
+        });
+        said.extend(left);
+        said
+    }
+}
+
+/// The id of a command that has ended.
+fn id<T>(ended: &std::result::Result<(Id, T), JoinError>) -> Id {
+    match ended {
+        Ok((id, _)) => *id,
+        Err(error) => error.id(),
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) enum BoardPrompt {
     Filter(Editor),
     /// Whether a worker with this name is to be stopped.
     Stop(WorkerId, String),
+    /// Whether the open turn of a worker with this name is to be canceled.
+    Cancel(WorkerId, String),
 }
 
 /// What a key did to a prompt.
@@ -44,13 +46,9 @@ pub(super) enum PromptAction {
 
 impl BoardPrompt {
     pub(super) fn press(&mut self, key: &KeyPress) -> PromptAction {
-        if let Self::Stop(worker, name) = self {
+        if let Some(command) = self.confirmed() {
             return match key {
-                KeyPress::Char('y' | 'Y') => PromptAction::Command(command(
-                    ["stop", worker.as_str()].map(str::to_owned).to_vec(),
-                    format!("stopping {name}"),
-                    format!("{name} is stopped"),
-                )),
+                KeyPress::Char('y' | 'Y') => PromptAction::BoardCommand(command),
                 _ => PromptAction::Left,
             };
         }
@@ -66,11 +64,28 @@ impl BoardPrompt {
         }
     }
 
+    /// The command that is done after a yes; `None` for a text that is typed.
+    fn confirmed(&self) -> Option<BoardCommand> {
+        let (word, worker, doing, done) = match self {
+            Self::Stop(worker, name) => {
+                ("stop", worker, format!("stopping {name}"), format!("{name} is stopped"))
+            }
+            Self::Cancel(worker, name) => (
+                "cancel",
+                worker,
+                format!("canceling the turn of {name}"),
+                format!("the turn of {name} is canceled"),
+            ),
+            _ => return None,
+        };
+        Some(command([word, worker.as_str()].map(str::to_owned).to_vec(), doing, done))
+    }
+
     fn done(&mut self) -> PromptAction {
         let text = self.editor().map(Editor::text).unwrap_or_default().to_owned();
         let is_empty = text.trim().is_empty();
         match self {
-            Self::Stop(..) | Self::Filter(_) => PromptAction::Left,
+            Self::Stop(..) | Self::Cancel(..) | Self::Filter(_) => PromptAction::Left,
             Self::Note(request, _) => PromptAction::Reject(request.clone(), text),
             Self::Message(..) if is_empty => PromptAction::Left,
             Self::Message(worker, name, _) => PromptAction::Command(command(
@@ -109,6 +124,7 @@ impl BoardPrompt {
             Self::Task(agent, _) => format!("task for {agent}: "),
             Self::Filter(_) => "/".to_owned(),
             Self::Stop(_, name) => format!("[y/N] stop {name} and all of its processes?"),
+            Self::Cancel(_, name) => format!("[y/N] cancel the turn of {name}?"),
         }
     }
 
@@ -120,7 +136,7 @@ impl BoardPrompt {
             | Self::Agent(editor)
             | Self::Task(_, editor)
             | Self::Filter(editor) => Some(editor),
-            Self::Stop(..) => None,
+            Self::Stop(..) | Self::Cancel(..) => None,
         }
     }
 
@@ -131,7 +147,7 @@ impl BoardPrompt {
             | Self::Agent(editor)
             | Self::Task(_, editor)
             | Self::Filter(editor) => Some(editor),
-            Self::Stop(..) => None,
+            Self::Stop(..) | Self::Cancel(..) => None,
         }
     }
 }
@@ -178,11 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_confirmed_by_one_key_alone() {
+    fn a_stop_and_a_cancel_are_confirmed_by_one_key_alone() {
         let stop = || BoardPrompt::Stop(worker(), "codex-1".to_owned());
+        let cancel = || BoardPrompt::Cancel(worker(), "codex-1".to_owned());
         assert_eq!(words(typed(stop(), "y")), "stop w_0123456789");
-        for key in [KeyPress::Enter, KeyPress::Char('x'), KeyPress::Escape, KeyPress::Paste("y".to_owned())] {
+        assert_eq!(words(typed(cancel(), "y")), "cancel w_0123456789");
+        for key in [
+            KeyPress::Enter,
+            KeyPress::Char('c'),
+            KeyPress::Char('x'),
+            KeyPress::Escape,
+            KeyPress::Paste("y".to_owned()),
+        ] {
             assert_eq!(stop().press(&key), PromptAction::Left, "{key:?}");
+            assert_eq!(cancel().press(&key), PromptAction::Left, "{key:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +27,11 @@ use super::screen::BoardScreen;
 use crate::client::DaemonClient;
 use crate::context::CliContext;
 use crate::dialog::keyboard::Keyboard;
-use crate::dialog::{Dialog, QuestionRef};
+use crate::dialog::{Asked, Dialog, QuestionRef};
 use crate::failure::{Failure, Result};
-use crate::output::OutputFormat;
 use crate::output::human::now;
 use crate::output::terminal::Terminal;
+use crate::output::{OutputFormat, explain};
 
 /// News are drawn at most this often; a key is drawn at once.
 const FRAME: Duration = Duration::from_millis(33);
@@ -130,7 +131,7 @@ pub(super) async fn run(
     session.screen.leave();
     // A command that ends now must not wait for room in a channel that is no longer read.
     drop(news);
-    session.performer.finish().await;
+    explain(&session.performer.finish().await);
     ended
 }
 
@@ -270,12 +271,22 @@ impl BoardSession {
         let asked = async {
             let mut dialog = Dialog::open(OutputFormat::Text, true)
                 .ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
-            approve_each::one(&mut dialog, &mut client, &mut follower, question).await.map(drop)
+            approve_each::one(&mut dialog, &mut client, &mut follower, question).await
         };
-        let filled = tokio::select! {
-            biased;
-            signal = self.heard.ends.next() => return Ok(LoopControl::End(signal)),
-            filled = asked => filled,
+        let mut asked = pin!(asked);
+        let filled = loop {
+            tokio::select! {
+                biased;
+                // Ctrl-C in a line of the form leaves the form, not the board.
+                signal = self.heard.ends.next() => match signal {
+                    Signal::SIGINT => break Ok(Asked::Interrupted),
+                    signal => return Ok(LoopControl::End(signal)),
+                },
+                _ = self.heard.stops.recv() => self.screen.suspend(),
+                // The form goes on where it was.
+                _ = self.heard.continued.recv() => {}
+                filled = &mut asked => break filled,
+            }
         };
         self.keyboard.forget();
         self.enter()?;

@@ -55,7 +55,7 @@ pub(super) fn status(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.plain("daemon  ").word(style, said);
     if running {
         let since = view.ago(&data["startedAt"]);
-        view.page.plain("  ").word(Style::Dim, &format!("since {since}"));
+        view.page.plain("  ").word(Style::Dim, &format!("started {since}"));
     }
     view.page.end();
     view.facts(&[

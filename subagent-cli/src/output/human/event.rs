@@ -43,8 +43,9 @@ pub(super) fn write(page: &mut TextPage, worker: &str, event: &Value) {
         task @ ("subagent.spawned" | "subagent.progress" | "subagent.completed" | "subagent.failed"
         | "subagent.cancelled") => of_task(page, task, data),
         "hook.failed" => {
-            let said = format!("the hook {} of {} failed: ", word(data, "command"), word(data, "event"));
-            page.word(Style::Attention, &said).word(Style::Plain, word(data, "reason")).end();
+            let said = format!("the hook {} of {} failed:", word(data, "command"), word(data, "event"));
+            page.word(Style::Attention, &said).plain(" ");
+            page.sentence(Style::Plain, "", "  ", word(data, "reason")).end();
         }
         other => match sentence(worker, event) {
             Some((style, said)) => _ = page.word(style, &said).end(),

@@ -9,6 +9,7 @@ mod controllers;
 mod doctor;
 mod event;
 mod failure;
+mod hooks;
 mod inbox;
 mod overview;
 mod questions;
@@ -18,6 +19,7 @@ mod schedules;
 mod sentences;
 mod story;
 mod stream;
+mod tasks;
 mod turns;
 pub mod used;
 mod usual;
@@ -37,7 +39,7 @@ use view::PageRenderer;
 pub use content::Detail;
 pub use failure::failure;
 pub use overview::{answer, doing};
-pub use schedules::{when, work};
+pub use schedules::{source, when, work};
 pub use stream::WatchPage;
 pub use view::{named, now};
 
@@ -112,6 +114,8 @@ fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
         "workers.waited" => workers::waited(view, data),
         "worker.removed" | "workers.removed" => usual::each(view, data, removal::removed),
         "state.pruned" => removal::pruned(view, data),
+        "tasks.pruned" => tasks::pruned(view, data),
+        "task.waited" => tasks::waited(view, data),
         "worker.logs" => workers::logs(view, data),
         "worker.inspected" | "workers.inspected" => usual::blocks(view, data, workers::inspected),
         "controller.initialized" | "controller.attached" => controllers::granted(view, data),
@@ -120,11 +124,18 @@ fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
         "worktree.landed" => worktrees::landed(view, data),
         "worktrees.landed" => worktrees::all_landed(view, data),
         "worktree.removed" | "worktree.discarded" => worktrees::removed(view, data),
+        "worktree.pruned" => worktrees::pruned(view, data),
+        "hook.trusted" => hooks::trusted(view, data),
+        "hook.tested" => hooks::tested(view, data),
         "schedule.listed" => schedules::listed(view, data),
         "schedule.added" | "schedule.shown" | "schedule.paused" | "schedule.resumed" => {
             schedules::shown(view, data)
         }
-        "schedule.removed" => schedules::removed(view, data),
+        "schedule.removed" | "trigger.removed" => schedules::removed(view, data),
+        "trigger.listed" => schedules::triggers(view, data),
+        "trigger.added" | "trigger.shown" | "trigger.paused" | "trigger.resumed" => {
+            schedules::trigger(view, data)
+        }
         "budget.shown" => budgets::shown_budget(view, data),
         "budget.set" => budgets::set(view, data),
         "usage.shown" => used::shown(view, data),

@@ -51,11 +51,11 @@ pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
         counted(keys, "key"),
         counted(leftovers.len() as u64, "leftover"),
     );
-    view.page.plain(&said).end();
+    view.page.sentence(Style::Plain, "", "", &said).end();
     Some(())
 }
 
-fn counted(number: u64, what: &str) -> String {
+pub(super) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

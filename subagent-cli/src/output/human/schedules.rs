@@ -1,4 +1,4 @@
-//! Schedules: when they fire, what they start, and why one is paused.
+//! Schedules and triggers: when they fire, what they start, and why one is paused.
 
 use serde_json::Value;
 
@@ -31,33 +31,87 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
 
 /// `schedule show`, and what a change has made of it.
 pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = data["name"].as_str()?;
-    let (style, state) = state(data);
-    view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
-    let firing = &data["lastFiring"];
-    let last = [word(firing, "status").replace('_', " "), view.ago(&firing["at"])].join("  ");
+    let name = heading(view, data)?;
     let when = when(&data["when"]).map(|when| format!("{when} ({})", word(data, "timezone")));
-    let failures = format!("{} of {}", value(&data["failures"]), value(&data["maxFailures"]));
-    view.facts(&[
+    let facts = [
         ("when", Style::Plain, when.unwrap_or_default()),
         ("next", Style::Plain, next(view, data)),
         ("what", Style::Plain, work(&data["work"]).unwrap_or_default()),
         ("if missed", Style::Plain, word(data, "missed").replace('_', " ")),
-        ("if it still runs", Style::Plain, word(data, "overlap").replace('_', " ")),
-        ("last", Style::Plain, last.trim().to_owned()),
-        ("failures", Style::Plain, failures),
-        ("error", Style::Bad, text(&data["error"])),
-    ]);
+    ];
+    view.facts(&[&facts[..], &history(view, data)].concat());
     if data["paused"].is_string() {
         view.next("Resume it:", &format!("subagent schedule resume {name}"));
     }
     Some(())
 }
 
-/// Shows the data of `schedule rm`.
+/// `trigger list`.
+pub(super) fn triggers(view: &mut PageRenderer, data: &Value) -> Option<()> {
+    let items = items(data).filter(|items| !items.is_empty())?;
+    let mut table = Table::new(&["NAME", "STATE", "FIRES", "WHAT", "LAST", "ERROR"]);
+    for item in items {
+        let (style, state) = state(item);
+        let last = word(&item["lastFiring"], "status");
+        table.row([
+            (Style::Strong, word(item, "name")),
+            (style, &state),
+            (Style::Plain, &source(&item["source"]).unwrap_or_default()),
+            (Style::Plain, &work(&item["work"]).unwrap_or_default()),
+            (Style::of_state(last), &last.replace('_', " ")),
+            (Style::Bad, &text(&item["error"])),
+        ]);
+    }
+    view.put(&table);
+    Some(())
+}
+
+/// `trigger show`, and the state after a change.
+pub(super) fn trigger(view: &mut PageRenderer, data: &Value) -> Option<()> {
+    let name = heading(view, data)?;
+    let attendant = word(data, "attendant").to_owned();
+    let facts = [
+        ("fires", Style::Plain, source(&data["source"]).unwrap_or_default()),
+        ("noticed by", Style::Plain, attendant),
+        ("what", Style::Plain, work(&data["work"]).unwrap_or_default()),
+    ];
+    view.facts(&[&facts[..], &history(view, data)].concat());
+    if data["paused"].is_string() {
+        view.next("Resume it:", &format!("subagent trigger resume {name}"));
+    } else if data["source"]["request"].is_object() {
+        view.next("Fire it:", &format!("subagent trigger fire {name}"));
+    }
+    Some(())
+}
+
+/// `schedule rm` and `trigger rm`.
 pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["name"].as_str()?).plain("  removed").end();
     Some(())
+}
+
+/// Writes name and state, and returns the name.
+fn heading<'a>(view: &mut PageRenderer, data: &'a Value) -> Option<&'a str> {
+    let name = data["name"].as_str()?;
+    let (style, state) = state(data);
+    view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
+    Some(name)
+}
+
+/// A line of facts.
+type Fact = (&'static str, Style, String);
+
+/// Returns what schedules and triggers have in common: overlap, last firing and failures.
+fn history(view: &PageRenderer, data: &Value) -> [Fact; 4] {
+    let firing = &data["lastFiring"];
+    let last = [word(firing, "status").replace('_', " "), view.ago(&firing["at"])].join("  ");
+    let failures = format!("{} of {}", value(&data["failures"]), value(&data["maxFailures"]));
+    [
+        ("if it still runs", Style::Plain, word(data, "overlap").replace('_', " ")),
+        ("last", Style::Plain, last.trim().to_owned()),
+        ("failures", Style::Plain, failures),
+        ("error", Style::Bad, text(&data["error"])),
+    ]
 }
 
 fn state(item: &Value) -> (Style, String) {
@@ -81,6 +135,18 @@ pub fn when(when: &Value) -> Option<String> {
         (Some(line), ..) => Some(format!("cron {line}")),
         (_, Some(seconds), _) => Some(format!("every {seconds}s")),
         (.., Some(time)) => Some(format!("at {time}")),
+        _ => None,
+    }
+}
+
+/// What fires a trigger; `None` for a form that is unknown here.
+#[must_use]
+pub fn source(source: &Value) -> Option<String> {
+    let after = &source["after"];
+    match (after["worker"].as_str(), after["status"].as_str()) {
+        (Some(worker), Some(status)) => Some(format!("after {worker} ({status})")),
+        (Some(worker), None) => Some(format!("after {worker}")),
+        _ if source["request"].is_object() => Some("requests".to_owned()),
         _ => None,
     }
 }

@@ -130,6 +130,17 @@ const LISTS: &[Columns] = &[
             ("TURN", "turnId", Id),
         ],
     ),
+    (
+        "trigger.log",
+        &[
+            ("FIRED", "at", Time),
+            ("STATE", "status", State),
+            ("WORKER", "workerId", Name),
+            ("ERROR", "error", Text),
+            ("OCCURRENCE", "occurrence", Text),
+            ("TURN", "turnId", Id),
+        ],
+    ),
     ("hook.trust", &[("FILE", "file", Name), ("SINCE", "trustedAt", Time), ("SHA-256", "sha256", Id)]),
     ("workers.diff", &[("PATH", "path", Name), ("WORKERS", "workers", Text)]),
     (
@@ -184,6 +195,7 @@ const RESULTS: &[ResultLayout] = &[
     ),
     ("session.deleted", "sessionId", &[("launcher", "launcher", Text)]),
     ("hook.distrusted", "file", &[("removed", "removed", Text)]),
+    ("config.initialized", "path", &[("scope", "scope", Text), ("replaced a file", "overwritten", Text)]),
     (
         "schedule.fired",
         "schedule",
@@ -194,6 +206,31 @@ const RESULTS: &[ResultLayout] = &[
             ("error", "error", Text),
         ],
     ),
+    (
+        "trigger.fired",
+        "schedule",
+        &[
+            ("state", "status", State),
+            ("occurrence", "occurrence", Text),
+            ("worker", "workerId", Id),
+            ("turn", "turnId", Id),
+            ("error", "error", Text),
+        ],
+    ),
+    (
+        "launcher.login",
+        "name",
+        &[
+            ("logged in", "loggedIn", Text),
+            ("method", "methodName", Text),
+            ("variables", "variables", Text),
+            ("link", "link", Text),
+            ("next", "recommendedAction", Text),
+        ],
+    ),
+    ("launcher.logout", "name", &[("logged out", "loggedOut", Text)]),
+    ("worktree.patch", "name", &[("file", "path", Text), ("bytes", "bytes", Text)]),
+    ("task.spawned", "name", &[("state", "status", State), ("task", "taskId", Id)]),
     ("task.cancelled", "name", &[("state", "status", State), ("task", "taskId", Id)]),
     ("task.messaged", "name", &[("state", "status", State), ("task", "taskId", Id)]),
     ("controller.released", "controllerId", &[("released", "released", Text)]),

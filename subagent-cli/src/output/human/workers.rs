@@ -279,10 +279,6 @@ pub(super) fn started(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let worker = named(data).to_owned();
     heading(view, data)?;
     facts(view, data);
-    for file in data["untrustedHooks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let command = format!("subagent hook trust {}", shell_words::quote(file));
-        view.next("Its hooks do not run until you trust their file:", &command);
-    }
     view.next("Next:", &format!("subagent send {worker} '...'"));
     Some(())
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::removal::counted;
 use super::view::{PageRenderer, shown as value, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
@@ -37,11 +38,11 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(style(word(data, "state")), word(data, "state")).end();
     let contents = &data["contents"];
     let created = view.ago(&data["createdAt"]);
-    let count = |key: &str, what: &str| match contents[key].as_u64() {
+    let count = |key: &str, thing: &str, what: &str| match contents[key].as_u64() {
         None | Some(0) => String::new(),
-        Some(number) => format!("{number} {what}"),
+        Some(number) => format!("{} {what}", counted(number, thing)),
     };
-    let work = [count("uncommitted", "files not committed"), count("commits", "commits of its own")];
+    let work = [count("uncommitted", "file", "not committed"), count("commits", "commit", "of its own")];
     let work: Vec<String> = work.into_iter().filter(|part| !part.is_empty()).collect();
     let base = if data["withChanges"] == true { "your changes at its start" } else { "" };
     view.facts(&[
@@ -51,7 +52,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
         ("includes", Style::Plain, base.to_owned()),
         ("changes", Style::Plain, changes(contents)),
         ("work", Style::Attention, work.join(", ")),
-        ("ignored", Style::Attention, count("ignored", "files newer than its setup")),
+        ("ignored", Style::Attention, count("ignored", "file", "newer than its setup")),
         ("under way", Style::Attention, value(&contents["underWay"])),
         ("worker", Style::Plain, value(&data["workerId"])),
         ("created", Style::Dim, created),
@@ -114,6 +115,28 @@ pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
             if retired.is_empty() { String::new() } else { format!("git diff {retired}^ {retired}") },
         ),
     ]);
+    Some(())
+}
+
+/// `worktree prune`.
+pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
+    let list = |key: &str| data[key].as_array().map(Vec::as_slice);
+    let (removed, kept, refs) = (list("removed")?, list("kept")?, list("deletedRefs")?);
+    for one in removed {
+        view.page.word(Style::Strong, word(one, "name")).plain("  removed").end();
+    }
+    for name in refs {
+        view.page.word(Style::Strong, name.as_str()?).plain("  deleted").end();
+    }
+    for one in kept {
+        let name = word(one, "name");
+        view.page.word(Style::Strong, name).plain("  ").word(Style::Attention, "kept");
+        view.page.plain("  ").word(Style::Plain, &changes(&one["contents"])).end();
+        view.next("  Land it:", &format!("subagent land {name}"));
+    }
+    if removed.is_empty() && refs.is_empty() {
+        view.page.plain("Nothing to remove.").end();
+    }
     Some(())
 }
 

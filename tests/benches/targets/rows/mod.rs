@@ -1,5 +1,6 @@
 //! The rows of the table of targets, in its order. Each creates and removes its own world.
 
+mod board;
 mod commands;
 mod crowd;
 mod events;
@@ -8,6 +9,7 @@ mod idle;
 mod journal;
 mod latency;
 mod line;
+mod panel;
 mod restart;
 mod sandbox;
 mod send;
@@ -23,7 +25,7 @@ use crate::Bench;
 type BenchRowFn = fn(&Bench) -> Row;
 
 /// All rows, by the name that selects one.
-pub(crate) const ROWS: [(&str, BenchRowFn); 15] = [
+pub(crate) const ROWS: [(&str, BenchRowFn); 20] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),
@@ -39,4 +41,9 @@ pub(crate) const ROWS: [(&str, BenchRowFn); 15] = [
     ("journal", journal::run),
     ("restart", restart::run),
     ("line", line::run),
+    ("board", board::run),
+    ("paint", panel::paint),
+    ("pixel", panel::pixel),
+    ("transcript", panel::transcript),
+    ("watched", panel::crowd),
 ];

@@ -4,39 +4,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Running, Sandbox, say, wait_until};
+use subagent_tests::harness::{Browser, Running, Sandbox, say, wait_until};
 
 use super::super::worktrees::repository;
 use super::{LIMIT, Panel};
-
-/// Programs that are Chromium.
-const CHROMIUM: [&str; 4] =
-    ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Chromium, and the folder with what drives it.
-fn browser() -> Option<(&'static str, PathBuf)> {
-    let driver =
-        std::env::var_os("SUBAGENT_BROWSER").map_or_else(|| root().join("target/browser"), PathBuf::from);
-    let chromium = CHROMIUM.into_iter().find(|path| Path::new(path).exists());
-    let found = chromium.zip(driver.join("node_modules").exists().then_some(driver));
-    if found.is_none() {
-        let missing = "Chromium, or what tests/browser/install installs, is missing: the page is not tested";
-        assert!(std::env::var_os("SUBAGENT_REQUIRE_BROWSER").is_none(), "{missing}");
-        say(&format!("SKIPPED: {missing}"));
-    }
-    found
-}
-
 /// A journey that is under way.
-fn begin(sandbox: &Sandbox, (chromium, driver): &(&str, PathBuf), name: &str, link: &str) -> Running {
-    let script = root().join("tests/browser/journey.mjs");
-    let words = [script.to_str().unwrap(), name, link, chromium];
-    // Modules are found from the folder in which it runs.
-    sandbox.command("node").args(words).cwd(driver).deadline(Duration::from_secs(120)).spawn()
+fn begin(sandbox: &Sandbox, browser: &Browser, name: &str, link: &str) -> Running {
+    browser.start(sandbox, "journey.mjs", &[name, link], &[], Duration::from_secs(120))
 }
 
 #[track_caller]
@@ -57,7 +36,7 @@ fn said(sandbox: &Sandbox, worker: &str) -> String {
 
 #[test]
 fn a_question_is_answered_in_the_page() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = Sandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "approve", &panel.link());
@@ -72,7 +51,7 @@ fn a_question_is_answered_in_the_page() {
 
 #[test]
 fn everything_is_done_by_keys() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "!ask execute make clean");
     let panel = Panel::start(&sandbox, &[]);
@@ -83,7 +62,7 @@ fn everything_is_done_by_keys() {
 
 #[test]
 fn two_browsers_see_one_answer() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "!ask execute make clean");
     let panel = Panel::start(&sandbox, &["--pair"]);
@@ -96,7 +75,7 @@ fn two_browsers_see_one_answer() {
 
 #[test]
 fn a_form_is_filled_in_in_the_page() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = Sandbox::with_worker();
     let schema = json!({"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string", "title": "Name"}, "size": {"type": "string", "title": "Size", "enum": ["small", "large"]},
@@ -114,7 +93,7 @@ fn a_form_is_filled_in_in_the_page() {
 
 #[test]
 fn the_list_grows_and_a_run_is_started_in_the_page() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, _) = Sandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "grows", &panel.link());
@@ -129,7 +108,7 @@ fn the_list_grows_and_a_run_is_started_in_the_page() {
 
 #[test]
 fn the_page_goes_on_when_the_daemon_was_killed() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = Sandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "killed", &panel.link());
@@ -143,7 +122,7 @@ fn the_page_goes_on_when_the_daemon_was_killed() {
 
 #[test]
 fn nothing_that_an_agent_writes_runs() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, worker) = Sandbox::with_worker();
     let text = [
         "A <script>hit = 1</script><img src=x onerror='hit = 1'><svg onload='hit = 1'></svg>",
@@ -164,7 +143,7 @@ fn nothing_that_an_agent_writes_runs() {
 
 #[test]
 fn the_page_looks_right_at_every_width() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, demo) = Sandbox::with_worker();
     let flags = [
         "worker",
@@ -199,18 +178,16 @@ fn the_page_looks_right_at_every_width() {
         Some(_) => root().join("docs/images"),
         None => sandbox.path().to_owned(),
     };
-    let script = root().join("tests/browser/journey.mjs");
-    let (chromium, driver) = &browser;
-    let words = [script.to_str().unwrap(), "looks", &panel.link(), chromium, folder.to_str().unwrap()];
-    let journey = sandbox.command("node").args(words).cwd(driver).deadline(Duration::from_secs(240)).spawn();
-    finish(journey);
+    let (link, folder) = (panel.link(), folder.to_str().unwrap());
+    let limit = Duration::from_secs(240);
+    finish(browser.start(&sandbox, "journey.mjs", &["looks", &link], &[folder], limit));
     drop(panel);
     sandbox.finish();
 }
 
 #[test]
 fn changes_are_landed_in_the_page() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let sandbox = repository();
     let started =
         sandbox.run(&["worker", "start", "demo", "--name", "auth", "--worktree", "--tag", "job=login"]);
@@ -226,7 +203,7 @@ fn changes_are_landed_in_the_page() {
 
 #[test]
 fn two_workers_in_one_file_are_marked_and_one_is_handed_off() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let (sandbox, demo) = Sandbox::with_worker();
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--name", "other"]).run();
     let other = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
@@ -259,9 +236,9 @@ fn the_modules_of_the_page_have_tests_of_their_own() {
 
 #[test]
 fn the_modules_of_the_page_fit_their_types() {
-    let Some((_, driver)) = browser() else { return };
+    let Some(browser) = Browser::find() else { return };
     let sandbox = Sandbox::new();
-    let tsc = driver.join("node_modules/typescript/bin/tsc");
+    let tsc = browser.driver().join("node_modules/typescript/bin/tsc");
     let project = root().join("panel/web-tests");
     let words = [tsc.to_str().unwrap(), "-p", project.to_str().unwrap()];
     let output = sandbox.command("node").args(words).deadline(Duration::from_secs(120)).run();

@@ -172,15 +172,13 @@ fn an_agent_sees_only_itself_with_any_secret() {
         format!("GET /api/{place}/usage {head}\\n"),
         format!("GET /api/{place}/workers/{other} {head}\\n"),
         format!("GET /api/{place}/workers/{other}/page {head}\\n"),
-        format!("GET /api/{place}/workers/{worker}/diff {head}\\n"),
+        format!("GET /api/{place}/workers/{other}/diff {head}\\n"),
         format!("GET /api/{place}/choices {head}\\n"),
     ] {
         let said = ask(&text);
         assert!(said.contains("403 Forbidden") && said.contains("FORBIDDEN_FROM_WORKER"), "{text}: {said}");
     }
-    for path in
-        [format!("workers/{worker}"), format!("workers/{worker}/page"), format!("workers/{worker}/logs")]
-    {
+    for path in ["", "/page", "/logs", "/diff"].map(|part| format!("workers/{worker}{part}")) {
         let said = ask(&format!("GET /api/{place}/{path} {head}\\n"));
         assert!(said.contains("200 OK") && said.contains(&worker), "{path}: {said}");
     }

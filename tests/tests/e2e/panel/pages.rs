@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{LIMIT, Panel, Stream, error, get};
+use super::{LIMIT, Panel, Stream, error, get, post};
 use crate::removal::{count, days_earlier, stop_daemon};
 
 /// The state of this worker in a line of the live stream.
@@ -221,6 +221,33 @@ fn changes_are_shown_as_lines() {
     let base = format!("/api/{}/workers/{worker}", page.place());
     let found = wait_until("a diff", LIMIT, || Some(page.get(&format!("{base}/diff"))));
     assert!(found["files"].is_array() && found["source"].is_string(), "{found}");
+    let _ = sandbox.send(&worker, "!edit create made.txt one");
+    let found = page.get(&format!("{base}/diff"));
+    assert_eq!((&found["count"], &found["added"]), (&json!(1), &json!(1)), "{found}");
+    assert_eq!(found["files"][0]["patch"]["lines"][1]["v"], "one", "{found}");
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_hand_off_whose_answer_was_lost_happens_once() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "hi");
+    let panel = Panel::start(&sandbox, &[]);
+    let page = panel.enter();
+    let path = format!("/api/{}/workers/{worker}/hand-off", page.place());
+    let hand_off = |key: &str| {
+        let headers = [page.bearer(), format!("Idempotency-Key: {key}")];
+        let response = post(panel.port, &path, &headers.each_ref().map(String::as_str), &json!({}));
+        assert_eq!(response.status, 200, "{response:?}");
+        response.json()["data"].take()
+    };
+    let workers = || sandbox.run(&["worker", "list"]).data()["count"].clone();
+    let first = hand_off("one");
+    assert_eq!(hand_off("one"), first);
+    assert_eq!(workers(), 2);
+    assert_ne!(hand_off("two")["worker"]["workerId"], first["worker"]["workerId"]);
+    assert_eq!(workers(), 3);
     drop(panel);
     sandbox.finish();
 }

@@ -4,16 +4,18 @@
 //! `UPDATE_VIEWS=1` rewrites them. Times, ids and pids are replaced. Runs of spaces count as two,
 //! so that the width of a time does not matter.
 
+mod changes;
 mod normal;
+mod snapshot;
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
 
 use normal::{normal, width};
+use snapshot::fits;
 
 const WIDTHS: [u16; 3] = [60, 80, 200];
 
@@ -163,7 +165,7 @@ const VIEWS: &[View] = &[
     ("task show TASK", &["Find the config", "completed", "explore"]),
     ("daemon start", &["ran already"]),
     ("worktree list", &["No worktrees."]),
-    ("worktree prune", &["nothing to remove"]),
+    ("worktree prune", &["Nothing to remove."]),
     ("schedule list", &["nightly", "paused (user)", "every 300s"]),
     ("schedule show nightly", &["Look at the tests", "subagent schedule resume nightly"]),
     ("schedule pause nightly", &["paused (user)"]),
@@ -173,7 +175,7 @@ const VIEWS: &[View] = &[
     ("worker logs demo-1", &["nothing on standard error"]),
     ("stop old", &["old", "stopped"]),
     ("controller recover", &["active"]),
-    ("task prune --dry-run", &["would be removed"]),
+    ("task prune --dry-run", &["Nothing would be removed."]),
     ("hook trust --list", &["no file is trusted"]),
     ("diff demo-1 login", &["no file was changed by more than one of them"]),
     ("notify test desk", &["desk"]),
@@ -193,19 +195,6 @@ const DOCUMENTS: &[&str] = &["config show", "result demo-1", "watch demo-1"];
 
 /// Views that depend on the machine or on the folder of the executables; they have no snapshot.
 const OF_THE_MACHINE: &[&str] = &["status", "doctor", "launcher list", "launcher show demo", "watch demo-1"];
-
-/// Whether a line fits. A path or command that is too long for its own line is left to the
-/// terminal, which breaks it in a way that can be copied.
-fn fits(line: &str, columns: u16) -> bool {
-    /// Maximum width of a name before it.
-    const NAME: usize = 24;
-    let widest = line.split(' ').map(width).max().unwrap_or(0);
-    width(line) <= usize::from(columns) || widest + NAME > usize::from(columns)
-}
-
-fn stored(columns: u16) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/e2e/views/{columns}.txt"))
-}
 
 #[test]
 fn every_view_fits_the_terminal_and_looks_as_it_did() {
@@ -236,29 +225,12 @@ fn every_view_fits_the_terminal_and_looks_as_it_did() {
         }
     }
     for (columns, text) in WIDTHS.iter().zip(&texts) {
-        let file = stored(*columns);
-        if std::env::var_os("UPDATE_VIEWS").is_some() {
-            fs::write(&file, text).unwrap();
-        }
-        let expected = fs::read_to_string(&file).unwrap_or_default();
-        for (view, found) in sections(text) {
-            let known = sections(&expected).into_iter().find(|(name, _)| *name == view);
-            if known.as_ref().map(|(_, text)| *text) != Some(found) {
-                let known = known.map(|(_, text)| text).unwrap_or_default();
-                wrong.push(format!(
-                    "{view} at {columns}; UPDATE_VIEWS=1 renews it\n{found}\n-- before:\n{known}"
-                ));
-            }
-        }
+        wrong.extend(snapshot::differences(&columns.to_string(), text));
     }
     let _ = world.sandbox.approve("login", &json!(world.request), "allow");
     world.sandbox.run(&["answer", "port", "--decline"]).data_of("elicitation.answered");
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     world.sandbox.finish();
-}
-
-fn sections(text: &str) -> Vec<(&str, &str)> {
-    text.split("$ subagent ").skip(1).filter_map(|part| part.split_once('\n')).collect()
 }
 
 #[test]

@@ -29,6 +29,9 @@ fn cell(cell: &str) -> String {
     if cell == "just now" || cell.ends_with(" ago") {
         return "AGO".to_owned();
     }
+    if cell.starts_with("in ") && cell.ends_with('s') {
+        return "IN".to_owned();
+    }
     if cell.ends_with(" MB") || cell.ends_with(" kB") {
         return "BYTES".to_owned();
     }

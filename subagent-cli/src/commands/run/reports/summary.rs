@@ -85,8 +85,8 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
+    use subagent_protocol::api::FileChange;
     use subagent_protocol::budget::Money;
-    use subagent_runtime::work_tree::FileChange;
 
     use super::super::RunProblem;
     use super::*;

@@ -70,7 +70,8 @@ fn keys_are_commands_for_the_chosen_worker() {
         let mut board = asked(shop());
         (words(&typed(&mut board, keys)), notice(&board).to_owned())
     };
-    assert_eq!(with("↓↓c").0, ["cancel w_0000000003"]);
+    assert_eq!(with("↓↓cy").0, ["cancel w_0000000003"]);
+    assert!(with("↓↓cn").0.is_empty());
     assert_eq!(with("↓↓↓↓c"), (Vec::new(), "codex-2 has no open turn".to_owned()));
     assert_eq!(with("↓↓sgo on\r").0, ["send --detach --queue --text=go on w_0000000003"]);
     assert_eq!(with("↓↓sgo on\u{1b}").0, [""; 0]);

@@ -260,6 +260,7 @@ fn cursor(board: &Board, width: usize, height: usize) -> Option<Position> {
 fn keys(board: &Board, width: usize) -> Line<'static> {
     let keys: &[(&str, &str)] = match (&board.prompt, &board.view) {
         (Some(BoardPrompt::Stop(..)), _) => &[("y", "stop it"), ("any key", "leave it")],
+        (Some(BoardPrompt::Cancel(..)), _) => &[("y", "cancel it"), ("any key", "leave it")],
         (Some(_), _) => &[("Enter", "done"), ("Esc", "leave")],
         (None, BoardView::List) => &[
             ("?", "keys"),

@@ -8,35 +8,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
-use subagent_protocol::api::WorkerView;
-use subagent_runtime::work_tree::{Changes, FileChange};
+use subagent_protocol::api::FileChange;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
-use crate::failure::Result;
+use super::Changes;
 
-/// Tool calls that are looked at: the newest updates of them.
-const MAX_EVENTS: &str = "1000";
-const TYPES: &str = "progress.update:tool_call,progress.update:tool_call_update";
 /// The time limit for the diff of one replaced piece; a longer one is made coarser.
 const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A replaced piece of a file; `None`: there was no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct TextReplacement {
+struct Piece {
     old: Option<String>,
     new: String,
 }
 
-pub(super) async fn changes(client: &mut DaemonClient, worker: &WorkerView) -> Result<Changes> {
-    let path = format!("/v1/workers/{}/inspect", segment(worker.worker_id.as_str()));
-    let path = RequestPath::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
-    let inspected = client.ask(&ApiRequest::get(path)).await?;
-    let events = inspected["events"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(of(events, Path::new(&worker.cwd)))
-}
-
-fn of(events: &[Value], cwd: &Path) -> Changes {
-    let mut files: BTreeMap<String, Vec<TextReplacement>> = BTreeMap::new();
+/// Returns the changes in the tool calls of these events, which are in the order of their ids.
+#[must_use]
+pub fn reported(events: &[Value], cwd: &Path) -> Changes {
+    let mut files: BTreeMap<String, Vec<Piece>> = BTreeMap::new();
     for (path, piece) in pieces(events) {
         let path = Path::new(&path).strip_prefix(cwd).map_or(path.clone(), |path| path.display().to_string());
         let known = files.entry(path).or_default();
@@ -51,8 +40,8 @@ fn of(events: &[Value], cwd: &Path) -> Changes {
 }
 
 /// The diffs of calls that have not failed, in the order in which the calls began.
-fn pieces(events: &[Value]) -> Vec<(String, TextReplacement)> {
-    let mut calls: Vec<(Vec<(String, TextReplacement)>, bool)> = Vec::new();
+fn pieces(events: &[Value]) -> Vec<(String, Piece)> {
+    let mut calls: Vec<(Vec<(String, Piece)>, bool)> = Vec::new();
     let mut numbers: HashMap<(String, String), usize> = HashMap::new();
     for event in events {
         let data = &event["data"];
@@ -75,13 +64,13 @@ fn pieces(events: &[Value]) -> Vec<(String, TextReplacement)> {
     calls.into_iter().filter(|(_, failed)| !failed).flat_map(|(diffs, _)| diffs).collect()
 }
 
-fn diff(content: &Value) -> Option<(String, TextReplacement)> {
+fn diff(content: &Value) -> Option<(String, Piece)> {
     let path = content["path"].as_str().filter(|_| content["type"] == "diff")?;
     let new = content["newText"].as_str().unwrap_or_default().to_owned();
-    Some((path.to_owned(), TextReplacement { old: content["oldText"].as_str().map(str::to_owned), new }))
+    Some((path.to_owned(), Piece { old: content["oldText"].as_str().map(str::to_owned), new }))
 }
 
-fn change(path: String, pieces: &[TextReplacement]) -> Option<FileChange> {
+fn change(path: String, pieces: &[Piece]) -> Option<FileChange> {
     let (first, last) = (pieces.first()?, pieces.last()?);
     let status = match (&first.old, last.new.is_empty()) {
         (None, false) => "added",
@@ -129,7 +118,7 @@ mod tests {
     }
 
     fn seen(events: &[Value]) -> Vec<String> {
-        of(events, Path::new("/ws"))
+        reported(events, Path::new("/ws"))
             .iter()
             .map(|one| format!("{} {} {:?} {:?}", one.status, one.path, one.added, one.deleted))
             .collect()
@@ -151,7 +140,7 @@ mod tests {
         let expected =
             ["deleted /else/b Some(0) Some(1)", "added a Some(2) Some(0)", "modified e Some(2) Some(2)"];
         assert_eq!(seen(&events), expected);
-        let patch = &of(&events[..3], Path::new("/ws"))[0].patch;
+        let patch = &reported(&events[..3], Path::new("/ws"))[0].patch;
         assert_eq!(patch, "diff --git a/a b/a\n--- /dev/null\n+++ b/a\n@@ -0,0 +1,2 @@\n+1\n+2\n");
     }
 
@@ -161,6 +150,6 @@ mod tests {
             json!({"data": {"content": [{"type": "diff"}, {"type": "diff", "path": 7}, 1], "status": []}});
         assert_eq!(seen(&[odd, json!(null), json!({"data": {"content": "x"}})]), [""; 0]);
         let evil = [call("1", "completed", "/ws/a\n+++ b", json!("1\n"), "2\n")];
-        assert!(of(&evil, Path::new("/ws"))[0].patch.starts_with("diff --git a/a?+++ b b/a?+++ b\n"));
+        assert!(reported(&evil, Path::new("/ws"))[0].patch.starts_with("diff --git a/a?+++ b b/a?+++ b\n"));
     }
 }
