@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
-use subagent_protocol::api::ControllerHandle;
+use subagent_protocol::api::{ControllerHandle, StateFolder};
 
 /// Something that is under way.
 pub type BridgeFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -27,6 +27,15 @@ pub struct PanelWorkspace {
     pub is_own: bool,
 }
 
+/// Where the daemon of a place is.
+#[derive(Debug, Clone)]
+pub struct DaemonAddress {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// The state dir that its requests mean; another daemon refuses them.
+    pub state_folder: Option<StateFolder>,
+}
+
 /// A message to a worker.
 #[derive(Debug)]
 pub struct PanelMessage {
@@ -44,13 +53,13 @@ pub struct PanelMessage {
 pub trait Bridge: Debug + Send + Sync + 'static {
     /// The workspace of the panel and those of the other daemons that run, in a stable order.
     fn places(&self) -> BridgeFuture<'_, Vec<PanelWorkspace>>;
-    /// The socket of the daemon of a place. The daemon of the panel's own workspace is started if it died, and with
+    /// The address of the daemon of a place. The daemon of the panel's own workspace is started if it died, and with
     /// `start` also if it was stopped.
-    fn socket<'a>(
+    fn address<'a>(
         &'a self,
         place: &'a PanelWorkspace,
         start: bool,
-    ) -> BridgeFuture<'a, Result<PathBuf, Value>>;
+    ) -> BridgeFuture<'a, Result<DaemonAddress, Value>>;
     /// The handle of the owner in whose name requests are sent.
     fn handle(&self) -> Option<ControllerHandle>;
     /// The launchers and definitions of agents that a new worker can have.

@@ -1,6 +1,5 @@
 //! Requests to a daemon over its unix socket, on behalf of the process that asked the panel.
 
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,7 +15,7 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::bridge::BridgeResult;
+use crate::bridge::{BridgeResult, DaemonAddress};
 
 /// How long a daemon may take for an answer. A stop may take 25 s.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -40,13 +39,16 @@ impl<'a> DaemonRequest<'a> {
         Self { method: Method::GET, path: path.into(), body: Bytes::new(), key: None, behalf, handle: None }
     }
 
-    fn request(&self) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    fn request(&self, to: &DaemonAddress) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let mut request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
             .header(hyper::header::HOST, "localhost")
             .header(header::PROTOCOL, PROTOCOL)
             .header(header::ON_BEHALF_OF, self.behalf);
+        if let Some(folder) = &to.state_folder {
+            request = request.header(header::STATE_DIR, folder.to_string());
+        }
         if let Some(key) = self.key {
             request = request.header(header::IDEMPOTENCY_KEY, key);
         }
@@ -60,7 +62,7 @@ impl<'a> DaemonRequest<'a> {
     }
 
     /// Sends it, and reads the head of the answer.
-    async fn open(&self, socket: &Path) -> Result<Response<Incoming>, Value> {
+    async fn open(&self, to: &DaemonAddress) -> Result<Response<Incoming>, Value> {
         let gone = |why: String| {
             error(
                 &Error::new(Code::DaemonNotRunning, format!("the daemon does not answer: {why}"))
@@ -69,12 +71,12 @@ impl<'a> DaemonRequest<'a> {
             )
         };
         let sent = async {
-            let stream = UnixStream::connect(socket).await.map_err(|error| gone(error.to_string()))?;
+            let stream = UnixStream::connect(&to.socket).await.map_err(|error| gone(error.to_string()))?;
             let (mut sender, connection) =
                 http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(error.to_string()))?;
             // It ends when the answer was read or dropped.
             tokio::spawn(connection);
-            let request = self.request().map_err(|problem| {
+            let request = self.request(to).map_err(|problem| {
                 error(&Error::new(Code::InvalidArgument, format!("this cannot be asked: {problem}")))
             })?;
             sender.send_request(request).await.map_err(|error| gone(error.to_string()))
@@ -83,21 +85,21 @@ impl<'a> DaemonRequest<'a> {
     }
 
     /// The data of the answer's envelope.
-    pub(crate) async fn send(&self, socket: &Path) -> BridgeResult {
-        envelope(&whole(self.open(socket).await?).await?)
+    pub(crate) async fn send(&self, to: &DaemonAddress) -> BridgeResult {
+        envelope(&whole(self.open(to).await?).await?)
     }
 
     /// The data as a type.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, socket: &Path) -> Result<T, Value> {
-        let data = self.send(socket).await?;
+    pub(crate) async fn read<T: DeserializeOwned>(&self, to: &DaemonAddress) -> Result<T, Value> {
+        let data = self.send(to).await?;
         serde_json::from_value(data).map_err(|problem| {
             error(&Error::new(Code::Internal, format!("the daemon's answer cannot be read: {problem}")))
         })
     }
 
     /// The lines of an answer that goes on.
-    pub(crate) async fn lines(&self, socket: &Path) -> Result<JsonLines, Value> {
-        let response = self.open(socket).await?;
+    pub(crate) async fn lines(&self, to: &DaemonAddress) -> Result<JsonLines, Value> {
+        let response = self.open(to).await?;
         if response.status().is_success() {
             return Ok(JsonLines { body: response.into_body(), rest: BytesMut::new() });
         }

@@ -34,7 +34,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-pub use bridge::{Bridge, BridgeFuture, BridgeResult, PanelMessage, PanelWorkspace};
+pub use bridge::{Bridge, BridgeFuture, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
 use seats::Seats;
 use server::{BrowserConnection, PanelState};
 

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-use crate::bridge::{Bridge, PanelWorkspace};
+use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
 use crate::daemon::{DaemonRequest, JsonLines, LIMIT, broken_off};
 use crate::rows::{OpenQuestions, Told, question};
 use crate::story::{self, Story};
@@ -120,19 +120,19 @@ struct PlaceStream<'a> {
 
 impl PlaceStream<'_> {
     async fn run(&self) -> Result<(), StreamEnd> {
-        let socket = self.bridge.socket(self.place, false).await?;
+        let address = self.bridge.address(self.place, false).await?;
         let get = |path: String| DaemonRequest::get(path, self.behalf);
         let (mut told, mut questions) = (Told::default(), OpenQuestions::new());
-        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&socket).await?;
+        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
         let mut workers = Workers::new(&snapshot);
         let (rows, _) = told.changes(&workers);
         let PanelWorkspace { id, title, is_own, .. } = self.place;
         let first =
             json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
         say(self.out, &first).await?;
-        self.ask(&workers, &mut questions, &socket, true).await?;
+        self.ask(&workers, &mut questions, &address, true).await?;
         let path = format!("/v1/events?follow=1&from={}", workers.cursor());
-        let mut events = get(path).lines(&socket).await?;
+        let mut events = get(path).lines(&address).await?;
         // Workers that the snapshots leave out: tasks that are not to be looked at.
         let mut hidden: HashSet<WorkerId> = HashSet::new();
         let mut refresh: Option<Instant> = None;
@@ -162,17 +162,17 @@ impl PlaceStream<'_> {
                     if !rows.is_empty() {
                         say(self.out, &json!({"place": id, "rows": rows})).await?;
                     }
-                    self.ask(&workers, &mut questions, &socket, false).await?;
+                    self.ask(&workers, &mut questions, &address, false).await?;
                 }
                 () = sleep_until(due) => match refresh.take() {
                     None => self.out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
                     Some(_) => {
-                        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&socket).await?;
+                        let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
                         workers = Workers::new(&snapshot);
                         workers.rows().iter().for_each(|row| _ = hidden.remove(row.worker_id()));
                         let (rows, gone) = told.changes(&workers);
                         say(self.out, &json!({"place": id, "rows": rows, "removed": gone})).await?;
-                        self.ask(&workers, &mut questions, &socket, false).await?;
+                        self.ask(&workers, &mut questions, &address, false).await?;
                     }
                 },
             }
@@ -184,7 +184,7 @@ impl PlaceStream<'_> {
         &self,
         workers: &Workers,
         questions: &mut OpenQuestions,
-        socket: &std::path::Path,
+        address: &DaemonAddress,
         always: bool,
     ) -> Result<(), StreamEnd> {
         let open: Vec<String> = workers.needs().iter().map(|(_, need)| need.request_id.to_string()).collect();
@@ -196,7 +196,7 @@ impl PlaceStream<'_> {
                 continue;
             }
             let asked: Result<ApprovalShown, Value> =
-                DaemonRequest::get(format!("/v1/approvals/{id}"), self.behalf).read(socket).await;
+                DaemonRequest::get(format!("/v1/approvals/{id}"), self.behalf).read(address).await;
             match asked {
                 Ok(asked) => {
                     questions.insert(id, question(&asked));
@@ -271,11 +271,11 @@ impl Following {
     }
 
     async fn follow(&self, out: &Out) -> Result<(), StreamEnd> {
-        let socket = self.bridge.socket(&self.place, false).await?;
+        let address = self.bridge.address(&self.place, false).await?;
         let base = format!("/v1/workers/{}", self.worker);
         let get = |path: String| DaemonRequest::get(path, &self.behalf);
         if let Some(from) = &self.from
-            && let Err(error) = self.cursor_is_kept(&base, from, &socket).await
+            && let Err(error) = self.cursor_is_kept(&base, from, &address).await
         {
             // After a restore it may be no event of this worker any more.
             if error["code"] != "CURSOR_EXPIRED" && error["code"] != "EVENT_NOT_FOUND" {
@@ -284,20 +284,20 @@ impl Following {
             say(out, &json!({"expired": true})).await?;
         }
         let shown: TranscriptShown =
-            get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&socket).await?;
+            get(format!("{base}/transcript?limit={PAGE_EVENTS}")).read(&address).await?;
         let mut page = story::page(&shown);
         page["all"] = true.into();
         say(out, &page).await?;
         let from = shown.cursor.map(|cursor| format!("&from={cursor}")).unwrap_or_default();
         let mut story = Story::new(shown);
-        let mut events = get(format!("{base}/events?follow=1{from}")).lines(&socket).await?;
+        let mut events = get(format!("{base}/events?follow=1{from}")).lines(&address).await?;
         let mut heartbeat = interval(HEARTBEAT);
         loop {
             tokio::select! {
                 lines = events.next() => {
                     // The stream of a stopped worker ends in order, and so does that of a daemon that is replaced.
                     if lines.is_empty() {
-                        let worker: Value = get(base.clone()).read(&socket).await?;
+                        let worker: Value = get(base.clone()).read(&address).await?;
                         if worker["state"] == "stopped" {
                             say(out, &json!({"ended": true})).await?;
                             return Ok(());
@@ -325,9 +325,9 @@ impl Following {
     }
 
     /// Whether the events behind a cursor are still there.
-    async fn cursor_is_kept(&self, base: &str, from: &str, socket: &std::path::Path) -> Result<(), Value> {
+    async fn cursor_is_kept(&self, base: &str, from: &str, address: &DaemonAddress) -> Result<(), Value> {
         let mut lines: JsonLines =
-            DaemonRequest::get(format!("{base}/events?from={from}"), &self.behalf).lines(socket).await?;
+            DaemonRequest::get(format!("{base}/events?from={from}"), &self.behalf).lines(address).await?;
         let first = timeout(LIMIT, lines.next())
             .await
             .unwrap_or_else(|_| broken_off("the daemon's answer takes too long"));

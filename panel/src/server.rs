@@ -1,7 +1,6 @@
 //! The HTTP server: who may ask, what is answered, and with which headers. Nothing leaves without them.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use subagent_protocol::{Code, Error};
 use tokio::sync::{OnceCell, Semaphore, mpsc};
 
 use crate::body::{self, ReplyBody};
-use crate::bridge::{Bridge, BridgeResult, PanelMessage, PanelWorkspace};
+use crate::bridge::{Bridge, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
 use crate::daemon::{DaemonRequest, error};
 use crate::doors::{self, Doors, Given, PairingRefusal};
 use crate::gate::{Gate, HEADERS};
@@ -178,23 +177,23 @@ impl BrowserConnection {
                 let before =
                     value_of(query, "before").map(|before| format!("&before={before}")).unwrap_or_default();
                 let path = format!("/v1/workers/{worker}/transcript?limit=500{before}");
-                let socket = self.socket(&self.place(&place).await?, is_change).await?;
-                let shown: TranscriptShown = DaemonRequest::get(path, &behalf).read(&socket).await?;
+                let address = self.address(&self.place(&place).await?, is_change).await?;
+                let shown: TranscriptShown = DaemonRequest::get(path, &behalf).read(&address).await?;
                 story::page(&shown)
             }
             Route::Diff { place, worker } => {
-                let socket = self.socket(&self.place(&place).await?, is_change).await?;
+                let address = self.address(&self.place(&place).await?, is_change).await?;
                 let ask = DaemonRequest::get(format!("/v1/workers/{worker}/diff"), &behalf);
-                cleaned(diff(ask.send(&socket).await?))
+                cleaned(diff(ask.send(&address).await?))
             }
             Route::Forward { place, path } => {
                 let place = self.place(&place).await?;
-                let socket = self.socket(&place, is_change).await?;
+                let address = self.address(&place, is_change).await?;
                 let path = if query.is_empty() { path } else { format!("{path}?{query}") };
                 let handle = bridge.handle();
                 let ask =
                     DaemonRequest { method: parts.method, path, body: bytes, key, behalf: &behalf, handle };
-                cleaned(ask.send(&socket).await?)
+                cleaned(ask.send(&address).await?)
             }
             Route::Choices { .. }
             | Route::Start { .. }
@@ -282,9 +281,9 @@ impl BrowserConnection {
         let Holders { header: behalf, processes: holders } = self.holders().await?;
         for place in self.shared.bridge.places().await {
             // A daemon that does not run cannot judge.
-            let Ok(socket) = self.shared.bridge.socket(&place, false).await else { continue };
+            let Ok(address) = self.shared.bridge.address(&place, false).await else { continue };
             let ask = DaemonRequest { method: Method::POST, ..DaemonRequest::get(PERMISSION, &behalf) };
-            if let Err(refused) = ask.send(&socket).await
+            if let Err(refused) = ask.send(&address).await
                 && refused["code"] != "DAEMON_NOT_RUNNING"
             {
                 return Err(refused);
@@ -297,14 +296,14 @@ impl BrowserConnection {
         Ok(())
     }
 
-    /// The socket of the daemon of a place. Only a change starts a daemon that was stopped, and only if the process that sent
+    /// The address of the daemon of a place. Only a change starts a daemon that was stopped, and only if the process that sent
     /// it is permitted.
-    async fn socket(&self, place: &PanelWorkspace, is_change: bool) -> Result<PathBuf, Value> {
+    async fn address(&self, place: &PanelWorkspace, is_change: bool) -> Result<DaemonAddress, Value> {
         let bridge = &self.shared.bridge;
-        match bridge.socket(place, false).await {
+        match bridge.address(place, false).await {
             Err(problem) if is_change && problem["code"] == "DAEMON_NOT_RUNNING" => {
                 self.permission().await?;
-                bridge.socket(place, true).await
+                bridge.address(place, true).await
             }
             found => found,
         }

@@ -40,7 +40,8 @@ pub fn one_line(text: &str) -> String {
 fn is_unsafe(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let unseen = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{feff}');
+    // The last ones spell text that only a model reads (the block of tags of Unicode).
+    let unseen = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
     turns || unseen || ends_line(c) || (c.is_control() && c != '\n' && c != '\t')
 }
 
@@ -108,6 +109,7 @@ mod tests {
             ("beep\u{7}\u{8}\u{7f}", "beep"),
             ("user\u{202e}txt.exe", "usertxt.exe"),
             ("a\u{200b}b\u{feff}c\u{2060}d\u{61c}", "abcd"),
+            ("a\u{e0001}b\u{e0068}\u{e0069}\u{e007f}c", "abc"),
             ("a\u{2028}b\u{85}c\u{c}d", "a\nb\nc\nd"),
         ] {
             assert_eq!(clean(text), expected, "{text:?}");
@@ -129,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_unsafe_is_left(text in "[\\x00-\\xa0\u{1b}\u{9b}\\[\\]a-z;0-9\u{202a}-\u{202e}]{0,40}|.{0,40}") {
+        fn nothing_unsafe_is_left(text in "[\\x00-\\xa0\u{1b}\u{9b}\\[\\]a-z;0-9\u{202a}-\u{202e}\u{e0000}-\u{e007f}]{0,40}|.{0,40}") {
             prop_assert!(!clean(&text).contains(is_unsafe));
             prop_assert!(!one_line(&text).contains(char::is_control));
         }

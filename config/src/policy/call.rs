@@ -257,7 +257,7 @@ impl ToolCallDescription {
     /// for calls of every kind, under a title that is always the same.
     pub(super) fn is_undeclared(&self) -> bool {
         let is_vague = matches!(self.kinds().as_slice(), [ToolKind::Other | ToolKind::Think]);
-        let is_declared = self.kind.is_some() && self.paths.is_empty() && self.has_detail();
+        let is_declared = self.kind.is_some() && self.paths.is_empty() && self.has_detail() && !self.more;
         is_vague && !is_declared && !self.is_of_mcp()
     }
 

@@ -192,7 +192,12 @@ impl Judge<'_> {
                     judged.extend(paths.into_iter().map(|path| self.path(kind, name, path, real)));
                 }
                 ToolKind::Fetch if call.urls.is_empty() => judged.push(self.word(kind, name, None)),
-                ToolKind::Fetch => judged.extend(call.urls.iter().map(|url| self.address(name, url))),
+                ToolKind::Fetch => {
+                    if call.more {
+                        judged.push(self.unknown(kind, name, "which addresses it gets is not told in full"));
+                    }
+                    judged.extend(call.urls.iter().map(|url| self.address(name, url)));
+                }
                 ToolKind::Task if tool::is_about_any_agent(name) && call.agent.is_none() && !call.more => {
                     let answer = self.answer(&RuleQuery::of(kind, name, Subject::AnyAgent));
                     judged.push(answer.judged(kind, name.map(str::to_owned)));

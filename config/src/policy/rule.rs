@@ -187,6 +187,11 @@ impl Rule {
         matches!(&self.tool, Tool::Kinds(kinds) if kinds.contains(&kind))
     }
 
+    /// Whether it is the default that reading a definition adds, and not from its file.
+    pub(super) fn is_default_of_tasks(&self) -> bool {
+        self.names(ToolKind::Task) && self.is_whole() && self.action == RuleAction::Deny && self.at.is_none()
+    }
+
     /// Whether the rule matches everything that the other one matches. Actions are ignored.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let tools = match (&self.tool, &other.tool) {

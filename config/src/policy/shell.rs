@@ -137,14 +137,15 @@ fn take_apart(script: grammar::ShellScript, depth: usize, line: &mut ParsedLine)
     }
     line.loose.extend(script.inputs);
     line.fed |= script.fed;
-    for grammar::SimpleCommand { assignments, words, has_comment, moves_input, redirects } in script.commands
-    {
+    for grammar::SimpleCommand { assignments, words, comment, moves_input, redirects } in script.commands {
         for (operator, path) in &redirects {
             walk::opens(operator, path, line);
         }
-        if has_comment && words.first().is_some_and(walk::starts_others) {
+        if comment.is_some() && words.first().is_some_and(walk::starts_others) {
             line.give_up("a comment stands behind a command that starts others".to_owned());
         }
+        // Any other program may start others too.
+        line.loose.extend(comment);
         if moves_input && starts::is_bare_exec(&words) {
             line.give_up(
                 "`exec` without a program changes what the shell reads its commands from".to_owned(),

@@ -4,8 +4,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use subagent_config::state_identity::folder_at;
 use subagent_config::{Workspace, installed, launcher};
-use subagent_panel::{BridgeFuture, BridgeResult, PanelMessage, PanelWorkspace};
+use subagent_panel::{BridgeFuture, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerHandle, IfBusy};
 
@@ -63,7 +64,12 @@ impl Bridge {
         own.iter().cloned().chain(others).collect()
     }
 
-    async fn reach(&self, place: &PanelWorkspace, start: bool) -> Result<PathBuf> {
+    async fn reach(&self, place: &PanelWorkspace, start: bool) -> Result<DaemonAddress> {
+        let socket = self.socket(place, start).await?;
+        Ok(DaemonAddress { socket, state_folder: folder_at(&place.state_dir).ok() })
+    }
+
+    async fn socket(&self, place: &PanelWorkspace, start: bool) -> Result<PathBuf> {
         // A daemon that ended in order has taken its address away: one that is still there died.
         let info = read_info(&place.state_dir).filter(|info| !info.ending);
         match (&self.own, info) {
@@ -159,11 +165,11 @@ impl subagent_panel::Bridge for Bridge {
         Box::pin(self.find())
     }
 
-    fn socket<'a>(
+    fn address<'a>(
         &'a self,
         place: &'a PanelWorkspace,
         start: bool,
-    ) -> BridgeFuture<'a, Result<PathBuf, Value>> {
+    ) -> BridgeFuture<'a, Result<DaemonAddress, Value>> {
         Box::pin(async move { self.reach(place, start).await.map_err(told) })
     }
 

@@ -37,7 +37,8 @@ struct TriggeringEnd {
 }
 
 /// The ends of a task, or of the turns of a worker that is no task. A turn that the trigger itself has started is left out:
-/// else a trigger could fire itself without end.
+/// else a trigger could fire itself without end. A task that completed and fails later, for a violation, has ended once: only
+/// a trigger for failures takes its failure.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -58,11 +59,19 @@ pub(crate) fn ends(
                    OR (k.worker IS NOT NULL
                        AND e.type IN ('subagent.completed', 'subagent.failed', 'subagent.cancelled')))
                  AND NOT EXISTS (SELECT 1 FROM firings f WHERE f.schedule = ?3 AND f.turn_id = u.turn_id)
+                 AND NOT (?5 AND e.type = 'subagent.failed' AND e.payload ->> '$.error.code' = 'POLICY_VIOLATION'
+                   AND EXISTS (SELECT 1 FROM events c
+                                WHERE c.worker = e.worker AND c.type = 'subagent.completed' AND c.seq < e.seq
+                                  AND c.internal = 0 AND c.kind IS NULL
+                                  AND NOT EXISTS (SELECT 1 FROM events s
+                                                   WHERE s.worker = e.worker AND s.type = 'turn.started'
+                                                     AND s.seq > c.seq AND s.seq < e.seq
+                                                     AND s.internal = 0 AND s.kind IS NULL)))
                ORDER BY e.seq LIMIT ?4";
     let limit = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found: Vec<TriggeringEnd> = statement
-        .query_map(params![row.id.0, trigger.cursor.0, trigger.id.0, limit], read)
+        .query_map(params![row.id.0, trigger.cursor.0, trigger.id.0, limit, wanted.is_none()], read)
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
     let more = found.len() == MAX_PAGE;

@@ -126,6 +126,17 @@ impl Copied {
     }
 }
 
+/// Returns each route of the API as `METHOD PATH`.
+fn routes() -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+    let api: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let paths = api["paths"].as_object().unwrap().iter();
+    let methods = paths.flat_map(|(path, item)| {
+        item.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    methods.collect()
+}
+
 /// Returns the files below a folder, each with its inode.
 fn files(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
@@ -183,10 +194,19 @@ fn a_request_from_a_copy_is_refused_before_anything_is_done() {
     let id = copied.identity()["id"].as_str().unwrap().to_owned();
     let meant = format!("subagent-state-dir: {}:{}:{id}", meta.dev(), meta.ino());
     let socket = copied.sandbox.daemon_info().unwrap().socket;
-    let head = ["POST /v1/daemon/stop HTTP/1.1", "host: localhost", &meant];
-    let refused = request(&socket, &head, "{}").json();
-    assert_eq!(refused["error"]["code"], "STATE_DIR_MISMATCH", "{refused}");
-    assert!(copied.daemon.lives());
+    let state = copied.sandbox.state_dir();
+    let (stored, events) = (files(&state), copied.sandbox.events(&copied.worker).len());
+    let routes = routes();
+    assert!(routes.contains(&"POST /v1/daemon/stop".to_owned()) && routes.len() > 60, "{routes:?}");
+    for route in routes {
+        let (method, path) = route.split_once(' ').unwrap();
+        let path = path.replace("{worker}", &copied.worker).replace(['{', '}'], "");
+        let head = [format!("{method} {path} HTTP/1.1"), meant.clone()];
+        let refused = request(&socket, &head.each_ref().map(String::as_str), "{}").json();
+        assert_eq!(refused["error"]["code"], "STATE_DIR_MISMATCH", "{route}: {refused}");
+    }
+    assert!(copied.daemon.lives() && copied.runtime.lives() && copied.agent.lives());
+    assert_eq!((files(&state), copied.sandbox.events(&copied.worker).len()), (stored, events));
     copied.sandbox.gate("go").open();
     copied.sandbox.finish();
 }

@@ -167,6 +167,7 @@ mod tasks {
     mod failures;
     mod limits;
     mod questions;
+    mod repeated;
     mod results;
     mod rules;
 }

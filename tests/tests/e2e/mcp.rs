@@ -1,5 +1,6 @@
 //! `subagent mcp` and `subagent task` with the executables: a manager delegates to scripted agents.
 
+mod forms;
 mod manager;
 mod merge;
 

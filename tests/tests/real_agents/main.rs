@@ -87,6 +87,7 @@ const CASES: [(&str, &[RealAgentCase]); 3] = [
             ("the tool `echo` of an MCP server `echo` is called", rules::mcp_name),
             ("its own tools that a rule for all tools of a server asks about", rules::taken_for_mcp),
             ("a denied command is reported as", rules::denied),
+            ("a command that a rule denies", rules::denied_by_rule),
             ("cancel during text", turns::cancel_text),
             ("cancel with an open permission request", turns::cancel_question),
             ("cancel during a command", turns::cancel_command),

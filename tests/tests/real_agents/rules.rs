@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use subagent_protocol::codec::{Decoded, decode};
 
 use super::turns::edit;
@@ -65,6 +65,42 @@ pub(crate) fn denied(world: &RealAgentWorld) -> String {
         None | Some("unknown") => "the call stays open".into(),
         Some(status) => format!("`{status}`"),
     }
+}
+
+/// Makes a worker that may do everything else run a command that a rule denies. Returns what became
+/// of the command.
+pub(crate) fn denied_by_rule(world: &RealAgentWorld) -> String {
+    let worker = world.start_with(&["--allow", "*", "--deny", "execute(touch *)"]);
+    let made = |name: &str| world.sandbox.workspace().join(name).exists();
+    let waited = world.send_to(&worker, "RUN: touch 'made against a rule'");
+    let end = &waited["matchedEvent"];
+    assert!(!made("made against a rule"), "a rule denies it: {end}");
+    let cell = match end["type"].as_str().unwrap() {
+        "turn.completed" => {
+            let decided = decided_by(world, &worker);
+            let rule = json!(["deny", "rule", "execute(touch *)"]);
+            assert!(!decided.is_empty() && decided.iter().all(|by| *by == rule), "{end}: {decided:?}");
+            "denied, no one is asked"
+        }
+        "approval.requested" => "not made, its owner is asked",
+        _ => panic!("{end}"),
+    };
+    // A rule for one command leaves the others as they are.
+    if cell.starts_with("denied") {
+        let done = world.send_to(&worker, "RUN: mkdir 'made by the rules'");
+        assert_eq!(done["matchedEvent"]["type"], "turn.completed", "{done}");
+        assert!(made("made by the rules"), "the rules allow it: {done}");
+    }
+    world.stop(&worker);
+    cell.into()
+}
+
+/// Returns decision, decider and rule of each decided question of a worker.
+fn decided_by(world: &RealAgentWorld, worker: &str) -> Vec<Value> {
+    let mut events = world.sandbox.events(worker);
+    events.retain(|event| event["type"] == "approval.decided");
+    let parts = |data: &Value| json!([data["decision"], data["by"], data["policy"]["rule"]]);
+    events.iter().map(|event| parts(&event["data"])).collect()
 }
 
 /// Returns what the worker's events report about the tool calls of a turn.

@@ -2,11 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{CallCommand, ToolCallDescription};
+use super::{AGENT_KEYS, COMMAND_KEYS, CWD_KEYS, CallCommand, PATH_KEYS, ToolCallDescription, URL_KEYS};
 use crate::policy::tool::ToolKind;
 
 /// Maximum number of earlier descriptions; with more, the call is ambiguous.
 const MAX_EARLIER: usize = 16;
+
+/// Maximum depth of an input, maximum number of objects and lists in it, and of those that name a subject. More need
+/// an approval.
+const MAX_DEPTH: usize = 8;
+const MAX_NODES: usize = 4096;
+const MAX_NESTED: usize = 64;
 
 /// Maximum length of a JSON text that is read as arguments, in bytes.
 const MAX_ARGUMENTS: usize = 64 * 1024;
@@ -22,7 +28,7 @@ pub(super) enum EarlierField {
     },
     Agent(String),
     Folder(String),
-    /// Arguments from a content text; they can only make the verdict stricter.
+    /// Arguments from a content text, or from within the input; they can only make the verdict stricter.
     Arguments(Value),
 }
 
@@ -35,8 +41,14 @@ impl ToolCallDescription {
         let in_texts = arguments(told);
         let has_members = |input: &Value| input.as_object().is_some_and(|members| !members.is_empty());
         self.has_arguments |= has_members(&told["rawInput"]) || in_texts.iter().any(has_members);
-        if !self.has_input && !self.is_of_task_server() {
-            in_texts.into_iter().for_each(|input| self.keep(Some(EarlierField::Arguments(input)), None));
+        if !self.is_of_task_server() {
+            let in_texts = if self.has_input { Vec::new() } else { in_texts };
+            let inputs = in_texts.iter().chain([&told["rawInput"]]);
+            let nested: Vec<Option<Vec<Value>>> = inputs.map(nested).collect();
+            let is_cut = nested.contains(&None);
+            (self.more, self.unread_command) = (self.more || is_cut, self.unread_command || is_cut);
+            let arguments = in_texts.into_iter().chain(nested.into_iter().flatten().flatten());
+            arguments.for_each(|input| self.keep(Some(EarlierField::Arguments(input)), None));
         }
         let clear = |kind: &ToolKind| !matches!(kind, ToolKind::Other | ToolKind::Think);
         self.keep(before.kind.filter(clear).map(EarlierField::Kind), self.kind.map(EarlierField::Kind));
@@ -63,6 +75,8 @@ impl ToolCallDescription {
         }
         if self.earlier.len() >= MAX_EARLIER {
             self.more = true;
+            self.unread_command |=
+                matches!(&before, EarlierField::Arguments(input) if has(input, COMMAND_KEYS));
         } else {
             self.earlier.push(before);
         }
@@ -123,6 +137,37 @@ fn arguments(told: &Value) -> Vec<Value> {
         .filter(|text| text.trim_start().starts_with('{') && text.len() <= MAX_ARGUMENTS)
         .filter_map(|text| serde_json::from_str::<Value>(text).ok())
         .collect()
+}
+
+/// Returns the objects within an input that name a subject of the call; `None` if it is too deep or too large.
+fn nested(input: &Value) -> Option<Vec<Value>> {
+    let (mut found, mut nodes) = (Vec::new(), 0);
+    let mut open: Vec<(&Value, usize)> = vec![(input, 0)];
+    while let Some((value, depth)) = open.pop() {
+        let inner: Vec<&Value> = match value {
+            Value::Object(members) => members.values().collect(),
+            Value::Array(values) => values.iter().collect(),
+            _ => continue,
+        };
+        nodes += 1;
+        if depth > MAX_DEPTH || nodes > MAX_NODES || found.len() > MAX_NESTED {
+            return None;
+        }
+        if depth > 0 && names_subject(value) && !found.contains(value) {
+            found.push(value.clone());
+        }
+        open.extend(inner.into_iter().map(|inner| (inner, depth + 1)));
+    }
+    Some(found)
+}
+
+/// Whether an object has a key for a command, a path, an address or an agent.
+fn names_subject(value: &Value) -> bool {
+    [COMMAND_KEYS, PATH_KEYS, URL_KEYS, AGENT_KEYS, CWD_KEYS].into_iter().any(|keys| has(value, keys))
+}
+
+fn has(value: &Value, keys: &[&str]) -> bool {
+    keys.iter().any(|key| !value[*key].is_null())
 }
 
 /// Whether one line is a prefix of the other: agents stream a command while the model writes it.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{Judge, Judged, RuleQuery, Subject};
-use crate::policy::RuleAction;
 use crate::policy::call::ToolCallDescription;
 use crate::policy::rule::Rule;
 use crate::policy::tool::ToolKind;
+use crate::policy::{Layer, LayerKind, Node, RuleAction};
 
 /// The kinds that act on files.
 const OF_FILES: [ToolKind; 5] =
@@ -48,12 +48,24 @@ impl Judge<'_> {
 
     /// Whether no rule restricts tools of MCP servers, tasks or lists of what is to do.
     fn allows_all_named(&self) -> bool {
-        let restricting = || self.policy.rules().filter(|rule| rule.action > RuleAction::Allow);
+        let layers = || self.policy.chain.iter().flat_map(Node::layers);
+        let restricting = || layers().flat_map(written).filter(|rule| rule.action > RuleAction::Allow);
         let tools = restricting().filter_map(Rule::tool_name);
         let kinds = BY_RULE.iter().filter(|kind| restricting().any(|rule| rule.names(**kind)));
         tools
             .map(|name| (ToolKind::Other, Some(name)))
             .chain(kinds.map(|kind| (*kind, None)))
             .all(|(kind, name)| self.allows_all(kind, name))
+    }
+}
+
+/// Returns the rules of a layer without the default of a definition: reading a definition puts `task: deny` before
+/// its own rules. Tasks are denied without that rule too, so it is no reason to ask.
+fn written(layer: &Layer) -> &[Rule] {
+    match &layer.rules[..] {
+        [first, written @ ..] if layer.kind == LayerKind::Definition && first.is_default_of_tasks() => {
+            written
+        }
+        all => all,
     }
 }

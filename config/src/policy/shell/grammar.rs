@@ -17,8 +17,8 @@ const MAX_DEPTH: usize = 12;
 pub(super) struct SimpleCommand {
     pub(super) assignments: Vec<ShellText>,
     pub(super) words: Vec<ShellText>,
-    /// Whether a comment follows. An interactive zsh may read it as further words.
-    pub(super) has_comment: bool,
+    /// The comment that follows. An interactive zsh may read it as further words.
+    pub(super) comment: Option<String>,
     /// Whether a redirect changes its standard input.
     pub(super) moves_input: bool,
     /// Operators with their targets.
@@ -63,7 +63,7 @@ fn read_at(text: &str, depth: usize) -> Result<ShellScript, String> {
         at: 0,
         peeked: None,
         waiting: Vec::new(),
-        comment: false,
+        comment: None,
         descriptor: None,
         double_quotes: 0,
         depth,
@@ -120,8 +120,8 @@ struct ShellParser<'a> {
     peeked: Option<Token>,
     /// Here-documents whose bodies begin on the next line.
     waiting: Vec<HereDocument>,
-    /// Whether the last token was a comment.
-    comment: bool,
+    /// The comment in front of the current token.
+    comment: Option<String>,
     /// The file descriptor before the last operator.
     descriptor: Option<char>,
     /// Number of double quotes around the position, including those around a substitution.
@@ -202,6 +202,7 @@ impl<'a> ShellParser<'a> {
 
     /// An interactive zsh parses a comment as words, so it must contain only plain words.
     fn comment(&mut self) -> Result<(), String> {
+        let begin = self.at;
         while let Some(char) = self.char().filter(|char| *char != '\n') {
             if !char.is_alphanumeric() && !" \t_-./:,+@%=#!?*^".contains(char) {
                 return self.error("a comment holds more than plain words");
@@ -211,7 +212,7 @@ impl<'a> ShellParser<'a> {
             }
             self.take();
         }
-        self.comment = true;
+        self.comment = Some(self.text[begin..self.at].to_owned());
         Ok(())
     }
 
@@ -377,7 +378,7 @@ impl<'a> ShellParser<'a> {
 
     fn simple(&mut self) -> Result<(), String> {
         let mut command = SimpleCommand::default();
-        self.comment = false;
+        self.comment = None;
         loop {
             match self.peek()? {
                 Token::Word(_) => {
@@ -418,7 +419,7 @@ impl<'a> ShellParser<'a> {
         if command.words.is_empty() && (command.assignments.is_empty() || !command.redirects.is_empty()) {
             return self.error("a command is missing");
         }
-        command.has_comment = self.comment;
+        command.comment = self.comment.take();
         self.script.commands.push(command);
         Ok(())
     }

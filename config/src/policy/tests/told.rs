@@ -253,3 +253,62 @@ fn an_address_of_a_file_is_read_as_clients_read_it() {
     // It cannot be read as a path.
     assert_eq!(read("file://%zz/etc/x"), RuleAction::Ask);
 }
+
+#[test]
+fn what_stands_deep_in_an_input_is_judged() {
+    let rules = "{'*': allow, execute: {'rm *': deny}, edit: {'*.env': deny}, fetch: {'https://evil.example/*': deny}, task: {secret: deny}}";
+    let table = [
+        (json!({"actions": [{"command": "rm x"}]}), RuleAction::Deny),
+        (json!({"actions": [{"command": "ls"}, {"command": ["rm", "x"]}]}), RuleAction::Deny),
+        (json!({"command": "ls", "then": {"do": [[{"cmd": "rm x"}]]}}), RuleAction::Deny),
+        (json!({"actions": [{"command": "rm", "args": ["x"]}]}), RuleAction::Deny),
+        (json!({"actions": [{"command": {"program": "rm"}}]}), RuleAction::Ask),
+        (json!({"actions": [{"url": "https://evil.example/x"}]}), RuleAction::Deny),
+        (json!({"files": [{"path": "a"}, {"path": "b.env", "content": "x"}]}), RuleAction::Deny),
+        (json!({"config": {"subagent_type": "secret"}}), RuleAction::Deny),
+        (json!({"actions": [{"command": "ls"}, {"url": "https://good.example/"}]}), RuleAction::Allow),
+        (json!({"todos": [{"content": "rm x", "status": "pending"}]}), RuleAction::Allow),
+    ];
+    for (input, expected) in table {
+        let told = json!({"kind": "other", "title": "Actions", "rawInput": input});
+        let verdict = judged(rules, std::slice::from_ref(&told));
+        assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+    }
+    let shell = json!({"kind": "execute", "title": "Run", "rawInput": {"steps": [{"script": "rm x"}]}});
+    assert_eq!(judged(rules, &[shell]).action, RuleAction::Deny);
+}
+
+#[test]
+fn an_input_that_is_too_deep_or_too_large_is_asked_where_something_is_denied() {
+    let deep = (0..200).fold(json!({"command": "rm x"}), |inner, _| json!({ "in": inner }));
+    let wide = json!({"actions": (0..5000).map(|number| json!([number])).collect::<Vec<_>>()});
+    let of = |key: &str, count: usize| json!({"all": (0..count).map(|number| json!({key: format!("a{number}")})).collect::<Vec<_>>()});
+    let rules = "{'*': allow, execute: {'rm *': deny}, fetch: {'https://x/*': deny}, edit: {'*.env': deny}}";
+    for input in [deep, wide, of("command", 40), of("url", 40), of("path", 40), of("path", 100)] {
+        let told = json!({"kind": "other", "title": "Actions", "rawInput": input});
+        let verdict = judged(rules, std::slice::from_ref(&told));
+        assert_eq!(verdict.action, RuleAction::Ask, "{verdict:#?}");
+    }
+}
+
+#[test]
+fn the_default_of_a_definition_for_tasks_is_no_reason_to_ask_about_a_title() {
+    use crate::policy::Rule;
+    let told = json!({"title": "Confirm"});
+    let of = |rules: &str, implied: bool| {
+        let mut policy = policy(&[(LayerKind::Definition, rules)]);
+        if implied {
+            let [node] = &mut policy.chain[..] else { panic!("one node") };
+            node.layers[0].rules.insert(0, Rule::parse("task", RuleAction::Deny).unwrap());
+        }
+        policy.decide(&ToolCallDescription::of(&told), &real).action
+    };
+    for (rules, expected) in [
+        ("{'*': allow}", RuleAction::Allow),
+        ("{'*': allow, task: deny}", RuleAction::Ask),
+        ("{'*': allow, execute: {'rm *': deny}}", RuleAction::Ask),
+    ] {
+        assert_eq!(of(rules, true), expected, "{rules}");
+    }
+    assert_eq!(of("{'*': allow}", false), RuleAction::Allow);
+}

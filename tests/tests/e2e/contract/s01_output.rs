@@ -4,6 +4,7 @@
 mod bytes;
 mod commands;
 mod refusals;
+mod state_dir;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Output, Sandbox, assert_shape};

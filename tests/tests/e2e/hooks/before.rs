@@ -233,6 +233,20 @@ fn a_trusted_definition_may_not_allow() {
     sandbox.finish();
 }
 
+#[test]
+fn a_definition_of_the_command_line_may_not_allow() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let builder = json!({"description": "d", "prompt": "p", "hooks": hook("PreToolUse", &says("allow"))});
+    let agents = json!({"builder": builder}).to_string();
+    let worker = start(&sandbox, &["--agents", &agents, "--agent", "builder"]);
+    let waited = ask(&sandbox, &worker);
+    assert_asked(&sandbox, &worker, &waited);
+    let failed = of_type(&sandbox, &worker, "hook.failed").remove(0);
+    assert!(failed["reason"].as_str().unwrap().contains("user's config"), "{failed}");
+    sandbox.finish();
+}
+
 /// A hook that records its runs and waits until the file `go` exists.
 fn waiting(sandbox: &Sandbox) -> String {
     let (runs, go) = (sandbox.file_name("runs"), sandbox.file_name("go"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{Sandbox, say, wait_until};
 
 use super::{command, define, own_config};
 
@@ -179,5 +179,44 @@ fn a_task_is_under_the_hooks_of_its_parents_definition() {
     );
     let input = lines(&sandbox.file("read"), 1).remove(0);
     assert_eq!((&input["worker"], &input["path"]), (&shown["taskId"], &json!(["Root", "Kid"])), "{input}");
+    sandbox.finish();
+}
+
+/// Claude Code's documentation shows a hook of this form.
+const BLOCK_RM: &str = r#"#!/bin/bash
+COMMAND=$(jq -r '.tool_input.command')
+if echo "$COMMAND" | grep -q 'rm -rf'; then
+  jq -n '{hookSpecificOutput: {hookEventName: "PreToolUse", permissionDecision: "deny",
+    permissionDecisionReason: "Destructive command blocked by hook"}}'
+else
+  exit 0
+fi
+"#;
+
+#[test]
+fn a_hook_of_claude_codes_documentation_reads_its_input_with_jq() {
+    let sandbox = Sandbox::new();
+    if !sandbox.command("sh").args(["-c", "command -v jq"]).run().status.success() {
+        return say("SKIPPED, NOTHING WAS TESTED: the hook needs jq");
+    }
+    let script = sandbox.file("block-rm.sh");
+    fs::write(&script, BLOCK_RM).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let hook = json!({"type": "command", "command": script});
+    let hooks = json!({"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]});
+    own_config(&sandbox, &format!("hooks: {hooks}\n"));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let denied = sandbox.send(&worker, "!ask execute rm -rf build");
+    assert!(denied["assistantText"].as_str().unwrap().ends_with("permission: reject-once"), "{denied}");
+    let events = sandbox.events(&worker);
+    let decided = events.iter().find(|event| event["type"] == "approval.decided").unwrap();
+    assert_eq!(
+        (&decided["data"]["by"], &decided["data"]["note"]),
+        (&json!("hook"), &json!("Destructive command blocked by hook")),
+        "{decided}"
+    );
+    let asked = sandbox.send(&worker, "!ask execute make");
+    assert_eq!(asked["matchedEvent"]["type"], "approval.requested", "{asked}");
     sandbox.finish();
 }

@@ -1,6 +1,7 @@
 //! Notifications: their targets and order, and the handling of failed ones.
 
 mod bad;
+mod bell;
 mod comes_back;
 mod deliver;
 mod desktop;

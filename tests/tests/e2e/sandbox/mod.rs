@@ -1,6 +1,7 @@
 //! Agents in sandboxes: the confinement, the errors where it is impossible, and its cost.
 
 mod escapes;
+mod hooks;
 mod methods;
 mod starts;
 mod worktree;

@@ -52,6 +52,22 @@ fn people_see_the_questions_below_a_worker() {
 }
 
 #[test]
+fn the_line_of_a_wait_names_the_task_that_asks() {
+    let world = named();
+    let prompt = world.two_below("!ask execute make all");
+    world.sandbox.run(&["send", "rel", &prompt, "-d"]).data_of("turn.accepted");
+    // Only the end of the turn ends this wait.
+    let wait = ["wait", "--worker-id", &world.root, "--until", "turn.completed"];
+    let terminal = world.sandbox.command("subagent").args(wait).at_terminal(120, On::Both);
+    terminal.wait_for("s · Release › Tests › Unit asks");
+    world.sandbox.run(&["approve", text(&world.asked(1)[0]["requestId"])]).data_of("approval.decided");
+    let screen = terminal.screen();
+    assert_eq!(screen.status.code(), Some(0), "{}", screen.text());
+    assert!(!screen.text().contains(" asks"), "the line is erased: {}", screen.text());
+    world.sandbox.finish();
+}
+
+#[test]
 fn a_question_of_a_task_is_asked_in_place_with_its_path() {
     let world = named();
     // Each command has a task of its own.

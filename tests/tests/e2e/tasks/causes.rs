@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
+use crate::schedules::{firings, wait_for_firings};
+
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -169,5 +171,26 @@ fn a_task_shows_the_turn_that_gave_it_and_when_it_last_changed() {
     });
     assert_eq!(again["parentTurnId"], Value::Null);
     assert!(again["updatedAt"].as_str() >= shown["updatedAt"].as_str(), "{again}");
+    world.sandbox.finish();
+}
+
+#[test]
+fn a_task_that_fails_for_a_late_violation_has_ended_once_for_triggers() {
+    let world = world(&["--deny", "execute(rm *)"]);
+    let gate = world.sandbox.gate("turn");
+    world.give("Late", &format!("{}\n!late {}\n!say cleaned", gate.directive(), ran("rm -rf y")));
+    for (name, status) in [("any", &[][..]), ("bad", &["--status", "failed"])] {
+        let add = ["trigger", "add", name, "--after", "Late", "demo", "!say fired"];
+        world.sandbox.run(&[&add, status].concat()).data_of("trigger.added");
+    }
+    gate.open();
+    let id = world.until("Late", "failed")["taskId"].as_str().unwrap().to_owned();
+    wait_for_firings(&world.sandbox, "trigger", "bad", "completed", 1);
+    // The end of another run shows that nothing of the first one is due.
+    world.sandbox.run(&["task", "message", "Late", "--text", "!say again"]).data_of("task.messaged");
+    world.until("Late", "completed");
+    wait_for_firings(&world.sandbox, "trigger", "any", "completed", 2);
+    let counts = ["any", "bad"].map(|name| firings(&world.sandbox, "trigger", name).len());
+    assert_eq!(counts, [2, 1], "{:?}", world.events(&id, "subagent.completed"));
     world.sandbox.finish();
 }

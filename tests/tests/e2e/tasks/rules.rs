@@ -232,3 +232,27 @@ fn a_task_keeps_no_list_of_what_is_to_do_and_is_not_canceled_for_one() {
     assert_eq!(decided["decision"], "allow", "{decided}");
     world.sandbox.finish();
 }
+
+#[test]
+fn the_agents_of_titles_and_summaries_have_no_tools() {
+    let world = world(&["--allow", "*"], &[]);
+    for agent in ["title", "summary"] {
+        for kind in ["read", "execute"] {
+            let name = format!("{agent} {kind}");
+            let gives = world.gives(&name, agent, "foreground", &format!("!ask {kind} x\n!say named"));
+            let given = world.sandbox.send(&world.root, &gives);
+            assert_eq!(given["matchedEvent"]["type"], "turn.completed", "{given}");
+            // They are in no list of tasks.
+            let events = world.sandbox.events(&world.root);
+            let spawned = events.iter().rfind(|event| event["type"] == "subagent.spawned").unwrap();
+            assert_eq!(spawned["data"]["name"], name, "{spawned}");
+            let [decided] = &world.decided(spawned["data"]["id"].as_str().unwrap())[..] else {
+                panic!("{name}: {given}")
+            };
+            let rule = (&decided["decision"], &decided["by"], &decided["policy"]["layer"]);
+            assert_eq!(rule, (&json!("deny"), &json!("rule"), &json!("definition")), "{name}: {decided}");
+        }
+    }
+    assert_eq!(world.items(&["approval", "list"], "inbox.listed"), Vec::<Value>::new());
+    world.sandbox.finish();
+}
