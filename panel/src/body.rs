@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::presence::Visit;
 
 /// The largest body of a request.
-pub(crate) const MAX_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// How long a whole body may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -62,7 +62,12 @@ impl Body for ReplyBody {
 ///
 /// # Errors
 /// `PAYLOAD_TOO_LARGE`, `INVALID_INPUT`.
-pub(crate) async fn read(mut body: Incoming) -> Result<Bytes, Error> {
+pub(crate) async fn read(body: Incoming) -> Result<Bytes, Error> {
+    read_at_most(body, MAX_BYTES).await
+}
+
+/// The same, with a limit of its own.
+pub(crate) async fn read_at_most(mut body: Incoming, limit: usize) -> Result<Bytes, Error> {
     let unread = |why: String| {
         Error::new(Code::InvalidInput, format!("the body of the request cannot be read: {why}"))
     };
@@ -71,12 +76,12 @@ pub(crate) async fn read(mut body: Incoming) -> Result<Bytes, Error> {
         while let Some(frame) = body.frame().await {
             let data = frame.map_err(|error| unread(error.to_string()))?.into_data();
             bytes.extend_from_slice(&data.unwrap_or_default());
-            if bytes.len() > MAX_BYTES {
+            if bytes.len() > limit {
                 return Err(Error::new(
                     Code::PayloadTooLarge,
-                    format!("the body is larger than {MAX_BYTES} bytes"),
+                    format!("the body is larger than {limit} bytes"),
                 )
-                .with("limitBytes", MAX_BYTES)
+                .with("limitBytes", limit)
                 .recommend("send less at once, or name a file instead of its content"));
             }
         }

@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-/// Tries to exchange something within [`WINDOW`], of all clients together, that may fail.
+use crate::window::Window;
+
+/// Tries within a minute, of all clients together, that may fail.
 const MAX_FAILURES: usize = 10;
-const WINDOW: Duration = Duration::from_secs(60);
 /// How long a pairing code is good, and how often it may be mistyped.
 const CODE_TIME: Duration = Duration::from_secs(600);
 const CODE_TRIES: u32 = 5;
@@ -55,7 +56,8 @@ pub(crate) struct Doors {
     links: Vec<Secret>,
     pairing: Option<Pairing>,
     sessions: VecDeque<Secret>,
-    failures: VecDeque<Instant>,
+    /// Tries that failed within a minute, of all clients together.
+    failures: Window<MAX_FAILURES>,
 }
 
 /// What a browser gives for a session.
@@ -98,13 +100,15 @@ impl Doors {
         session: String,
         now: Instant,
     ) -> Result<(), PairingRefusal> {
-        self.may_try(now)?;
+        if !self.failures.has_room(now) {
+            return Err(PairingRefusal::TooMany);
+        }
         let is_right = match given {
             Given::Token(token) => self.use_link(token),
             Given::Code(code) => self.use_code(code, now),
         };
         if !is_right {
-            self.failures.push_back(now);
+            self.failures.add(now);
             return Err(PairingRefusal::Wrong);
         }
         self.admit(session);
@@ -144,13 +148,6 @@ impl Doors {
             self.sessions.pop_front();
         }
         self.sessions.push_back(Secret(session));
-    }
-
-    fn may_try(&mut self, now: Instant) -> Result<(), PairingRefusal> {
-        while self.failures.front().is_some_and(|failure| now.duration_since(*failure) >= WINDOW) {
-            self.failures.pop_front();
-        }
-        if self.failures.len() < MAX_FAILURES { Ok(()) } else { Err(PairingRefusal::TooMany) }
     }
 }
 
@@ -206,7 +203,7 @@ mod tests {
             assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(PairingRefusal::Wrong));
         }
         assert_eq!(doors.exchange(Given::Token("right"), session(1), now), Err(PairingRefusal::TooMany));
-        assert_eq!(doors.exchange(Given::Token("right"), session(1), now + WINDOW), Ok(()));
+        assert_eq!(doors.exchange(Given::Token("right"), session(1), now + Duration::from_secs(60)), Ok(()));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod bridge;
 mod daemon;
 mod doors;
 mod gate;
+mod hook;
 mod live;
 mod peer;
 mod presence;
@@ -19,6 +20,7 @@ mod rows;
 mod seats;
 mod server;
 mod story;
+mod window;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -9,6 +9,8 @@ pub(crate) enum Route {
     File,
     /// A session, for a token or a code.
     Session,
+    /// Fires a trigger with a webhook, by its own token.
+    Hook { trigger: String },
     /// All workers, as a stream.
     Live,
     /// What a new worker can be.
@@ -66,6 +68,7 @@ impl Route {
         let reads = method == Method::GET;
         Some(match (reads, words.as_slice()) {
             (false, ["session"]) => Self::Session,
+            (false, ["triggers", trigger]) => Self::Hook { trigger: own(trigger) },
             (true, ["live"]) => Self::Live,
             (true, [place, "choices"]) => Self::Choices { place: own(place) },
             (false, [place, "workers"]) => Self::Start { place: own(place) },
@@ -121,6 +124,7 @@ mod tests {
         );
         assert_eq!(of("POST", "/api/p/workers/w_1/stop"), forward("/v1/workers/w_1/stop"));
         assert_eq!(of("POST", "/api/session"), Some(Route::Session));
+        assert_eq!(of("POST", "/api/triggers/ci"), Some(Route::Hook { trigger: "ci".to_owned() }));
         assert_eq!(of("GET", "/app.js"), Some(Route::File));
     }
 
@@ -155,6 +159,12 @@ mod tests {
             ("POST", "/api/p/workers/w/approvals/a/b"),
             ("POST", "/api/p/notifications/test"),
             ("GET", "/api/p/events"),
+            ("GET", "/api/triggers/ci"),
+            ("POST", "/api/triggers/ci/run"),
+            ("POST", "/api/triggers/.."),
+            ("POST", "/api/p/triggers"),
+            ("POST", "/api/p/triggers/ci/fire"),
+            ("POST", "/api/p/schedules/nightly/run"),
         ] {
             assert_eq!(of(method, path), None, "{method} {path}");
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -23,6 +23,7 @@ use crate::bridge::{Bridge, BridgeResult, DaemonAddress, PanelMessage, PanelWork
 use crate::daemon::{DaemonRequest, error};
 use crate::doors::{self, Doors, Given, PairingRefusal};
 use crate::gate::{Gate, HEADERS};
+use crate::hook::Deliveries;
 use crate::live::{self, Following};
 use crate::presence::Presence;
 use crate::render::patch;
@@ -44,6 +45,7 @@ pub(crate) struct PanelState {
     pub(crate) bridge: Arc<dyn Bridge>,
     pub(crate) gate: Gate,
     pub(crate) doors: Mutex<Doors>,
+    pub(crate) deliveries: Deliveries,
     pub(crate) presence: Presence,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) read_only: bool,
@@ -59,6 +61,7 @@ impl PanelState {
             bridge,
             gate: Gate::new(port),
             doors: Mutex::default(),
+            deliveries: Deliveries::default(),
             presence: Presence::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             read_only: options.read_only,
@@ -90,7 +93,7 @@ impl PanelState {
 #[derive(Clone)]
 pub(crate) struct Holders {
     /// The value of the header `ON_BEHALF_OF`.
-    header: Arc<str>,
+    pub(crate) header: Arc<str>,
     processes: Vec<ProcessId>,
 }
 
@@ -141,8 +144,11 @@ impl BrowserConnection {
         if route == Route::Session {
             return self.open_session(body::read(incoming).await.map_err(|problem| error(&problem))?).await;
         }
-        let given = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        if let Route::Hook { trigger } = &route {
+            let data = self.hook(&parts.headers, incoming, trigger).await?;
+            return Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})));
+        }
+        let given = bearer(&parts.headers);
         if !self.shared.doors(|doors| doors.is_session(given)) {
             return Err(error(&unauthorized("the session of this page is not known")));
         }
@@ -203,7 +209,7 @@ impl BrowserConnection {
                 self.permission().await?;
                 self.command(route, &bytes, key.map(str::to_owned)).await?
             }
-            Route::File | Route::Session => return Err(missing()),
+            Route::File | Route::Session | Route::Hook { .. } => return Err(missing()),
         };
         Ok(json_response(StatusCode::OK, &json!({"ok": true, "data": data})))
     }
@@ -259,7 +265,7 @@ impl BrowserConnection {
         }
     }
 
-    async fn holders(&self) -> Result<Holders, Value> {
+    pub(crate) async fn holders(&self) -> Result<Holders, Value> {
         let (peer, own, is_forwarded) = (self.peer, self.own, self.shared.is_forwarded);
         let found = self.found.get_or_try_init(|| async move {
             let found = tokio::task::spawn_blocking(move || peer::holders(peer, own, is_forwarded)).await;
@@ -273,7 +279,7 @@ impl BrowserConnection {
     }
 
     /// Refuses a process below an agent. The daemon whose worker that is notes it.
-    async fn permission(&self) -> Result<(), Value> {
+    pub(crate) async fn permission(&self) -> Result<(), Value> {
         self.permitted.get_or_try_init(|| self.ask_permission()).await.copied()
     }
 
@@ -298,7 +304,7 @@ impl BrowserConnection {
 
     /// The address of the daemon of a place. Only a change starts a daemon that was stopped, and only if the process that sent
     /// it is permitted.
-    async fn address(&self, place: &PanelWorkspace, is_change: bool) -> Result<DaemonAddress, Value> {
+    pub(crate) async fn address(&self, place: &PanelWorkspace, is_change: bool) -> Result<DaemonAddress, Value> {
         let bridge = &self.shared.bridge;
         match bridge.address(place, false).await {
             Err(problem) if is_change && problem["code"] == "DAEMON_NOT_RUNNING" => {
@@ -340,12 +346,18 @@ fn unauthorized(why: &str) -> Error {
         .recommend("press Enter in the terminal of `subagent panel` for a new link")
 }
 
-fn read_only() -> Error {
+/// The secret that a request shows; empty without one.
+pub(crate) fn bearer(headers: &HeaderMap) -> &str {
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default()
+}
+
+pub(crate) fn read_only() -> Error {
     Error::new(Code::ReadOnly, "this panel only shows; nothing was done")
         .recommend("start `subagent panel` without --read-only")
 }
 
-fn busy(why: &str) -> Error {
+pub(crate) fn busy(why: &str) -> Error {
     Error::new(Code::TooManyRequests, why).retryable()
 }
 

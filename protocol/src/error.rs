@@ -192,6 +192,10 @@ words! {
         TriggerNotFound = "TRIGGER_NOT_FOUND",
         /// The trigger is paused: the occurrence does not fire it.
         TriggerPaused = "TRIGGER_PAUSED",
+        /// The command that a trigger runs failed.
+        CommandFailed = "COMMAND_FAILED",
+        /// The folder that a trigger watches is gone, or cannot be watched.
+        WatchFailed = "WATCH_FAILED",
         /// No daemon would be running to fire the schedule.
         ScheduleUnattended = "SCHEDULE_UNATTENDED",
         /// Another git, an open turn, a merge or a rebase uses the worktree or the repository.

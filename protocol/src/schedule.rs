@@ -67,6 +67,8 @@ words! {
         WorkerGone = "worker_gone",
         /// Its definition or launcher cannot be found.
         DefinitionGone = "definition_gone",
+        /// The folder that it watches is gone, or cannot be watched.
+        SourceGone = "source_gone",
         /// Its times cannot be computed, for example because the time zone is no longer known.
         Unusable = "unusable",
         /// The state was restored from a backup: some of its times may have fired since.

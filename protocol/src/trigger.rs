@@ -1,11 +1,19 @@
 //! Triggers: the occurrences that start work.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::state::words;
 
 /// Maximum size of a payload, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
+/// Default number of seconds between two runs of a watched command.
+pub const COMMAND_EVERY_SECONDS: u64 = 300;
+/// Default deadline of one run of a watched command, in seconds.
+pub const COMMAND_TIMEOUT_SECONDS: u64 = 60;
+/// Default time without further changes after which changed files fire, in milliseconds.
+pub const DEBOUNCE_MS: u64 = 2000;
 
 words! {
     /// How a turn or a task ended.
@@ -35,4 +43,51 @@ pub enum TriggerSource {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<EndStatus>,
     },
+    /// A command that runs in an interval. It fires when its standard output differs from that of
+    /// the run before; the first run fires nothing.
+    #[serde(rename_all = "camelCase")]
+    Command {
+        /// A command line for `sh -c`.
+        command: String,
+        /// Absolute path of its working directory.
+        #[cfg_attr(feature = "openapi", schema(value_type = String))]
+        cwd: PathBuf,
+        /// Seconds between two runs, 1 or more.
+        #[serde(default = "every_seconds")]
+        every_seconds: u64,
+        /// Deadline of one run in seconds, 1 to 3600. After it, the command is killed.
+        #[serde(default = "timeout_seconds")]
+        timeout_seconds: u64,
+    },
+    /// Changed files below a folder.
+    #[serde(rename_all = "camelCase")]
+    Files {
+        /// Absolute path of the folder.
+        #[cfg_attr(feature = "openapi", schema(value_type = String))]
+        folder: PathBuf,
+        /// Patterns of paths relative to the folder, 1 to 32. `*` matches no slash, `**` does.
+        globs: Vec<String>,
+        /// Milliseconds without further changes after which it fires, 10 to 3,600,000.
+        #[serde(default = "debounce_ms")]
+        debounce_ms: u64,
+    },
+    /// A POST with a token to `subagent panel`.
+    #[serde(rename_all = "camelCase")]
+    Webhook {
+        /// SHA-256 of the token, as lowercase hexadecimal digits. Responses do not contain it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token_sha256: Option<String>,
+    },
+}
+
+const fn every_seconds() -> u64 {
+    COMMAND_EVERY_SECONDS
+}
+
+const fn timeout_seconds() -> u64 {
+    COMMAND_TIMEOUT_SECONDS
+}
+
+const fn debounce_ms() -> u64 {
+    DEBOUNCE_MS
 }

@@ -72,7 +72,8 @@ pub use tasks::{
 };
 pub use transcripts::{StoryItem, StoryKind, TranscriptShown};
 pub use triggers::{
-    AddTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView, Triggers,
+    AddTrigger, DeliverTrigger, FireTrigger, TriggerFired, TriggerPaused, TriggerRemoved, TriggerView,
+    Triggers,
 };
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,

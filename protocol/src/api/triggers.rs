@@ -91,6 +91,18 @@ pub struct FireTrigger {
     pub occurrence: Option<String>,
 }
 
+/// `POST /v1/triggers/{trigger}/deliver`: fires a trigger with a webhook, for the sender of its
+/// token. `subagent panel` sends it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeliverTrigger {
+    /// The token that was made with the trigger.
+    pub token: String,
+    /// The occurrence.
+    #[serde(flatten)]
+    pub fire: FireTrigger,
+}
+
 /// Data of the response `trigger.removed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -234,6 +234,8 @@ const RARE: &[&str] = &[
     "mcp_config",
     "add_dir",
     "idle_timeout",
+    "debounce",
+    "with_changes",
     "on_rate_limit",
     "approval_timeout",
     "on_approval_timeout",

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use subagent_protocol::trigger::EndStatus;
 
+use super::numbers::{age, time_or_seconds};
 use super::starts::{OneStarter, StartFlags};
 use super::{CwdFlag, JsonFlag};
 
@@ -46,16 +47,19 @@ impl TriggerCommand {
 /// worktree that hold then, and with the environment in which the daemon was started. With --send the trigger sends a
 /// message to a worker instead.
 ///
-/// `subagent trigger fire` fires any trigger; without --after nothing else does. {{payload}} in the text is replaced by the
-/// payload of the occurrence, marked as data.
+/// `subagent trigger fire` fires any trigger. Without --after, --on-command, --watch and --webhook nothing else does.
+/// {{payload}} in the text is replaced by the payload of the occurrence, marked as data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   subagent trigger add pushed codex 'Review the commits of this push: {{payload}}'
   subagent trigger add fixer --after nightly-build --status failed \\
       codex 'Find out why this task failed, and fix it: {{payload}}'
-  subagent trigger add sum-up --after codex-1 --send claude-1 \\
-      --text 'Check this result: {{payload}}'")]
+  subagent trigger add upstream --on-command 'git ls-remote origin main' --changed --every 10m \\
+      codex 'Merge origin/main and run the tests.'
+  subagent trigger add docs --watch 'docs/**/*.md' --debounce 10 \\
+      codex 'Check the links in these files: {{payload}}'
+  subagent trigger add ci --webhook codex 'Find out why this job failed: {{payload}}'")]
 pub struct TriggerAdd {
     /// Its name: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
@@ -64,11 +68,32 @@ pub struct TriggerAdd {
     #[command(flatten)]
     pub start: StartFlags,
     /// Fire at the end of a task, or of each turn of a worker
-    #[arg(long, value_name = "WORKER")]
+    #[arg(long, value_name = "WORKER", group = "source")]
     pub after: Option<String>,
     /// Fire only for ends with this status
     #[arg(long = "status", value_name = "STATUS", requires = "after", value_parser = ["completed", "failed", "canceled"])]
     pub end_status: Option<String>,
+    /// Run a command line in an interval, in the folder of --cwd
+    #[arg(long, value_name = "COMMAND", group = "source", requires = "changed")]
+    pub on_command: Option<String>,
+    /// Fire when the output of the command has changed
+    #[arg(long, requires = "on_command")]
+    pub changed: bool,
+    /// The interval of the command, as 30s or 5m [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = age, requires = "on_command")]
+    pub every: Option<u64>,
+    /// How long the command may take, at most 1h [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = age, requires = "on_command")]
+    pub timeout: Option<u64>,
+    /// Fire when a file with this path has changed, below the folder of --cwd, as 'src/**' (several)
+    #[arg(long, value_name = "GLOB", group = "source")]
+    pub watch: Vec<String>,
+    /// Wait until no file has changed for this time, in seconds or as 1m [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = time_or_seconds, requires = "watch")]
+    pub debounce: Option<f64>,
+    /// Fire on a POST to `subagent panel` with the token that is shown once
+    #[arg(long, group = "source")]
+    pub webhook: bool,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,

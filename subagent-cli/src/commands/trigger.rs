@@ -1,22 +1,38 @@
 //! `trigger`: what is started on which events.
 
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use subagent_protocol::api::{AddTrigger, FireTrigger};
-use subagent_protocol::trigger::TriggerSource;
+use subagent_protocol::trigger::{
+    COMMAND_EVERY_SECONDS, COMMAND_TIMEOUT_SECONDS, DEBOUNCE_MS, TriggerSource,
+};
 
 use super::starts::{self, Starters};
 use crate::args::triggers::{TriggerAdd, TriggerCommand, TriggerFire};
 use crate::context::{CliContext, present};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::input::read_text;
 use crate::output::{CliOutcome, human};
 
 const TRIGGERS: Starters = Starters {
     path: "/v1/triggers",
-    fields: &["name", "source", "attendant", "overlap", "maxFailures", "failures", "paused", "error", "work"],
+    fields: &[
+        "name",
+        "source",
+        "token",
+        "webhookPath",
+        "attendant",
+        "overlap",
+        "maxFailures",
+        "failures",
+        "paused",
+        "error",
+        "work",
+    ],
     columns: &["name", "source", "attendant", "paused", "last", "error"],
     log: &["at", "occurrence", "status", "workerId", "turnId", "error"],
     firing: &["schedule", "at", "occurrence", "status", "workerId", "turnId", "error"],
@@ -44,14 +60,11 @@ pub(super) fn run(command: TriggerCommand, context: &CliContext) -> Result<CliOu
 
 fn add(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> {
     let (overlap, max_failures) = (args.start.overlap(), args.start.max_failures);
-    let status = args.end_status();
-    let source = match present(args.after) {
-        Some(worker) => TriggerSource::After { worker, status },
-        None => TriggerSource::Request {},
-    };
+    let token = args.webhook.then(token).transpose()?;
+    let source = source(&args, token.as_deref(), context)?;
     let name = args.name;
     let of = ("trigger", name.as_str());
-    let data = starts::add(args.start, of, context, TRIGGERS.path, |choice, work| AddTrigger {
+    let mut data = starts::add(args.start, of, context, TRIGGERS.path, |choice, work| AddTrigger {
         choice,
         name: name.clone(),
         source,
@@ -59,7 +72,60 @@ fn add(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> {
         max_failures,
         work,
     })?;
+    if let Some(token) = token {
+        data["token"] = token.into();
+        data["webhookPath"] = format!("/api/triggers/{name}").into();
+    }
     Ok(TRIGGERS.shown("trigger.added", data))
+}
+
+/// What fires it.
+fn source(args: &TriggerAdd, token: Option<&str>, context: &CliContext) -> Result<TriggerSource> {
+    let folder = || -> Result<PathBuf> {
+        let typed = args.start.cwd.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let path = context.env.cwd.join(typed.unwrap_or_else(|| Path::new("")));
+        path.canonicalize().map_err(|error| {
+            Failure::argument(format!("the folder {} cannot be used: {error}", path.display()))
+        })
+    };
+    let (status, worker, command) = (args.end_status(), args.after.clone(), args.on_command.clone());
+    Ok(match (present(worker), command, token) {
+        (Some(worker), ..) => TriggerSource::After { worker, status },
+        (_, Some(command), _) => TriggerSource::Command {
+            command,
+            cwd: folder()?,
+            every_seconds: args.every.unwrap_or(COMMAND_EVERY_SECONDS),
+            timeout_seconds: args.timeout.unwrap_or(COMMAND_TIMEOUT_SECONDS),
+        },
+        (.., Some(token)) => {
+            let digest = Sha256::digest(token.as_bytes());
+            TriggerSource::Webhook { token_sha256: Some(hex(&digest)) }
+        }
+        _ if !args.watch.is_empty() => TriggerSource::Files {
+            folder: folder()?,
+            globs: args.watch.clone(),
+            debounce_ms: args.debounce.map_or(DEBOUNCE_MS, milliseconds),
+        },
+        _ => TriggerSource::Request {},
+    })
+}
+
+/// A new secret of 256 bits.
+fn token() -> Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::argument(format!("the system gives no random bytes: {error}")))?;
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Of a time that was read from the command line: finite, and not negative.
+fn milliseconds(seconds: f64) -> u64 {
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn fire(args: TriggerFire, context: &CliContext) -> Result<Value> {
@@ -67,6 +133,8 @@ fn fire(args: TriggerFire, context: &CliContext) -> Result<Value> {
         true => None,
         false => Some(read_text(Path::new("-"))?),
     };
+    // A daemon refuses a large body before it has read all of it, and the client may miss the answer.
+    payload.as_deref().map_or(Ok(()), subagentd::schedules::check_payload)?;
     let request = FireTrigger { payload, occurrence: args.occurrence };
     TRIGGERS.send(&args.one, "fire", &request, context)
 }

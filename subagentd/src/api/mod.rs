@@ -138,6 +138,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/triggers/{trigger}/resume", post(triggers::resume))
         .route("/v1/triggers/{trigger}/run", post(triggers::run))
         .route("/v1/triggers/{trigger}/fire", post(triggers::fire))
+        .route("/v1/triggers/{trigger}/deliver", post(triggers::deliver))
         .route("/v1/triggers/{trigger}/remove", post(triggers::remove))
         .route("/v1/notifications", get(notifications::list))
         .route("/v1/notifications/log", get(notifications::log))

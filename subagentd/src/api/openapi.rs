@@ -107,6 +107,7 @@ use super::{
         triggers::resume,
         triggers::run,
         triggers::fire,
+        triggers::deliver,
         triggers::remove,
         notifications::list,
         notifications::log,

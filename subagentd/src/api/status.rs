@@ -84,6 +84,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorktreeExists
         | Code::ScheduleUnattended
         | Code::TriggerPaused
+        | Code::CommandFailed
+        | Code::WatchFailed
         | Code::WorktreeBusy
         | Code::WorktreeHasWork
         | Code::WorktreeSetupFailed

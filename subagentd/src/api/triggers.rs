@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use subagent_protocol::api::{
-    AddTrigger, ChangeSchedule, FireTrigger, FiringView, Firings, TriggerRemoved, TriggerView, Triggers,
+    AddTrigger, ChangeSchedule, DeliverTrigger, FireTrigger, FiringView, Firings, TriggerRemoved,
+    TriggerView, Triggers,
 };
 
 #[cfg(test)]
@@ -91,6 +92,17 @@ pub(super) async fn fire(
     Body(request): Body<FireTrigger>,
 ) -> HandlerResult<FiringView> {
     Ok(TypedReply("trigger.fired", api.schedules.fire_trigger(caller, &trigger, request).await?))
+}
+
+/// `POST /v1/triggers/{trigger}/deliver`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/triggers/{trigger}/deliver", request_body = DeliverTrigger, params(("trigger" = String, Path, description = "Its name")), responses((status = 200, description = "`trigger.fired`", body = Envelope<FiringView>))))]
+pub(super) async fn deliver(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(trigger): Names<String>,
+    Body(request): Body<DeliverTrigger>,
+) -> HandlerResult<FiringView> {
+    Ok(TypedReply("trigger.fired", api.schedules.deliver_trigger(caller, &trigger, request).await?))
 }
 
 /// `POST /v1/triggers/{trigger}/remove`

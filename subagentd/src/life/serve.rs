@@ -67,8 +67,9 @@ pub(super) async fn serve(
     });
 
     let program = runtime_program(options)?;
-    let deliveries = Deliveries::start(&supervisor, options.environment.clone(), program, &options.state_dir);
-    let schedules = Schedules::start(&supervisor, options.environment.clone(), stay(options));
+    let deliveries =
+        Deliveries::start(&supervisor, options.environment.clone(), program.clone(), &options.state_dir);
+    let schedules = Schedules::start(&supervisor, options.environment.clone(), program, stay(options));
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
     let router = api::router(Api {

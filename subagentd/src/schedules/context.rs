@@ -1,18 +1,26 @@
 //! What requests and the owner of schedules share.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use subagent_config::Environment;
 use subagent_protocol::api::{Attendant, RunTask, ScheduledWork};
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::schedule::Missed;
+use subagent_protocol::schedule::{Missed, SchedulePause};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Error, Result};
 use tokio::sync::{Notify, watch};
 
 use crate::schedule::{Times, template};
 use crate::store::schedules::{ScheduleRow, Starter};
-use crate::supervisor::{EventAccess, Supervisor};
+use crate::store::{Durability, RowId};
+use crate::supervisor::{EventAccess, Supervisor, entropy};
+
+/// How long to wait after a failure of the store.
+pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// For how long this daemon is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +56,8 @@ pub(super) struct ScheduleContext {
     pub(super) stream: EventAccess,
     /// The environment in which the daemon was started.
     pub(super) environment: Environment,
+    /// `subagent-runtime`, which runs commands.
+    pub(super) runtime_program: PathBuf,
     pub(super) stay: Stay,
     /// Told when a schedule or a firing was changed.
     pub(super) changed: Notify,
@@ -57,6 +67,8 @@ pub(super) struct ScheduleContext {
     pub(super) waiting: watch::Sender<usize>,
     /// Whether the daemon stays for schedules.
     pub(super) busy: watch::Sender<usize>,
+    /// Triggers whose folders are watched.
+    pub(super) watched: watch::Sender<HashSet<RowId>>,
 }
 
 impl ScheduleContext {
@@ -89,7 +101,7 @@ pub(super) fn work(row: &ScheduleRow, payload: Option<&str>) -> ScheduledWork {
 ///
 /// # Errors
 /// A sentence about what is wrong.
-pub(super) fn times(row: &ScheduleRow) -> Result<Option<(Times, Missed)>, String> {
+pub(super) fn times(row: &ScheduleRow) -> std::result::Result<Option<(Times, Missed)>, String> {
     match &row.times.starter {
         Starter::Times { when, timezone, missed } => {
             Ok(Some((Times::of(when, zone(timezone)?, row.anchor)?, *missed)))
@@ -102,7 +114,7 @@ pub(super) fn times(row: &ScheduleRow) -> Result<Option<(Times, Missed)>, String
 ///
 /// # Errors
 /// A sentence about what is wrong.
-pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
+pub(super) fn zone(name: &str) -> std::result::Result<TimeZone, String> {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "/_+-".contains(char);
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
         return Err(format!("{name:?} is not the name of a time zone, such as Europe/Berlin or UTC"));
@@ -110,4 +122,27 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| {
         format!("the time zone {name} is not known; names are like Europe/Berlin or UTC, and are read from /usr/share/zoneinfo (tzdata)")
     })
+}
+
+/// Pauses a schedule or a trigger for a reason that is not a user's.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) async fn pause(
+    context: &ScheduleContext,
+    id: RowId,
+    reason: SchedulePause,
+    error: Error,
+) -> Result<()> {
+    let now = entropy::now();
+    let write = move |tx: &mut crate::store::Tx<'_>| tx.pause_schedule(id, reason, Some(&error), now);
+    if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
+        context.stream.noted(worker, seq);
+    }
+    Ok(())
+}
+
+/// Bytes as lowercase hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,11 +3,15 @@
 //! A firing is stored before it is started, and becomes running in the transaction that stores its task or its turn. So a
 //! daemon that dies anywhere loses none and starts none twice.
 
+mod commands;
 mod context;
 mod owner;
+mod sources;
 mod triggers;
 mod view;
+mod watching;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,16 +21,19 @@ use subagent_protocol::api::{
     Schedules as Listed,
 };
 use subagent_protocol::schedule::FiringStatus;
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
 use crate::schedule::Times;
 use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, Starter, StoredTimes};
+use crate::store::{Connection, trigger_sources};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
 use context::{ScheduleContext, zone};
 
 pub use context::Stay;
+pub use triggers::check_payload;
 
 /// Firings that the log shows.
 const MAX_LOG: u32 = 200;
@@ -44,8 +51,14 @@ pub struct Schedules(Arc<ScheduleContext>);
 impl Schedules {
     /// Begins to wait for the next time, until the daemon ends.
     #[must_use]
-    pub fn start(supervisor: &Supervisor, environment: Environment, stay: Stay) -> Self {
+    pub fn start(
+        supervisor: &Supervisor,
+        environment: Environment,
+        runtime_program: PathBuf,
+        stay: Stay,
+    ) -> Self {
         let context = Arc::new(ScheduleContext {
+            runtime_program,
             supervisor: supervisor.clone(),
             stream: supervisor.stream(),
             environment,
@@ -54,6 +67,7 @@ impl Schedules {
             rounds: watch::Sender::new(context::Rounds::default()),
             waiting: watch::Sender::new(0),
             busy: watch::Sender::new(0),
+            watched: watch::Sender::default(),
         });
         tokio::spawn(owner::run(Arc::clone(&context)));
         Self(context)
@@ -84,15 +98,7 @@ impl Schedules {
         let times = Times::of(&when, zone, now).map_err(|problem| wrong("when", problem))?;
         let next = times.next(now).ok_or_else(|| wrong("when", "this time never comes".to_owned()))?;
         self.check_work(&mut work).await?;
-        if self.0.stay.attendant(next, now) == Attendant::Unattended {
-            let message =
-                format!("it fires next at {next}, and the daemon in the background ends before that");
-            return Err(Error::new(Code::ScheduleUnattended, message)
-                .with("nextAt", next.to_string())
-                .recommend(
-                    "run `subagent daemon install`, or keep `subagentd run` running, then add it again",
-                ));
-        }
+        self.check_attended(next, now)?;
         let starter = Starter::Times { when, timezone, missed };
         let rules = StoredTimes { starter, overlap, max_failures };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
@@ -117,6 +123,17 @@ impl Schedules {
         Ok(())
     }
 
+    /// Refuses a time at which no daemon is there.
+    fn check_attended(&self, next: Timestamp, now: Timestamp) -> Result<()> {
+        if self.0.stay.attendant(next, now) != Attendant::Unattended {
+            return Ok(());
+        }
+        let message = format!("it is due next at {next}, and the daemon in the background ends before that");
+        Err(Error::new(Code::ScheduleUnattended, message)
+            .with("nextAt", next.to_string())
+            .recommend("run `subagent daemon install`, or keep `subagentd run` running, then add it again"))
+    }
+
     /// What would be started has to exist now.
     async fn check_work(&self, work: &mut ScheduledWork) -> Result<()> {
         match work {
@@ -126,7 +143,10 @@ impl Schedules {
                     return Err(wrong("text", "the message is empty".to_owned()));
                 }
                 message.worker = self.0.supervisor.find_worker(&message.worker).await?;
-                match view::trouble(&self.0.stream, &message.worker).await? {
+                let worker = message.worker.clone();
+                let read =
+                    move |connection: &Connection| trigger_sources::cannot_be_sent_to(connection, &worker);
+                match self.0.stream.store.read(read).await? {
                     Some(error) => Err(error),
                     None => Ok(()),
                 }

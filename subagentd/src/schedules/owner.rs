@@ -11,7 +11,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::{EndStatus, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
-use super::context::{ScheduleContext, times, work};
+use super::commands::{self, Runs, WatchedCommand};
+use super::context::{STORE_RETRY, ScheduleContext, pause, times, work};
+use super::watching::Watchers;
 use crate::alarm;
 use crate::schedule::{Admission, ScheduleProgress, admit, look};
 use crate::store::schedule_ends::{self, FiringEnd};
@@ -22,8 +24,9 @@ use crate::supervisor::entropy;
 
 /// The shortest time between two looks because of events.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// How long to wait after a failure of the store.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Events without an end that fires, after which the cursor of a trigger is stored all the same.
+const MAX_UNSTORED: i64 = 5000;
 
 /// What the owner does beside its rounds.
 #[derive(Default)]
@@ -32,6 +35,8 @@ struct FiringsInProgress {
     starting: Mutex<HashSet<RowId>>,
     /// Firings whose cancellation was requested for the next one.
     canceled: Mutex<HashSet<RowId>>,
+    /// Commands of triggers that run.
+    runs: Arc<Runs>,
 }
 
 /// What a round leads to.
@@ -49,10 +54,11 @@ pub(super) async fn run(context: Arc<ScheduleContext>) {
     let stream = context.stream.clone();
     let mut news = stream.news();
     let work = Arc::new(FiringsInProgress::default());
+    let mut watchers = Watchers::default();
     loop {
         news.borrow_and_update();
         context.rounds.send_modify(|rounds| rounds.begun += 1);
-        let outlook = match round(&context, &work).await {
+        let outlook = match round(&context, &work, &mut watchers).await {
             Ok(outlook) => outlook,
             Err(error) => {
                 tracing::error!(%error, "schedules cannot be looked at; trying again");
@@ -76,7 +82,11 @@ pub(super) async fn run(context: Arc<ScheduleContext>) {
     }
 }
 
-async fn round(context: &Arc<ScheduleContext>, work: &Arc<FiringsInProgress>) -> Result<Outlook> {
+async fn round(
+    context: &Arc<ScheduleContext>,
+    work: &Arc<FiringsInProgress>,
+    watchers: &mut Watchers,
+) -> Result<Outlook> {
     let store = &context.stream.store;
     for end in store.read(schedule_ends::ended).await? {
         finish(context, end).await?;
@@ -85,24 +95,50 @@ async fn round(context: &Arc<ScheduleContext>, work: &Arc<FiringsInProgress>) ->
     let now = entropy::now();
     let mut stays = false;
     let mut waiting = 0;
+    let mut watched = Vec::new();
     for row in store.read(schedules::all).await? {
         if row.paused.is_some() {
             continue;
         }
-        if let Starter::Trigger { source: TriggerSource::After { worker, status } } = &row.times.starter {
-            outlook.listens = true;
-            waiting += 1;
-            // One trigger whose events cannot be read holds up no other.
-            if let Err(error) = look_at_ends(context, &row, worker, *status).await {
-                tracing::error!(trigger = %row.name, %error, "ends cannot be looked at; trying again");
-                outlook.again = true;
+        let next = match &row.times.starter {
+            Starter::Times { .. } => look_at(context, &row, now).await?,
+            Starter::Trigger { source: TriggerSource::After { worker, status } } => {
+                outlook.listens = true;
+                waiting += 1;
+                // One trigger whose events cannot be read holds up no other.
+                if let Err(error) = look_at_ends(context, &row, worker, *status).await {
+                    tracing::error!(trigger = %row.name, %error, "ends cannot be looked at; trying again");
+                    outlook.again = true;
+                }
+                None
             }
-        } else if let Some(next) = look_at(context, &row, now).await? {
-            outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
+            Starter::Trigger {
+                source: TriggerSource::Command { command, cwd, every_seconds, timeout_seconds },
+            } => {
+                let (every_seconds, timeout_seconds) = (*every_seconds, *timeout_seconds);
+                let command = WatchedCommand { line: command, cwd, every_seconds, timeout_seconds };
+                let next = commands::look_at(context, &work.runs, &row, &command, now);
+                // While it runs, the daemon stays.
+                Some(next.unwrap_or(now))
+            }
+            Starter::Trigger { source: source @ TriggerSource::Files { .. } } => {
+                watched.push((row.id, source.clone()));
+                waiting += 1;
+                stays = true;
+                None
+            }
+            Starter::Trigger { source: TriggerSource::Request {} | TriggerSource::Webhook { .. } } => None,
+        };
+        if let Some(next) = next {
+            // What runs now reports its end.
+            if next > now {
+                outlook.next = Some(outlook.next.map_or(next, |first| first.min(next)));
+            }
             waiting += 1;
             stays |= context.stay.attendant(next, now) != Attendant::Unattended;
         }
     }
+    watchers.keep(context, watched);
     // Of all rows once more: a look may have paused some.
     let rows = store.read(schedules::all).await?;
     let open = store.read(schedules::open).await?;
@@ -151,8 +187,8 @@ async fn look_at_ends(
     let (trigger, worker) = (row.clone(), worker.to_owned());
     let read = move |connection: &Connection| trigger_ends::ends(connection, &trigger, &worker, status);
     let Ends { firings, seen, more } = context.stream.store.read(read).await?;
-    // The cursor alone is not worth a commit: what was looked at in vain is looked at again.
-    if !firings.is_empty() || more {
+    // The cursor alone is worth a commit only from time to time.
+    if !firings.is_empty() || more || seen.saturating_sub(row.cursor.0) > MAX_UNSTORED {
         let (id, now) = (row.id, entropy::now());
         subagent_failpoint::hit("schedule.before_store");
         let write = move |tx: &mut crate::store::Tx<'_>| tx.store_ends(id, &firings, seen, now);
@@ -264,15 +300,6 @@ fn cancel(context: &Arc<ScheduleContext>, work: &FiringsInProgress, firing: &Ope
 async fn finish(context: &ScheduleContext, end: FiringEnd) -> Result<()> {
     let now = entropy::now();
     let write = move |tx: &mut crate::store::Tx<'_>| tx.end_firing(&end, now);
-    if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
-        context.stream.noted(worker, seq);
-    }
-    Ok(())
-}
-
-async fn pause(context: &ScheduleContext, id: RowId, reason: SchedulePause, error: Error) -> Result<()> {
-    let now = entropy::now();
-    let write = move |tx: &mut crate::store::Tx<'_>| tx.pause_schedule(id, reason, Some(&error), now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
         context.stream.noted(worker, seq);
     }

@@ -1,15 +1,15 @@
 //! Requests about triggers. After the firing they share everything with schedules.
 
 use subagent_protocol::api::{
-    AddTrigger, FireTrigger, FiringView, Firings, ScheduledWork, TriggerRemoved, TriggerView, Triggers,
+    AddTrigger, DeliverTrigger, FireTrigger, FiringView, Firings, ScheduledWork, TriggerRemoved, TriggerView,
+    Triggers,
 };
-use subagent_protocol::trigger::{MAX_PAYLOAD_BYTES, TriggerSource};
+use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Schedules, view, wrong};
 use crate::schedule::template;
 use crate::store::schedules::{NewFiring, ScheduleKind, Starter, StoredTimes};
-use crate::store::tasks;
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange};
 
 /// Maximum length of the identifier of an occurrence, in bytes.
@@ -19,8 +19,8 @@ impl Schedules {
     /// Adds a trigger.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used; `NAME_TAKEN`, those of giving its
-    /// task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
+    /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used; `SCHEDULE_UNATTENDED`, `NAME_TAKEN`,
+    /// those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
     pub async fn add_trigger(&self, caller: ApiCaller, request: AddTrigger) -> Result<TriggerView> {
         let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
         super::check_name(ScheduleKind::Trigger, &name)?;
@@ -35,31 +35,8 @@ impl Schedules {
         }
         let rules = StoredTimes { starter: Starter::Trigger { source }, overlap, max_failures };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
+        self.until_watched(&name).await?;
         self.show_trigger(&name).await
-    }
-
-    /// What a trigger waits for has to exist now. Returns the worker of the task that it waits for.
-    async fn check_source(&self, source: &mut TriggerSource) -> Result<Option<String>> {
-        match source {
-            TriggerSource::Request {} => Ok(None),
-            TriggerSource::After { worker, .. } => {
-                *worker = self.0.supervisor.find_worker(worker).await?;
-                if let Some(error) = view::source_trouble(&self.0.stream, worker).await? {
-                    return Err(error);
-                }
-                let id = worker.clone();
-                let task =
-                    self.0.stream.store.read(move |connection| tasks::of_worker(connection, &id)).await?;
-                match task.map(|task| task.outcome) {
-                    Some(Some(outcome)) => {
-                        let message = format!("the task {worker} has ended already ({outcome})");
-                        Err(wrong("source", message).with("workerId", worker.as_str()))
-                    }
-                    Some(None) => Ok(Some(worker.clone())),
-                    None => Ok(None),
-                }
-            }
-        }
     }
 
     /// All triggers.
@@ -106,6 +83,7 @@ impl Schedules {
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn resume_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
         self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Resume).await?;
+        self.until_watched(name).await?;
         self.show_trigger(name).await
     }
 
@@ -141,6 +119,20 @@ impl Schedules {
         self.fire(caller, ScheduleKind::Trigger, name, ScheduleChange::Fire(firing)).await
     }
 
+    /// Fires it for a request to its webhook.
+    ///
+    /// # Errors
+    /// `UNAUTHORIZED`, and as [`Self::fire_trigger`].
+    pub async fn deliver_trigger(
+        &self,
+        caller: ApiCaller,
+        name: &str,
+        request: DeliverTrigger,
+    ) -> Result<FiringView> {
+        self.check_token(name, &request.token).await?;
+        self.fire_trigger(caller, name, request.fire).await
+    }
+
     /// Removes it. What it has started goes on.
     ///
     /// # Errors
@@ -158,7 +150,11 @@ fn text_of(work: &ScheduledWork) -> &str {
     }
 }
 
-fn check_payload(payload: &str) -> Result<()> {
+/// Checks the payload of a request.
+///
+/// # Errors
+/// `PAYLOAD_TOO_LARGE`; `INVALID_ARGUMENT{field}` for a binary one.
+pub fn check_payload(payload: &str) -> Result<()> {
     if payload.len() > MAX_PAYLOAD_BYTES {
         let message =
             format!("the payload has {} bytes; a trigger takes at most {MAX_PAYLOAD_BYTES}", payload.len());

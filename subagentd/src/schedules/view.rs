@@ -1,55 +1,23 @@
 //! Schedules and triggers as they are shown.
 
-use subagent_protocol::api::{FiringView, ScheduleView, ScheduledWork, TriggerView};
+use subagent_protocol::api::{Attendant, FiringView, ScheduleView, ScheduledWork, TriggerView};
 use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::trigger::TriggerSource;
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Error, Result};
 
+use super::commands::next_run;
 use super::context::{ScheduleContext, times};
 use crate::store::schedules::{self, ScheduleRow, Starter};
-use crate::store::workers;
-use crate::supervisor::{EventAccess, entropy};
-
-/// Why no message can be sent to a worker, if that is so.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
-pub(super) async fn trouble(stream: &EventAccess, worker: &str) -> Result<Option<Error>> {
-    let id = worker.to_owned();
-    let row = stream.store.read(move |connection| workers::get(connection, &id)).await?;
-    Ok(match row {
-        None => {
-            let message = format!("there is no worker {worker}");
-            Some(Error::new(Code::WorkerNotFound, message).with("workerId", worker))
-        }
-        Some(row) if matches!(row.state.as_str(), "stopping" | "stopped") => {
-            let message = format!("the worker {} is stopped: nothing can be sent to it", row.name);
-            Some(Error::new(Code::WorkerStopped, message).with("workerId", worker))
-        }
-        Some(_) => None,
-    })
-}
-
-/// Why no turn of a worker ends any more, if that is so.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
-pub(super) async fn source_trouble(stream: &EventAccess, worker: &str) -> Result<Option<Error>> {
-    let found = trouble(stream, worker).await?;
-    Ok(found.map(|error| match error.code {
-        Code::WorkerStopped => {
-            let message = format!("the worker {worker} is stopped: it has no turn that could end");
-            Error::new(Code::WorkerStopped, message).with("workerId", worker)
-        }
-        _ => error,
-    }))
-}
+use crate::store::{Connection, trigger_sources};
+use crate::supervisor::entropy;
 
 /// Why the work cannot be started now, if that is known.
 async fn work_trouble(context: &ScheduleContext, row: &ScheduleRow) -> Result<Option<Error>> {
     match &row.work {
         ScheduledWork::Send(message) if row.paused != Some(SchedulePause::WorkerGone) => {
-            trouble(&context.stream, &message.worker).await
+            let worker = message.worker.clone();
+            let read = move |connection: &Connection| trigger_sources::cannot_be_sent_to(connection, &worker);
+            context.stream.store.read(read).await
         }
         _ => Ok(None),
     }
@@ -66,11 +34,17 @@ async fn last_firing(context: &ScheduleContext, row: &ScheduleRow) -> Result<Opt
 /// `STORAGE_ERROR`.
 pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Result<Option<TriggerView>> {
     let (last_firing, mut trouble) = (last_firing(context, &row).await?, work_trouble(context, &row).await?);
-    let Starter::Trigger { source } = row.times.starter else { return Ok(None) };
+    let attendant = attendant(context, &row);
+    let Starter::Trigger { mut source } = row.times.starter else { return Ok(None) };
     if let TriggerSource::After { worker, .. } = &source
         && trouble.is_none()
     {
-        trouble = source_trouble(&context.stream, worker).await?;
+        let worker = worker.clone();
+        let read = move |connection: &Connection| trigger_sources::has_no_ends(connection, &worker);
+        trouble = context.stream.store.read(read).await?;
+    }
+    if let TriggerSource::Webhook { token_sha256 } = &mut source {
+        *token_sha256 = None;
     }
     Ok(Some(TriggerView {
         name: row.name,
@@ -79,13 +53,27 @@ pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Resu
         overlap: row.times.overlap,
         max_failures: row.times.max_failures,
         work: row.work,
-        attendant: None,
+        attendant,
         failures: row.failures,
         paused: row.paused,
         error: row.error.or(trouble),
         last_firing,
         created_at: row.created_at,
     }))
+}
+
+/// What runs the command of a trigger next, or watches its files.
+fn attendant(context: &ScheduleContext, row: &ScheduleRow) -> Option<Attendant> {
+    let Starter::Trigger { source } = &row.times.starter else { return None };
+    let now = entropy::now();
+    match source {
+        _ if row.paused.is_some() => None,
+        TriggerSource::Command { every_seconds, .. } => {
+            Some(context.stay.attendant(next_run(row, *every_seconds, now), now))
+        }
+        TriggerSource::Files { .. } => Some(context.stay.attendant(now, now)),
+        TriggerSource::Request {} | TriggerSource::After { .. } | TriggerSource::Webhook { .. } => None,
+    }
 }
 
 /// A schedule with its next time; `None` for a trigger.

@@ -51,6 +51,7 @@ mod tests;
 pub(crate) mod tool_calls;
 pub(crate) mod transcripts;
 pub(crate) mod trigger_ends;
+pub(crate) mod trigger_sources;
 mod tx;
 mod unfinished;
 pub(crate) mod usage;

@@ -17,6 +17,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::all_events;
 use super::error::StoreError;
 use super::rows::{self, RowId};
+use super::trigger_sources;
 use super::tx::Tx;
 use crate::core::Fact;
 use crate::schedule::{DueTime, DueTimes};
@@ -266,7 +267,7 @@ impl Tx<'_> {
     /// Adds a schedule or a trigger.
     ///
     /// # Errors
-    /// `NAME_TAKEN{name}`, `STORAGE_ERROR`.
+    /// `NAME_TAKEN{name}`, those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
     pub(crate) fn insert_schedule(
         &self,
         name: &str,
@@ -275,6 +276,10 @@ impl Tx<'_> {
         work: &ScheduledWork,
         now: Timestamp,
     ) -> Result<()> {
+        if let Starter::Trigger { source: TriggerSource::After { worker, .. } } = &times.starter {
+            // Checked here, since an end before the cursor is never looked at.
+            trigger_sources::task_of_source(self.connection, worker)?;
+        }
         let cursor = self.first_cursor(&times.starter, now)?;
         let inserted = self.execute(
             "INSERT OR IGNORE INTO schedules (name, controller_id, times, work, anchor, cursor, created_at)
@@ -294,6 +299,8 @@ impl Tx<'_> {
     fn first_cursor(&self, starter: &Starter, now: Timestamp) -> Result<i64> {
         match starter {
             Starter::Times { .. } => Ok(now.0),
+            // It has not run yet.
+            Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(0),
             Starter::Trigger { .. } => all_events::last_seq(self.connection),
         }
     }
@@ -315,7 +322,7 @@ impl Tx<'_> {
     pub(crate) fn resume_schedule(&self, row: &ScheduleRow, now: Timestamp) -> Result<()> {
         let cursor = self.first_cursor(&row.times.starter, now)?;
         self.execute(
-            "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2
+            "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL
              WHERE id = ?1 AND paused IS NOT NULL",
             params![row.id.0, cursor],
         )?;

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/010.sql"),
     include_str!("schema/011.sql"),
     include_str!("schema/012.sql"),
+    include_str!("schema/013.sql"),
 ];
 
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -119,8 +119,8 @@ impl JournaledStateDir {
         let guards: api::Guards = Arc::new(move || of_workers.guards());
         let env = Environment::new([], self.dir.path());
         let program = self.dir.path().join("no-such-program");
-        let deliveries = Deliveries::start(&supervisor, env.clone(), program, self.dir.path());
-        let schedules = Schedules::start(&supervisor, env.clone(), Stay::Service);
+        let deliveries = Deliveries::start(&supervisor, env.clone(), program.clone(), self.dir.path());
+        let schedules = Schedules::start(&supervisor, env.clone(), program, Stay::Service);
         let router = api::router(Api {
             supervisor,
             deliveries,

@@ -1,6 +1,8 @@
 //! The scripts in `examples/` work unchanged with the scripted agent. `ci.rs` runs that for CI, and
 //! `real_agents` that with a real agent.
 
+mod on_time;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

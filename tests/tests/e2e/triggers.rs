@@ -1,5 +1,8 @@
 //! `trigger`: each occurrence fires once, even if the daemon dies, the payload is data, and bad input is refused.
 
+mod commands;
+mod files;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -11,6 +11,7 @@ mod below;
 mod clients;
 mod comes_back;
 mod deaths;
+mod firings;
 mod keys;
 mod kills;
 mod notified;

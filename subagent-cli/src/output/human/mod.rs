@@ -20,6 +20,7 @@ mod sentences;
 mod story;
 mod stream;
 mod tasks;
+mod triggers;
 mod turns;
 pub mod used;
 mod usual;
@@ -39,8 +40,9 @@ use view::PageRenderer;
 pub use content::Detail;
 pub use failure::failure;
 pub use overview::{answer, doing};
-pub use schedules::{source, when, work};
+pub use schedules::{when, work};
 pub use stream::WatchPage;
+pub use triggers::source;
 pub use view::{named, now};
 
 /// A result for this terminal. `text` is what it is elsewhere.
@@ -132,9 +134,10 @@ fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
             schedules::shown(view, data)
         }
         "schedule.removed" | "trigger.removed" => schedules::removed(view, data),
-        "trigger.listed" => schedules::triggers(view, data),
+        "schedule.log" | "trigger.log" => schedules::logged(view, data),
+        "trigger.listed" => triggers::listed(view, data),
         "trigger.added" | "trigger.shown" | "trigger.paused" | "trigger.resumed" => {
-            schedules::trigger(view, data)
+            triggers::shown(view, data)
         }
         "budget.shown" => budgets::shown_budget(view, data),
         "budget.set" => budgets::set(view, data),

@@ -10,7 +10,7 @@ use crate::output::table::Table;
 /// Shows the data of `schedule list`.
 pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
-    let mut table = Table::new(&["NAME", "STATE", "NEXT", "WHEN", "WHAT", "LAST", "ERROR", "TIMEZONE"]);
+    let mut table = Table::new(&["NAME", "STATE", "NEXT", "BY", "WHEN", "WHAT", "LAST", "ERROR", "TIMEZONE"]);
     for item in items {
         let (style, state) = state(item);
         let (next, last) = (next(view, item), word(&item["lastFiring"], "status").replace('_', " "));
@@ -18,6 +18,7 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
             (Style::Strong, word(item, "name")),
             (style, &state),
             (Style::Plain, &next),
+            attendant(item),
             (Style::Plain, &when(&item["when"]).unwrap_or_default()),
             (Style::Plain, &work(&item["work"]).unwrap_or_default()),
             (Style::of_state(word(&item["lastFiring"], "status")), &last),
@@ -31,56 +32,46 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
 
 /// `schedule show`, and what a change has made of it.
 pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = heading(view, data)?;
+    let name = data["name"].as_str()?;
+    let (style, state) = state(data);
+    view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
     let when = when(&data["when"]).map(|when| format!("{when} ({})", word(data, "timezone")));
-    let facts = [
+    view.facts(&[
         ("when", Style::Plain, when.unwrap_or_default()),
         ("next", Style::Plain, next(view, data)),
+        ("fired by", attendant(data).0, attendant(data).1.to_owned()),
         ("what", Style::Plain, work(&data["work"]).unwrap_or_default()),
         ("if missed", Style::Plain, word(data, "missed").replace('_', " ")),
-    ];
-    view.facts(&[&facts[..], &history(view, data)].concat());
+        ("if it still runs", Style::Plain, word(data, "overlap").replace('_', " ")),
+        ("last", Style::Plain, last(view, data)),
+        ("failures", Style::Plain, failures(data)),
+        ("error", Style::Bad, text(&data["error"])),
+    ]);
     if data["paused"].is_string() {
         view.next("Resume it:", &format!("subagent schedule resume {name}"));
     }
     Some(())
 }
 
-/// `trigger list`.
-pub(super) fn triggers(view: &mut PageRenderer, data: &Value) -> Option<()> {
+/// `schedule log` and `trigger log`.
+pub(super) fn logged(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
-    let mut table = Table::new(&["NAME", "STATE", "FIRES", "WHAT", "LAST", "ERROR"]);
+    let mut table = Table::new(&["FIRED", "STATE", "WORKER", "ERROR", "FOR", "LEFT OUT", "TURN"]);
     for item in items {
-        let (style, state) = state(item);
-        let last = word(&item["lastFiring"], "status");
+        let (at, status) = (view.ago(&item["at"]), word(item, "status"));
+        let requested = if item["manual"] == true { "on request" } else { word(item, "occurrence") };
+        let left_out = item["leftOut"].as_u64().filter(|count| *count > 0);
         table.row([
-            (Style::Strong, word(item, "name")),
-            (style, &state),
-            (Style::Plain, &source(&item["source"]).unwrap_or_default()),
-            (Style::Plain, &work(&item["work"]).unwrap_or_default()),
-            (Style::of_state(last), &last.replace('_', " ")),
+            (Style::Plain, at.as_str()),
+            (Style::of_state(status), &status.replace('_', " ")),
+            (Style::Strong, word(item, "workerId")),
             (Style::Bad, &text(&item["error"])),
+            (Style::Plain, requested),
+            (Style::Plain, &left_out.map(|count| count.to_string()).unwrap_or_default()),
+            (Style::Dim, word(item, "turnId")),
         ]);
     }
     view.put(&table);
-    Some(())
-}
-
-/// `trigger show`, and the state after a change.
-pub(super) fn trigger(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = heading(view, data)?;
-    let attendant = word(data, "attendant").to_owned();
-    let facts = [
-        ("fires", Style::Plain, source(&data["source"]).unwrap_or_default()),
-        ("noticed by", Style::Plain, attendant),
-        ("what", Style::Plain, work(&data["work"]).unwrap_or_default()),
-    ];
-    view.facts(&[&facts[..], &history(view, data)].concat());
-    if data["paused"].is_string() {
-        view.next("Resume it:", &format!("subagent trigger resume {name}"));
-    } else if data["source"]["request"].is_object() {
-        view.next("Fire it:", &format!("subagent trigger fire {name}"));
-    }
     Some(())
 }
 
@@ -90,34 +81,32 @@ pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// Writes name and state, and returns the name.
-fn heading<'a>(view: &mut PageRenderer, data: &'a Value) -> Option<&'a str> {
-    let name = data["name"].as_str()?;
-    let (style, state) = state(data);
-    view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
-    Some(name)
-}
-
-/// A line of facts.
-type Fact = (&'static str, Style, String);
-
-/// Returns what schedules and triggers have in common: overlap, last firing and failures.
-fn history(view: &PageRenderer, data: &Value) -> [Fact; 4] {
-    let firing = &data["lastFiring"];
-    let last = [word(firing, "status").replace('_', " "), view.ago(&firing["at"])].join("  ");
-    let failures = format!("{} of {}", value(&data["failures"]), value(&data["maxFailures"]));
-    [
-        ("if it still runs", Style::Plain, word(data, "overlap").replace('_', " ")),
-        ("last", Style::Plain, last.trim().to_owned()),
-        ("failures", Style::Plain, failures),
-        ("error", Style::Bad, text(&data["error"])),
-    ]
-}
-
-fn state(item: &Value) -> (Style, String) {
+pub(super) fn state(item: &Value) -> (Style, String) {
     match item["paused"].as_str() {
         Some(reason) => (Style::Attention, format!("paused ({})", reason.replace('_', " "))),
         None => (Style::Good, "active".to_owned()),
+    }
+}
+
+/// The status of the newest firing, and its time.
+pub(super) fn last(view: &PageRenderer, item: &Value) -> String {
+    let firing = &item["lastFiring"];
+    [word(firing, "status").replace('_', " "), view.ago(&firing["at"])].join("  ").trim().to_owned()
+}
+
+/// Failures in a row, and how many pause it.
+pub(super) fn failures(item: &Value) -> String {
+    match item["maxFailures"].as_u64() {
+        Some(0) => format!("{} (no limit)", value(&item["failures"])),
+        _ => format!("{} of {}", value(&item["failures"]), value(&item["maxFailures"])),
+    }
+}
+
+/// Who is there at its next time.
+pub(super) fn attendant(item: &Value) -> (Style, &str) {
+    match word(item, "attendant") {
+        "unattended" => (Style::Attention, "no daemon"),
+        who => (Style::Plain, who),
     }
 }
 

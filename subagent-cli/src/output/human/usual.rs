@@ -119,28 +119,6 @@ const LISTS: &[Columns] = &[
             ("WORKER", "workerId", Id),
         ],
     ),
-    (
-        "schedule.log",
-        &[
-            ("FIRED", "at", Time),
-            ("STATE", "status", State),
-            ("WORKER", "workerId", Name),
-            ("ERROR", "error", Text),
-            ("LEFT OUT", "leftOut", Text),
-            ("TURN", "turnId", Id),
-        ],
-    ),
-    (
-        "trigger.log",
-        &[
-            ("FIRED", "at", Time),
-            ("STATE", "status", State),
-            ("WORKER", "workerId", Name),
-            ("ERROR", "error", Text),
-            ("OCCURRENCE", "occurrence", Text),
-            ("TURN", "turnId", Id),
-        ],
-    ),
     ("hook.trust", &[("FILE", "file", Name), ("SINCE", "trustedAt", Time), ("SHA-256", "sha256", Id)]),
     ("workers.diff", &[("PATH", "path", Name), ("WORKERS", "workers", Text)]),
     (
@@ -157,6 +135,14 @@ const LISTS: &[Columns] = &[
 
 /// A result: its type, the key that names it, and the keys that say more.
 type ResultLayout = (&'static str, &'static str, &'static [(&'static str, &'static str, ColumnStyle)]);
+
+/// A firing.
+const FIRED: &[(&str, &str, ColumnStyle)] = &[
+    ("state", "status", State),
+    ("worker", "workerId", Id),
+    ("turn", "turnId", Id),
+    ("error", "error", Text),
+];
 
 const RESULTS: &[ResultLayout] = &[
     (
@@ -197,27 +183,6 @@ const RESULTS: &[ResultLayout] = &[
     ("hook.distrusted", "file", &[("removed", "removed", Text)]),
     ("config.initialized", "path", &[("scope", "scope", Text), ("replaced a file", "overwritten", Text)]),
     (
-        "schedule.fired",
-        "schedule",
-        &[
-            ("state", "status", State),
-            ("worker", "workerId", Id),
-            ("turn", "turnId", Id),
-            ("error", "error", Text),
-        ],
-    ),
-    (
-        "trigger.fired",
-        "schedule",
-        &[
-            ("state", "status", State),
-            ("occurrence", "occurrence", Text),
-            ("worker", "workerId", Id),
-            ("turn", "turnId", Id),
-            ("error", "error", Text),
-        ],
-    ),
-    (
         "launcher.login",
         "name",
         &[
@@ -231,6 +196,8 @@ const RESULTS: &[ResultLayout] = &[
     ("launcher.logout", "name", &[("logged out", "loggedOut", Text)]),
     ("worktree.patch", "name", &[("file", "path", Text), ("bytes", "bytes", Text)]),
     ("task.spawned", "name", &[("state", "status", State), ("task", "taskId", Id)]),
+    ("schedule.fired", "schedule", FIRED),
+    ("trigger.fired", "schedule", FIRED),
     ("task.cancelled", "name", &[("state", "status", State), ("task", "taskId", Id)]),
     ("task.messaged", "name", &[("state", "status", State), ("task", "taskId", Id)]),
     ("controller.released", "controllerId", &[("released", "released", Text)]),

@@ -21,7 +21,6 @@ const NOT_HERE: &[(Code, &str)] = &[
         Code::ControllerHintUnwritable,
         "the ownership is stored all the same, so this is only a warning; tested below",
     ),
-    (Code::ScheduleUnattended, "tested in schedules.rs, as the argument of a closure"),
     (Code::WorkerCopied, "needs a copied workspace; tested in copies.rs"),
     (Code::DaemonBusy, "needs bodies of 192 MiB that do not end for 25 s; unit test of api/incoming.rs"),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),

@@ -63,6 +63,13 @@ fn world() -> ViewsFixture {
     let work = ["--send", "demo-1", "--text", "Look at the tests"];
     sandbox.run(&[&cron[..], &work].concat()).data_of("schedule.added");
     sandbox.run(&["schedule", "pause", "nightly"]).data_of("schedule.paused");
+    // Its first run fails and pauses it.
+    let broken = ["trigger", "add", "broken", "--on-command", "exit 1", "--changed", "--max-failures", "1"];
+    sandbox.run(&[&broken[..], &work].concat()).data_of("trigger.added");
+    wait_until("the trigger to be paused", Duration::from_secs(30), || {
+        let shown = sandbox.run(&["trigger", "show", "broken"]).data_of("trigger.shown");
+        (shown["paused"] == "failures").then_some(())
+    });
     sandbox.run(&["worker", "start", "--name", "port"]).data_of("worker.started");
     let form = sandbox.send(sandbox.show("port")["workerId"].as_str().unwrap(), FORM);
     wait_until("the ends and the questions to be notified", Duration::from_secs(30), || {
@@ -170,6 +177,9 @@ const VIEWS: &[View] = &[
     ("schedule show nightly", &["Look at the tests", "subagent schedule resume nightly"]),
     ("schedule pause nightly", &["paused (user)"]),
     ("schedule log nightly", &["no firings"]),
+    ("trigger list", &["broken", "paused (failures)"]),
+    ("trigger show broken", &["every 300s, if changed: exit 1", "subagent trigger resume broken"]),
+    ("trigger log broken", &["failed", "exit status 1"]),
     ("queue resume --worker-id demo-1", &["idle"]),
     ("worker resume demo-1", &["demo-1", "idle"]),
     ("worker logs demo-1", &["nothing on standard error"]),

@@ -60,6 +60,18 @@ pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &["at"],
             "SELECT count(*) FROM firings",
         ),
+        "/v1/triggers/{trigger}/deliver" => {
+            let name = format!("hook-{number}");
+            let add = ["trigger", "add", &name, "--webhook", "demo", "hello {{payload}}"];
+            let hook = sandbox.run(&add).data_of("trigger.added");
+            Post::new(
+                "/v1/triggers/{trigger}/deliver",
+                &format!("/v1/triggers/{name}/deliver"),
+                json!({"token": hook["token"], "payload": "data"}),
+                &["at"],
+                "SELECT count(*) FROM firings",
+            )
+        }
         "/v1/triggers/{trigger}/remove" => Post::new(
             "/v1/triggers/{trigger}/remove",
             &format!("/v1/triggers/{}/remove", added(sandbox, number)),

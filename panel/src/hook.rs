@@ -1,0 +1,117 @@
+//! Webhooks: a POST with the token of a trigger fires that trigger in the panel's own workspace.
+//!
+//! It opens nothing else. The daemon compares the token.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::header::HeaderMap;
+use serde_json::{Value, json};
+use subagent_protocol::api::{DeliverTrigger, FireTrigger};
+use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
+use subagent_protocol::{Code, Error};
+
+use crate::body;
+use crate::bridge::Answer;
+use crate::daemon::{Ask, error};
+use crate::server::{Connection, bearer, busy, read_only};
+use crate::window::Window;
+
+/// Headers that identify a delivery: those of Standard Webhooks and of GitHub.
+const DELIVERY: [&str; 2] = ["webhook-id", "x-github-delivery"];
+
+/// Requests within a minute, of all triggers together.
+#[derive(Debug, Default)]
+pub(crate) struct Deliveries {
+    all: Mutex<Window<60>>,
+    wrong: Mutex<Window<10>>,
+}
+
+impl Deliveries {
+    /// Counts a request, if there is room for one.
+    fn admit(&self, now: Instant) -> bool {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_admitted = wrong.has_room(now) && all.has_room(now);
+        if is_admitted {
+            all.add(now);
+        }
+        is_admitted
+    }
+
+    fn add_wrong(&self, now: Instant) {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).add(now);
+    }
+}
+
+impl Connection {
+    /// Fires a trigger.
+    pub(crate) async fn hook(&self, headers: &HeaderMap, incoming: Incoming, trigger: &str) -> Answer {
+        let now = Instant::now();
+        let deliveries = &self.shared.deliveries;
+        if self.shared.read_only {
+            return Err(error(&read_only()));
+        }
+        // Who may not ask at all uses up no room.
+        self.permission().await?;
+        if !deliveries.admit(now) {
+            return Err(error(&busy("too many webhook requests, or too many with a wrong token")));
+        }
+        let token = bearer(headers);
+        if token.is_empty() {
+            deliveries.add_wrong(now);
+            let problem =
+                Error::new(Code::Unauthorized, "a webhook needs the header Authorization: Bearer TOKEN");
+            return Err(error(&problem.recommend("the token was shown by `subagent trigger add --webhook`")));
+        }
+        let bytes =
+            body::read_at_most(incoming, MAX_PAYLOAD_BYTES).await.map_err(|problem| error(&problem))?;
+        let payload = String::from_utf8(bytes.to_vec()).map_err(|_| {
+            error(&Error::new(Code::InvalidInput, "the body is not UTF-8 text").with("field", "payload"))
+        })?;
+        let delivery = DELIVERY.iter().find_map(|name| headers.get(*name)?.to_str().ok());
+        let fire = FireTrigger { payload: Some(payload), occurrence: delivery.map(str::to_owned) };
+        let request = DeliverTrigger { token: token.to_owned(), fire };
+        let behalf = self.holders().await?.header;
+        let places = self.shared.bridge.places().await;
+        let own = places.into_iter().find(|place| place.is_own).ok_or_else(|| {
+            error(&Error::new(Code::DaemonNotRunning, "the panel has no workspace of its own"))
+        })?;
+        let address = self.address(&own, true).await?;
+        let ask = Ask {
+            method: Method::POST,
+            body: serde_json::to_vec(&request).unwrap_or_default().into(),
+            handle: self.shared.bridge.handle(),
+            ..Ask::get(format!("/v1/triggers/{trigger}/deliver"), &behalf)
+        };
+        let fired = ask.send(&socket).await.inspect_err(|problem| {
+            if problem["code"] == "UNAUTHORIZED" {
+                deliveries.add_wrong(now);
+            }
+        })?;
+        // A sender learns when it fired, and nothing about the worker.
+        let part = |key: &str| fired.get(key).cloned().unwrap_or(Value::Null);
+        Ok(json!({"at": part("at"), "occurrence": part("occurrence"), "status": part("status")}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn requests_are_limited_and_wrong_tokens_more_so() {
+        let (deliveries, now) = (Deliveries::default(), Instant::now());
+        assert_eq!((0..100).filter(|_| deliveries.admit(now)).count(), 60);
+        let later = now + Duration::from_secs(60);
+        for _ in 0..10 {
+            assert!(deliveries.admit(later));
+            deliveries.add_wrong(later);
+        }
+        assert!(!deliveries.admit(later) && deliveries.admit(later + Duration::from_secs(60)));
+    }
+}

@@ -1,0 +1,103 @@
+//! Triggers that watch files: a thread for each, and the firings for what it reports.
+
+mod changes;
+mod globs;
+mod thread;
+mod tree;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_protocol::schedule::SchedulePause;
+use subagent_protocol::trigger::TriggerSource;
+use subagent_protocol::{Code, Error};
+use tokio::task::JoinHandle;
+
+use super::context::{Context, STORE_RETRY, pause};
+use crate::store::schedules::NewFiring;
+use crate::store::{Durability, RowId, Tx};
+use crate::supervisor::entropy;
+pub(super) use globs::Globs;
+use thread::{Report, Watched, Watcher};
+
+/// The watchers of all triggers. Dropping it ends them.
+#[derive(Default)]
+pub(super) struct Watchers(HashMap<RowId, Running>);
+
+struct Running {
+    source: TriggerSource,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Watchers {
+    /// Watches for these triggers, and for no others.
+    pub(super) fn keep(&mut self, context: &Arc<Context>, wanted: Vec<(RowId, TriggerSource)>) {
+        self.0.retain(|id, running| {
+            !running.task.is_finished()
+                && wanted.iter().any(|(other, source)| other == id && *source == running.source)
+        });
+        let running = &self.0;
+        context.watched.send_modify(|watched| watched.retain(|id| running.contains_key(id)));
+        for (id, source) in wanted {
+            self.0.entry(id).or_insert_with(|| {
+                let task = tokio::spawn(follow(Arc::clone(context), id, source.clone()));
+                Running { source, task }
+            });
+        }
+    }
+}
+
+async fn follow(context: Arc<Context>, id: RowId, source: TriggerSource) {
+    let TriggerSource::Files { folder, globs, debounce_ms } = source else { return };
+    let watched = Watched { folder, globs, debounce: Duration::from_millis(debounce_ms) };
+    let problem = match Watcher::start(watched) {
+        Ok(watcher) => reports(&context, id, watcher).await,
+        Err(error) => format!("the folder cannot be watched: {error}"),
+    };
+    context.watched.send_modify(|watched| {
+        watched.remove(&id);
+    });
+    let error = Error::new(Code::WatchFailed, problem);
+    while let Err(cause) = pause(&context, id, SchedulePause::SourceGone, error.clone()).await {
+        tracing::error!(%cause, "the pause of a trigger cannot be stored; trying again");
+        tokio::time::sleep(STORE_RETRY).await;
+    }
+    context.changed.notify_one();
+}
+
+/// Stores firings until nothing is watched any more. Returns the reason.
+async fn reports(context: &Context, id: RowId, mut watcher: Watcher) -> String {
+    while let Some(report) = watcher.reports.recv().await {
+        match report {
+            Report::Watching => context.watched.send_modify(|watched| {
+                watched.insert(id);
+            }),
+            Report::Failed(problem) => return problem,
+            Report::Changed(payload) => {
+                while let Err(error) = fire(context, id, payload.clone()).await {
+                    tracing::error!(%error, "a firing for changed files cannot be stored; trying again");
+                    tokio::time::sleep(STORE_RETRY).await;
+                }
+                context.changed.notify_one();
+            }
+        }
+    }
+    "the watching thread has ended".to_owned()
+}
+
+async fn fire(context: &Context, id: RowId, payload: String) -> subagent_protocol::Result<()> {
+    let now = entropy::now();
+    let firing = NewFiring { payload: Some(payload), ..NewFiring::default() };
+    subagent_failpoint::hit("change.before_store");
+    let write = move |tx: &mut Tx<'_>| tx.store_occurrence(id, &firing, now);
+    context.stream.store.write(Durability::Full, 1, write).await?;
+    subagent_failpoint::hit("change.after_store");
+    Ok(())
+}

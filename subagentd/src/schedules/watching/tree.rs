@@ -1,0 +1,269 @@
+//! The watched folders of one trigger, by inotify. A library for this was not used: `notify` watches each folder below,
+//! also those that no pattern can match.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+
+use super::changes::Changes;
+use super::globs::Globs;
+
+/// Reads of the queue before the caller looks at the clock again.
+const MAX_READS: usize = 64;
+
+/// What a trigger may watch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) folders: usize,
+    pub(super) files: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { folders: 10_000, files: 500_000 }
+    }
+}
+
+/// The watched folders.
+pub(super) struct Tree {
+    queue: Inotify,
+    root: PathBuf,
+    globs: Globs,
+    limits: Limits,
+    /// Paths relative to the root.
+    folders: HashMap<WatchDescriptor, PathBuf>,
+    root_watch: Option<WatchDescriptor>,
+}
+
+impl AsFd for Tree {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}
+
+impl Tree {
+    /// Watches the folder, and those below it in which a pattern can match.
+    ///
+    /// # Errors
+    /// A sentence about why it cannot be watched.
+    pub(super) fn open(root: &Path, globs: Globs, limits: Limits) -> Result<Self, String> {
+        let queue = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
+            .map_err(|error| format!("the system has no inotify instance left: {error}"))?;
+        let root = root.to_owned();
+        let mut tree = Self { queue, root, globs, limits, folders: HashMap::new(), root_watch: None };
+        tree.add(PathBuf::new(), None)?;
+        Ok(tree)
+    }
+
+    /// Watches a folder and those below it. Files that are in them already count as changed if `changes` is given.
+    fn add(&mut self, folder: PathBuf, mut changes: Option<&mut Changes>) -> Result<(), String> {
+        let mut waiting = vec![folder];
+        let mut files = 0usize;
+        while let Some(folder) = waiting.pop() {
+            if !self.watch(&folder)? {
+                continue;
+            }
+            // Read after the watch: what comes in between is seen twice, not missed.
+            let Ok(entries) = std::fs::read_dir(self.root.join(&folder)) else { continue };
+            for entry in entries.flatten() {
+                files += 1;
+                if files > self.limits.files {
+                    return Err(self.too_many("files", self.limits.files));
+                }
+                let path = folder.join(entry.file_name());
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    if self.globs.can_match_below(&path) {
+                        waiting.push(path);
+                    }
+                } else if let Some(changes) = changes.as_deref_mut()
+                    && self.globs.matches(&path)
+                {
+                    changes.add(&path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns false for a folder below the root that is gone or cannot be read.
+    fn watch(&mut self, folder: &Path) -> Result<bool, String> {
+        let is_root = folder.as_os_str().is_empty();
+        if self.folders.len() >= self.limits.folders {
+            return Err(self.too_many("folders", self.limits.folders));
+        }
+        let mut what = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVE
+            | AddWatchFlags::IN_ONLYDIR;
+        what |= match is_root {
+            true => AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF,
+            false => AddWatchFlags::IN_DONT_FOLLOW,
+        };
+        match self.queue.add_watch(&self.root.join(folder), what) {
+            Ok(watch) => {
+                if is_root {
+                    self.root_watch = Some(watch);
+                }
+                self.folders.insert(watch, folder.to_owned());
+                Ok(true)
+            }
+            Err(Errno::ENOSPC) => {
+                Err("the system has no watches left (fs.inotify.max_user_watches)".to_owned())
+            }
+            Err(error) if is_root => {
+                Err(format!("the folder {} cannot be watched: {}", self.root.display(), error.desc()))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn too_many(&self, what: &str, limit: usize) -> String {
+        format!(
+            "the patterns match in more than {limit} {what} below {}; choose narrower patterns",
+            self.root.display()
+        )
+    }
+
+    /// Reads the events that are there, or a part of them if there are very many.
+    ///
+    /// # Errors
+    /// A sentence about why the folder is not watched any more.
+    pub(super) fn read(&mut self, changes: &mut Changes) -> Result<(), String> {
+        for _ in 0..MAX_READS {
+            match self.queue.read_events() {
+                Ok(events) => {
+                    for event in events {
+                        self.take(&event, changes)?;
+                    }
+                }
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(format!("changes cannot be read: {}", io::Error::from(error))),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &InotifyEvent, changes: &mut Changes) -> Result<(), String> {
+        let has = |flags: AddWatchFlags| event.mask.intersects(flags);
+        if has(AddWatchFlags::IN_Q_OVERFLOW) {
+            changes.lost = true;
+            // New folders may be among what was dropped.
+            self.folders.clear();
+            return self.add(PathBuf::new(), None);
+        }
+        let own_end = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
+        let ended = own_end | AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_UNMOUNT;
+        if has(ended) {
+            if Some(event.wd) == self.root_watch {
+                return Err(format!("the folder {} is gone or was moved", self.root.display()));
+            }
+            self.folders.remove(&event.wd);
+            return Ok(());
+        }
+        let (Some(folder), Some(name)) = (self.folders.get(&event.wd), &event.name) else { return Ok(()) };
+        let path = folder.join(name);
+        let is_folder = has(AddWatchFlags::IN_ISDIR);
+        if is_folder && has(AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE) {
+            self.forget(&path);
+        }
+        if is_folder && has(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO) {
+            return match self.globs.can_match_below(&path) {
+                true => self.add(path, Some(changes)),
+                false => Ok(()),
+            };
+        }
+        if self.globs.matches(&path) {
+            changes.add(&path);
+        }
+        Ok(())
+    }
+
+    /// Ends the watches of a folder that has another path now.
+    fn forget(&mut self, folder: &Path) {
+        let queue = &self.queue;
+        self.folders.retain(|watch, path| {
+            let stays = !path.starts_with(folder);
+            if !stays {
+                // It ends by itself if the folder is deleted.
+                let _ = queue.rm_watch(*watch);
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    fn open(root: &Path, globs: &[&str], limits: Limits) -> Result<Tree, String> {
+        let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
+        Tree::open(root, Globs::new(&globs).unwrap(), limits)
+    }
+
+    /// Reads until the changes are these.
+    fn until(tree: &mut Tree, wanted: &str) {
+        let mut changes = Changes::default();
+        while changes.payload() != wanted {
+            let mut fds = [PollFd::new(tree.as_fd(), PollFlags::POLLIN)];
+            let ready = poll(&mut fds, PollTimeout::from(20_000u16)).unwrap();
+            assert!(ready > 0, "{wanted:?} and not {:?}", changes.payload());
+            tree.read(&mut changes).unwrap();
+        }
+    }
+
+    #[test]
+    fn changes_below_new_and_moved_folders_count_under_their_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("src/.git")).unwrap();
+        fs::create_dir(root.join("other")).unwrap();
+        let mut tree = open(root, &["src/**/*.rs"], Limits::default()).unwrap();
+        assert_eq!(tree.folders.len(), 2, "{:?}", tree.folders);
+        fs::write(root.join("other/a.rs"), "").unwrap();
+        fs::write(root.join("src/.git/a.rs"), "").unwrap();
+        fs::write(root.join("src/a.txt"), "").unwrap();
+        fs::create_dir_all(root.join("src/a/b")).unwrap();
+        fs::write(root.join("src/a/b/c.rs"), "").unwrap();
+        until(&mut tree, "src/a/b/c.rs\n");
+        fs::rename(root.join("src/a"), root.join("src/d")).unwrap();
+        until(&mut tree, "src/d/b/c.rs\n");
+        fs::write(root.join("src/d/b/c.rs"), "x").unwrap();
+        until(&mut tree, "src/d/b/c.rs\n");
+        fs::remove_file(root.join("src/d/b/c.rs")).unwrap();
+        until(&mut tree, "src/d/b/c.rs\n");
+        fs::rename(root.join("src/d"), root.join("other/d")).unwrap();
+        fs::write(root.join("other/d/b/e.rs"), "x").unwrap();
+        fs::write(root.join("src/f.rs"), "x").unwrap();
+        until(&mut tree, "src/f.rs\n");
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_and_one_with_too_much_are_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("watched");
+        assert!(open(&root, &["*"], Limits::default()).err().unwrap().contains("cannot be watched"));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        for number in 0..5 {
+            fs::write(root.join(number.to_string()), "").unwrap();
+        }
+        let folders = open(&root, &["**"], Limits { folders: 2, files: 100 }).err().unwrap();
+        assert!(folders.contains("more than 2 folders"), "{folders}");
+        let files = open(&root, &["**"], Limits { folders: 100, files: 5 }).err().unwrap();
+        assert!(files.contains("more than 5 files"), "{files}");
+        let mut tree = open(&root, &["*"], Limits::default()).unwrap();
+        fs::rename(&root, dir.path().join("elsewhere")).unwrap();
+        let gone = tree.read(&mut Changes::default()).unwrap_err();
+        assert!(gone.contains("is gone or was moved"), "{gone}");
+    }
+}

@@ -1,0 +1,138 @@
+//! What triggers wait for: whether it can still occur, and what a watched command has written last.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use subagent_protocol::schedule::FiringStatus;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::schedule_ends::FiringEnd;
+use super::schedules::NewFiring;
+use super::tx::Tx;
+use super::{tasks, workers};
+
+/// The result of one run of a watched command.
+#[derive(Debug, Clone)]
+pub(crate) enum Observation {
+    /// Its output, and the SHA-256 of that.
+    Output { text: String, sha256: String },
+    /// Why there is none.
+    Failed(Error),
+}
+
+/// Why no message can be sent to a worker, if that is so.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn cannot_be_sent_to(connection: &Connection, worker: &str) -> Result<Option<Error>> {
+    Ok(match workers::get(connection, worker)? {
+        None => {
+            let message = format!("there is no worker {worker}");
+            Some(Error::new(Code::WorkerNotFound, message).with("workerId", worker))
+        }
+        Some(row) if matches!(row.state.as_str(), "stopping" | "stopped") => {
+            let message = format!("the worker {} is stopped: nothing can be sent to it", row.name);
+            Some(Error::new(Code::WorkerStopped, message).with("workerId", worker))
+        }
+        Some(_) => None,
+    })
+}
+
+/// Why no turn of a worker ends any more, if that is so.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn has_no_ends(connection: &Connection, worker: &str) -> Result<Option<Error>> {
+    let found = cannot_be_sent_to(connection, worker)?;
+    Ok(found.map(|error| match error.code {
+        Code::WorkerStopped => {
+            let message = format!("the worker {worker} is stopped: no turn of it ends any more");
+            Error::new(Code::WorkerStopped, message).with("workerId", worker)
+        }
+        _ => error,
+    }))
+}
+
+/// Returns the worker whose ends fire a trigger, if it is that of a task.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `WORKER_STOPPED`; `INVALID_ARGUMENT{field}` for a task that has ended; `STORAGE_ERROR`.
+pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Option<String>> {
+    if let Some(error) = has_no_ends(connection, worker)? {
+        return Err(error);
+    }
+    match tasks::of_worker(connection, worker)?.map(|task| task.outcome) {
+        Some(Some(outcome)) => {
+            let message = format!("the task {worker} has ended already ({outcome})");
+            Err(Error::new(Code::InvalidArgument, message).with("field", "source").with("workerId", worker))
+        }
+        Some(None) => Ok(Some(worker.to_owned())),
+        None => Ok(None),
+    }
+}
+
+impl Tx<'_> {
+    /// Stores a run of a watched command: its firing if the output has changed, its failure as a failed firing. Stores
+    /// nothing if the trigger was paused or removed since the run began. Returns the event of a pause with its worker.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn store_observation(
+        &mut self,
+        id: RowId,
+        found: &Observation,
+        now: Timestamp,
+    ) -> Result<Option<(RowId, i64)>> {
+        let sql = "UPDATE schedules SET cursor = ?2 WHERE id = ?1 AND paused IS NULL";
+        if self.execute(sql, params![id.0, now.0])? == 0 {
+            return Ok(None);
+        }
+        match found {
+            Observation::Failed(error) => {
+                let firing = self.insert_firing_now(id, &NewFiring::default(), now)?;
+                let (status, error) = (FiringStatus::Failed, Some(error.clone()));
+                self.end_firing(&FiringEnd { firing, started: false, status, error, pause: None }, now)
+            }
+            Observation::Output { text, sha256 } => {
+                self.forgive_failed_runs(id)?;
+                let sql = "SELECT observed FROM schedules WHERE id = ?1";
+                let before: Option<String> =
+                    rows::one(self.connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
+                self.execute("UPDATE schedules SET observed = ?2 WHERE id = ?1", params![id.0, sha256])?;
+                if before.is_some_and(|before| before != *sha256) {
+                    let firing = NewFiring { payload: Some(text.clone()), ..NewFiring::default() };
+                    self.insert_firing_now(id, &firing, now)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Failures of the command alone are no longer in a row.
+    fn forgive_failed_runs(&self, id: RowId) -> Result<()> {
+        let sql = "SELECT status = 'failed' AND started_at IS NULL FROM firings WHERE schedule = ?1
+                   ORDER BY id DESC LIMIT 1";
+        let newest = rows::one(self.connection, sql, [id.0], |row| row.get(0)).optional();
+        if newest.map_err(StoreError::from)?.unwrap_or(false) {
+            self.execute("UPDATE schedules SET failures = 0 WHERE id = ?1", [id.0])?;
+        }
+        Ok(())
+    }
+
+    /// Adds a firing unless the trigger was paused or removed.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn store_occurrence(&self, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<()> {
+        let sql = "SELECT 1 FROM schedules WHERE id = ?1 AND paused IS NULL";
+        let active = rows::one(self.connection, sql, [id.0], |_| Ok(())).optional();
+        if active.map_err(StoreError::from)?.is_some() {
+            self.insert_firing_now(id, firing, now)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
