@@ -68,6 +68,7 @@ const KEYS: &[&str] = &[
     "worktrees.dir",
     "worktrees.setup",
     "worktrees.copy",
+    "worktrees.copyLimit",
     "worktrees.check",
     "worktrees.protected",
     "permissions",

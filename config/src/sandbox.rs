@@ -3,7 +3,7 @@
 //! Unknown keys are errors: a misspelled key must not widen access.
 
 use serde_json::{Map, Value};
-use subagent_protocol::sandbox::{FileSystem, Network};
+use subagent_protocol::sandbox::{FileSystem, HostPort, InvalidHostPort, Network};
 
 use crate::check::{CheckResult, list, mapping, mismatch, refuse, required_string, without_nul};
 use crate::error::FieldPath;
@@ -41,8 +41,8 @@ impl Profile {
 pub enum NetworkAccess {
     /// A mode of network access.
     Of(Network),
-    /// Only these hosts and ports.
-    Hosts(Vec<String>),
+    /// Only these hosts and ports; at least one.
+    Hosts(Vec<HostPort>),
 }
 
 /// The sandbox of a launcher or of `defaults`.
@@ -121,15 +121,32 @@ fn paths(value: Option<&Value>, field: &str) -> CheckResult<Option<Vec<String>>>
     checked.collect::<CheckResult<_>>().map(Some)
 }
 
+fn hosts(value: &Value, field: &str) -> CheckResult<Vec<HostPort>> {
+    let items = list(Some(value), || FieldPath::Field(field.to_owned()))?;
+    let read = items.into_iter().flatten().enumerate().map(|(index, item)| {
+        let place = || FieldPath::Element { field: field.to_owned(), index };
+        match required_string(item, place)?.trim().parse() {
+            Ok(target) => Ok(target),
+            Err(InvalidHostPort) => refuse(place(), InvalidHostPort.to_string()),
+        }
+    });
+    read.collect()
+}
+
 fn network(value: Option<&Value>, field: &str) -> CheckResult<Option<NetworkAccess>> {
     let place = || FieldPath::Field(field.to_owned());
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(word)) => match Network::parse(word.trim()) {
-            Some(network) => Ok(Some(NetworkAccess::Of(network))),
-            None => refuse(place(), "must be all, loopback, none, or a list of host:port"),
+            Some(network) if network != Network::Hosts => Ok(Some(NetworkAccess::Of(network))),
+            _ => refuse(place(), "must be all, loopback, none, or a list of host:port"),
         },
-        Some(value @ Value::Array(_)) => Ok(paths(Some(value), field)?.map(NetworkAccess::Hosts)),
+        Some(value @ Value::Array(items)) => {
+            if items.is_empty() {
+                return refuse(place(), "must not be an empty list; write none or loopback");
+            }
+            hosts(value, field).map(NetworkAccess::Hosts).map(Some)
+        }
         Some(other) => mismatch(place(), "all, loopback, none, or a list of host:port", other),
     }
 }
@@ -156,7 +173,7 @@ mod tests {
         assert_eq!(read.unwrap(), expected);
         assert_eq!(profile(&json!({"write": null}), "s").unwrap(), Profile::default());
         let hosts = profile(&json!({"network": ["api.example:443"]}), "s").unwrap().network;
-        assert_eq!(hosts, Some(NetworkAccess::Hosts(vec!["api.example:443".to_owned()])));
+        assert_eq!(hosts, Some(NetworkAccess::Hosts(vec!["api.example:443".parse().unwrap()])));
     }
 
     #[test]
@@ -166,6 +183,10 @@ mod tests {
         assert_eq!(of(json!({"filesystem": "rw"})), field("filesystem"));
         assert_eq!(of(json!({"network": "lan"})), field("network"));
         assert_eq!(of(json!({"network": 1})), field("network"));
+        assert_eq!(of(json!({"network": "hosts"})), field("network"));
+        assert_eq!(of(json!({"network": []})), field("network"));
+        let host = FieldPath::Element { field: "launchers.a.sandbox.network".to_owned(), index: 1 };
+        assert_eq!(of(json!({"network": ["a:1", "https://b"]})), host);
         assert_eq!(of(json!({"hide": "~"})), field("hide"));
         let element = FieldPath::Element { field: "launchers.a.sandbox.write".to_owned(), index: 1 };
         assert_eq!(of(json!({"write": ["a", ""]})), element);

@@ -112,7 +112,17 @@ const ROOT: PermittedKeys = Of(&[
     ("hooks", Any),
     ("notify", Any),
     ("prices", Any),
-    ("worktrees", Of(&[("dir", Any), ("setup", Any), ("copy", Any), ("check", Any), ("protected", Any)])),
+    (
+        "worktrees",
+        Of(&[
+            ("dir", Any),
+            ("setup", Any),
+            ("copy", Any),
+            ("copyLimit", Any),
+            ("check", Any),
+            ("protected", Any),
+        ]),
+    ),
     ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
     ("roleHints", Named(&ROLE)),
     ("defaults", Of(&[("launcher", Any), ("role", Any), ("isolation", Any), ("sandbox", Any)])),

@@ -23,6 +23,8 @@ pub struct Worktrees {
     pub check: Vec<String>,
     /// Globs of branches that are landed into only if they are named.
     pub protected: Vec<String>,
+    /// Maximum size of a copy in bytes; `None` uses the default.
+    pub copy_limit: Option<u64>,
 }
 
 /// The working folder of an agent.
@@ -33,6 +35,8 @@ pub enum Isolation {
     None,
     /// A separate git worktree.
     Worktree,
+    /// A copy of the folder, without git.
+    Copy,
 }
 
 pub(crate) fn worktrees(root: &Map<String, Value>) -> CheckResult<Worktrees> {
@@ -50,7 +54,29 @@ pub(crate) fn worktrees(root: &Map<String, Value>) -> CheckResult<Worktrees> {
         copy: globs(given, "copy")?,
         check: texts(given, "check")?,
         protected: texts(given, "protected")?,
+        copy_limit: size(given.get("copyLimit"), &field("copyLimit"))?,
     })
+}
+
+/// Reads a size: a number of bytes, or one with the unit KiB, MiB, GiB or TiB.
+fn size(value: Option<&Value>, field: &str) -> CheckResult<Option<u64>> {
+    const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let place = || FieldPath::Field(field.to_owned());
+    let read = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Number(bytes)) => bytes.as_u64(),
+        Some(Value::String(text)) => {
+            let text = text.trim();
+            let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+            let (number, shift) = unit.unwrap_or((text, 0));
+            number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift))
+        }
+        Some(_) => None,
+    };
+    match read {
+        Some(bytes) => Ok(Some(bytes)),
+        None => refuse(place(), "must be a size, such as 500MiB or 1GiB"),
+    }
 }
 
 /// Reads a text or a list of texts; none may be blank.
@@ -88,7 +114,8 @@ pub(crate) fn isolation(holder: &Map<String, Value>, field: &str) -> CheckResult
         None | Some("") => Ok(None),
         Some("none") => Ok(Some(Isolation::None)),
         Some("worktree") => Ok(Some(Isolation::Worktree)),
-        Some(word) => refuse(place(), format!("says `{word}`; write none or worktree")),
+        Some("copy") => Ok(Some(Isolation::Copy)),
+        Some(word) => refuse(place(), format!("says `{word}`; write none, worktree or copy")),
     }
 }
 
@@ -106,7 +133,7 @@ mod tests {
     fn one_text_is_a_list_of_one() {
         let all = json!({
             "dir": "~/trees", "setup": "npm ci", "copy": [".env", "conf/*.local"], "check": ["make", "make test"],
-            "protected": ["release/*"],
+            "protected": ["release/*"], "copyLimit": "2 GiB",
         });
         let expected = Worktrees {
             dir: Some("~/trees".into()),
@@ -114,6 +141,7 @@ mod tests {
             copy: vec![".env".into(), "conf/*.local".into()],
             check: vec!["make".into(), "make test".into()],
             protected: vec!["release/*".into()],
+            copy_limit: Some(2 << 30),
         };
         assert_eq!(read(all).unwrap(), expected);
         assert_eq!(read(json!({})).unwrap(), Worktrees::default());
@@ -125,6 +153,8 @@ mod tests {
         for (wrong, place) in [
             (json!([]), "worktrees"),
             (json!({"dir": "trees"}), "worktrees.dir"),
+            (json!({"copyLimit": "1 GB"}), "worktrees.copyLimit"),
+            (json!({"copyLimit": -1}), "worktrees.copyLimit"),
             (json!({"dir": 1}), "worktrees.dir"),
             (json!({"setup": [" "]}), "worktrees.setup"),
             (json!({"setup": {"a": 1}}), "worktrees.setup"),
@@ -144,6 +174,7 @@ mod tests {
         };
         assert_eq!(of(json!("worktree")).unwrap(), Some(Isolation::Worktree));
         assert_eq!(of(json!("none")).unwrap(), Some(Isolation::None));
+        assert_eq!(of(json!("copy")).unwrap(), Some(Isolation::Copy));
         assert_eq!(of(json!(null)).unwrap(), None);
         for wrong in [json!("container"), json!(true)] {
             assert_eq!(of(wrong).unwrap_err().place, FieldPath::Field("launchers.a.isolation".to_owned()));

@@ -80,13 +80,13 @@ impl Connection {
             error(&Error::new(Code::DaemonNotRunning, "the panel has no workspace of its own"))
         })?;
         let address = self.address(&own, true).await?;
-        let ask = Ask {
+        let ask = DaemonRequest {
             method: Method::POST,
             body: serde_json::to_vec(&request).unwrap_or_default().into(),
             handle: self.shared.bridge.handle(),
-            ..Ask::get(format!("/v1/triggers/{trigger}/deliver"), &behalf)
+            ..DaemonRequest::get(format!("/v1/triggers/{trigger}/deliver"), &behalf)
         };
-        let fired = ask.send(&socket).await.inspect_err(|problem| {
+        let fired = ask.send(&address).await.inspect_err(|problem| {
             if problem["code"] == "UNAUTHORIZED" {
                 deliveries.add_wrong(now);
             }

@@ -3,9 +3,13 @@
 //!
 //! Every path is absolute and without symbolic links.
 
+mod host_port;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+pub use host_port::{HostPort, InvalidHostPort};
 
 use crate::state::words;
 
@@ -26,6 +30,8 @@ words! {
     Network {
         /// The network of the machine.
         All = "all",
+        /// Only listed hosts and ports, through a proxy, and a loopback interface of its own.
+        Hosts = "hosts",
         /// A loopback interface of its own.
         Loopback = "loopback",
         /// No network at all.
@@ -57,6 +63,10 @@ pub struct SandboxSpec {
     pub hide: Vec<PathBuf>,
     /// Network of the agent.
     pub network: Network,
+    /// All reachable hosts and ports of the network `hosts`; empty with every other one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub hosts: Vec<HostPort>,
 }
 
 /// The machine's features that enforce it.

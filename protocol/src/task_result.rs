@@ -202,8 +202,8 @@ fn element(name: &str, about: About<'_>, text: &str) -> String {
     let mut opened = format!("<{name}");
     let status = about.status.map(TaskStatus::as_str);
     let merge = about.merge.map(|merge| merge.outcome.as_str());
-    let files = |of: fn(&TaskMerge) -> &Vec<String>| about.merge.and_then(|merge| named(of(merge)));
-    let (merged, refused) = (files(|merge| &merge.files), files(|merge| &merge.refused));
+    let merged = about.merge.and_then(|merge| named(&merge.files, merge.more_files));
+    let refused = about.merge.and_then(|merge| named(&merge.refused, merge.more_refused));
     let error = about.merge.and_then(|merge| merge.error.as_ref()).map(ToString::to_string);
     let attributes = [
         ("agent", about.agent),
@@ -223,11 +223,12 @@ fn element(name: &str, about: About<'_>, text: &str) -> String {
     format!("{opened}>{text}</{name}>")
 }
 
-/// Returns the names of files in one line; `None` without any.
-fn named(files: &[String]) -> Option<String> {
+/// Returns the names of files in one line, and how many follow; `None` without any.
+fn named(files: &[String], more: u64) -> Option<String> {
     let mut names = files.iter().take(MAX_FILES).map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
-    if files.len() > MAX_FILES {
-        let _ = write!(names, " and {} more", files.len() - MAX_FILES);
+    let more = more.saturating_add(files.len().saturating_sub(MAX_FILES) as u64);
+    if more > 0 {
+        let _ = write!(names, " and {more} more");
     }
     (!files.is_empty()).then_some(names)
 }
@@ -235,8 +236,9 @@ fn named(files: &[String]) -> Option<String> {
 /// Returns what became of a task's files, as a text for the caller.
 #[must_use]
 pub fn merge_line(merge: &TaskMerge) -> Option<String> {
-    let merged = named(&merge.files).map(|names| format!("merged into your files: {names}"));
-    let refused = named(&merge.refused).map(|names| {
+    let merged =
+        named(&merge.files, merge.more_files).map(|names| format!("merged into your files: {names}"));
+    let refused = named(&merge.refused, merge.more_refused).map(|names| {
         format!("left in its worktree, since both sides changed them or they say what agents may do: {names}")
     });
     let failed = merge

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{FileSystem, Sandbox};
 use crate::time::Timestamp;
 
 /// The folder of branches without a name from the user: `subagent/NAME`.
@@ -17,6 +17,34 @@ pub const BRANCH_PREFIX: &str = "subagent/";
 /// The folder of the refs `refs/subagent/retired/NAME/TIME`, which keep the work of
 /// discarded and landed worktrees.
 pub const RETIRED_REFS: &str = "refs/subagent/retired/";
+
+/// Maximum number of file names in an error, an event or the result of a merge.
+pub const MAX_NAMES: usize = 100;
+/// Maximum number of file names in a message.
+const MAX_NAMES_IN_MESSAGE: usize = 10;
+
+/// Returns at most [`MAX_NAMES`] of the names, and the number of the others.
+#[must_use]
+pub fn bounded(mut names: Vec<String>) -> (Vec<String>, u64) {
+    let more = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
+    (names, more as u64)
+}
+
+/// Whether a number is left out of JSON.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Returns the first names for a message, and how many follow.
+#[must_use]
+pub fn in_message(names: &[String]) -> String {
+    let shown = names.len().min(MAX_NAMES_IN_MESSAGE);
+    let more = names.len() - shown;
+    let shown = names[..shown].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
 
 /// A worktree: everything required to create, inspect, land or remove it. All paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +68,10 @@ pub struct Worktree {
     /// Whether `base` is a commit of uncommitted changes in the main work tree,
     /// which a landing omits.
     pub with_changes: bool,
+    /// Set if it is a copy of the folder `main`, without git. `repository` is then the folder of all
+    /// copies of `main`. It has no branch and no commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<Copied>,
     /// The sandbox of its agent. Such a worktree is a separate repository that borrows the
     /// objects of `repository`. Its agent may have changed anything in it, so git runs there
     /// only inside the sandbox.
@@ -47,11 +79,41 @@ pub struct Worktree {
     pub sandbox: Option<Box<Sandbox>>,
 }
 
+/// What a copy of a folder contains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Copied {
+    /// Maximum size in bytes.
+    pub limit: u64,
+    /// Absolute paths that it leaves out.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub without: Vec<PathBuf>,
+}
+
+/// When a worker gets a copy of its folder instead of a git worktree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CopyWish {
+    /// Also in a git repository. Otherwise only if git cannot make a worktree.
+    pub always: bool,
+    /// See [`Copied::limit`] for its meaning.
+    pub limit: u64,
+    /// See [`Copied::without`] for its meaning.
+    pub without: Vec<PathBuf>,
+}
+
 impl Worktree {
     /// Returns the same worktree as its own repository, as seen by a process inside the sandbox.
     #[must_use]
     pub fn from_inside(&self) -> Self {
         Self { repository: self.path.join(".git"), sandbox: None, ..self.clone() }
+    }
+
+    /// Whether it is a copy of the workspace, whose changes are taken file by file.
+    #[must_use]
+    pub fn is_isolated(&self) -> bool {
+        self.sandbox.as_ref().is_some_and(|sandbox| sandbox.spec.filesystem == FileSystem::Isolated)
     }
 
     /// Whether it is in the form of [`Self::from_inside`].
@@ -93,6 +155,9 @@ pub enum Operation {
         /// Whether to include uncommitted and untracked files that are not ignored, as a commit
         /// on top of `HEAD`.
         with_changes: bool,
+        /// When a copy is planned instead; absent: never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        copy: Option<CopyWish>,
     },
     /// Creates the worktree with its branch and runs its setup. May be repeated.
     Create {
@@ -229,7 +294,7 @@ pub enum WorktreeResult {
     Found(Contents),
     /// The result of [`Operation::Remove`] for a removed worktree.
     Removed,
-    /// The result of [`Operation::Discard`]: the ref that keeps the content; `None` if it
+    /// The result of [`Operation::Discard`]: the ref or folder that keeps the content; `None` if it
     /// was clean or gone.
     Discarded(Option<String>),
     /// The result of [`Operation::Land`], with the commits.
@@ -267,6 +332,9 @@ pub struct Plan {
     pub source_branch: Option<String>,
     /// See [`Worktree::with_changes`] for its meaning.
     pub with_changes: bool,
+    /// See [`Worktree::copied`] for its meaning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<Copied>,
     /// Names in use: entries of `folder`, and branches below [`BRANCH_PREFIX`].
     pub taken: Vec<String>,
 }
@@ -342,4 +410,18 @@ pub struct Landed {
     pub retired: Option<String>,
     /// Whether the worktree was removed.
     pub worktree_removed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_names_say_how_many_more_there_are() {
+        let names = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<_>>();
+        assert_eq!(bounded(names(MAX_NAMES)), (names(MAX_NAMES), 0));
+        assert_eq!(bounded(names(MAX_NAMES + 5)), (names(MAX_NAMES), 5));
+        assert_eq!(in_message(&names(2)), "0, 1");
+        assert_eq!(in_message(&names(12)), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more");
+    }
 }

@@ -116,6 +116,7 @@ mod tests {
             read,
             hide: vec![at("ws/state"), at("file"), at("none")],
             network: Network::None,
+            hosts: Vec::new(),
         };
         Sandbox { spec, layers: Layers::default() }
     }

@@ -1,4 +1,4 @@
-//! `confine SANDBOX -- COMMAND ARGS...`: becomes the command, inside the sandbox.
+//! `confine [--proxy FD] SANDBOX -- COMMAND ARGS...`: becomes the command, inside the sandbox.
 //!
 //! With bubblewrap it becomes that first, which restarts it inside the namespaces:
 //! Landlock forbids mounts, so it is applied last. Must not run anything that the agent
@@ -7,8 +7,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,9 +17,9 @@ use std::process::{Command, ExitCode};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use subagent_protocol::sandbox::Sandbox;
+use subagent_protocol::sandbox::{Network, Sandbox};
 
-use super::{COMMAND_ENV, CONFINE, bubblewrap, calls, rules};
+use super::{COMMAND_ENV, CONFINE, PROXY, bubblewrap, calls, handover, rules};
 
 /// The exit code if the sandbox cannot be applied.
 const NOT_CONFINED: u8 = 126;
@@ -52,6 +53,8 @@ fn failed(code: u8, message: &str) -> ExitCode {
 
 struct ConfineArguments {
     inside: bool,
+    /// The channel to the proxy, which nothing has used yet.
+    proxy: Option<RawFd>,
     text: OsString,
     sandbox: Sandbox,
     command: OsString,
@@ -65,11 +68,16 @@ impl ConfineArguments {
         if inside {
             text = args.next()?;
         }
+        let mut proxy = None;
+        if text == PROXY {
+            proxy = Some(args.next()?.to_str()?.parse().ok().filter(|fd| *fd > 2)?);
+            text = args.next()?;
+        }
         let sandbox = serde_json::from_slice(text.as_bytes()).ok()?;
         if args.next()? != "--" {
             return None;
         }
-        Some(Self { inside, text, sandbox, command: args.next()?, args: args.collect() })
+        Some(Self { inside, proxy, text, sandbox, command: args.next()?, args: args.collect() })
     }
 
     /// The path that must be readable for the command to start, also outside of
@@ -93,6 +101,7 @@ fn enter(call: &ConfineArguments, program: &Path) -> io::Result<io::Error> {
     let error = Command::new(program)
         .args(bubblewrap::arguments(&call.sandbox, &cwd, call.needed().as_slice())?)
         .args(["--", &again, CONFINE, INSIDE])
+        .args(call.proxy.map(|fd| [PROXY.to_owned(), fd.to_string()]).into_iter().flatten())
         .arg(&call.text)
         .arg("--")
         .arg(&call.command)
@@ -107,6 +116,7 @@ fn apply(call: &ConfineArguments) -> io::Result<io::Error> {
         make_written(&call.sandbox);
     }
     set_sigterm(SigHandler::SigDfl)?;
+    let variables = connect_to_proxy(call)?;
     close_others()?;
     drop_capabilities()?;
     if let Some(version) = call.sandbox.layers.landlock {
@@ -121,7 +131,22 @@ fn apply(call: &ConfineArguments) -> io::Result<io::Error> {
             command.env(bare, value).env_remove(&name);
         }
     }
+    command.envs(variables);
     Ok(command.exec())
+}
+
+/// Connects the network of this sandbox with the proxy, if it has one. Returns the variables with
+/// which programs find it.
+#[allow(unsafe_code)]
+fn connect_to_proxy(call: &ConfineArguments) -> io::Result<Vec<(&'static str, String)>> {
+    let spec = &call.sandbox.spec;
+    if spec.network == Network::Hosts && !call.inside {
+        return Err(io::Error::other("a network of hosts and ports needs bubblewrap"));
+    }
+    let Some(fd) = call.proxy else { return Ok(Vec::new()) };
+    // SAFETY: the guard passes this descriptor for this use alone. If it is not open, reading fails.
+    let channel = unsafe { UnixStream::from_raw_fd(fd) };
+    handover::hand_over(channel, &spec.hosts)
 }
 
 /// Creates missing writable folders: an agent that may write only in them could not create them.

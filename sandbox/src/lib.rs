@@ -20,6 +20,8 @@ mod confine;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
+mod handover;
+#[cfg(target_os = "linux")]
 mod rules;
 #[cfg(target_os = "linux")]
 mod trial;
@@ -40,11 +42,26 @@ pub const CONFINE: &str = "confine";
 /// sandbox is applied. Otherwise an agent could choose what runs before that.
 pub const COMMAND_ENV: &str = "SUBAGENT_COMMAND_ENV_";
 
+/// Length of the token that the proxy sends first: ASCII letters and digits.
+pub const TOKEN_BYTES: usize = 64;
+/// User name in the address of the proxy.
+pub const PROXY_USER: &str = "subagent";
+/// An option before the sandbox's text: the number of the inherited channel to the proxy.
+const PROXY: &str = "--proxy";
+
 /// Returns the arguments with which a program that calls [`main`] runs a command in a sandbox.
+/// `proxy` is the number of its inherited channel to the proxy. Without one, the network `hosts`
+/// reaches no host.
 #[must_use]
-pub fn arguments(sandbox: &str, command: &std::ffi::OsStr, args: &[OsString]) -> Vec<OsString> {
-    let own = [CONFINE, sandbox, "--"].map(OsString::from);
-    own.into_iter().chain([command.to_owned()]).chain(args.iter().cloned()).collect()
+pub fn arguments(
+    sandbox: &str,
+    proxy: Option<i32>,
+    command: &std::ffi::OsStr,
+    args: &[OsString],
+) -> Vec<OsString> {
+    let proxy = proxy.map(|fd| [PROXY.into(), fd.to_string().into()]).into_iter().flatten();
+    let start = std::iter::once(CONFINE.into()).chain(proxy).chain([sandbox.into(), "--".into()]);
+    start.chain([command.to_owned()]).chain(args.iter().cloned()).collect()
 }
 
 /// Whether a path equals one of the folders, or is below it.

@@ -79,6 +79,11 @@ impl SandboxSupport {
         if spec.network == Network::Loopback {
             return Err(needs("`network: loopback` is a network namespace".to_owned()));
         }
+        if spec.network == Network::Hosts {
+            // Landlock limits the port of a connection and not its address, so that a rule for the
+            // proxy's port would allow that port of every host.
+            return Err(needs("a `network` of hosts and ports is a network namespace".to_owned()));
+        }
         if let Some((hidden, written)) = spec.hidden_in_written(always) {
             let message = format!(
                 "{} is hidden inside of {}, which may be written",
@@ -132,6 +137,7 @@ mod tests {
             read: None,
             hide: vec!["/home/u/.ssh".into()],
             network: Network::All,
+            hosts: Vec::new(),
         }
     }
 
@@ -172,6 +178,8 @@ mod tests {
         assert!(refused(machine(Some(5), false), &spec(), &[]).contains("version 5"));
         let loopback = SandboxSpec { network: Network::Loopback, ..spec() };
         assert!(refused(machine(Some(6), false), &loopback, &[]).contains("loopback"));
+        let hosts = SandboxSpec { network: Network::Hosts, ..spec() };
+        assert!(refused(machine(Some(6), false), &hosts, &[]).contains("hosts and ports"));
         let inside = [PathBuf::from("/ws/.subagent/state")];
         assert!(refused(machine(Some(6), false), &spec(), &inside).contains("/ws/.subagent/state"));
         assert!(machine(Some(6), true).layers(&spec(), &inside).is_ok());

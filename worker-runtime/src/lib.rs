@@ -41,6 +41,7 @@ mod journal;
 #[cfg(feature = "testing")]
 pub mod measured;
 mod memory;
+mod proxy;
 mod shorten;
 mod socket;
 mod spawn;
@@ -56,6 +57,9 @@ use std::process::ExitCode;
 
 use subagent_protocol::error::is_storage_full;
 use subagent_protocol::start::STORAGE_FULL_EXIT;
+
+/// Maximum number of host names that are looked up at the same time, each on a thread.
+const MAX_LOOKUPS: usize = 4;
 
 /// Runs `subagent-runtime`. `args` follow the program's name: `run`, `ask`, `command`, `base ...`,
 /// `diff`, `worktree`, `guard ...` or `confine ...`.
@@ -102,8 +106,15 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn run() -> io::Result<()> {
     let startup = startup::take()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    runtime.block_on(driver::run(startup))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(MAX_LOOKUPS)
+        .build()?;
+    let result = runtime.block_on(driver::run(startup));
+    // Does not wait for the lookup of a name.
+    runtime.shutdown_background();
+    result
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -43,18 +43,24 @@ pub(crate) struct SpawnedGuard {
     pub(crate) status: PipeReader,
 }
 
-/// Starts the guard, which starts the agent and reports the result on the status pipe.
+/// Starts the guard, which starts the agent and reports the result on the status pipe. `proxy` is
+/// the channel of its sandbox to the proxy.
 ///
 /// # Errors
 ///
 /// The system's error if the guard itself could not be started, for example because the
 /// working directory is gone.
-pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> io::Result<AgentIo> {
+pub(crate) fn spawn(
+    agent: &AgentCommand,
+    marker: &str,
+    guard_lock: OwnedFd,
+    proxy: Option<OwnedFd>,
+) -> io::Result<AgentIo> {
     let (agent_input, input) = io::pipe()?;
     let (output, agent_output) = io::pipe()?;
     let (errors, agent_errors) = io::pipe()?;
     let stdio = [Stdio::from(agent_input), Stdio::from(agent_output), Stdio::from(agent_errors)];
-    let SpawnedGuard { guard, life, status } = start_guard(agent, marker, guard_lock, stdio)?;
+    let SpawnedGuard { guard, life, status } = start_guard(agent, marker, guard_lock, proxy, stdio)?;
     Ok(AgentIo {
         guard,
         input: Some(sender(input)?),
@@ -74,6 +80,7 @@ pub(crate) fn start_guard(
     agent: &AgentCommand,
     marker: &str,
     guard_lock: OwnedFd,
+    proxy: Option<OwnedFd>,
     [stdin, stdout, stderr]: [Stdio; 3],
 ) -> io::Result<SpawnedGuard> {
     let (guard_life, life) = io::pipe()?;
@@ -92,6 +99,9 @@ pub(crate) fn start_guard(
     if let Some(sandbox) = &agent.sandbox {
         command.arg("--sandbox").arg(serde_json::to_string(sandbox).map_err(io::Error::other)?);
     }
+    if proxy.is_some() {
+        command.arg("--proxy");
+    }
     command.arg("--").arg(&agent.program).args(&agent.args);
     command.env_clear().envs(agent.env.iter().map(|(name, value)| {
         (std::ffi::OsString::from_vec(name.0.clone()), std::ffi::OsString::from_vec(value.0.clone()))
@@ -99,13 +109,13 @@ pub(crate) fn start_guard(
     command.envs(subagent_failpoint::armed_with()).env(MARKER, marker).current_dir(&agent.cwd);
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     let mapping = |parent_fd: OwnedFd, child_fd| FdMapping { parent_fd, child_fd };
-    command
-        .fd_mappings(vec![
-            mapping(guard_life.into(), guard::LIFE_FD),
-            mapping(guard_status.into(), guard::STATUS_FD),
-            mapping(guard_lock, guard::LOCK_FD),
-        ])
-        .map_err(io::Error::other)?;
+    let mut mappings = vec![
+        mapping(guard_life.into(), guard::LIFE_FD),
+        mapping(guard_status.into(), guard::STATUS_FD),
+        mapping(guard_lock, guard::LOCK_FD),
+    ];
+    mappings.extend(proxy.map(|proxy| mapping(proxy, guard::PROXY_FD)));
+    command.fd_mappings(mappings).map_err(io::Error::other)?;
     subagent_failpoint::check("guard.before_spawn")?;
     let guard = command.spawn()?;
     subagent_failpoint::hit("guard.after_spawn");

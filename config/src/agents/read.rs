@@ -232,8 +232,8 @@ fn definition(
         notes.push(DefinitionProblem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
     }
     let (isolation, sandbox) = (worktrees::isolation(front, "isolation")?, sandbox(front)?);
-    let has_own_files =
-        isolation == Some(Isolation::Worktree) || sandbox.filesystem == Some(FileSystem::Isolated);
+    let has_own_files = isolation.is_some_and(|isolation| isolation != Isolation::None)
+        || sandbox.filesystem == Some(FileSystem::Isolated);
     let (write_back, note) = write_back(front, has_own_files)?;
     notes.extend(note.map(|note| note.at(keys.of(&["writeBack"])).of_key("writeBack")));
     let unknown: Map<String, Value> = front
@@ -405,7 +405,7 @@ fn write_back(
         _ => word(front, KEY, &["auto", "none"])?.as_deref() == Some("auto"),
     };
     let what = "`writeBack: auto` is for an agent with `filesystem: isolated` or `isolation: worktree`";
-    Ok((wanted, (wanted && !has_own_files).then(|| DefinitionProblem::note(what))))
+    Ok((wanted && has_own_files, (wanted && !has_own_files).then(|| DefinitionProblem::note(what))))
 }
 
 /// Returns the rules of `permission`, then those of the disallowed tools, so that no rule of the definition

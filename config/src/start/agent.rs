@@ -212,8 +212,8 @@ pub fn change(
     if !hooks.is_empty() {
         return cannot("hooks", "it has hooks, which apply from the start of a worker".to_owned());
     }
-    if isolation == Some(Isolation::Worktree) {
-        return cannot("isolation", "it works in a git worktree of its own".to_owned());
+    if isolation.is_some_and(|isolation| isolation != Isolation::None) {
+        return cannot("isolation", "it works in a worktree or a copy of its own".to_owned());
     }
     if sandbox.confines() {
         return cannot("sandbox", "it has a sandbox, which applies from the start of a worker".to_owned());

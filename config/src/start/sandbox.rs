@@ -4,8 +4,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use subagent_protocol::sandbox::{FileSystem, Network, SandboxSpec};
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::Result;
+use subagent_protocol::sandbox::{FileSystem, HostPort, Network, SandboxSpec};
 
 use super::wire::{argument, path_value};
 use crate::environment::Environment;
@@ -51,8 +51,7 @@ pub struct Ground<'a> {
 /// `defaults`. Narrowing profiles only remove access (M3).
 ///
 /// # Errors
-/// `INVALID_ARGUMENT{sandbox}` for an unknown name or a path outside of the worker's folders;
-/// `SANDBOX_UNAVAILABLE` for an unsupported feature.
+/// `INVALID_ARGUMENT{sandbox}` for an unknown name or a path outside of the worker's folders.
 pub fn spec(
     wish: SandboxRequest,
     launcher: Option<&SandboxChoice>,
@@ -100,17 +99,32 @@ fn by_name(name: &str, config: &Config) -> Result<Option<(Option<String>, Profil
     }
 }
 
-fn network(reach: Option<&NetworkAccess>) -> Result<Network> {
-    match reach {
-        None => Ok(Network::All),
-        Some(NetworkAccess::Of(network)) => Ok(*network),
-        Some(NetworkAccess::Hosts(_)) => Err(Error::new(
-            Code::SandboxUnavailable,
-            "a `network` of hosts and ports needs a proxy for the worker, which this version does not have",
-        )
-        .with("missing", "proxy")
-        .recommend("use network: all, loopback or none")),
+fn network(access: Option<&NetworkAccess>) -> (Network, Vec<HostPort>) {
+    match access {
+        None => (Network::All, Vec::new()),
+        Some(NetworkAccess::Of(network)) => (*network, Vec::new()),
+        Some(NetworkAccess::Hosts(hosts)) => (Network::Hosts, sorted(hosts.clone())),
     }
+}
+
+fn sorted(mut hosts: Vec<HostPort>) -> Vec<HostPort> {
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+/// Returns the stricter network of two. Of two lists, the common hosts remain.
+fn stricter_network(
+    above: (Network, Vec<HostPort>),
+    own: (Network, Vec<HostPort>),
+) -> (Network, Vec<HostPort>) {
+    if above.0 == Network::Hosts && own.0 == Network::Hosts {
+        let common: Vec<_> = above.1.into_iter().filter(|target| own.1.contains(target)).collect();
+        let network = if common.is_empty() { Network::Loopback } else { Network::Hosts };
+        return (network, common);
+    }
+    let rank = |network: Network| Network::ALL.iter().position(|one| *one == network);
+    if rank(own.0) > rank(above.0) { own } else { above }
 }
 
 fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Result<SandboxSpec> {
@@ -124,6 +138,7 @@ fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Resul
         Some(hide) => absolute(hide, "hide", ground)?,
         None => absolute(&HIDDEN.map(str::to_owned), "hide", ground)?,
     };
+    let (network, hosts) = network(profile.network.as_ref());
     Ok(SandboxSpec {
         name,
         filesystem,
@@ -132,7 +147,8 @@ fn resolve(name: Option<String>, profile: &Profile, ground: Ground<'_>) -> Resul
         read: read
             .map(|read| outermost(read.into_iter().chain([paths::resolve_absolute(ground.cwd)]).collect())),
         hide: outermost(hide),
-        network: network(profile.network.as_ref())?,
+        network,
+        hosts,
     })
 }
 
@@ -162,9 +178,7 @@ fn narrow(above: SandboxSpec, profile: &Profile, ground: Ground<'_>) -> Result<S
     };
     let mut hide = above.hide;
     hide.extend(absolute(profile.hide.as_deref().unwrap_or_default(), "hide", ground)?);
-    let own = network(profile.network.as_ref())?;
-    let rank = |network: Network| Network::ALL.iter().position(|one| *one == network);
-    let network = if rank(own) > rank(above.network) { own } else { above.network };
+    let (network, hosts) = stricter_network((above.network, above.hosts), network(profile.network.as_ref()));
     Ok(SandboxSpec {
         name: above.name,
         filesystem,
@@ -172,6 +186,7 @@ fn narrow(above: SandboxSpec, profile: &Profile, ground: Ground<'_>) -> Result<S
         read,
         hide: outermost(hide),
         network,
+        hosts,
     })
 }
 
@@ -235,6 +250,8 @@ fn lexical(path: &Path) -> PathBuf {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    use subagent_protocol::Code;
 
     use super::*;
 
@@ -331,11 +348,32 @@ mod tests {
     }
 
     #[test]
+    fn of_two_lists_of_hosts_the_common_ones_remain() {
+        let world = world();
+        let list = |hosts: &[&str]| Profile {
+            network: Some(NetworkAccess::Hosts(hosts.iter().map(|host| host.parse().unwrap()).collect())),
+            ..Profile::default()
+        };
+        let got = |launcher: Profile, own: Profile| {
+            let spec = world.spec(None, Some(launcher), &[own]).unwrap().unwrap();
+            (spec.network, spec.hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let none = Vec::<String>::new;
+        assert_eq!(
+            got(list(&["b:1", "a:1"]), list(&["a:1", "c:1"])),
+            (Network::Hosts, vec!["a:1".to_owned()])
+        );
+        assert_eq!(got(list(&["a:1"]), list(&["a:2"])), (Network::Loopback, none()));
+        let mode = |network| Profile { network: of(network), ..ro() };
+        assert_eq!(got(mode(Network::All), list(&["a:1"])), (Network::Hosts, vec!["a:1".to_owned()]));
+        assert_eq!(got(list(&["a:1"]), mode(Network::All)), (Network::Hosts, vec!["a:1".to_owned()]));
+        assert_eq!(got(list(&["a:1"]), mode(Network::Loopback)), (Network::Loopback, none()));
+        assert_eq!(got(mode(Network::None), list(&["a:1"])), (Network::None, none()));
+    }
+
+    #[test]
     fn what_cannot_be_had_is_refused() {
         let world = world();
-        let hosts =
-            Profile { network: Some(NetworkAccess::Hosts(vec!["a:1".to_owned()])), ..Profile::default() };
-        assert_eq!(world.spec(None, Some(hosts), &[]).unwrap_err().code, Code::SandboxUnavailable);
         symlink(world.at("home"), world.at("ws/link")).unwrap();
         for bad in ["link", "link/.ssh", "/"] {
             let profile = Profile { write: paths_of(&[bad]), ..ro() };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use subagent_protocol::Result;
-use subagent_protocol::api::{NewWorktree, WorktreeChoice};
+use subagent_protocol::api::{COPY_LIMIT, CopyMode, NewWorktree, WorktreeChoice};
 use subagent_protocol::sandbox::{FileSystem, SandboxSpec};
 use subagent_protocol::worktree::Setup;
 
@@ -29,7 +29,14 @@ pub fn of(
     if chosen.is_none() && configured == Isolation::None {
         return Ok(None);
     }
-    wanted(chosen, config, env).map(Some)
+    let copies = chosen.is_none() && configured == Isolation::Copy;
+    Ok(Some(copied(wanted(chosen, config, env)?, copies)))
+}
+
+/// Returns a copy of the folder instead of a git worktree if `copies` is set.
+#[must_use]
+pub fn copied(wanted: NewWorktree, copies: bool) -> NewWorktree {
+    if copies { NewWorktree { copy: CopyMode::Always, ..wanted } } else { wanted }
 }
 
 /// Returns the worktree of a worker in this sandbox. An isolated worker gets a copy that includes
@@ -47,8 +54,14 @@ pub fn isolated(
     if !is_isolated || wanted.as_ref().is_some_and(|wanted| wanted.choice.base.is_some()) {
         return Ok(wanted);
     }
-    let choice = wanted.map(|wanted| wanted.choice).unwrap_or_default();
-    self::wanted(Some(WorktreeChoice { with_changes: true, ..choice }), config, env).map(Some)
+    let (choice, copy) = wanted.map(|wanted| (wanted.choice, wanted.copy)).unwrap_or_default();
+    let copy = match copy {
+        // A named branch needs git.
+        CopyMode::Never if choice.branch.is_none() => CopyMode::WithoutGit,
+        other => other,
+    };
+    let wanted = self::wanted(Some(WorktreeChoice { with_changes: true, ..choice }), config, env)?;
+    Ok(Some(NewWorktree { copy, ..wanted }))
 }
 
 /// Returns a new worktree with the settings of the config.
@@ -61,6 +74,8 @@ pub fn wanted(chosen: Option<WorktreeChoice>, config: &Config, env: &Environment
         root: root(&config.worktrees, env)?,
         choice: chosen.unwrap_or_default(),
         setup: Setup { commands: setup.clone(), copy: copy.clone() },
+        copy: CopyMode::Never,
+        copy_limit: config.worktrees.copy_limit.unwrap_or(COPY_LIMIT),
     })
 }
 

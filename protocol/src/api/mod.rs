@@ -86,7 +86,7 @@ pub use workers::{
     WorkerRenamed, WorkerShown, WorkerStopped, WorkerView,
 };
 pub use worktrees::{
-    ChangeWorktree, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree, PruneWorktrees, WorktreeChoice,
-    WorktreeConflict, WorktreeEnd, WorktreeLanded, WorktreeMerged, WorktreeRemoved, WorktreeState,
-    WorktreeView, WorktreesListed, WorktreesPruned, is_git_variable,
+    COPY_LIMIT, ChangeWorktree, CopyMode, GIT_VARIABLES, GitEnvironment, LandWorktree, NewWorktree,
+    PruneWorktrees, WorktreeChoice, WorktreeConflict, WorktreeEnd, WorktreeLanded, WorktreeMerged,
+    WorktreeRemoved, WorktreeState, WorktreeView, WorktreesListed, WorktreesPruned, is_git_variable,
 };

@@ -16,6 +16,7 @@ use crate::ids::{TurnId, WorkerId};
 use crate::sandbox::FileSystem;
 use crate::state::words;
 use crate::time::Timestamp;
+use crate::worktree::{bounded, is_zero};
 
 /// The variable with the token of an agent's task server.
 pub const TASK_TOKEN: &str = "SUBAGENT_TASK_TOKEN";
@@ -288,11 +289,17 @@ words! {
 pub struct TaskMerge {
     /// How the merge ended.
     pub outcome: MergeOutcome,
-    /// The files that are now as in the task's worktree, sorted by path.
+    /// The files that are now as in the task's worktree, sorted by path: the first 100 of them.
     pub files: Vec<String>,
+    /// Number of such files that `files` omits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_files: u64,
     /// Files that stay in the worktree: they changed on both sides, or an automatic merge leaves
-    /// them out because they say what agents may do.
+    /// them out because they say what agents may do. The first 100 of them.
     pub refused: Vec<String>,
+    /// Number of such files that `refused` omits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_refused: u64,
     /// Why the merge failed; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
@@ -303,15 +310,18 @@ pub struct TaskMerge {
 impl TaskMerge {
     /// A merge that was carried out.
     #[must_use]
-    pub const fn of(files: Vec<String>, refused: Vec<String>, at: Timestamp) -> Self {
+    pub fn of(files: Vec<String>, refused: Vec<String>, at: Timestamp) -> Self {
         let outcome = if refused.is_empty() { MergeOutcome::Merged } else { MergeOutcome::Conflict };
-        Self { outcome, files, refused, error: None, at }
+        let ((files, more_files), (refused, more_refused)) = (bounded(files), bounded(refused));
+        Self { outcome, files, more_files, refused, more_refused, error: None, at }
     }
 
     /// A merge that failed.
     #[must_use]
-    pub const fn failed(error: Error, at: Timestamp) -> Self {
-        Self { outcome: MergeOutcome::Failed, files: Vec::new(), refused: Vec::new(), error: Some(error), at }
+    pub fn failed(error: Error, at: Timestamp) -> Self {
+        let (files, refused) = (Vec::new(), Vec::new());
+        let outcome = MergeOutcome::Failed;
+        Self { outcome, files, more_files: 0, refused, more_refused: 0, error: Some(error), at }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ids::WorkerId;
 use crate::sandbox::Sandbox;
 use crate::state::words;
 use crate::time::Timestamp;
-use crate::worktree::{Contents, Landed, LandingMode, Setup};
+use crate::worktree::{Contents, Copied, Landed, LandingMode, Setup, is_zero};
 
 /// The options of a new worktree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,33 @@ pub struct NewWorktree {
     /// How to make it usable.
     #[serde(default)]
     pub setup: Setup,
+    /// When it is a copy of the folder instead of a git worktree.
+    #[serde(default)]
+    pub copy: CopyMode,
+    /// Maximum size of a copy in bytes.
+    #[serde(default = "default_copy_limit")]
+    pub copy_limit: u64,
+}
+
+/// Maximum size of a copy without `worktrees.copyLimit`, in bytes: 1 GiB.
+pub const COPY_LIMIT: u64 = 1 << 30;
+
+const fn default_copy_limit() -> u64 {
+    COPY_LIMIT
+}
+
+words! {
+    /// When a worker gets a copy of its folder instead of a git worktree.
+    #[derive(Default)]
+    CopyMode {
+        /// Never: without git the start fails.
+        #[default]
+        Never = "never",
+        /// If the folder is in no git repository, or git is missing.
+        WithoutGit = "withoutGit",
+        /// Always.
+        Always = "always",
+    }
 }
 
 words! {
@@ -83,6 +110,9 @@ pub struct WorktreeView {
     /// Git directory of the repository.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub repository: PathBuf,
+    /// Set if it is a copy of the folder `main`, without git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<Copied>,
     /// Its worker, which may have been removed.
     pub worker_id: WorkerId,
     /// Time of its creation.
@@ -204,12 +234,19 @@ pub struct WorktreeMerged {
     pub name: String,
     /// Id of its worker.
     pub worker_id: WorkerId,
-    /// The files that are now as in the worktree, in the main work tree, sorted by path.
+    /// The files that are now as in the worktree, in the main work tree, sorted by path: the first
+    /// 100 of them.
     pub files: Vec<String>,
+    /// Number of such files that `files` omits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_files: u64,
     /// Files that stay unchanged: they changed on both sides, or an automatic merge leaves them out
-    /// because they say what agents may do. Only the event has any: the request fails with
-    /// `LAND_CONFLICT`.
+    /// because they say what agents may do. The first 100 of them. Only the event has any: the
+    /// request fails with `LAND_CONFLICT`.
     pub refused: Vec<String>,
+    /// Number of such files that `refused` omits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_refused: u64,
     /// The ref that keeps the commits of a removed worktree.
     pub retired: Option<String>,
     /// Whether the worktree was removed.
@@ -225,8 +262,11 @@ pub struct WorktreeConflict {
     pub name: String,
     /// The target branch of the landing.
     pub into: String,
-    /// The files with conflicting changes.
+    /// The files with conflicting changes, the first 100 of them.
     pub files: Vec<String>,
+    /// Number of such files that `files` omits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_files: u64,
 }
 
 /// Data of `worktree.removed` and `worktree.discarded`.

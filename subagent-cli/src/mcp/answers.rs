@@ -83,10 +83,16 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
 
 /// The last merge of a task's files.
 fn merge(merge: &TaskMerge) -> Value {
-    json!({
+    let mut shown = json!({
         "outcome": merge.outcome, "files": merge.files, "conflicts": merge.refused, "at": merge.at,
         "error": merge.error.as_ref().map(|error| json!({"code": error.code, "message": error.message})),
-    })
+    });
+    for (key, more) in [("more_files", merge.more_files), ("more_conflicts", merge.more_refused)] {
+        if more > 0 {
+            shown[key] = more.into();
+        }
+    }
+    shown
 }
 
 /// Tasks in a list.

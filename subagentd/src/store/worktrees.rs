@@ -54,8 +54,18 @@ impl WorktreeRow {
     /// The worktree as shown to users, without its contents.
     pub(crate) fn view(self) -> WorktreeView {
         let Self { worker_id, state, worktree, created_at, .. } = self;
-        let Worktree { name, repository, main, path, branch, base, source_branch, with_changes, sandbox } =
-            worktree;
+        let Worktree {
+            name,
+            repository,
+            main,
+            path,
+            branch,
+            base,
+            source_branch,
+            with_changes,
+            copied,
+            sandbox,
+        } = worktree;
         WorktreeView {
             name,
             state,
@@ -66,6 +76,7 @@ impl WorktreeRow {
             with_changes,
             main,
             repository,
+            copied,
             worker_id,
             created_at,
             sandbox,

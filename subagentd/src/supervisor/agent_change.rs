@@ -149,6 +149,7 @@ mod tests {
             read: None,
             hide: Vec::new(),
             network: Network::All,
+            hosts: Vec::new(),
         };
         spec.sandbox = Some(Sandbox { spec: sandbox, layers: Layers::default() });
         let change = json!({

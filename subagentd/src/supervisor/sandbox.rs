@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use subagent_protocol::api::StartWorker;
-use subagent_protocol::sandbox::{FileSystem, Layers, Sandbox, SandboxSpec};
+use subagent_protocol::sandbox::{FileSystem, Layers, Network, Sandbox, SandboxSpec};
 use subagent_protocol::{Code, Error, Result};
 use subagent_sandbox::SandboxSupport;
 
@@ -19,12 +19,15 @@ const MAX_PATHS: usize = 200;
 /// Maximum length of a path in bytes: `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;
 
+/// Maximum number of hosts that a sandbox lists.
+const MAX_HOSTS: usize = 200;
+
 /// Bubblewrap programs that worked since this daemon started.
 static WORK: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Returns the paths hidden from every sandboxed agent: the state dir and the folder of the
 /// sockets.
-fn always_hidden(own: [&Path; 2]) -> [PathBuf; 2] {
+pub(super) fn always_hidden(own: [&Path; 2]) -> [PathBuf; 2] {
     own.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
 }
 
@@ -53,6 +56,12 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     };
     if !paths().all(possible) {
         return wrong("the paths of a sandbox are absolute");
+    }
+    if (spec.network == Network::Hosts) == spec.hosts.is_empty() {
+        return wrong("`hosts` has at least one host and port with the network `hosts`, and none otherwise");
+    }
+    if spec.hosts.len() > MAX_HOSTS {
+        return wrong("a sandbox lists at most 200 hosts");
     }
     if request.worktree.is_some() && spec.filesystem == FileSystem::SharedRo {
         let message = "an agent that may not write its workspace has no use for a git worktree of its own";

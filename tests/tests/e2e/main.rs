@@ -21,6 +21,7 @@ mod completions;
 mod config_layers;
 mod contract;
 mod copies;
+mod copies_of_folders;
 mod daemon;
 mod daemon_comes_back;
 mod demo;

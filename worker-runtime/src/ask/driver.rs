@@ -124,7 +124,7 @@ pub(super) async fn run(ask: AgentQuery) -> io::Result<()> {
     let marker = format!("ask.{}", std::process::id());
     // There is no worker, so the guard has no lock to hold.
     let no_lock = OwnedFd::from(File::open("/dev/null")?);
-    match spawn::spawn(&agent, &marker, no_lock) {
+    match spawn::spawn(&agent, &marker, no_lock, None) {
         Ok(io) => driver.agent = Some(io),
         Err(error) => driver.apply(AgentQueryInput::SpawnFailed {
             errno: error.raw_os_error().unwrap_or(0),

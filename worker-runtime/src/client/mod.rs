@@ -13,16 +13,19 @@ mod tests;
 mod walk;
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use subagent_protocol::sandbox::{Network, Sandbox};
 use subagent_protocol::start::{AgentCommand, RuntimeStart};
 use tokio::sync::mpsc;
 
 use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject};
 use crate::conversation::{ClientOperationError, ClientOperationResult, ConversationInput, ResolvedRequest};
 use crate::guard::GuardStatus;
+use crate::proxy::Proxy;
 use terminals::{Spawned, Terminals};
 use walk::AccessScope;
 
@@ -40,6 +43,8 @@ pub(crate) enum ClientEvent {
     Guard { terminal: u64, status: GuardStatus },
     /// A terminal's guard has ended.
     GuardGone { terminal: u64 },
+    /// The sandbox's proxy refused a connection; the text is for the log.
+    ConnectionRefused(String),
 }
 
 /// The result of a job.
@@ -82,22 +87,32 @@ struct JobContext {
     agent: AgentCommand,
     marker: String,
     guard_lock: OwnedFd,
+    /// The only way out of the network of the agent's sandbox, if that lists hosts.
+    proxy: Option<Proxy>,
 }
 
 impl ClientExecutor {
     /// Creates the client for this agent. Each terminal's guard holds `guard_lock` while it lives.
-    pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The system's error if the proxy of its sandbox cannot be started.
+    pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> io::Result<Self> {
         let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
         let (readable, writable) = scopes(roots, start);
         let agent = AgentCommand { args: Vec::new(), ..start.agent.clone() };
         let (events_in, events) = mpsc::channel(EVENTS);
-        Self {
+        let listed = agent.sandbox.as_ref().filter(|sandbox| sandbox.spec.network == Network::Hosts);
+        let start_proxy = |sandbox: &Sandbox| Proxy::start(sandbox.spec.hosts.clone(), events_in.clone());
+        let proxy = listed.map(start_proxy).transpose()?;
+        Ok(Self {
             job_context: Arc::new(JobContext {
                 readable,
                 writable,
                 agent,
                 marker: start.marker.clone(),
                 guard_lock,
+                proxy,
             }),
             waiting: VecDeque::new(),
             job: None,
@@ -106,7 +121,12 @@ impl ClientExecutor {
             given_up: false,
             events,
             events_in,
-        }
+        })
+    }
+
+    /// Returns a new channel to the proxy for the agent's guard, if its sandbox has a proxy.
+    pub(crate) fn proxy_channel(&self) -> io::Result<Option<OwnedFd>> {
+        self.job_context.proxy_channel()
     }
 
     /// Carries out a request or queues it. Returns `None` if the response follows later.
@@ -201,6 +221,8 @@ impl ClientExecutor {
             }
             ClientEvent::Guard { terminal, status } => self.terminals.guard_says(terminal, status),
             ClientEvent::GuardGone { terminal } => self.terminals.guard_gone(terminal),
+            // The driver writes it to the log.
+            ClientEvent::ConnectionRefused(_) => Vec::new(),
         }
     }
 
@@ -276,6 +298,10 @@ fn spawns(step: &ClientOperationStep) -> bool {
 }
 
 impl JobContext {
+    fn proxy_channel(&self) -> io::Result<Option<OwnedFd>> {
+        self.proxy.as_ref().map(Proxy::channel).transpose()
+    }
+
     fn carry_out(&self, step: ClientOperationStep) -> Done {
         match step {
             ClientOperationStep::Find(subject) => Done::Found(self.find(&subject)),

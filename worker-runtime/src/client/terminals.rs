@@ -87,8 +87,9 @@ fn spawn_in(
         sandbox: job_context.agent.sandbox.clone(),
     };
     let stdio = [Stdio::null(), Stdio::from(printed.try_clone()?), Stdio::from(printed)];
+    let (lock, proxy) = (job_context.guard_lock.try_clone()?, job_context.proxy_channel()?);
     let SpawnedGuard { guard, life, status } =
-        spawn::start_guard(&guarded, &job_context.marker, job_context.guard_lock.try_clone()?, stdio)?;
+        spawn::start_guard(&guarded, &job_context.marker, lock, proxy, stdio)?;
     Ok(Spawned { guard, life, status, output, output_bytes: command.output_bytes })
 }
 

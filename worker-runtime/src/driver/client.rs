@@ -43,6 +43,9 @@ impl Driver {
     }
 
     pub(super) fn client_event(&mut self, event: ClientEvent) {
+        if let ClientEvent::ConnectionRefused(text) = &event {
+            self.log.note(text);
+        }
         let inputs = self.client.event(event);
         self.apply_all(inputs);
         self.rescue_lost();

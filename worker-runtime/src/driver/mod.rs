@@ -146,7 +146,11 @@ pub(crate) async fn run(startup: Startup) -> io::Result<()> {
     let mut driver = Driver::begin(&start, lock, guard_lock.try_clone()?)?;
     startup::say_listening()?;
     driver.apply(ConversationInput::Begin);
-    match spawn::spawn(&start.agent, &start.marker, guard_lock) {
+    let spawned = driver
+        .client
+        .proxy_channel()
+        .and_then(|proxy| spawn::spawn(&start.agent, &start.marker, guard_lock, proxy));
+    match spawned {
         Ok(agent) => driver.started(agent),
         Err(error) => driver.apply(ConversationInput::SpawnFailed {
             errno: error.raw_os_error().unwrap_or(0),
@@ -234,7 +238,7 @@ impl Driver {
             withheld: Vec::new(),
             calls: VecDeque::new(),
             serves_calls: false,
-            client: ClientExecutor::new(start, guard_lock),
+            client: ClientExecutor::new(start, guard_lock)?,
             storage: Storage::Ok,
             retry_after: effects::FIRST_RETRY,
             abandoned: false,

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-use super::{LIFE_FD, LOCK_FD, STATUS_FD};
+use super::{LIFE_FD, LOCK_FD, PROXY_FD, STATUS_FD};
 
 /// The guard's own descriptors, all close-on-exec.
 pub(super) struct Inherited {
@@ -19,30 +19,34 @@ pub(super) struct Inherited {
     pub(super) status: File,
     /// The locked `guard.lock`; held while open.
     pub(super) lock: OwnedFd,
+    /// The channel to the proxy of the sandbox, if there is one.
+    pub(super) proxy: Option<OwnedFd>,
 }
 
-/// Takes the descriptors 3, 4 and 5, so that the agent does not inherit them, and
-/// closes all higher ones.
+/// Takes the descriptors 3, 4 and 5, and 6 with `proxy`, so that the agent does not inherit them.
+/// Closes all higher ones.
 ///
 /// Call this first: nothing else in the process may own a descriptor yet.
 ///
 /// # Errors
 ///
-/// One of the three is not open: the guard was not started by the runtime.
-pub(super) fn take() -> io::Result<Inherited> {
+/// One of them is not open: the guard was not started by the runtime.
+pub(super) fn take(proxy: bool) -> io::Result<Inherited> {
+    let last = if proxy { PROXY_FD } else { LOCK_FD };
     let mut open = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
         open.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
     }
     // The list contains the listing's own descriptor, which is closed by now;
     // that error is ignored.
-    for fd in open.into_iter().filter(|fd| *fd > LOCK_FD) {
+    for fd in open.into_iter().filter(|fd| *fd > last) {
         drop(own(fd, "unexpected"));
     }
     Ok(Inherited {
         life: own(LIFE_FD, "life pipe")?.into(),
         status: own(STATUS_FD, "status pipe")?.into(),
         lock: own(LOCK_FD, "guard.lock")?,
+        proxy: proxy.then(|| own(PROXY_FD, "channel to the proxy")).transpose()?,
     })
 }
 

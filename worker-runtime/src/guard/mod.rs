@@ -18,6 +18,7 @@
 //! | 3 | life pipe, read end: `T` = SIGTERM to the agent's group, `K` = end now, end of file = end now |
 //! | 4 | status pipe, write end: one [`GuardStatus`] as JSON per line |
 //! | 5 | `guard.lock`, already locked; released by the guard's exit and by nothing else |
+//! | 6 | with `--proxy`: the channel to the proxy of the sandbox; the guard's exit closes its last copy |
 
 pub mod ancestry;
 mod options;
@@ -73,6 +74,8 @@ pub const LIFE_FD: i32 = 3;
 pub const STATUS_FD: i32 = 4;
 /// The guard's descriptor for the locked `guard.lock`.
 pub const LOCK_FD: i32 = 5;
+/// The guard's descriptor for the channel to the proxy of the sandbox.
+pub const PROXY_FD: i32 = 6;
 
 /// The result of [`end_descendants`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +93,7 @@ pub struct EndReport {
 }
 
 /// Runs the guard as this process until the agent's tree is gone. `args` follow `guard`: `[--umask
-/// OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...`.
+/// OCTAL] [--nofile SOFT] [--sandbox JSON [--proxy]] -- COMMAND ARGS...`.
 ///
 /// Exits with 0 if the tree is gone or the agent could not be started (both are reported on the
 /// status pipe). Exits with 2 after a wrong call (reported on stderr).

@@ -1,4 +1,4 @@
-//! The guard's command line: `[--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...`.
+//! The guard's command line: `[--umask OCTAL] [--nofile SOFT] [--sandbox JSON [--proxy]] -- COMMAND ARGS...`.
 //!
 //! Does no I/O. Only the runtime writes it, so there is no help and there are no abbreviations.
 
@@ -13,6 +13,8 @@ pub(super) struct GuardOptions {
     pub(super) nofile: Option<u64>,
     /// The agent's sandbox, as [`subagent_sandbox::main`] parses it.
     pub(super) sandbox: Option<String>,
+    /// Whether the sandbox gets the channel to its proxy, [`super::PROXY_FD`].
+    pub(super) proxy: bool,
     /// The program, looked up in `PATH` if it has no slash.
     pub(super) command: OsString,
     pub(super) args: Vec<OsString>,
@@ -26,16 +28,18 @@ pub(super) enum UsageError {
     #[error("invalid value after {option}: {value:?}")]
     InvalidValue { option: &'static str, value: OsString },
     #[error(
-        "unknown option {0:?}; expected [--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS..."
+        "unknown option {0:?}; expected [--umask OCTAL] [--nofile SOFT] [--sandbox JSON [--proxy]] -- COMMAND ARGS..."
     )]
     UnknownOption(OsString),
-    #[error("missing command; expected [--umask OCTAL] [--nofile SOFT] [--sandbox JSON] -- COMMAND ARGS...")]
+    #[error(
+        "missing command; expected [--umask OCTAL] [--nofile SOFT] [--sandbox JSON [--proxy]] -- COMMAND ARGS..."
+    )]
     MissingCommand,
 }
 
 /// Parses the arguments after `guard`.
 pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<GuardOptions, UsageError> {
-    let (mut umask, mut nofile, mut sandbox) = (None, None, None);
+    let (mut umask, mut nofile, mut sandbox, mut proxy) = (None, None, None, false);
     loop {
         let Some(arg) = args.next() else { return Err(UsageError::MissingCommand) };
         match arg.to_str() {
@@ -48,11 +52,12 @@ pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<GuardOpt
             Some("--sandbox") => {
                 sandbox = Some(value("--sandbox", args.next(), |text| Some(text.to_owned()))?)
             }
+            Some("--proxy") => proxy = true,
             _ => return Err(UsageError::UnknownOption(arg)),
         }
     }
     let command = args.next().ok_or(UsageError::MissingCommand)?;
-    Ok(GuardOptions { umask, nofile, sandbox, command, args: args.collect() })
+    Ok(GuardOptions { umask, nofile, sandbox, proxy, command, args: args.collect() })
 }
 
 fn value<T>(

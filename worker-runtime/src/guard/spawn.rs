@@ -5,12 +5,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
@@ -24,17 +25,17 @@ const OOM_SCORE_RAISE: i32 = 300;
 const OOM_SCORE_MAX: i32 = 1000;
 
 /// Starts the agent in its own process group, with the guard's descriptors 0, 1 and
-/// 2. Returns its pid.
+/// 2, and `proxy` for its sandbox. Returns its pid.
 ///
 /// The caller reaps it: the standard library's handle is dropped, which neither waits nor kills.
 ///
 /// # Errors
 ///
 /// The system's error of fork, of a limit, or of exec.
-pub(super) fn agent(options: &GuardOptions) -> io::Result<i32> {
-    let mut command = command(options);
+pub(super) fn agent(options: &GuardOptions, proxy: Option<&OwnedFd>) -> io::Result<i32> {
+    let mut command = command(options, proxy);
     command.process_group(0);
-    before_exec(&mut command, options);
+    before_exec(&mut command, options, proxy.map(AsRawFd::as_raw_fd));
     // Failpoints apply to the guard and not to programs of the agent.
     for (name, _) in subagent_failpoint::armed_with() {
         command.env_remove(name);
@@ -47,11 +48,12 @@ pub(super) fn agent(options: &GuardOptions) -> io::Result<i32> {
 
 /// Returns the command of the agent, or of this program, which becomes the
 /// agent inside its sandbox.
-fn command(options: &GuardOptions) -> Command {
+fn command(options: &GuardOptions, proxy: Option<&OwnedFd>) -> Command {
     if let Some(sandbox) = &options.sandbox {
         let mut command = Command::new(OWN_EXECUTABLE);
         command.arg0("subagent-runtime");
-        command.args(subagent_sandbox::arguments(sandbox, &options.command, &options.args));
+        let proxy = proxy.map(AsRawFd::as_raw_fd);
+        command.args(subagent_sandbox::arguments(sandbox, proxy, &options.command, &options.args));
         return command;
     }
     let mut command = Command::new(&options.command);
@@ -70,7 +72,7 @@ fn command(options: &GuardOptions) -> Command {
 /// All this happens between fork and exec, so the agent's children inherit it and the
 /// guard's signals stay blocked.
 #[allow(unsafe_code)]
-fn before_exec(command: &mut Command, options: &GuardOptions) {
+fn before_exec(command: &mut Command, options: &GuardOptions, proxy: Option<RawFd>) {
     let (mode, nofile) = (options.umask.map(Mode::from_bits_truncate), options.nofile);
     let oom_score = raised_oom_score();
     let prepare = move || {
@@ -80,6 +82,10 @@ fn before_exec(command: &mut Command, options: &GuardOptions) {
         if let Some(soft) = nofile {
             let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
             setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard)?;
+        }
+        if let Some(fd) = proxy {
+            // SAFETY: the guard holds it open, also across fork.
+            fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_SETFD(FdFlag::empty()))?;
         }
         // Best effort: a kernel or container that rejects it only takes a convenience away.
         let _ = write_oom_score(oom_score.as_bytes());

@@ -35,7 +35,7 @@ const MAX_REPORTED: usize = 64;
 ///
 /// Its descriptors are wrong; nothing was started.
 pub(super) fn run(options: GuardOptions) -> io::Result<()> {
-    let Inherited { life, mut status, lock } = inherited::take()?;
+    let Inherited { life, mut status, lock, proxy } = inherited::take(options.proxy)?;
     let (signals, null) = match prepare() {
         Ok(prepared) => prepared,
         Err((what, errno)) => {
@@ -50,7 +50,7 @@ pub(super) fn run(options: GuardOptions) -> io::Result<()> {
         report(&mut status, &GuardStatus::Clean { killed: 0, millis: 0 });
         return Ok(());
     }
-    let agent = match spawn::agent(&options) {
+    let agent = match spawn::agent(&options, proxy.as_ref()) {
         Ok(agent) => agent,
         Err(error) => {
             let message = format!("cannot start {}: {error}", options.command.display());
@@ -72,6 +72,7 @@ pub(super) fn run(options: GuardOptions) -> io::Result<()> {
         signals,
         started: Instant::now(),
         _lock: lock,
+        _proxy: proxy,
     };
     guard.run_until_ending();
     guard.end();
@@ -124,6 +125,8 @@ struct Guard {
     started: Instant,
     /// The lock is held until the process ends.
     _lock: OwnedFd,
+    /// The proxy serves the sandbox until the process ends.
+    _proxy: Option<OwnedFd>,
 }
 
 impl Guard {

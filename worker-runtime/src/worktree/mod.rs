@@ -3,7 +3,8 @@
 //!
 //! Knows no workers. Must not lose a byte: removed content is in a commit that a ref keeps.
 //!
-//! A worktree whose agent is in a sandbox is a separate repository, see `own`.
+//! A worktree whose agent is in a sandbox is a separate repository, see `own`. A copy of a folder
+//! without git is one too, see `copy`.
 //!
 //! The worktree's git directory (`.git/worktrees/ID`) has up to three files of ours:
 //!
@@ -13,6 +14,7 @@
 
 mod checkout;
 mod commits;
+mod copy;
 mod create;
 mod discard;
 mod errors;
@@ -43,6 +45,7 @@ use std::io::{self, Read as _, Write as _};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use subagent_protocol::Code;
 use subagent_protocol::worktree::{Operation, WorktreeResult};
 
 use self::exclusive::exclusively;
@@ -78,10 +81,23 @@ fn serve<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -
 
 fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> WorktreeResult {
     let work = OperationContext::new(env, waits);
+    if let Some(answer) = copy::answer(&work, &operation) {
+        return answer.unwrap_or_else(WorktreeResult::Failed);
+    }
     let answer = match operation {
-        Operation::Plan { cwd, root, branch, base, with_changes } => {
+        Operation::Plan { cwd, root, branch, base, with_changes, copy } => {
             let wanted = plan::WorktreeRequest { branch, base, with_changes };
-            plan::plan(&work, &cwd, &root, &wanted).map(WorktreeResult::Planned)
+            let planned = match &copy {
+                Some(wish) if wish.always => copy::plan(&cwd, &root, wish),
+                _ => plan::plan(&work, &cwd, &root, &wanted),
+            };
+            match (planned, &copy) {
+                (Err(error), Some(wish)) if error.code == Code::WorktreeNeedsGit && !wish.always => {
+                    copy::plan(&cwd, &root, wish)
+                }
+                (planned, _) => planned,
+            }
+            .map(WorktreeResult::Planned)
         }
         Operation::Create { worktree, setup } => exclusively(&work, "create", &worktree, |work| {
             create::create(work, &worktree)?;

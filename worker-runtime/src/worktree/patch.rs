@@ -19,6 +19,11 @@ use super::{errors, look, own};
 ///
 /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, or `GIT_FAILED`, as stable codes.
 pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)], runtime: &Path) -> Result<Vec<u8>, Error> {
+    if worktree.copied.is_some() {
+        let (main, path) = (worktree.main.display(), worktree.path.display());
+        return Err(errors::refused("copy", "a copy of a folder has no commits to compare with")
+            .recommend(format!("compare it with `diff -r {main} {path}`")));
+    }
     let work = OperationContext::new(env, WAIT_LIMITS).with_runtime(runtime);
     exclusively(&work, "patch", worktree, |work| match &worktree.sandbox {
         Some(sandbox) => own::patch(work, worktree, sandbox),

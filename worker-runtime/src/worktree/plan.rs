@@ -74,6 +74,7 @@ pub(super) fn plan(
         prefix: found.prefix,
         // Without uncommitted changes the base is `HEAD`.
         with_changes: wanted.with_changes && base != head,
+        copied: None,
         base,
         source_branch,
         taken,
@@ -192,10 +193,15 @@ fn folder_name(found: &EnclosingWorkTree) -> String {
     let named = if of_main { found.repository.parent() } else { Some(&*found.repository) };
     let name = named.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".git").unwrap_or(&name);
+    folder_of(name, &found.repository)
+}
+
+/// Returns `NAME-HASH` for a repository or folder.
+pub(super) fn folder_of(name: &str, identity: &Path) -> String {
     let safe = |char: char| if char.is_ascii_alphanumeric() || "._-".contains(char) { char } else { '-' };
     let name: String = name.trim_start_matches(['.', '-']).chars().map(safe).take(48).collect();
     let name = if name.is_empty() { "repository" } else { &*name };
-    format!("{name}-{:08x}", crc32c::crc32c(found.repository.as_os_str().as_encoded_bytes()))
+    format!("{name}-{:08x}", crc32c::crc32c(identity.as_os_str().as_encoded_bytes()))
 }
 
 fn taken(work: &OperationContext<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Error> {

@@ -113,7 +113,9 @@ fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &CliContext
     let text = |key: &str| failure.details.get(key).and_then(Value::as_str).unwrap_or_default();
     let prompt = if failure.is(Code::LandConflict) {
         let files = failure.details.get("files").and_then(Value::as_array).into_iter().flatten();
-        let files: Vec<String> = files.map(|file| format!("- {}", text::value(file))).collect();
+        let mut files: Vec<String> = files.map(|file| format!("- {}", text::value(file))).collect();
+        let more = failure.details.get("moreFiles").and_then(Value::as_u64);
+        files.extend(more.map(|more| format!("- and {more} more")));
         format!(
             "Your changes conflict with the branch `{0}`, which has moved on. Merge it into your branch with \
              `git merge {0}`, resolve the conflicts, and commit the merge. Keep the intent of both sides. \
@@ -158,6 +160,7 @@ fn of_view(view: &WorktreeView) -> Worktree {
         base: view.base.clone(),
         source_branch: view.source_branch.clone(),
         with_changes: view.with_changes,
+        copied: view.copied.clone(),
         sandbox: view.sandbox.clone(),
     }
 }

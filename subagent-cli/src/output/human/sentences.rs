@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::usual::text;
 use super::view::{shown, word};
-use super::worktrees::lines;
+use super::worktrees::{landed_nothing, lines};
 use crate::output::rule::describe_rule;
 use crate::output::style::Style;
 
@@ -94,18 +94,22 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
     let (path, into) = (word(data, "path"), word(data, "into"));
     Some(match kind {
         "worktree.created" => {
-            (Style::Dim, format!("worktree {path} created, branch {}", word(data, "branch")))
+            let form = match word(data, "branch") {
+                "" => "a copy".to_owned(),
+                branch => format!("branch {branch}"),
+            };
+            (Style::Dim, format!("worktree {path} created, {form}"))
         }
-        "worktree.landed" if data["commit"] == data["before"] => {
-            (Style::Dim, format!("nothing to land on {into}"))
-        }
+        "worktree.landed" if landed_nothing(data) => (Style::Dim, format!("nothing to land on {into}")),
         "worktree.landed" => {
             let files = data["files"].as_array().map_or(0, Vec::len) as u64;
             (Style::Good, format!("landed on {into}: {}", lines(files, &data["added"], &data["removed"])))
         }
         "worktree.merged" => {
-            let count = |key: &str| data[key].as_array().map_or(0, Vec::len) as u64;
-            let refused = match count("refused") {
+            let count = |key: &str, more: &str| {
+                data[key].as_array().map_or(0, Vec::len) as u64 + data[more].as_u64().unwrap_or(0)
+            };
+            let refused = match count("refused", "moreRefused") {
                 0 => String::new(),
                 refused => format!(", {refused} refused"),
             };
@@ -114,7 +118,7 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
                 style,
                 format!(
                     "merged {}{refused}",
-                    match count("files") {
+                    match count("files", "moreFiles") {
                         1 => "1 file".to_owned(),
                         files => format!("{files} files"),
                     }
@@ -122,7 +126,8 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
             )
         }
         "worktree.conflict" => {
-            (Style::Attention, format!("not landed on {into}: conflicts in {}", text(&data["files"])))
+            let more = data["moreFiles"].as_u64().map(|more| format!(" and {more} more")).unwrap_or_default();
+            (Style::Attention, format!("not landed on {into}: conflicts in {}{more}", text(&data["files"])))
         }
         "worktree.retired" => {
             (Style::Dim, format!("worktree {path} removed; {} keeps its contents", word(data, "retired")))
@@ -245,7 +250,17 @@ mod tests {
                 json!({"path": "/ws/fix", "branch": "subagent/fix"}),
                 "worktree /ws/fix created, branch subagent/fix",
             ),
+            (
+                "worktree.created",
+                json!({"path": "/copies/a", "branch": ""}),
+                "worktree /copies/a created, a copy",
+            ),
             ("worktree.landed", landed, "landed on main: 1 file +3 -1"),
+            (
+                "worktree.landed",
+                json!({"into": "/ws", "commit": "", "before": "", "files": ["x"]}),
+                "landed on /ws: 1 file +0 -0",
+            ),
             ("worktree.landed", same, "nothing to land on main"),
             (
                 "worktree.conflict",
@@ -305,6 +320,7 @@ mod tests {
             ),
             ("worktree.merged", json!({"files": ["a"], "refused": []}), "merged 1 file"),
             ("worktree.merged", json!({"files": ["a", "b"], "refused": ["c"]}), "merged 2 files, 1 refused"),
+            ("worktree.merged", json!({"files": ["a"], "moreFiles": 4, "refused": []}), "merged 5 files"),
             (
                 "notification.failed",
                 json!({"sink": "desk", "occasion": "done", "attempts": 3, "reason": "exit 1"}),

@@ -85,10 +85,15 @@ pub(super) fn all_landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// Whether a landing had nothing to land. One of a copy without git has no commits.
+pub(super) fn landed_nothing(data: &Value) -> bool {
+    data["commit"] == data["before"] && data["files"].as_array().is_none_or(Vec::is_empty)
+}
+
 fn one_landed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let (name, into) = (data["name"].as_str()?, word(data, "into"));
     view.page.word(Style::Strong, name);
-    if data["commit"] == data["before"] {
+    if landed_nothing(data) {
         view.page.plain("  has nothing to land on ").word(Style::Strong, into).end();
         return Some(());
     }

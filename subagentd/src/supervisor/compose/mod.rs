@@ -119,7 +119,11 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         (None, None | Some(Isolation::None)) => None,
         // The defaults of launcher and config are for workers that people start. A task must see
         // its caller's files.
-        (chosen, _) => Some(start::worktree::wanted(chosen.clone(), config, &ground.env)?),
+        (chosen, isolation) => {
+            let copies = chosen.is_none() && isolation == Some(Isolation::Copy);
+            let wanted = start::worktree::wanted(chosen.clone(), config, &ground.env)?;
+            Some(start::worktree::copied(wanted, copies))
+        }
     };
     let worktree = start::worktree::isolated(worktree, sandbox.as_ref(), config, &ground.env)?;
     terms.write_back &= worktree.is_some();

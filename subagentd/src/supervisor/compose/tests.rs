@@ -252,6 +252,7 @@ async fn a_task_has_the_memory_of_its_definition_and_never_that_of_its_parent() 
         read: None,
         hide: Vec::new(),
         network: Network::All,
+        hosts: Vec::new(),
     };
     parent.spec.sandbox = Some(Sandbox { spec: kept, layers: Layers::default() });
     let confined = for_parent(&parent, &task(Some("general"))).unwrap().request.sandbox.unwrap();

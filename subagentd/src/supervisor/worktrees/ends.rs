@@ -93,7 +93,11 @@ pub(in crate::supervisor) async fn recover_landings(shared: &Arc<SupervisorState
     if rows.is_empty() {
         return Ok(());
     }
-    let repositories: BTreeSet<PathBuf> = rows.iter().map(|row| row.worktree.repository.clone()).collect();
+    let repositories: BTreeSet<PathBuf> = {
+        // The next landing of a copy finishes it.
+        let of_git = rows.iter().filter(|row| row.worktree.copied.is_none());
+        of_git.map(|row| row.worktree.repository.clone()).collect()
+    };
     let reset = shared.store.write(Durability::Full, rows.len(), move |tx| {
         for row in rows {
             let state = worktrees::after_landing(tx.connection(), &row)?;

@@ -197,6 +197,8 @@ fn conflict(tx: &mut Tx<'_>, row: &WorktreeRow, into: String, error: &Error) -> 
         return Ok(());
     }
     let files = error.details.get("files").and_then(|files| serde_json::from_value(files.clone()).ok());
-    let data = WorktreeConflict { name: row.worktree.name.clone(), into, files: files.unwrap_or_default() };
+    let more_files = error.details.get("moreFiles").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let files = files.unwrap_or_default();
+    let data = WorktreeConflict { name: row.worktree.name.clone(), into, files, more_files };
     store_event(tx, row, EventType::WorktreeConflict, &data).map(drop)
 }

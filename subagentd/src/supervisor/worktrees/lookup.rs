@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use subagent_protocol::api::{NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed};
-use subagent_protocol::worktree::{Operation, WorktreeResult};
+use subagent_protocol::api::{
+    CopyMode, NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed,
+};
+use subagent_protocol::worktree::{CopyWish, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::operation;
@@ -12,6 +14,7 @@ use super::rows::look;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::supervisor::Supervisor;
 use crate::supervisor::environment::Variables;
+use crate::supervisor::sandbox::always_hidden;
 
 impl Supervisor {
     /// All worktrees, the newest first, with their contents if `with_contents` is set.
@@ -102,6 +105,15 @@ impl Supervisor {
         }))
     }
 
+    /// When the worktree of a new worker is a copy. It never contains the daemon's own folders.
+    fn copy_wish(&self, wanted: &NewWorktree) -> Option<CopyWish> {
+        if wanted.copy == CopyMode::Never {
+            return None;
+        }
+        let without = always_hidden(self.shared.setup.own_folders()).to_vec();
+        Some(CopyWish { always: wanted.copy == CopyMode::Always, limit: wanted.copy_limit, without })
+    }
+
     /// What the worktree of a new worker would be made from. Nothing is stored.
     ///
     /// # Errors
@@ -123,6 +135,7 @@ impl Supervisor {
             branch: wanted.choice.branch.clone(),
             base: wanted.choice.base.clone(),
             with_changes: wanted.choice.with_changes,
+            copy: self.copy_wish(wanted),
         };
         match operation::run(&self.shared, &operation, env).await? {
             WorktreeResult::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),

@@ -7,7 +7,9 @@ use subagent_protocol::api::{ChangeWorktree, TaskMerge, WorktreeMerged, is_git_v
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{AfterLanding, Landing, LandingMode, Merged, Operation, WorktreeResult};
+use subagent_protocol::worktree::{
+    AfterLanding, Landing, LandingMode, Merged, Operation, WorktreeResult, bounded, in_message,
+};
 use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
@@ -92,14 +94,21 @@ async fn merge_of_task(
     launcher: String,
     env: &Variables,
 ) -> Result<Option<i64>> {
-    let id = worker_id.as_str().to_owned();
-    let row = shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await?;
-    let row = row.ok_or_else(|| Error::new(Code::WorktreeNotFound, "the worktree of the task is gone"))?;
+    let name = row_of_task(shared, worker_id).await?.worktree.name;
+    // A request for the same worktree ends first: meanwhile this merge would fail as busy.
+    let _one_at_a_time = shared.worktrees.lock(&name).await;
+    let row = row_of_task(shared, worker_id).await?;
     let time = land::begin_landing(shared, &row, None).await?;
     // No person has looked at the changes: files that say what agents may do wait for `task merge`.
     let withheld = PROTECTED.map(str::to_owned).to_vec();
     let merging = Merging { row, launcher: Some(launcher), then: AfterLanding::GoOn, time, withheld };
     Ok(merging.carry_out(shared, env, None).await?.seq)
+}
+
+async fn row_of_task(shared: &SupervisorState, worker_id: &WorkerId) -> Result<WorktreeRow> {
+    let id = worker_id.as_str().to_owned();
+    let row = shared.store.read(move |connection| worktrees::of_worker(connection, &id)).await?;
+    row.ok_or_else(|| Error::new(Code::WorktreeNotFound, "the worktree of the task is gone"))
 }
 
 /// A merge that has begun.
@@ -181,16 +190,19 @@ impl Merging {
 /// What was merged, with its event and the note of its task, and what counts as the worktree's changes from now on, or
 /// that it is gone.
 fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(WorktreeMerged, Option<i64>)> {
+    let merge = TaskMerge::of(merged.files.clone(), merged.refused.clone(), entropy::now());
+    let ((files, more_files), (refused, more_refused)) = (bounded(merged.files), bounded(merged.refused));
     let data = WorktreeMerged {
         name: row.worktree.name.clone(),
         worker_id: row.worker_id.clone(),
-        files: merged.files,
-        refused: merged.refused,
+        files,
+        more_files,
+        refused,
+        more_refused,
         retired: merged.retired.clone(),
         worktree_removed: merged.worktree_removed,
     };
     let seq = store_event(tx, &row, EventType::WorktreeMerged, &data)?;
-    let merge = TaskMerge::of(data.files.clone(), data.refused.clone(), entropy::now());
     tx.note_merge(&row.worker_id, &merge)?;
     if merged.worktree_removed {
         let (_, removed) = ends::delete(tx, &row, merged.retired)?;
@@ -210,12 +222,22 @@ fn refusal(row: &WorktreeRow, merged: &Merged) -> Option<Error> {
     if merged.refused.is_empty() {
         return None;
     }
-    let name = &row.worktree.name;
-    let message =
-        format!("{name} and {} have both changed {}", row.worktree.main.display(), merged.refused.join(", "));
-    let action = format!(
-        "compare them with `subagent worktree diff {name}` and change one side; `subagent land {name}` merges by lines with what is committed"
-    );
-    let error = Error::new(Code::LandConflict, message).with("files", merged.refused.clone());
-    Some(error.with("merged", merged.files.clone()).recommend(action))
+    let (name, main) = (&row.worktree.name, row.worktree.main.display());
+    let message = format!("{name} and {main} have both changed {}", in_message(&merged.refused));
+    let by_lines = match row.worktree.is_isolated() {
+        true => "",
+        false => "; `subagent land` merges by lines with what is committed",
+    };
+    let action = format!("compare them with `subagent worktree diff {name}` and change one side{by_lines}");
+    let mut error = Error::new(Code::LandConflict, message);
+    for (key, more_key, names) in
+        [("files", "moreFiles", &merged.refused), ("merged", "moreMerged", &merged.files)]
+    {
+        let (names, more) = bounded(names.clone());
+        error = error.with(key, names);
+        if more > 0 {
+            error = error.with(more_key, more);
+        }
+    }
+    Some(error.recommend(action))
 }

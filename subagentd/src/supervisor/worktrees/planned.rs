@@ -32,7 +32,10 @@ impl Planned {
         let Self { plan, wanted } = self;
         let name =
             free_name(worker, |name| taken.contains(name) || plan.taken.iter().any(|other| other == name));
-        let branch = wanted.choice.branch.clone().unwrap_or_else(|| format!("{BRANCH_PREFIX}{name}"));
+        let branch = match plan.copied {
+            Some(_) => String::new(),
+            None => wanted.choice.branch.clone().unwrap_or_else(|| format!("{BRANCH_PREFIX}{name}")),
+        };
         Worktree {
             path: plan.folder.join(&name),
             repository: plan.repository.clone(),
@@ -41,6 +44,7 @@ impl Planned {
             base: plan.base.clone(),
             source_branch: plan.source_branch.clone(),
             with_changes: plan.with_changes,
+            copied: plan.copied.clone(),
             sandbox: None,
             name,
         }
@@ -97,8 +101,10 @@ pub(super) fn confined(
     hide.extend(hide.iter().map(|path| moved(path, worktree)).collect::<Vec<_>>());
     hide.push(root.canonicalize().unwrap_or_else(|_| root.to_owned()));
     let read = spec.read.map(in_worktree).map(|mut read: Vec<PathBuf>| {
-        // Its repository borrows from this one.
-        read.push(worktree.repository.clone());
+        if worktree.copied.is_none() {
+            // Its repository borrows from this one.
+            read.push(worktree.repository.clone());
+        }
         read
     });
     SandboxSpec { write, read: read.map(unique), hide: unique(hide), ..spec }
@@ -125,7 +131,7 @@ fn free_name(worker: &str, is_taken: impl Fn(&str) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use subagent_protocol::api::WorktreeChoice;
+    use subagent_protocol::api::{CopyMode, WorktreeChoice};
     use subagent_protocol::sandbox::{FileSystem, Network};
 
     use super::*;
@@ -139,10 +145,20 @@ mod tests {
             base: "1".repeat(40),
             source_branch: Some("main".into()),
             with_changes: false,
+            copied: None,
             taken: taken.iter().map(|name| (*name).to_owned()).collect(),
         };
         let choice = WorktreeChoice { branch: branch.map(str::to_owned), ..WorktreeChoice::default() };
-        Planned::new(plan, NewWorktree { root: "/trees".into(), choice, setup: Setup::default() })
+        Planned::new(
+            plan,
+            NewWorktree {
+                root: "/trees".into(),
+                choice,
+                setup: Setup::default(),
+                copy: CopyMode::Never,
+                copy_limit: 0,
+            },
+        )
     }
 
     #[test]
@@ -186,6 +202,7 @@ mod tests {
             read: Some(paths(&["/home/me/repo/sub", "/usr"])),
             hide: paths(&["/home/me/repo/keys", "/home/me/.ssh"]),
             network: Network::All,
+            hosts: Vec::new(),
         };
         let notes = Path::new("/home/me/repo/notes");
         let there = confined(spec, &worktree, planned.root(), Some(notes));

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine as _;
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
@@ -39,6 +40,11 @@ impl Targets {
     /// Returns a file in a writable folder.
     fn inside(&self, name: &str) -> PathBuf {
         self.path("inside").join(name)
+    }
+
+    /// Returns the only listed host and port.
+    fn listed(&self) -> &str {
+        self.0["listed"].as_str().unwrap_or_default()
     }
 
     fn pid(&self, key: &str) -> Pid {
@@ -217,6 +223,42 @@ const NETWORK: [(&str, Way); 4] = [
     ("listen for others", |_| std::net::TcpListener::bind("0.0.0.0:0").map(|_| "listening".to_owned())),
 ];
 
+/// Escapes from a network that lists one host.
+const HOSTS: [(&str, Way); 6] = [
+    ("send to a name server", |_| {
+        UdpSocket::bind("0.0.0.0:0")?.send_to(b"x", ("192.0.2.1", 53)).map(|_| "sent".to_owned())
+    }),
+    ("reach another port through the proxy", |to| {
+        through(&format!("CONNECT 127.0.0.1:{}", to.0["port"]), None)
+    }),
+    ("reach the metadata of a cloud through the proxy", |_| through("CONNECT 169.254.169.254:80", None)),
+    ("send plain HTTP through the proxy", |to| through(&format!("GET http://{}/", to.listed()), None)),
+    ("use the proxy without a token", |to| through(&format!("CONNECT {}", to.listed()), Some(""))),
+    ("use the proxy with another token", |to| {
+        let token = "0".repeat(64);
+        through(&format!("CONNECT {}", to.listed()), Some(&format!("subagent:{token}")))
+    }),
+];
+
+/// Sends a request to the proxy, with the agent's own credentials unless there are others.
+fn through(request: &str, credentials: Option<&str>) -> io::Result<String> {
+    let proxy = std::env::var("HTTPS_PROXY").map_err(io::Error::other)?;
+    let (own, address) = proxy
+        .strip_prefix("http://")
+        .and_then(|proxy| proxy.split_once('@'))
+        .ok_or_else(|| io::Error::other("no proxy"))?;
+    let encoded = base64::engine::general_purpose::STANDARD.encode(credentials.unwrap_or(own));
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    write!(stream, "{request} HTTP/1.1\r\nProxy-Authorization: Basic {encoded}\r\n\r\n")?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status)?;
+    match &status {
+        b"HTTP/1.1 200" => Ok("connected".to_owned()),
+        other => Err(io::Error::other(String::from_utf8_lossy(other).into_owned())),
+    }
+}
+
 /// Tries all escapes for the targets in the file. Returns one line each.
 pub(super) fn report(file: &str) -> io::Result<String> {
     let targets = Targets(serde_json::from_slice(&fs::read(file)?).map_err(io::Error::other)?);
@@ -228,9 +270,11 @@ pub(super) fn report(file: &str) -> io::Result<String> {
     }
     let closed = match targets.0["network"].as_str() {
         Some("none") => &NETWORK[..],
-        Some("loopback") => &NETWORK[..2],
+        Some("loopback" | "hosts") => &NETWORK[..2],
         _ => &[],
     };
+    let hosts = if targets.0["network"] == "hosts" { &HOSTS[..] } else { &[] };
+    ways.extend(hosts.iter().map(|(name, way)| ((*name).to_owned(), way(&targets))));
     ways.extend(closed.iter().map(|(name, way)| ((*name).to_owned(), way(&targets))));
     let control = [
         ("control: write inside", written(fs::write(targets.inside("allowed"), "x"))),
@@ -238,6 +282,10 @@ pub(super) fn report(file: &str) -> io::Result<String> {
         ("control: start a program", shell("true")),
     ];
     ways.extend(control.map(|(name, result)| (name.to_owned(), result)));
+    if !hosts.is_empty() {
+        let reached = through(&format!("CONNECT {}", targets.listed()), None);
+        ways.push(("control: reach the listed host".to_owned(), reached));
+    }
     let line = |(name, result): (String, io::Result<String>)| match result {
         Ok(achieved) => format!("OUT {name}: {}\n", achieved.lines().next().unwrap_or_default()),
         Err(error) => format!("kept {name}: {error}\n"),

@@ -10,7 +10,8 @@ use super::world::{Bait, Layers, contents, has_layers, world};
 
 /// Asserts which attempts succeed; those of `control` have to.
 fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
-    let network = profile["network"].as_str().unwrap_or("all").to_owned();
+    let listed = profile["network"][0].as_str().unwrap_or_default().to_owned();
+    let network = if listed.is_empty() { profile["network"].as_str().unwrap_or("all") } else { "hosts" };
     let agent = sandbox.test_agent("hostile-agent", &[]).key("sandbox", profile.clone());
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -23,7 +24,7 @@ fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
         shown["sandbox"]["layers"].as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();
     assert_eq!(names, layers.names(), "{shown}");
-    let bait = Bait::lay(&sandbox, &worker, &network);
+    let bait = Bait::lay(&sandbox, &worker, network, &listed);
     let folders = ["outside", "home", "main", "ws/.git"].map(|folder| sandbox.file(folder));
     let foreign: Vec<_> = folders.into_iter().filter(|folder| folder.exists()).collect();
     let before = contents(&foreign);
@@ -31,7 +32,8 @@ fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
     let report = said["assistantText"].as_str().unwrap();
     let (control, ways): (Vec<&str>, Vec<&str>) =
         report.lines().partition(|line| line.contains(" control: "));
-    assert!(control.len() == 3 && control.iter().all(|line| line.starts_with("OUT ")), "{report}");
+    let controls = 3 + usize::from(network == "hosts");
+    assert!(control.len() == controls && control.iter().all(|line| line.starts_with("OUT ")), "{report}");
     let out: Vec<&&str> = ways.iter().filter(|line| !line.starts_with("kept ")).collect();
     assert!(out.is_empty(), "{layers:?} {profile}: {out:#?}\n{report}");
     assert!(ways.len() >= least, "{report}");
@@ -89,5 +91,18 @@ fn no_way_leads_out_where_a_list_says_what_is_read_and_the_network_is_a_loopback
         let read = json!(["/usr", "/etc", "/lib", "/lib64", programs, "../outside"]);
         let profile = json!({"write": ["allowed"], "read": read, "network": "loopback"});
         try_all(sandbox, layers, profile, 59);
+    }
+}
+
+#[test]
+fn no_way_leads_out_where_a_list_says_what_the_network_reaches() {
+    if !has_layers() {
+        return;
+    }
+    let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listed = target.local_addr().unwrap().to_string();
+    for layers in [Layers::Bubblewrap, Layers::Both] {
+        let profile = json!({"filesystem": "shared_ro", "write": ["allowed"], "network": [listed]});
+        try_all(world(layers), layers, profile, 65);
     }
 }

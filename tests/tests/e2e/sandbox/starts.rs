@@ -69,8 +69,8 @@ fn what_cannot_be_enforced_is_not_started() {
     for name in ["shared_ro", "shared_rw"] {
         assert_eq!(refused(&["--sandbox", name]), "bubblewrap");
     }
-    sandbox.run(&["worker", "start", "--sandbox", "isolated"]).error("WORKTREE_NEEDS_GIT");
-    assert_eq!(refused(&["--launcher", "hosts"]), "proxy");
+    assert_eq!(refused(&["--sandbox", "isolated"]), "bubblewrap");
+    assert_eq!(refused(&["--launcher", "hosts"]), "bubblewrap");
     assert_eq!(refused(&["--sandbox", "shared_ro", "--delegate"]), "delegation");
     let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!(listed["count"], 0, "nothing may remain of a refused start: {listed}");
@@ -86,9 +86,13 @@ fn what_landlock_alone_cannot_enforce_is_not_started() {
     let loopback =
         sandbox.demo_agent(&[]).key("sandbox", json!({"filesystem": "shared_ro", "network": "loopback"}));
     sandbox.launcher("loopback", loopback);
+    let hosts = sandbox.demo_agent(&[]).key("sandbox", json!({"network": ["api.example.com:443"]}));
+    sandbox.launcher("hosts", hosts);
     sandbox.init();
     let error = sandbox.run(&["worker", "start", "--launcher", "loopback"]).error("SANDBOX_UNAVAILABLE");
     assert!(error["message"].as_str().unwrap().contains("network namespace"), "{error}");
+    let error = sandbox.run(&["worker", "start", "--launcher", "hosts"]).error("SANDBOX_UNAVAILABLE");
+    assert!(error["message"].as_str().unwrap().contains("hosts and ports"), "{error}");
     // The state directory is in the workspace, so a rule for the workspace would cover it.
     let error = sandbox.run(&["worker", "start", "--sandbox", "shared_rw"]).error("SANDBOX_UNAVAILABLE");
     assert_eq!(error["details"]["hidden"], json!(sandbox.state_dir()), "{error}");

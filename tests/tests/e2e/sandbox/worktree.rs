@@ -286,3 +286,33 @@ fn the_changes_of_a_task_are_merged_file_by_file() {
 fn text_of(folder: &Path, name: &str) -> String {
     text(&folder.join(name))
 }
+
+#[test]
+fn an_isolated_worker_lands_file_by_file() {
+    if !has_layers() {
+        return;
+    }
+    let sandbox = repository(Layers::Both);
+    let file = sandbox.file("ws/lines.txt");
+    let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
+    let commit = |text: String| {
+        fs::write(&file, text).unwrap();
+        git(&sandbox, &["add", "lines.txt"]);
+        git(&sandbox, &["commit", "-qm", "lines"]);
+    };
+    commit(lines("1", "9"));
+    for (name, flags) in [("apart", &["--sandbox", "isolated"][..]), ("shared", &["--worktree"])] {
+        let start = [&["worker", "start", "sdk", "--name", name], flags].concat();
+        let _ = sandbox.run(&start).data_of("worker.started");
+        let _ = works(&sandbox, name, "sed -i s/1/one/ lines.txt && echo x > new.txt");
+    }
+    // Another line of the same file.
+    commit(lines("1", "nine"));
+    let refused = sandbox.run(&["land", "apart"]).error("LAND_CONFLICT");
+    assert_eq!(refused["details"]["files"], json!(["lines.txt"]), "{refused}");
+    assert!(!sandbox.file("ws/new.txt").exists());
+    let _ = sandbox.run(&["land", "shared"]).data_of("worktree.landed");
+    assert_eq!(fs::read_to_string(&file).unwrap(), lines("one", "nine"), "a worktree lands by lines");
+    let _ = sandbox.run(&["stop", "apart", "shared"]).data();
+    sandbox.finish();
+}

@@ -116,8 +116,9 @@ pub(super) struct Bait {
 }
 
 impl Bait {
-    /// Creates the targets for this worker's agent, whose sandbox has this network.
-    pub(super) fn lay(sandbox: &Sandbox, worker: &str, network: &str) -> Self {
+    /// Creates the targets for this worker's agent, whose sandbox has this network. `listed` is the
+    /// only host of a list.
+    pub(super) fn lay(sandbox: &Sandbox, worker: &str, network: &str, listed: &str) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let foreign = UnixListener::bind(sandbox.file("outside/socket")).unwrap();
         let name = format!("{}-abstract", sandbox.path().display());
@@ -137,7 +138,7 @@ impl Bait {
             "daemon": daemon.pid, "runtime": runtime.pid, "guard": sandbox.guard(&runtime).pid,
             "socket": socket(&info), "runtimeSocket": shown["runtimeSocket"],
             "foreignSocket": sandbox.file("outside/socket"), "abstract": name,
-            "port": tcp.local_addr().unwrap().port(), "network": network,
+            "port": tcp.local_addr().unwrap().port(), "network": network, "listed": listed,
         });
         let file = sandbox.file("ws/targets.json");
         fs::write(&file, targets.to_string()).unwrap();

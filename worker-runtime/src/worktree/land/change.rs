@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use super::super::commits::lines;
 use super::super::scratch::Scratch;
 use super::super::status::{parts, path};
-use super::super::work::OperationContext;
+use super::super::work::{OperationContext, line};
 use crate::git::{Git, GitFailure};
 
 /// A path that differs between two commits.
@@ -60,6 +60,29 @@ pub(super) fn between(
         changes.push(PathChange { path: path.to_vec(), before, after });
     }
     Ok(changes)
+}
+
+/// Returns a commit's tree with these changes applied.
+pub(super) fn applied(
+    work: &OperationContext<'_>,
+    repository: &Path,
+    commit: &str,
+    changes: &[&PathChange],
+) -> Result<String, Error> {
+    let scratch = Scratch::new(repository)?;
+    let mut git = work.git(repository);
+    git.places = vec![("GIT_INDEX_FILE", scratch.path("applied").into())];
+    work.feed(&git, &["read-tree", commit], b"")?;
+    let none = "0".repeat(commit.len());
+    let mut entries: Vec<u8> = Vec::new();
+    // Deletions first: a folder may become a file.
+    for is_there in [false, true] {
+        for change in changes.iter().filter(|change| change.after.is_some() == is_there) {
+            entries.extend(TreeEntry::line(change.after.as_ref(), &change.path, &none));
+        }
+    }
+    work.feed(&git, &["update-index", "-z", "--add", "--replace", "--index-info"], &entries)?;
+    Ok(line(&work.feed(&git, &["write-tree"], b"")?))
 }
 
 /// Returns the paths whose file differs from the given side. Compares content, with git's filters.

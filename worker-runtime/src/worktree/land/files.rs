@@ -14,7 +14,7 @@ use subagent_protocol::worktree::{AfterLanding, Landing, Merged, Worktree, Workt
 use super::super::keep::Keeping;
 use super::super::scratch::{self, Scratch};
 use super::super::status::path;
-use super::super::work::{OperationContext, line, step};
+use super::super::work::{OperationContext, step};
 use super::super::{errors, retired, usable};
 use super::change::{self, PathChange, TreeEntry};
 use super::finish;
@@ -101,7 +101,7 @@ fn bring<'a>(
     Ok((done, refused))
 }
 
-fn is_withheld(name: &[u8], folders: &[String]) -> bool {
+pub(in super::super) fn is_withheld(name: &[u8], folders: &[String]) -> bool {
     path(name).ancestors().any(|above| folders.iter().any(|folder| above.ends_with(folder)))
 }
 
@@ -171,20 +171,8 @@ fn base(
     if done.is_empty() {
         return Ok(worktree.base.clone());
     }
-    let (repository, scratch) = (&worktree.repository, Scratch::new(&worktree.repository)?);
-    let mut git = work.git(repository);
-    git.places = vec![("GIT_INDEX_FILE", scratch.path("base").into())];
-    work.feed(&git, &["read-tree", &worktree.base], b"")?;
-    let none = "0".repeat(worktree.base.len());
-    let mut entries: Vec<u8> = Vec::new();
-    // Deletions first: a folder may become a file.
-    for is_there in [false, true] {
-        for change in done.iter().filter(|change| change.after.is_some() == is_there) {
-            entries.extend(TreeEntry::line(change.after.as_ref(), &change.path, &none));
-        }
-    }
-    work.feed(&git, &["update-index", "-z", "--add", "--replace", "--index-info"], &entries)?;
-    let tree = line(&work.feed(&git, &["write-tree"], b"")?);
+    let repository = &worktree.repository;
+    let tree = change::applied(work, repository, &worktree.base, done)?;
     let keeping = Keeping { work, worktree, time: landing.time() };
     let base =
         keeping.commit(&work.git(repository), &tree, [worktree.base.clone()].into_iter(), "Merged files")?;

@@ -311,7 +311,7 @@ fn is_unfinished(
 }
 
 /// Deletes a file and its folders that become empty.
-pub(super) fn delete(top: &Path, name: &Path) -> io::Result<()> {
+pub(in super::super) fn delete(top: &Path, name: &Path) -> io::Result<()> {
     fs::remove_file(top.join(name))?;
     for folder in name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
         if fs::remove_dir(top.join(folder)).is_err() {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-use subagent_protocol::worktree::{Landing, LandingMode, Worktree};
+use subagent_protocol::worktree::{Landing, LandingMode, Worktree, bounded, in_message};
 use subagent_protocol::{Code, Error};
 
 use super::super::errors::refused;
@@ -11,6 +11,7 @@ use super::super::work::{OperationContext, line};
 use super::super::{commits, plan};
 use super::merge::{Merged, merge};
 use super::target::LandingTarget;
+use super::whole_files;
 
 /// The source of a landing.
 pub(super) struct LandingSource {
@@ -59,16 +60,25 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn merged(&self, base: &str, ours: &str, theirs: &str) -> Result<String, Error> {
-        match merge(self.work, &self.worktree.repository, base, ours, theirs)? {
+        let repository = &self.worktree.repository;
+        let merged = match self.worktree.is_isolated() {
+            true => whole_files::merge(self.work, repository, base, ours, theirs)?,
+            false => merge(self.work, repository, base, ours, theirs)?,
+        };
+        match merged {
             Merged::Tree(tree) => Ok(tree),
             Merged::Conflict(files) => {
                 let into = &self.target.branch;
                 let name = &self.worktree.name;
-                let message = format!("{name} and {into} change the same lines of {}", files.join(", "));
-                Err(Error::new(Code::LandConflict, message)
+                let what =
+                    if self.worktree.is_isolated() { "both change" } else { "change the same lines of" };
+                let message = format!("{name} and {into} {what} {}", in_message(&files));
+                let (files, more) = bounded(files);
+                let error = Error::new(Code::LandConflict, message)
                     .with("files", files)
                     .with("into", into.clone())
-                    .with("targetCommit", self.target.commit.clone()))
+                    .with("targetCommit", self.target.commit.clone());
+                Err(if more == 0 { error } else { error.with("moreFiles", more) })
             }
         }
     }

@@ -8,6 +8,7 @@ pub(super) mod landed;
 mod make;
 pub(super) mod merge;
 mod target;
+mod whole_files;
 
 use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;

@@ -77,7 +77,7 @@ pub(super) fn ask(
     let program = work.runtime().map_err(problem)?;
     let own = ["worktree", INSIDE].map(OsString::from);
     let mut command = Command::new(&program);
-    command.args(subagent_sandbox::arguments(&text(sandbox), program.as_os_str(), &own));
+    command.args(subagent_sandbox::arguments(&text(sandbox), None, program.as_os_str(), &own));
     command.env_clear().envs(work.env().iter().cloned()).current_dir(&worktree.path);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (status, bytes, stderr) = git::run_program(command, &input, MAX_ANSWER, work.until(), work.held())?;

@@ -197,7 +197,7 @@ fn fetch(
     }
     let program = work.runtime().map_err(|error| errors::file(&worktree.path, &error))?;
     let arguments =
-        subagent_sandbox::arguments(&ask::text(sandbox), OsStr::new("git"), &["upload-pack".into()]);
+        subagent_sandbox::arguments(&ask::text(sandbox), None, OsStr::new("git"), &["upload-pack".into()]);
     // Git passes it to a shell.
     let mut serves = OsString::from("--upload-pack=");
     for word in [program.into_os_string()].into_iter().chain(arguments) {

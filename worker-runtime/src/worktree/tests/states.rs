@@ -56,6 +56,7 @@ impl State {
             base: String::new(),
             source_branch: None,
             with_changes,
+            copied: None,
             sandbox: None,
         };
         let mut state = Self { world, worktree: placeholder, random, contents: 0, converts };

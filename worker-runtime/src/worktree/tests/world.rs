@@ -128,8 +128,14 @@ impl WorktreeFixture {
         with_changes: bool,
     ) -> Result<Plan, Error> {
         let (branch, base) = (branch.map(str::to_owned), base.map(str::to_owned));
-        match self.run(Operation::Plan { cwd: cwd.to_owned(), root: self.root(), branch, base, with_changes })
-        {
+        match self.run(Operation::Plan {
+            cwd: cwd.to_owned(),
+            root: self.root(),
+            branch,
+            base,
+            with_changes,
+            copy: None,
+        }) {
             WorktreeResult::Planned(plan) => Ok(plan),
             WorktreeResult::Failed(error) => Err(error),
             other => panic!("{other:?}"),
@@ -153,6 +159,7 @@ impl WorktreeFixture {
             repository: plan.repository,
             main: plan.main,
             with_changes,
+            copied: None,
             sandbox: None,
         }
     }

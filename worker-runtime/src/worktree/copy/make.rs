@@ -1,0 +1,157 @@
+//! `Plan` and `Create` of a copy. A killed attempt is made again from the beginning.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Timespec, Timestamps, futimens, ioctl_ficlone};
+use subagent_protocol::Error;
+use subagent_protocol::worktree::{Copied, CopyWish, Plan, Worktree};
+
+use super::super::work::{Work, step};
+use super::super::{errors, plan};
+use super::tree::{self, Found};
+use super::{hidden, manifest};
+
+/// Determines what a copy would contain. Refuses one above the limit.
+pub(in super::super) fn plan(cwd: &Path, root: &Path, wish: &CopyWish) -> Result<Plan, Error> {
+    if !cwd.is_dir() {
+        return Err(errors::argument("cwd", format!("the folder {} does not exist", cwd.display())));
+    }
+    let main = cwd.canonicalize().map_err(|error| errors::file(cwd, &error))?;
+    let mut without = wish.without.clone();
+    // Copies inside of the folder do not contain each other.
+    without.push(root.canonicalize().unwrap_or_else(|_| root.to_owned()));
+    let copied = Copied { limit: wish.limit, without };
+    let _ = size(&main, &copied)?;
+    let folder = root.join(plan::folder_of(&main.file_name().unwrap_or_default().to_string_lossy(), &main));
+    let mut taken = Vec::new();
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        taken.extend(Some(name).filter(|name| !name.starts_with('.')));
+    }
+    Ok(Plan {
+        repository: folder.clone(),
+        main,
+        folder,
+        prefix: PathBuf::new(),
+        base: String::new(),
+        source_branch: None,
+        with_changes: false,
+        taken,
+        copied: Some(copied),
+    })
+}
+
+/// Returns the size of all files in bytes, if it is within the limit.
+fn size(main: &Path, copied: &Copied) -> Result<u64, Error> {
+    let mut bytes = 0_u64;
+    let walked = tree::walk(main, &copied.without, &mut |_, found| {
+        if let Found::File(_, stat) = found {
+            bytes = bytes.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
+        }
+        Ok(())
+    });
+    walked.map_err(|error| errors::file(main, &error))?;
+    if bytes > copied.limit {
+        let limit = copied.limit;
+        let message = format!(
+            "a copy of {} would have {bytes} bytes, and `worktrees.copyLimit` allows {limit}",
+            main.display()
+        );
+        return Err(errors::needs_git("copyTooLarge", message)
+            .with("bytes", bytes)
+            .with("limit", limit)
+            .recommend("raise `worktrees.copyLimit` in the config, or make the folder a git repository"));
+    }
+    Ok(bytes)
+}
+
+/// Makes the copy, unless it is complete.
+pub(super) fn create(work: &Work<'_>, worktree: &Worktree, copied: &Copied) -> Result<(), Error> {
+    if manifest::read(worktree)?.is_some() {
+        return match worktree.path.is_dir() {
+            true => Ok(()),
+            false => Err(errors::not_found(&worktree.path, "the folder of the copy is gone")),
+        };
+    }
+    if !worktree.main.is_dir() {
+        return Err(errors::not_found(&worktree.main, "the folder is gone"));
+    }
+    let _ = size(&worktree.main, copied)?;
+    let new = hidden(worktree, "new");
+    if worktree.path.symlink_metadata().is_ok() {
+        // Only a killed attempt leaves a folder without a base.
+        if !work.was_killed() {
+            return Err(errors::exists("path", &worktree.path.display().to_string()));
+        }
+        step();
+        super::delete(&worktree.path)?;
+    }
+    super::delete(&new)?;
+    step();
+    fill(worktree, copied, &new).map_err(|error| errors::file(&new, &error)).inspect_err(|_| {
+        // The original error counts. The next attempt removes the rest.
+        let _ = super::delete(&new);
+    })?;
+    let files = manifest::files(&new, &[])?;
+    step();
+    fs::rename(&new, &worktree.path).map_err(|error| errors::file(&worktree.path, &error))?;
+    manifest::write(worktree, &files)
+}
+
+fn fill(worktree: &Worktree, copied: &Copied, new: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(new)?;
+    let mut folders = Vec::new();
+    tree::walk(&worktree.main, &copied.without, &mut |path, found| {
+        let to = new.join(path);
+        match found {
+            Found::Folder(stat) => {
+                // Writable until its content is there.
+                DirBuilder::new().mode(0o700).create(&to)?;
+                folders.push((to, stat.st_mode & 0o777));
+                Ok(())
+            }
+            Found::Link(target) => symlink(std::ffi::OsString::from_vec(target), to),
+            Found::File(from, stat) => {
+                let file = copy(&from, &to, stat.st_mode & 0o777)?;
+                let time = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+                Ok(futimens(&file, &Timestamps { last_access: time, last_modification: time })?)
+            }
+        }
+    })?;
+    for (folder, mode) in folders.into_iter().rev() {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode))?;
+    }
+    let mode = fs::metadata(&worktree.main)?.permissions().mode() & 0o777;
+    fs::set_permissions(new, fs::Permissions::from_mode(mode))
+}
+
+/// Copies a file to a new one, without its blocks where the file system can share them.
+pub(super) fn copy(from: &File, to: &Path, mode: u32) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    if ioctl_ficlone(&file, from).is_err() {
+        let mut from = from;
+        let _ = io::copy(&mut from, &mut file)?;
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    Ok(file)
+}
+
+/// Creates a link or file under a name beside its place, and then moves it there.
+pub(super) fn put(found: Found, to: &Path) -> io::Result<()> {
+    to.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(".subagent-merge");
+    let near = to.with_file_name(name);
+    let _ = fs::remove_file(&near);
+    match found {
+        Found::Folder(_) => return Ok(()),
+        Found::Link(target) => symlink(std::ffi::OsStr::from_bytes(&target), &near)?,
+        Found::File(from, stat) => copy(&from, &near, stat.st_mode & 0o777)?.sync_all()?,
+    }
+    step();
+    fs::rename(&near, to)
+}

@@ -1,0 +1,160 @@
+//! `Merge` and `Land` of a copy: its changed files come to the original folder, one by one.
+//!
+//! Can be repeated after a kill: files that equal the copy's are done.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use subagent_protocol::worktree::{
+    AfterLanding, Answer, Landed, Landing, Merged, Worktree, bounded, in_message,
+};
+use subagent_protocol::{Code, Error};
+
+use super::super::land::files::is_withheld;
+use super::super::land::finish;
+use super::super::work::{Work, step};
+use super::super::{errors, status};
+use super::manifest::{self, State};
+use super::tree::{self, At};
+use super::{Change, changes, make, run, text};
+
+/// Takes all files that changed only in the copy.
+pub(super) fn merge(worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+    let merged = bring(worktree, landing, false)?;
+    Ok(Answer::Merged(merged))
+}
+
+/// Takes all changes, or none if a file changed on both sides.
+pub(super) fn land(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+    if landing.into.is_some() {
+        return Err(errors::argument("into", "a copy of a folder has no branches; land it without --into"));
+    }
+    for command in &landing.checks {
+        step();
+        if let Some(failed) = run(work, worktree, command)? {
+            let message = format!("the check `{command}` failed in {}", worktree.path.display());
+            return Err(failed.into_error(Code::LandCheckFailed, message, command));
+        }
+    }
+    let into = worktree.main.display().to_string();
+    let merged = bring(worktree, landing, true)?;
+    if !merged.refused.is_empty() {
+        let names = in_message(&merged.refused);
+        let message = format!("{} and {into} have both changed {names}", worktree.name);
+        let (files, more) = bounded(merged.refused);
+        let error = Error::new(Code::LandConflict, message).with("files", files).with("into", into);
+        return Err(if more == 0 { error } else { error.with("moreFiles", more) });
+    }
+    Ok(Answer::Landed(Landed {
+        into,
+        commit: String::new(),
+        before: String::new(),
+        files: merged.files,
+        added: 0,
+        removed: 0,
+        retired: None,
+        worktree_removed: merged.worktree_removed,
+    }))
+}
+
+/// Writes the files. With `all`, a single conflict leaves everything unchanged.
+fn bring(worktree: &Worktree, landing: &Landing, all: bool) -> Result<Merged, Error> {
+    let mut merged = Merged { base: worktree.base.clone(), ..Merged::default() };
+    if worktree.path.symlink_metadata().is_err() {
+        // An earlier attempt was killed after its last step.
+        super::remove_all(worktree)?;
+        return Ok(Merged { worktree_removed: true, ..merged });
+    }
+    let gone = || errors::not_found(&worktree.path, "the copy is incomplete");
+    let mut base = manifest::read(worktree)?.ok_or_else(gone)?;
+    let present = manifest::files(&worktree.path, &[])?;
+    let changes = changes(&base, &present);
+    let sorted = sort(&worktree.main, &changes, &landing.withheld)?;
+    merged.refused = sorted.refused.iter().map(|change| text(change.name)).collect();
+    if all && !merged.refused.is_empty() {
+        return Ok(merged);
+    }
+    // Deletions first: a folder may become a file.
+    let (written, deleted): (Vec<&Change<'_>>, Vec<&Change<'_>>) =
+        sorted.taken.iter().copied().partition(|change: &&Change<'_>| change.after.is_some());
+    for change in deleted {
+        let path = status::path(change.name);
+        step();
+        finish::delete(&worktree.main, path)
+            .map_err(|error| errors::file(&worktree.main.join(path), &error))?;
+    }
+    for change in written {
+        let path = status::path(change.name);
+        let to = worktree.main.join(path);
+        let written = tree::at(&worktree.path, path).and_then(|at| match at {
+            At::Here(found) => make::put(found, &to),
+            At::Nothing | At::Blocked => Err(std::io::Error::other("it changed during the merge")),
+        });
+        written.map_err(|error| errors::file(&to, &error))?;
+    }
+    let done: Vec<Vec<u8>> =
+        sorted.done.iter().chain(&sorted.taken).map(|change| change.name.to_vec()).collect();
+    merged.files = done.iter().map(|name| text(name)).collect();
+    merged.files.sort();
+    for name in done {
+        match present.get(&name) {
+            Some(entry) => base.insert(name, entry.clone()),
+            None => base.remove(&name),
+        };
+    }
+    if !merged.files.is_empty() {
+        manifest::write(worktree, &base)?;
+    }
+    if merged.refused.is_empty() && landing.then == AfterLanding::Remove {
+        merged.worktree_removed = matches!(super::remove(worktree)?, Answer::Removed);
+    }
+    Ok(merged)
+}
+
+struct Sorted<'a> {
+    /// The original has them.
+    done: Vec<&'a Change<'a>>,
+    /// The original has the state of the base.
+    taken: Vec<&'a Change<'a>>,
+    refused: Vec<&'a Change<'a>>,
+}
+
+fn sort<'a>(main: &Path, changes: &'a [Change<'a>], withheld: &[String]) -> Result<Sorted<'a>, Error> {
+    let (mut done, mut taken, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    let mut blocked = Vec::new();
+    let mut deleted: BTreeSet<&Path> = BTreeSet::new();
+    for change in changes {
+        match manifest::state(main, change.name)? {
+            State::Known(ours) if ours.as_ref() == change.after => done.push(change),
+            _ if is_withheld(change.name, withheld) => refused.push(change),
+            State::Known(ours) if ours.as_ref() == change.before => {
+                if change.after.is_none() {
+                    let path = status::path(change.name);
+                    deleted.insert(path);
+                }
+                taken.push(change);
+            }
+            State::Known(_) => refused.push(change),
+            State::Blocked => blocked.push(change),
+        }
+    }
+    for change in blocked {
+        let path = status::path(change.name);
+        // A file that this merge deletes, in the place of a folder; or a folder that it empties.
+        let file_above = path.ancestors().skip(1).any(|above| deleted.contains(above));
+        let emptied = change.before.is_none() && only(main, path, &deleted);
+        if file_above || emptied { taken.push(change) } else { refused.push(change) }
+    }
+    refused.sort_by_key(|change| change.name);
+    Ok(Sorted { done, taken, refused })
+}
+
+/// Whether a folder contains only files that are deleted.
+fn only(main: &Path, folder: &Path, deleted: &BTreeSet<&Path>) -> bool {
+    let Ok(entries) = std::fs::read_dir(main.join(folder)) else { return false };
+    entries.flatten().all(|entry| {
+        let path = folder.join(entry.file_name());
+        deleted.contains(&*path)
+            || (entry.file_type().is_ok_and(|kind| kind.is_dir()) && only(main, &path, deleted))
+    })
+}

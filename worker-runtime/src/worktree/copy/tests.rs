@@ -1,0 +1,230 @@
+//! Copies of folders, with kills between their steps.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use subagent_protocol::worktree::{AfterLanding, Copied, CopyWish, Landing, LandingMode};
+
+use super::super::work::WaitLimits;
+use super::*;
+
+const WAITS: WaitLimits = WaitLimits { operation: Duration::from_secs(10), git: Duration::from_secs(10) };
+
+struct World {
+    _dir: tempfile::TempDir,
+    main: PathBuf,
+    root: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let (main, root) = (base.join("ws"), base.join("trees"));
+        for folder in ["src/deep", "empty", "state"] {
+            fs::create_dir_all(main.join(folder)).unwrap();
+        }
+        for (name, text) in [("a", "a\n"), ("b", "b\n"), ("src/deep/c", "c\n"), ("state/db", "secret")] {
+            fs::write(main.join(name), text).unwrap();
+        }
+        fs::set_permissions(main.join("b"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("a", main.join("link")).unwrap();
+        Self { _dir: dir, main, root }
+    }
+
+    fn wish(&self, limit: u64) -> CopyWish {
+        CopyWish { always: true, limit, without: vec![self.main.join("state")] }
+    }
+
+    fn create(&self) -> Worktree {
+        let plan = plan(&self.main, &self.root, &self.wish(1000)).unwrap();
+        let worktree = Worktree {
+            name: "one".to_owned(),
+            path: plan.folder.join("one"),
+            repository: plan.repository,
+            main: plan.main,
+            branch: String::new(),
+            base: String::new(),
+            source_branch: None,
+            with_changes: false,
+            sandbox: None,
+            copied: plan.copied,
+        };
+        self.make(&worktree);
+        worktree
+    }
+
+    fn make(&self, worktree: &Worktree) {
+        fs::create_dir_all(&worktree.repository).unwrap();
+        let copied: &Copied = worktree.copied.as_ref().unwrap();
+        create(&Work::new(&[], WAITS), worktree, copied).unwrap();
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.main.join(name)).ok()
+    }
+}
+
+fn landing(then: AfterLanding) -> Landing {
+    Landing {
+        id: 1,
+        into: None,
+        how: LandingMode::Squash,
+        message: None,
+        trailer: String::new(),
+        checks: Vec::new(),
+        protected: Vec::new(),
+        withheld: vec![".agents".to_owned()],
+        then,
+    }
+}
+
+fn merged(worktree: &Worktree, then: AfterLanding) -> subagent_protocol::worktree::Merged {
+    match merge(worktree, &landing(then)).unwrap() {
+        Answer::Merged(merged) => merged,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_copy_has_all_files_except_the_excluded_ones() {
+    let world = World::new();
+    let copy = world.create();
+    let at = |name: &str| copy.path.join(name);
+    assert_eq!(fs::read_to_string(at("src/deep/c")).unwrap(), "c\n");
+    assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("a"));
+    assert!(at("empty").is_dir() && !at("state").exists());
+    let meta = |path: PathBuf| fs::metadata(path).unwrap();
+    assert_eq!(meta(at("b")).permissions().mode(), meta(world.main.join("b")).permissions().mode());
+    assert_eq!(meta(at("b")).modified().unwrap(), meta(world.main.join("b")).modified().unwrap());
+    assert_eq!(look(&copy).unwrap(), Contents { exists: true, ..Contents::default() });
+    world.make(&copy);
+    assert!(matches!(remove(&copy).unwrap(), Answer::Removed) && !copy.path.exists());
+    assert_eq!(world.text("a").as_deref(), Some("a\n"));
+}
+
+#[test]
+fn a_copy_above_the_limit_is_refused_with_its_size() {
+    let world = World::new();
+    let error = plan(&world.main, &world.root, &world.wish(5)).unwrap_err();
+    assert_eq!((error.code, &error.details["reason"]), (Code::WorktreeNeedsGit, &"copyTooLarge".into()));
+    assert_eq!((&error.details["bytes"], &error.details["limit"]), (&6.into(), &5.into()));
+    assert!(error.message.contains("worktrees.copyLimit"), "{error}");
+    assert!(plan(&world.main, &world.root, &world.wish(6)).is_ok());
+}
+
+#[test]
+fn a_merge_takes_files_that_changed_on_one_side() {
+    let world = World::new();
+    let copy = world.create();
+    let at = |name: &str| copy.path.join(name);
+    fs::write(at("a"), "agent\n").unwrap();
+    fs::write(world.main.join("a"), "user\n").unwrap();
+    fs::set_permissions(at("b"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::remove_file(at("src/deep/c")).unwrap();
+    fs::remove_dir_all(at("src")).unwrap();
+    fs::write(at("src"), "a file now\n").unwrap();
+    fs::create_dir(at(".agents")).unwrap();
+    fs::write(at(".agents/x"), "rules").unwrap();
+    fs::remove_file(at("link")).unwrap();
+    symlink("b", at("link")).unwrap();
+    assert_eq!(look(&copy).unwrap().files, 6);
+    let first = merged(&copy, AfterLanding::Remove);
+    assert_eq!(first.files, ["b", "link", "src", "src/deep/c"]);
+    assert_eq!((first.refused, first.worktree_removed), (vec![".agents/x".into(), "a".into()], false));
+    assert_eq!(world.text("a").as_deref(), Some("user\n"), "the user's change stays");
+    assert_eq!(world.text("src").as_deref(), Some("a file now\n"));
+    assert_eq!(fs::read_link(world.main.join("link")).unwrap(), Path::new("b"));
+    let mode = fs::metadata(world.main.join("b")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+    assert_eq!(look(&copy).unwrap().names, [".agents/x", "a"], "merged files are no changes any more");
+    // The user takes the agent's version.
+    fs::write(world.main.join("a"), "agent\n").unwrap();
+    fs::remove_dir_all(at(".agents")).unwrap();
+    let second = merged(&copy, AfterLanding::Remove);
+    assert_eq!((second.files, second.worktree_removed), (vec!["a".to_owned()], true));
+    assert!(!copy.path.exists());
+    assert!(merged(&copy, AfterLanding::Remove).worktree_removed, "a repetition after a kill");
+}
+
+#[test]
+fn a_landing_takes_all_or_nothing() {
+    let world = World::new();
+    let copy = world.create();
+    fs::write(copy.path.join("a"), "agent\n").unwrap();
+    fs::write(copy.path.join("new"), "new\n").unwrap();
+    fs::write(world.main.join("a"), "user\n").unwrap();
+    let work = Work::new(&[], WAITS);
+    let error = land(&work, &copy, &landing(AfterLanding::GoOn)).unwrap_err();
+    assert_eq!((error.code, &error.details["files"][0]), (Code::LandConflict, &"a".into()));
+    assert_eq!((world.text("a").as_deref(), world.text("new")), (Some("user\n"), None));
+    fs::write(world.main.join("a"), "a\n").unwrap();
+    let checked =
+        Landing { checks: vec!["grep -q agent a && ! true".to_owned()], ..landing(AfterLanding::Keep) };
+    assert_eq!(land(&work, &copy, &checked).unwrap_err().code, Code::LandCheckFailed);
+    assert_eq!(world.text("new"), None);
+    let Answer::Landed(landed) = land(&work, &copy, &landing(AfterLanding::GoOn)).unwrap() else { panic!() };
+    assert_eq!((landed.files, landed.worktree_removed), (vec!["a".into(), "new".into()], false));
+    assert_eq!((world.text("a").as_deref(), world.text("new").as_deref()), (Some("agent\n"), Some("new\n")));
+    assert!(matches!(remove(&copy).unwrap(), Answer::Removed));
+}
+
+#[test]
+fn nothing_behind_a_link_is_read_or_written() {
+    let world = World::new();
+    let copy = world.create();
+    let outside = world.root.join("outside");
+    fs::create_dir_all(&outside).unwrap();
+    fs::write(outside.join("c"), "secret").unwrap();
+    fs::remove_dir_all(copy.path.join("src/deep")).unwrap();
+    symlink(&outside, copy.path.join("src/deep")).unwrap();
+    fs::write(copy.path.join("a"), "agent\n").unwrap();
+    fs::remove_file(world.main.join("a")).unwrap();
+    symlink(outside.join("c"), world.main.join("a")).unwrap();
+    let result = merged(&copy, AfterLanding::GoOn);
+    assert_eq!(
+        (result.files, result.refused),
+        (vec!["src/deep".into(), "src/deep/c".into()], vec!["a".into()])
+    );
+    assert_eq!(fs::read_link(world.main.join("src/deep")).unwrap(), outside, "the link itself is taken");
+    assert_eq!(fs::read_to_string(outside.join("c")).unwrap(), "secret");
+}
+
+#[test]
+fn work_is_kept_until_it_is_discarded_and_then_moved_aside() {
+    let world = World::new();
+    let copy = world.create();
+    fs::write(copy.path.join("new"), "work").unwrap();
+    fs::create_dir(copy.path.join("locked")).unwrap();
+    assert!(matches!(remove(&copy).unwrap(), Answer::Found(found) if found.names == ["new"]));
+    let Answer::Discarded(Some(kept)) = discard(&copy, Timestamp(7)).unwrap() else { panic!() };
+    assert_eq!(fs::read_to_string(Path::new(&kept).join("new")).unwrap(), "work");
+    assert!(!copy.path.exists() && matches!(discard(&copy, Timestamp(8)).unwrap(), Answer::Discarded(None)));
+    // The name is free again.
+    let again = world.create();
+    fs::set_permissions(again.path.join("empty"), fs::Permissions::from_mode(0o500)).unwrap();
+    assert!(matches!(discard(&again, Timestamp(9)).unwrap(), Answer::Discarded(None)));
+}
+
+#[test]
+fn a_killed_operation_is_finished_by_the_next_one() {
+    let world = World::new();
+    let copy = world.create();
+    fs::write(copy.path.join("new"), "work").unwrap();
+    // Killed after the copy was moved aside, before its base was deleted.
+    let aside = copy.repository.join(RETIRED).join("one/5");
+    fs::create_dir_all(aside.parent().unwrap()).unwrap();
+    fs::rename(&copy.path, &aside).unwrap();
+    let Answer::Discarded(Some(kept)) = discard(&copy, Timestamp(9)).unwrap() else { panic!() };
+    assert_eq!(Path::new(&kept), aside);
+    // Killed in the middle of a copy, and in the middle of a removal.
+    let unfinished = hidden(&copy, "new");
+    fs::create_dir_all(unfinished.join("half")).unwrap();
+    let copy = world.create();
+    assert!(!unfinished.exists());
+    fs::rename(&copy.path, hidden(&copy, "removing")).unwrap();
+    assert!(matches!(remove(&copy).unwrap(), Answer::Removed));
+    assert!(!hidden(&copy, "removing").exists() && manifest::read(&copy).unwrap().is_none());
+}
