@@ -14,9 +14,9 @@ use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
 use subagent_protocol::{Code, Error};
 
 use crate::body;
-use crate::bridge::Answer;
-use crate::daemon::{Ask, error};
-use crate::server::{Connection, bearer, busy, read_only};
+use crate::bridge::BridgeResult;
+use crate::daemon::{DaemonRequest, error};
+use crate::server::{BrowserConnection, bearer, busy, read_only};
 use crate::window::Window;
 
 /// Headers that identify a delivery: those of Standard Webhooks and of GitHub.
@@ -46,9 +46,9 @@ impl Deliveries {
     }
 }
 
-impl Connection {
+impl BrowserConnection {
     /// Fires a trigger.
-    pub(crate) async fn hook(&self, headers: &HeaderMap, incoming: Incoming, trigger: &str) -> Answer {
+    pub(crate) async fn hook(&self, headers: &HeaderMap, incoming: Incoming, trigger: &str) -> BridgeResult {
         let now = Instant::now();
         let deliveries = &self.shared.deliveries;
         if self.shared.read_only {

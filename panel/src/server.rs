@@ -304,7 +304,11 @@ impl BrowserConnection {
 
     /// The address of the daemon of a place. Only a change starts a daemon that was stopped, and only if the process that sent
     /// it is permitted.
-    pub(crate) async fn address(&self, place: &PanelWorkspace, is_change: bool) -> Result<DaemonAddress, Value> {
+    pub(crate) async fn address(
+        &self,
+        place: &PanelWorkspace,
+        is_change: bool,
+    ) -> Result<DaemonAddress, Value> {
         let bridge = &self.shared.bridge;
         match bridge.address(place, false).await {
             Err(problem) if is_change && problem["code"] == "DAEMON_NOT_RUNNING" => {

@@ -15,7 +15,7 @@ use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::Semaphore;
 
-use super::context::{Context, STORE_RETRY, hex};
+use super::context::{STORE_RETRY, ScheduleContext, hex};
 use crate::store::schedules::ScheduleRow;
 use crate::store::trigger_sources::Observation;
 use crate::store::{Durability, RowId, Tx};
@@ -59,7 +59,7 @@ pub(super) fn next_run(row: &ScheduleRow, every_seconds: u64, now: Timestamp) ->
 
 /// Runs the command if it is due. Returns the next time; `None` while it runs.
 pub(super) fn look_at(
-    context: &Arc<Context>,
+    context: &Arc<ScheduleContext>,
     runs: &Arc<Runs>,
     row: &ScheduleRow,
     command: &WatchedCommand<'_>,
@@ -102,7 +102,7 @@ pub(super) fn look_at(
     None
 }
 
-async fn store(context: &Context, id: RowId, found: Observation) -> Result<()> {
+async fn store(context: &ScheduleContext, id: RowId, found: Observation) -> Result<()> {
     let now = entropy::now();
     let write = move |tx: &mut Tx<'_>| tx.store_observation(id, &found, now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {

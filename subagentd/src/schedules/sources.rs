@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::context::hex;
 use super::watching::Globs;
 use super::{CARRIED_OUT_WITHIN, Schedules, wrong};
-use crate::store::schedules::{Kind, Starter};
+use crate::store::schedules::{ScheduleKind, Starter};
 use crate::store::{Connection, trigger_sources};
 use crate::supervisor::entropy;
 
@@ -78,7 +78,7 @@ impl Schedules {
     /// # Errors
     /// `UNAUTHORIZED`, `STORAGE_ERROR`.
     pub(super) async fn check_token(&self, name: &str, token: &str) -> Result<()> {
-        let row = match self.row(Kind::Trigger, name).await {
+        let row = match self.row(ScheduleKind::Trigger, name).await {
             Err(error) if error.code == Code::TriggerNotFound => None,
             found => Some(found?),
         };
@@ -96,7 +96,7 @@ impl Schedules {
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `STORAGE_ERROR`.
     pub(super) async fn until_watched(&self, name: &str) -> Result<()> {
-        let row = self.row(Kind::Trigger, name).await?;
+        let row = self.row(ScheduleKind::Trigger, name).await?;
         if let Starter::Trigger { source: TriggerSource::Files { .. } } = &row.times.starter
             && row.paused.is_none()
         {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
 
 use super::a_moment;
-use super::deaths::Death;
+use super::deaths::DaemonDeath;
 
 /// Steps at which the daemon dies by itself.
 const STEPS: &[&str] = &[
@@ -42,11 +42,11 @@ const STARTERS: [(&str, &str); 5] = [
 
 #[test]
 fn each_firing_starts_one_task_whenever_the_daemon_dies() {
-    let deaths = Death::all(DEATHS, STEPS);
-    crowd("firings", WIDTH, &deaths, Death::name, run);
+    let deaths = DaemonDeath::all(DEATHS, STEPS);
+    crowd("firings", WIDTH, &deaths, DaemonDeath::name, run);
 }
 
-fn run(death: &Death) {
+fn run(death: &DaemonDeath) {
     let mut random = Random::new(death.seed);
     let mut sandbox = Sandbox::new();
     let demo = sandbox.demo_agent(&[]);

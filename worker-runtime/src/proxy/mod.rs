@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::client::Event;
+use crate::client::ClientEvent;
 use request::Credentials;
 
 /// Maximum number of connections through one channel; further ones wait to be accepted.
@@ -46,13 +46,13 @@ struct Shared {
     hosts: Vec<HostPort>,
     credentials: Credentials,
     noted: Mutex<BTreeSet<String>>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<ClientEvent>,
 }
 
 impl Proxy {
     /// Starts the proxy for these hosts on the current event loop. Each different refusal is one
     /// event.
-    pub(crate) fn start(hosts: Vec<HostPort>, events: mpsc::Sender<Event>) -> io::Result<Self> {
+    pub(crate) fn start(hosts: Vec<HostPort>, events: mpsc::Sender<ClientEvent>) -> io::Result<Self> {
         let mut random = [0_u8; subagent_sandbox::TOKEN_BYTES / 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -86,7 +86,7 @@ impl Shared {
             if count + 1 < MAX_NOTES { refusal } else { format!("{refusal}; later refusals are not logged") }
         };
         // The driver is gone: there is no log either.
-        let _ = self.events.send(Event::ConnectionRefused(text)).await;
+        let _ = self.events.send(ClientEvent::ConnectionRefused(text)).await;
     }
 }
 

@@ -15,7 +15,7 @@ struct World {
     proxy: Proxy,
     channel: UnixStream,
     address: SocketAddr,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<ClientEvent>,
 }
 
 fn world(hosts: &[String]) -> World {
@@ -57,7 +57,7 @@ impl World {
 
     async fn noted(&mut self) -> String {
         match self.events.recv().await {
-            Some(Event::ConnectionRefused(text)) => text,
+            Some(ClientEvent::ConnectionRefused(text)) => text,
             other => panic!("{other:?}"),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use subagent_protocol::work_tree::{Compared, DiffTask};
 
-use super::{Changes, Limits, compare, reported, total};
+use super::{Changes, WorkTreeLimits, compare, reported, total};
 
 /// Maximum time of a comparison, below that of a request.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -25,7 +25,7 @@ pub(crate) fn answer() -> io::Result<()> {
         Some(events) => Ok(reported(events, &task.cwd)),
         None => {
             let env: Vec<_> = std::env::vars_os().collect();
-            compare(&task.folder, &env, true, Limits::of_diff(PATIENCE))
+            compare(&task.folder, &env, true, WorkTreeLimits::of_diff(PATIENCE))
         }
     };
     let compared = match compared {

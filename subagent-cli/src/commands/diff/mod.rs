@@ -18,7 +18,7 @@ use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits, reported, total
 
 use super::overview;
 use crate::args::look::Diff;
-use crate::client::{Ask, DaemonClient, Query, block_on, read, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
@@ -132,8 +132,8 @@ async fn found(
 /// What the agent has reported, where git cannot say.
 async fn reported_by(client: &mut DaemonClient, worker: &WorkerView) -> Result<Changes> {
     let path = format!("/v1/workers/{}/inspect", segment(worker.worker_id.as_str()));
-    let path = Query::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
-    let inspected = client.ask(&Ask::get(path)).await?;
+    let path = RequestPath::new(path).with("eventsLimit", Some(MAX_EVENTS)).with("eventTypes", Some(TYPES));
+    let inspected = client.ask(&ApiRequest::get(path)).await?;
     let events = inspected["events"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(reported(events, Path::new(&worker.cwd)))
 }

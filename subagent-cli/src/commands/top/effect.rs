@@ -5,7 +5,7 @@ use subagent_protocol::api::{OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 
-use crate::dialog::{Asked, QuestionRef};
+use crate::dialog::{DialogOutcome, QuestionRef};
 use crate::failure::Failure;
 
 /// Something to do for a board.
@@ -60,7 +60,7 @@ pub(super) enum BoardEvent {
     /// A question in full.
     Question(RequestId, Result<Value, Failure>),
     /// The form was answered, left open, or could not be asked.
-    Filled(Result<Asked, Failure>),
+    Filled(Result<DialogOutcome, Failure>),
     /// A page of a story, as it was asked for.
     Story(WorkerId, Option<EventId>, Result<TranscriptShown, Failure>),
     /// A diff as text with codes for colors.

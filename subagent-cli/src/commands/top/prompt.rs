@@ -48,7 +48,7 @@ impl BoardPrompt {
     pub(super) fn press(&mut self, key: &KeyPress) -> PromptAction {
         if let Some(command) = self.confirmed() {
             return match key {
-                KeyPress::Char('y' | 'Y') => PromptAction::BoardCommand(command),
+                KeyPress::Char('y' | 'Y') => PromptAction::Command(command),
                 _ => PromptAction::Left,
             };
         }

@@ -27,7 +27,7 @@ use super::screen::BoardScreen;
 use crate::client::DaemonClient;
 use crate::context::CliContext;
 use crate::dialog::keyboard::Keyboard;
-use crate::dialog::{Asked, Dialog, QuestionRef};
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::{Failure, Result};
 use crate::output::human::now;
 use crate::output::terminal::Terminal;
@@ -279,7 +279,7 @@ impl BoardSession {
                 biased;
                 // Ctrl-C in a line of the form leaves the form, not the board.
                 signal = self.heard.ends.next() => match signal {
-                    Signal::SIGINT => break Ok(Asked::Interrupted),
+                    Signal::SIGINT => break Ok(DialogOutcome::Interrupted),
                     signal => return Ok(LoopControl::End(signal)),
                 },
                 _ = self.heard.stops.recv() => self.screen.suspend(),

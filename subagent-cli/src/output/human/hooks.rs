@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::view::{View, items, shown, word};
+use super::view::{PageRenderer, items, shown, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -10,7 +10,7 @@ use crate::output::table::Table;
 const MAX_LINES: usize = 8;
 
 /// `hook trust FILE`.
-pub(super) fn trusted(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn trusted(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["file"].as_str()?).plain("  ");
     view.page.word(Style::Good, "trusted").end();
     view.facts(&[("SHA-256", Style::Dim, shown(&data["sha256"]))]);
@@ -27,7 +27,7 @@ pub(super) fn trusted(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `hook test`: what each hook said, and the decision of all.
-pub(super) fn tested(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn tested(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let event = data["event"].as_str()?;
     let hooks = items(data)?;
     if hooks.is_empty() {

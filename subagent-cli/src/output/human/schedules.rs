@@ -128,18 +128,6 @@ pub fn when(when: &Value) -> Option<String> {
     }
 }
 
-/// What fires a trigger; `None` for a form that is unknown here.
-#[must_use]
-pub fn source(source: &Value) -> Option<String> {
-    let after = &source["after"];
-    match (after["worker"].as_str(), after["status"].as_str()) {
-        (Some(worker), Some(status)) => Some(format!("after {worker} ({status})")),
-        (Some(worker), None) => Some(format!("after {worker}")),
-        _ if source["request"].is_object() => Some("requests".to_owned()),
-        _ => None,
-    }
-}
-
 /// What a schedule starts or sends; `None` for a form that is unknown here.
 #[must_use]
 pub fn work(work: &Value) -> Option<String> {

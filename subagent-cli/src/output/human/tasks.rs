@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::removal::{bytes, counted};
-use super::view::{View, items, shown, word};
+use super::view::{PageRenderer, items, shown, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
@@ -11,7 +11,7 @@ use crate::output::table::Table;
 const MAX_LINES: usize = 40;
 
 /// `task wait`: how the task ended and its result, or how it is at a question.
-pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn waited(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let name = data["name"].as_str()?;
     view.page.word(Style::Strong, name).plain("  ");
     view.state(word(data, "status"));
@@ -32,7 +32,7 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `task prune`.
-pub(super) fn pruned(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let (tasks, kept) = (items(data)?, data["kept"].as_array()?);
     let mut table = Table::new(&["TASK", "STATE", "EVENTS", "SIZE", "ARCHIVED", "ID"]);
     for task in tasks {

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::schedules::{attendant, failures, last, state, work};
 use super::usual::text;
-use super::view::{View, items, word};
+use super::view::{PageRenderer, items, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// `trigger list`.
-pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
     let mut table = Table::new(&["NAME", "STATE", "FIRES", "BY", "WHAT", "LAST", "ERROR"]);
     for item in items {
@@ -30,7 +30,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 }
 
 /// `trigger show`, and what a change has made of it.
-pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let name = data["name"].as_str()?;
     let (style, state) = state(data);
     view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();

@@ -14,7 +14,7 @@ use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error};
 use tokio::task::JoinHandle;
 
-use super::context::{Context, STORE_RETRY, pause};
+use super::context::{STORE_RETRY, ScheduleContext, pause};
 use crate::store::schedules::NewFiring;
 use crate::store::{Durability, RowId, Tx};
 use crate::supervisor::entropy;
@@ -38,7 +38,7 @@ impl Drop for Running {
 
 impl Watchers {
     /// Watches for these triggers, and for no others.
-    pub(super) fn keep(&mut self, context: &Arc<Context>, wanted: Vec<(RowId, TriggerSource)>) {
+    pub(super) fn keep(&mut self, context: &Arc<ScheduleContext>, wanted: Vec<(RowId, TriggerSource)>) {
         self.0.retain(|id, running| {
             !running.task.is_finished()
                 && wanted.iter().any(|(other, source)| other == id && *source == running.source)
@@ -54,7 +54,7 @@ impl Watchers {
     }
 }
 
-async fn follow(context: Arc<Context>, id: RowId, source: TriggerSource) {
+async fn follow(context: Arc<ScheduleContext>, id: RowId, source: TriggerSource) {
     let TriggerSource::Files { folder, globs, debounce_ms } = source else { return };
     let watched = Watched { folder, globs, debounce: Duration::from_millis(debounce_ms) };
     let problem = match Watcher::start(watched) {
@@ -73,7 +73,7 @@ async fn follow(context: Arc<Context>, id: RowId, source: TriggerSource) {
 }
 
 /// Stores firings until nothing is watched any more. Returns the reason.
-async fn reports(context: &Context, id: RowId, mut watcher: Watcher) -> String {
+async fn reports(context: &ScheduleContext, id: RowId, mut watcher: Watcher) -> String {
     while let Some(report) = watcher.reports.recv().await {
         match report {
             Report::Watching => context.watched.send_modify(|watched| {
@@ -92,7 +92,7 @@ async fn reports(context: &Context, id: RowId, mut watcher: Watcher) -> String {
     "the watching thread has ended".to_owned()
 }
 
-async fn fire(context: &Context, id: RowId, payload: String) -> subagent_protocol::Result<()> {
+async fn fire(context: &ScheduleContext, id: RowId, payload: String) -> subagent_protocol::Result<()> {
     let now = entropy::now();
     let firing = NewFiring { payload: Some(payload), ..NewFiring::default() };
     subagent_failpoint::hit("change.before_store");

@@ -6,7 +6,7 @@ use subagent_tests::harness::On;
 use subagent_tests::measure::{Row, Unit};
 
 use crate::Bench;
-use crate::world::{World, idle_for, millis};
+use crate::world::{BenchWorld, idle_for, millis};
 
 /// Time limit of a picture.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_millis(60);
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("board", "a key on the board of many workers");
     let count = bench.pick(500, 20);
-    let (world, _) = World::with_workers(count);
+    let (world, _) = BenchWorld::with_workers(count);
     let board = world.sandbox.command("subagent").args(["top"]).at_terminal(200, On::All);
     board.sees(&format!("Done  {count}"));
     let mut times = Vec::new();

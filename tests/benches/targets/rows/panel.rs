@@ -8,7 +8,7 @@ use subagent_tests::harness::{Browser, Running};
 use subagent_tests::measure::{Row, Unit, cpu_time};
 
 use crate::Bench;
-use crate::world::{World, idle_for};
+use crate::world::{BenchWorld, idle_for};
 
 /// Time limit of a measurement in the browser.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -24,7 +24,7 @@ struct Measuring {
 }
 
 impl Measuring {
-    fn begin(browser: &Browser, world: &World, name: &str, number: u32) -> Self {
+    fn begin(browser: &Browser, world: &BenchWorld, name: &str, number: u32) -> Self {
         let panel = world.sandbox.command("subagent").args(["panel"]).deadline(LIMIT).spawn();
         let link = panel.wait_line("the link", |line| line.starts_with("http://").then(|| line.to_owned()));
         let page =
@@ -64,7 +64,7 @@ pub(crate) fn paint(bench: &Bench) -> Row {
     let mut row = Row::new("paint", "first paint of the panel");
     let (wanted, unit, limit) = ("first paint within 200 ms", Unit::Millis, 200.0);
     let Some(browser) = browser(&mut row, &[(wanted, unit, limit)]) else { return row };
-    let (world, _) = World::with_workers(bench.pick(20, 2));
+    let (world, _) = BenchWorld::with_workers(bench.pick(20, 2));
     let found = Measuring::begin(&browser, &world, "paint", bench.pick(30, 2)).found();
     let paint = row.figure("first contentful paint", unit, &numbers(&found, "paint")).median;
     row.figure("first worker in the list", unit, &numbers(&found, "row"));
@@ -78,7 +78,7 @@ pub(crate) fn pixel(bench: &Bench) -> Row {
     let half: Target = ("half of the events within 10 ms", Unit::Millis, 10.0);
     let most: Target = ("99 % of the events within 50 ms", Unit::Millis, 50.0);
     let Some(browser) = browser(&mut row, &[half, most]) else { return row };
-    let (world, workers) = World::with_workers(1);
+    let (world, workers) = BenchWorld::with_workers(1);
     let (count, seconds) = (bench.pick(500, 20), bench.pick(60, 10));
     let measuring = Measuring::begin(&browser, &world, "pixel", count);
     measuring.ready();
@@ -99,7 +99,7 @@ pub(crate) fn transcript(bench: &Bench) -> Row {
     let mut row = Row::new("transcript", "a long story opened in the panel");
     let (wanted, unit, limit) = ("100,000 events open within 300 ms", Unit::Millis, 300.0);
     let Some(browser) = browser(&mut row, &[(wanted, unit, limit)]) else { return row };
-    let (world, workers) = World::with_workers(1);
+    let (world, workers) = BenchWorld::with_workers(1);
     let count = bench.pick(100_000, 5_000);
     world.send(&workers[0], &format!("!stream {count}"));
     let found = Measuring::begin(&browser, &world, "transcript", bench.pick(30, 2)).found();
@@ -115,7 +115,7 @@ pub(crate) fn crowd(bench: &Bench) -> Row {
     let core: Target = ("daemon and panel below 10 % of a core", Unit::Percent, 10.0);
     let frames: Target = ("60 frames per second in the page", Unit::Count, 59.0);
     let Some(browser) = browser(&mut row, &[core, frames]) else { return row };
-    let (world, workers) = World::with_workers(bench.pick(500, 10));
+    let (world, workers) = BenchWorld::with_workers(bench.pick(500, 10));
     let seconds = bench.pick(60, 5);
     let measuring = Measuring::begin(&browser, &world, "crowd", seconds);
     measuring.ready();

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Client, sandbox, scout};
+use super::{McpClient, sandbox, scout};
 
 #[test]
 fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
     let sandbox = sandbox();
-    let mut client = Client::with_forms(&sandbox);
+    let mut client = McpClient::with_forms(&sandbox);
     let task = client.call("task", scout("!ask execute make all\n!ask execute make test\nbuilt"));
     let asked = client.next("elicitation/create");
     assert_eq!(asked["params"]["message"], "Look around asks: make all", "{asked}");
@@ -34,7 +34,7 @@ fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
 #[test]
 fn the_user_of_a_client_with_forms_is_asked_what_a_spawned_subagent_asks() {
     let sandbox = sandbox();
-    let mut client = Client::with_forms(&sandbox);
+    let mut client = McpClient::with_forms(&sandbox);
     let spawn = json!({
         "name": "Builder", "task": "!ask execute make all\nbuilt", "mode": "foreground",
         "config": {"agent_id": "scout"},
@@ -53,7 +53,7 @@ fn the_user_of_a_client_with_forms_is_asked_what_a_spawned_subagent_asks() {
 #[test]
 fn the_user_of_a_client_with_forms_fills_in_the_form_of_a_task() {
     let sandbox = sandbox();
-    let mut client = Client::with_forms(&sandbox);
+    let mut client = McpClient::with_forms(&sandbox);
     let schema = json!({
         "type": "object", "required": ["color"], "properties": {"color": {"type": "string", "enum": ["red", "blue"]}},
     });

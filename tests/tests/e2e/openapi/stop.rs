@@ -5,13 +5,13 @@ use std::time::Instant;
 use subagent_tests::harness::{Random, say, times, wait_until};
 
 use super::values::Values;
-use super::{ANSWERED, REQUESTS, STOP, World, address, body, document, operations, send, wrong};
+use super::{ANSWERED, OpenApiFixture, REQUESTS, STOP, address, body, document, operations, send, wrong};
 
 #[test]
 fn no_generated_stop_finds_a_fault() {
     let document = document();
     let stop = operations(&document).into_iter().find(|operation| operation.name() == STOP).unwrap();
-    let mut world = World::new();
+    let mut world = OpenApiFixture::new();
     let mut values =
         Values { random: Random::announced(), document: &document, known: world.known(), optional: 2 };
     let mut ended = 0;

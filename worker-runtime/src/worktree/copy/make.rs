@@ -10,7 +10,7 @@ use rustix::fs::{Timespec, Timestamps, futimens, ioctl_ficlone};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::{Copied, CopyWish, Plan, Worktree};
 
-use super::super::work::{Work, step};
+use super::super::work::{OperationContext, step};
 use super::super::{errors, plan};
 use super::tree::{self, Found};
 use super::{hidden, manifest};
@@ -70,7 +70,7 @@ fn size(main: &Path, copied: &Copied) -> Result<u64, Error> {
 }
 
 /// Makes the copy, unless it is complete.
-pub(super) fn create(work: &Work<'_>, worktree: &Worktree, copied: &Copied) -> Result<(), Error> {
+pub(super) fn create(work: &OperationContext<'_>, worktree: &Worktree, copied: &Copied) -> Result<(), Error> {
     if manifest::read(worktree)?.is_some() {
         return match worktree.path.is_dir() {
             true => Ok(()),

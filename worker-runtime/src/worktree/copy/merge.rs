@@ -6,26 +6,30 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use subagent_protocol::worktree::{
-    AfterLanding, Answer, Landed, Landing, Merged, Worktree, bounded, in_message,
+    AfterLanding, Landed, Landing, Merged, Worktree, WorktreeResult, bounded, in_message,
 };
 use subagent_protocol::{Code, Error};
 
 use super::super::land::files::is_withheld;
 use super::super::land::finish;
-use super::super::work::{Work, step};
+use super::super::work::{OperationContext, step};
 use super::super::{errors, status};
 use super::manifest::{self, State};
 use super::tree::{self, At};
 use super::{Change, changes, make, run, text};
 
 /// Takes all files that changed only in the copy.
-pub(super) fn merge(worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+pub(super) fn merge(worktree: &Worktree, landing: &Landing) -> Result<WorktreeResult, Error> {
     let merged = bring(worktree, landing, false)?;
-    Ok(Answer::Merged(merged))
+    Ok(WorktreeResult::Merged(merged))
 }
 
 /// Takes all changes, or none if a file changed on both sides.
-pub(super) fn land(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> Result<Answer, Error> {
+pub(super) fn land(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    landing: &Landing,
+) -> Result<WorktreeResult, Error> {
     if landing.into.is_some() {
         return Err(errors::argument("into", "a copy of a folder has no branches; land it without --into"));
     }
@@ -45,7 +49,7 @@ pub(super) fn land(work: &Work<'_>, worktree: &Worktree, landing: &Landing) -> R
         let error = Error::new(Code::LandConflict, message).with("files", files).with("into", into);
         return Err(if more == 0 { error } else { error.with("moreFiles", more) });
     }
-    Ok(Answer::Landed(Landed {
+    Ok(WorktreeResult::Landed(Landed {
         into,
         commit: String::new(),
         before: String::new(),
@@ -106,7 +110,7 @@ fn bring(worktree: &Worktree, landing: &Landing, all: bool) -> Result<Merged, Er
         manifest::write(worktree, &base)?;
     }
     if merged.refused.is_empty() && landing.then == AfterLanding::Remove {
-        merged.worktree_removed = matches!(super::remove(worktree)?, Answer::Removed);
+        merged.worktree_removed = matches!(super::remove(worktree)?, WorktreeResult::Removed);
     }
     Ok(merged)
 }

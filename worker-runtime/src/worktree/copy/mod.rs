@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::worktree::{Answer, Contents, MAX_NAMES, Operation, Setup, Worktree};
+use subagent_protocol::worktree::{Contents, MAX_NAMES, Operation, Setup, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error};
 
 use make::create;
@@ -27,7 +27,7 @@ pub(super) use make::plan;
 use merge::{land, merge};
 
 use super::exclusive::exclusively;
-use super::work::{Work, step};
+use super::work::{OperationContext, step};
 use super::{errors, usable};
 use manifest::{Entry, Files};
 
@@ -58,7 +58,10 @@ fn hidden(worktree: &Worktree, what: &str) -> PathBuf {
 }
 
 /// Carries out an operation on a copy; `None` for one on a git worktree.
-pub(super) fn answer(work: &Work<'_>, operation: &Operation) -> Option<Result<Answer, Error>> {
+pub(super) fn answer(
+    work: &OperationContext<'_>,
+    operation: &Operation,
+) -> Option<Result<WorktreeResult, Error>> {
     let (name, worktree) = match operation {
         Operation::Create { worktree, .. } => ("create", worktree),
         Operation::Setup { worktree, .. } => ("setup", worktree),
@@ -83,12 +86,12 @@ pub(super) fn answer(work: &Work<'_>, operation: &Operation) -> Option<Result<An
         Operation::Discard { time, .. } => discard(worktree, *time),
         Operation::Land { landing, .. } => land(work, worktree, landing),
         Operation::Merge { landing, .. } => merge(worktree, landing),
-        _ => look(worktree).map(Answer::Found),
+        _ => look(worktree).map(WorktreeResult::Found),
     }))
 }
 
 /// Runs the setup commands. The files to copy are there already.
-fn setup(work: &Work<'_>, worktree: &Worktree, setup: &Setup) -> Result<Answer, Error> {
+fn setup(work: &OperationContext<'_>, worktree: &Worktree, setup: &Setup) -> Result<WorktreeResult, Error> {
     for command in &setup.commands {
         step();
         if let Some(failed) = run(work, worktree, command)? {
@@ -96,11 +99,15 @@ fn setup(work: &Work<'_>, worktree: &Worktree, setup: &Setup) -> Result<Answer, 
             return Err(failed.into_error(Code::WorktreeSetupFailed, message, command));
         }
     }
-    Ok(Answer::Ready)
+    Ok(WorktreeResult::Ready)
 }
 
 /// Runs a command of the user in the copy, in the sandbox of its agent.
-fn run(work: &Work<'_>, worktree: &Worktree, command: &str) -> Result<Option<usable::Failed>, Error> {
+fn run(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    command: &str,
+) -> Result<Option<usable::Failed>, Error> {
     let Some(sandbox) = &worktree.sandbox else {
         return usable::run(work, worktree, &worktree.path, command);
     };
@@ -128,13 +135,13 @@ fn look(worktree: &Worktree) -> Result<Contents, Error> {
 }
 
 /// Removes the copy if it has no changes.
-fn remove(worktree: &Worktree) -> Result<Answer, Error> {
+fn remove(worktree: &Worktree) -> Result<WorktreeResult, Error> {
     let contents = look(worktree)?;
     if contents.files > 0 {
-        return Ok(Answer::Found(contents));
+        return Ok(WorktreeResult::Found(contents));
     }
     remove_all(worktree)?;
-    Ok(Answer::Removed)
+    Ok(WorktreeResult::Removed)
 }
 
 /// Removes the copy with its base. Nothing in it differs from the base.
@@ -156,24 +163,24 @@ fn remove_all(worktree: &Worktree) -> Result<(), Error> {
 }
 
 /// Moves the copy aside if it has changes. Returns its new path.
-fn discard(worktree: &Worktree, time: Timestamp) -> Result<Answer, Error> {
+fn discard(worktree: &Worktree, time: Timestamp) -> Result<WorktreeResult, Error> {
     let folder = worktree.repository.join(RETIRED).join(&worktree.name);
     if worktree.path.symlink_metadata().is_err() && manifest::read(worktree)?.is_some() {
         // An earlier attempt was killed after it had moved the copy.
         let mut moved: Vec<_> = fs::read_dir(&folder).into_iter().flatten().flatten().collect();
         moved.sort_by_key(fs::DirEntry::file_name);
         remove_all(worktree)?;
-        return Ok(Answer::Discarded(moved.last().map(|entry| entry.path().display().to_string())));
+        return Ok(WorktreeResult::Discarded(moved.last().map(|entry| entry.path().display().to_string())));
     }
-    if matches!(remove(worktree)?, Answer::Removed) {
-        return Ok(Answer::Discarded(None));
+    if matches!(remove(worktree)?, WorktreeResult::Removed) {
+        return Ok(WorktreeResult::Discarded(None));
     }
     let to = folder.join(time.0.to_string());
     fs::create_dir_all(&folder).map_err(|error| errors::file(&folder, &error))?;
     step();
     fs::rename(&worktree.path, &to).map_err(|error| errors::file(&to, &error))?;
     remove_all(worktree)?;
-    Ok(Answer::Discarded(Some(to.display().to_string())))
+    Ok(WorktreeResult::Discarded(Some(to.display().to_string())))
 }
 
 /// Deletes a folder, also one whose folders the agent has made unwritable.

@@ -59,7 +59,7 @@ impl World {
     fn make(&self, worktree: &Worktree) {
         fs::create_dir_all(&worktree.repository).unwrap();
         let copied: &Copied = worktree.copied.as_ref().unwrap();
-        create(&Work::new(&[], WAITS), worktree, copied).unwrap();
+        create(&OperationContext::new(&[], WAITS), worktree, copied).unwrap();
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -83,7 +83,7 @@ fn landing(then: AfterLanding) -> Landing {
 
 fn merged(worktree: &Worktree, then: AfterLanding) -> subagent_protocol::worktree::Merged {
     match merge(worktree, &landing(then)).unwrap() {
-        Answer::Merged(merged) => merged,
+        WorktreeResult::Merged(merged) => merged,
         other => panic!("{other:?}"),
     }
 }
@@ -101,7 +101,7 @@ fn a_copy_has_all_files_except_the_excluded_ones() {
     assert_eq!(meta(at("b")).modified().unwrap(), meta(world.main.join("b")).modified().unwrap());
     assert_eq!(look(&copy).unwrap(), Contents { exists: true, ..Contents::default() });
     world.make(&copy);
-    assert!(matches!(remove(&copy).unwrap(), Answer::Removed) && !copy.path.exists());
+    assert!(matches!(remove(&copy).unwrap(), WorktreeResult::Removed) && !copy.path.exists());
     assert_eq!(world.text("a").as_deref(), Some("a\n"));
 }
 
@@ -156,7 +156,7 @@ fn a_landing_takes_all_or_nothing() {
     fs::write(copy.path.join("a"), "agent\n").unwrap();
     fs::write(copy.path.join("new"), "new\n").unwrap();
     fs::write(world.main.join("a"), "user\n").unwrap();
-    let work = Work::new(&[], WAITS);
+    let work = OperationContext::new(&[], WAITS);
     let error = land(&work, &copy, &landing(AfterLanding::GoOn)).unwrap_err();
     assert_eq!((error.code, &error.details["files"][0]), (Code::LandConflict, &"a".into()));
     assert_eq!((world.text("a").as_deref(), world.text("new")), (Some("user\n"), None));
@@ -165,10 +165,12 @@ fn a_landing_takes_all_or_nothing() {
         Landing { checks: vec!["grep -q agent a && ! true".to_owned()], ..landing(AfterLanding::Keep) };
     assert_eq!(land(&work, &copy, &checked).unwrap_err().code, Code::LandCheckFailed);
     assert_eq!(world.text("new"), None);
-    let Answer::Landed(landed) = land(&work, &copy, &landing(AfterLanding::GoOn)).unwrap() else { panic!() };
+    let WorktreeResult::Landed(landed) = land(&work, &copy, &landing(AfterLanding::GoOn)).unwrap() else {
+        panic!()
+    };
     assert_eq!((landed.files, landed.worktree_removed), (vec!["a".into(), "new".into()], false));
     assert_eq!((world.text("a").as_deref(), world.text("new").as_deref()), (Some("agent\n"), Some("new\n")));
-    assert!(matches!(remove(&copy).unwrap(), Answer::Removed));
+    assert!(matches!(remove(&copy).unwrap(), WorktreeResult::Removed));
 }
 
 #[test]
@@ -198,14 +200,17 @@ fn work_is_kept_until_it_is_discarded_and_then_moved_aside() {
     let copy = world.create();
     fs::write(copy.path.join("new"), "work").unwrap();
     fs::create_dir(copy.path.join("locked")).unwrap();
-    assert!(matches!(remove(&copy).unwrap(), Answer::Found(found) if found.names == ["new"]));
-    let Answer::Discarded(Some(kept)) = discard(&copy, Timestamp(7)).unwrap() else { panic!() };
+    assert!(matches!(remove(&copy).unwrap(), WorktreeResult::Found(found) if found.names == ["new"]));
+    let WorktreeResult::Discarded(Some(kept)) = discard(&copy, Timestamp(7)).unwrap() else { panic!() };
     assert_eq!(fs::read_to_string(Path::new(&kept).join("new")).unwrap(), "work");
-    assert!(!copy.path.exists() && matches!(discard(&copy, Timestamp(8)).unwrap(), Answer::Discarded(None)));
+    assert!(
+        !copy.path.exists()
+            && matches!(discard(&copy, Timestamp(8)).unwrap(), WorktreeResult::Discarded(None))
+    );
     // The name is free again.
     let again = world.create();
     fs::set_permissions(again.path.join("empty"), fs::Permissions::from_mode(0o500)).unwrap();
-    assert!(matches!(discard(&again, Timestamp(9)).unwrap(), Answer::Discarded(None)));
+    assert!(matches!(discard(&again, Timestamp(9)).unwrap(), WorktreeResult::Discarded(None)));
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn a_killed_operation_is_finished_by_the_next_one() {
     let aside = copy.repository.join(RETIRED).join("one/5");
     fs::create_dir_all(aside.parent().unwrap()).unwrap();
     fs::rename(&copy.path, &aside).unwrap();
-    let Answer::Discarded(Some(kept)) = discard(&copy, Timestamp(9)).unwrap() else { panic!() };
+    let WorktreeResult::Discarded(Some(kept)) = discard(&copy, Timestamp(9)).unwrap() else { panic!() };
     assert_eq!(Path::new(&kept), aside);
     // Killed in the middle of a copy, and in the middle of a removal.
     let unfinished = hidden(&copy, "new");
@@ -225,6 +230,6 @@ fn a_killed_operation_is_finished_by_the_next_one() {
     let copy = world.create();
     assert!(!unfinished.exists());
     fs::rename(&copy.path, hidden(&copy, "removing")).unwrap();
-    assert!(matches!(remove(&copy).unwrap(), Answer::Removed));
+    assert!(matches!(remove(&copy).unwrap(), WorktreeResult::Removed));
     assert!(!hidden(&copy, "removing").exists() && manifest::read(&copy).unwrap().is_none());
 }

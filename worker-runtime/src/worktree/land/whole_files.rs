@@ -8,13 +8,13 @@ use std::path::Path;
 use subagent_protocol::Error;
 
 use super::super::status::path;
-use super::super::work::Work;
-use super::change::{self, Change, Entry};
+use super::super::work::OperationContext;
+use super::change::{self, PathChange, TreeEntry};
 use super::merge::Merged;
 
 /// Applies the changes of `theirs` since `base` to `ours`.
 pub(super) fn merge(
-    work: &Work<'_>,
+    work: &OperationContext<'_>,
     repository: &Path,
     base: &str,
     ours: &str,
@@ -32,12 +32,12 @@ pub(super) fn merge(
 }
 
 /// Returns the names of `changes` that exclude one of `own`, sorted.
-fn conflicts(changes: &[Change], own: &[Change]) -> Vec<String> {
-    let after: BTreeMap<&[u8], Option<&Entry>> =
+fn conflicts(changes: &[PathChange], own: &[PathChange]) -> Vec<String> {
+    let after: BTreeMap<&[u8], Option<&TreeEntry>> =
         own.iter().map(|change| (&*change.path, change.after.as_ref())).collect();
     let present: Vec<&Path> =
         own.iter().filter(|change| change.after.is_some()).map(|change| path(&change.path)).collect();
-    let is_conflict = |change: &&Change| {
+    let is_conflict = |change: &&PathChange| {
         let name = path(&change.path);
         match after.get(&*change.path) {
             Some(own) => *own != change.after.as_ref(),
@@ -58,9 +58,9 @@ fn conflicts(changes: &[Change], own: &[Change]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn change(path: &str, after: Option<&str>) -> Change {
-        let entry = |id: &str| Entry { mode: "100644".to_owned(), id: id.to_owned() };
-        Change { path: path.as_bytes().to_vec(), before: Some(entry("0")), after: after.map(entry) }
+    fn change(path: &str, after: Option<&str>) -> PathChange {
+        let entry = |id: &str| TreeEntry { mode: "100644".to_owned(), id: id.to_owned() };
+        PathChange { path: path.as_bytes().to_vec(), before: Some(entry("0")), after: after.map(entry) }
     }
 
     #[test]

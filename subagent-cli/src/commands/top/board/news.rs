@@ -12,7 +12,7 @@ use super::super::list::ListEntry;
 use super::super::story::Story;
 use super::super::view::{BoardView, TextView};
 use super::{Board, BoardConnection, MAX_UNKNOWN, named};
-use crate::dialog::Asked;
+use crate::dialog::DialogOutcome;
 use crate::failure::Failure;
 use crate::output::advice;
 use crate::output::style::Style;
@@ -55,10 +55,10 @@ impl Board {
                 self.fail(&failure);
             }
             BoardEvent::Filled(Err(failure)) | BoardEvent::Diff(_, Err(failure)) => self.fail(&failure),
-            BoardEvent::Filled(Ok(Asked::Skipped | Asked::Interrupted)) => {
+            BoardEvent::Filled(Ok(DialogOutcome::Skipped | DialogOutcome::Interrupted)) => {
                 self.say(Style::Attention, "the question was left open");
             }
-            BoardEvent::Filled(Ok(Asked::Answered | Asked::Elsewhere)) => {}
+            BoardEvent::Filled(Ok(DialogOutcome::Answered | DialogOutcome::Elsewhere)) => {}
             BoardEvent::Story(worker, before, page) => self.show_page(&worker, before, page),
             BoardEvent::Diff(worker, Ok(text)) => self.show_diff(worker, text),
             BoardEvent::Counted(worker, count) => {
