@@ -195,7 +195,7 @@ fn a_request_from_a_copy_is_refused_before_anything_is_done() {
     let meant = format!("subagent-state-dir: {}:{}:{id}", meta.dev(), meta.ino());
     let socket = copied.sandbox.daemon_info().unwrap().socket;
     let state = copied.sandbox.state_dir();
-    let (stored, events) = (files(&state), copied.sandbox.events(&copied.worker).len());
+    let (stored, events) = (files(state), copied.sandbox.events(&copied.worker).len());
     let routes = routes();
     assert!(routes.contains(&"POST /v1/daemon/stop".to_owned()) && routes.len() > 60, "{routes:?}");
     for route in routes {
@@ -206,7 +206,7 @@ fn a_request_from_a_copy_is_refused_before_anything_is_done() {
         assert_eq!(refused["error"]["code"], "STATE_DIR_MISMATCH", "{route}: {refused}");
     }
     assert!(copied.daemon.lives() && copied.runtime.lives() && copied.agent.lives());
-    assert_eq!((files(&state), copied.sandbox.events(&copied.worker).len()), (stored, events));
+    assert_eq!((files(state), copied.sandbox.events(&copied.worker).len()), (stored, events));
     copied.sandbox.gate("go").open();
     copied.sandbox.finish();
 }
