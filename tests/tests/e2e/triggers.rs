@@ -31,10 +31,25 @@ fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Va
 
 /// Returns the text that the worker of a firing got.
 fn prompt(sandbox: &Sandbox, firing: &Value) -> String {
-    let sent = sandbox.events(firing["workerId"].as_str().unwrap());
-    let sent: Vec<&Value> = sent.iter().filter(|event| event["type"] == "message.sent").collect();
-    let wanted = |event: &&&Value| firing["turnId"].is_null() || event["turnId"] == firing["turnId"];
-    sent.iter().find(wanted).unwrap()["data"]["text"].as_str().unwrap().to_owned()
+    let worker = firing["workerId"].as_str().unwrap();
+    let wanted = |event: &Value| {
+        let is_its = firing["turnId"].is_null() || event["turnId"] == firing["turnId"];
+        event["type"] == "message.sent" && is_its
+    };
+    // A task of a loaded machine may still wait for its agent.
+    wait_until("the prompt", SOON, || {
+        let sent = sandbox.events(worker).into_iter().find(&wanted)?;
+        sent["data"]["text"].as_str().map(str::to_owned)
+    })
+}
+
+/// Pauses a trigger, and waits until nothing that it has started is open.
+fn settle(sandbox: &Sandbox, name: &str) {
+    sandbox.run(&["trigger", "pause", name]).data_of("trigger.paused");
+    wait_until("the ends of the firings", SOON, || {
+        let is_open = |firing: &Value| firing["status"] == "running" || firing["status"] == "waiting";
+        (!log(sandbox, name).iter().any(is_open)).then_some(())
+    });
 }
 
 /// Returns the ids of all tasks that this trigger has started.

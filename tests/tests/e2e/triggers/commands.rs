@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::super::schedules::{SOON, started, world};
-use super::{add, log, prompt, tasks, wait_for};
+use super::{add, log, prompt, settle, tasks, wait_for};
 
 /// Returns the arguments of a trigger that runs this command every second.
 fn on<'a>(name: &'a str, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -101,6 +101,7 @@ fn a_command_that_fails_hangs_or_floods_is_paused_and_holds_up_nothing() {
     }
     let pid = fs::read_to_string(sandbox.workspace().join("pid")).unwrap();
     assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "the command that hung is gone");
+    settle(&sandbox, "counts");
     sandbox.finish();
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::super::schedules::{SOON, world};
-use super::{add, log, prompt, wait_for};
+use super::{add, log, prompt, settle, wait_for};
 
 /// Adds a trigger that watches these patterns in this folder of the workspace.
 fn watch(sandbox: &Sandbox, name: &str, folder: &str, globs: &[&str]) -> Value {
@@ -62,6 +62,7 @@ fn changes_that_go_on_fire_all_the_same() {
         number += 1;
         (!log(&sandbox, "busy").is_empty()).then_some(())
     });
+    settle(&sandbox, "busy");
     sandbox.finish();
 }
 
@@ -102,6 +103,7 @@ fn the_next_daemon_watches_again() {
         fs::write(sandbox.workspace().join("a.md"), number.to_string()).unwrap();
         log(&sandbox, "docs").iter().any(|firing| firing["status"] == json!("completed")).then_some(())
     });
+    settle(&sandbox, "docs");
     sandbox.finish();
 }
 
