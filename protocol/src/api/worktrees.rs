@@ -332,7 +332,7 @@ pub enum WorktreeEnd {
         name: String,
     },
     /// It is kept with its work.
-    Kept(WorktreeView),
+    Kept(Box<WorktreeView>),
     /// It is kept, because its content is unknown.
     Unknown {
         /// Name of the worktree.

@@ -97,10 +97,12 @@ impl Supervisor {
         let Some(row) = row else { return Ok(Some(WorktreeEnd::Removed { name: before.name })) };
         if row.state == WorktreeState::Landing {
             // A look would wait for the landing.
-            return Ok(Some(WorktreeEnd::Kept(row.view())));
+            return Ok(Some(WorktreeEnd::Kept(Box::new(row.view()))));
         }
         Ok(Some(match look(&self.shared, &row).await {
-            Ok(contents) => WorktreeEnd::Kept(WorktreeView { contents: Some(contents), ..row.view() }),
+            Ok(contents) => {
+                WorktreeEnd::Kept(Box::new(WorktreeView { contents: Some(contents), ..row.view() }))
+            }
             Err(error) => WorktreeEnd::Unknown { name: before.name, error },
         }))
     }
