@@ -30,15 +30,11 @@ fn parse(rollup: &str) -> Option<Memory> {
     Some(Memory { private_dirty: number(rollup, "Private_Dirty:")?, proportional: number(rollup, "Pss:")? })
 }
 
-/// Returns the processor time that a process has used.
-///
-/// # Panics
-///
-/// If the process has ended.
+/// Returns the processor time that a process has used; `None` if it has ended.
 #[must_use]
-pub fn cpu_time(pid: i32) -> Duration {
-    let clock = clock_getcpuclockid(Pid::from_raw(pid)).expect("a live process");
-    clock_gettime(clock).expect("its clock").into()
+pub fn cpu_time(pid: i32) -> Option<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid)).ok()?;
+    clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// Returns private memory that belongs to no file, in kB; `None` if the process has ended.

@@ -127,10 +127,11 @@ pub(crate) fn crowd(bench: &Bench) -> Row {
         assert!(sent.success());
     }
     let pids = [world.sandbox.daemon().pid, measuring.panel.pid()];
-    let before = pids.map(cpu_time);
+    let times = || pids.map(|pid| cpu_time(pid).expect("a live process"));
+    let before = times();
     idle_for(Duration::from_secs(u64::from(seconds)));
     let used: Vec<f64> =
-        pids.map(cpu_time).iter().zip(before).map(|(now, before)| (*now - before).as_secs_f64()).collect();
+        times().iter().zip(before).map(|(now, before)| (*now - before).as_secs_f64()).collect();
     let share = |used: f64| used / f64::from(seconds) * 100.0;
     row.figure("CPU of the daemon", Unit::Percent, &[share(used[0])]);
     row.figure("CPU of the panel", Unit::Percent, &[share(used[1])]);

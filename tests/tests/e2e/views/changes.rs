@@ -80,14 +80,28 @@ const LINES: &[&str] = &[
     "stop login",
     "rm login",
     "prune --older-than 0 --dry-run",
-    "prune --older-than 0",
     "daemon restart",
     "daemon stop",
 ];
 
-/// Lines whose view has numbers of events, times or commits; they have no snapshot.
-const VARYING: &[&str] =
-    &["run demo 'Hello'", "land docs", "prune --older-than 0 --dry-run", "prune --older-than 0"];
+/// Lines whose view has numbers of events, times, commits, pids, or a state that changes meanwhile;
+/// they have no snapshot.
+const VARYING: &[&str] = &[
+    "run demo 'Hello'",
+    "land docs",
+    "approve auth",
+    "send -d auth --queue 'And then the docs'",
+    "cancel auth",
+    "answer auth --decline",
+    "schedule run nightly",
+    "trigger fire pushed --occurrence first",
+    "trigger log pushed",
+    "prune --older-than 0 --dry-run",
+    "daemon stop",
+];
+
+/// A line that prints events as they come, which only the terminal wraps.
+const STREAM: &str = "run demo 'Hello'";
 
 /// Returns the line without the part of a worktree's path that is made of its repository's path.
 fn without_hash(line: &str) -> String {
@@ -126,7 +140,7 @@ fn every_change_is_shown_in_a_view() {
             if let Some(word) = broken.iter().find(|word| text.contains(**word)) {
                 wrong.push(format!("{line} at {columns}: {word} in {text}"));
             }
-            if let Some(wide) = lines.iter().find(|line| !fits(line, columns)) {
+            if let Some(wide) = lines.iter().find(|line| !fits(line, columns)).filter(|_| *line != STREAM) {
                 wrong.push(format!("{line} at {columns}: {} columns: {wide}", width(wide)));
             }
             // A line of a pipe: a key before a colon or tabs between cells.
