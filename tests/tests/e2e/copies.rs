@@ -14,7 +14,7 @@ use subagent_tests::harness::{Output, Sandbox, request};
 use subagent_tests::invariants::{self, Evidence, Recorder};
 
 /// A workspace with a worker during a turn, and a copy of the workspace.
-struct Copied {
+struct CopiedWorkspace {
     sandbox: Sandbox,
     worker: String,
     copy: PathBuf,
@@ -27,7 +27,7 @@ struct Copied {
     agent: Process,
 }
 
-impl Copied {
+impl CopiedWorkspace {
     fn by(copying: impl FnOnce(&Path, &Path)) -> Self {
         let (sandbox, worker) = Sandbox::with_worker();
         assert_eq!(sandbox.send(&worker, "before")["assistantText"], "before");
@@ -158,12 +158,12 @@ fn run(program: &str, args: &[&str], paths: [&Path; 2]) {
 
 #[test]
 fn a_copied_workspace_has_a_daemon_of_its_own() {
-    Copied::by(|original, copy| run("cp", &["-a"], [original, copy])).check();
+    CopiedWorkspace::by(|original, copy| run("cp", &["-a"], [original, copy])).check();
 }
 
 #[test]
 fn a_hard_linked_workspace_is_separated_from_its_original() {
-    let copied = Copied::by(|original, copy| run("cp", &["-al"], [original, copy]));
+    let copied = CopiedWorkspace::by(|original, copy| run("cp", &["-al"], [original, copy]));
     let state = copied.copy.join(".subagent/state");
     let _ = copied.here(&["worker", "list"]).data_of("worker.listed");
     assert!(files(&state).iter().all(|(path, _)| path.metadata().unwrap().nlink() == 1));
@@ -177,7 +177,7 @@ fn a_hard_linked_workspace_is_separated_from_its_original() {
 
 #[test]
 fn a_workspace_from_an_archive_is_a_copy() {
-    Copied::by(|original, copy| {
+    CopiedWorkspace::by(|original, copy| {
         let archive = original.with_extension("tar");
         let name = archive.to_str().unwrap();
         run("tar", &["-cf", name, "-C"], [original, Path::new(".")]);
@@ -189,7 +189,7 @@ fn a_workspace_from_an_archive_is_a_copy() {
 
 #[test]
 fn a_request_from_a_copy_is_refused_before_anything_is_done() {
-    let copied = Copied::by(|original, copy| run("cp", &["-a"], [original, copy]));
+    let copied = CopiedWorkspace::by(|original, copy| run("cp", &["-a"], [original, copy]));
     let meta = copied.copy.join(".subagent/state").metadata().unwrap();
     let id = copied.identity()["id"].as_str().unwrap().to_owned();
     let meant = format!("subagent-state-dir: {}:{}:{id}", meta.dev(), meta.ino());

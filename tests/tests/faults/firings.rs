@@ -1,5 +1,5 @@
 //! A daemon dies around firings of schedules and of each kind of trigger, at random moments and at each step. Each firing
-//! starts one task, and each occurrence fires once. `SUBAGENT_FAULTS=42` are 1,000 deaths.
+//! starts one task, and each occurrence fires once. `SUBAGENT_FAULTS=46` are 1,000 deaths.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -11,14 +11,14 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use super::*;
 
 /// A proxy whose channel has handed over a listener, as a sandbox does.
-struct World {
+struct ProxyFixture {
     proxy: Proxy,
     channel: UnixStream,
     address: SocketAddr,
     events: mpsc::Receiver<ClientEvent>,
 }
 
-fn world(hosts: &[String]) -> World {
+fn world(hosts: &[String]) -> ProxyFixture {
     let (sender, events) = mpsc::channel(16);
     let proxy = Proxy::start(hosts.iter().map(|host| host.parse().unwrap()).collect(), sender).unwrap();
     let channel = UnixStream::from(proxy.channel().unwrap());
@@ -28,10 +28,10 @@ fn world(hosts: &[String]) -> World {
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(&sockets)));
     sendmsg(&channel, &[io::IoSlice::new(&[0])], &mut control, SendFlags::empty()).unwrap();
-    World { proxy, channel, address: listener.local_addr().unwrap(), events }
+    ProxyFixture { proxy, channel, address: listener.local_addr().unwrap(), events }
 }
 
-impl World {
+impl ProxyFixture {
     /// Sends a request with this token and then `body`. Returns everything that comes back.
     async fn ask(&self, target: &str, token: Option<&str>, body: &'static str) -> String {
         let header = token.map(|token| {
@@ -112,7 +112,7 @@ async fn a_wrong_token_reaches_nothing() {
 async fn the_guards_end_ends_the_listener_and_its_connections() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
-    let World { proxy, channel, address, events: _events } = world(std::slice::from_ref(&target));
+    let ProxyFixture { proxy, channel, address, events: _events } = world(std::slice::from_ref(&target));
     let head = format!(
         "CONNECT {target} HTTP/1.1\r\nProxy-Authorization: Basic {}\r\n\r\n",
         STANDARD.encode(format!("subagent:{}", proxy.token))

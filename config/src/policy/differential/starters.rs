@@ -2,7 +2,7 @@
 //! real program would start. No machine has all of them, and some would ask for a password or a host.
 
 /// A program that starts another one.
-pub(super) struct Starter {
+pub(super) struct StarterMarker {
     pub(super) name: &'static str,
     /// An allowed line with it.
     pub(super) line: &'static str,
@@ -27,11 +27,11 @@ const fn starter(
     line: &'static str,
     valued: &'static str,
     body: &'static str,
-) -> Starter {
-    Starter { name, line, valued, body }
+) -> StarterMarker {
+    StarterMarker { name, line, valued, body }
 }
 
-pub(super) const STARTERS: &[Starter] = &[
+pub(super) const STARTERS: &[StarterMarker] = &[
     starter("sudo", "sudo ok x ; sudo sh -c 'ok x'", "-u|-g|-p|-D|--user|--group", WORDS),
     starter("doas", "doas ok x || ok", "-u|-C", WORDS),
     starter("systemd-run", "systemd-run ok x && no", "-p|-u|-E|--unit|--property|--setenv", WORDS),
@@ -77,7 +77,7 @@ for input; do sh -c "$line $input"; done"#,
     ),
 ];
 
-impl Starter {
+impl StarterMarker {
     /// The program. It records itself in this file.
     pub(super) fn script(&self, started: &str) -> String {
         let Self { name, valued, body, .. } = self;

@@ -19,7 +19,7 @@ use crate::store::schedules::NewFiring;
 use crate::store::{Durability, RowId, Tx};
 use crate::supervisor::entropy;
 pub(super) use globs::Globs;
-use thread::{Report, Watched, Watcher};
+use thread::{WatchReport, Watched, Watcher};
 
 /// The watchers of all triggers. Dropping it ends them.
 #[derive(Default)]
@@ -76,11 +76,11 @@ async fn follow(context: Arc<ScheduleContext>, id: RowId, source: TriggerSource)
 async fn reports(context: &ScheduleContext, id: RowId, mut watcher: Watcher) -> String {
     while let Some(report) = watcher.reports.recv().await {
         match report {
-            Report::Watching => context.watched.send_modify(|watched| {
+            WatchReport::Watching => context.watched.send_modify(|watched| {
                 watched.insert(id);
             }),
-            Report::Failed(problem) => return problem,
-            Report::Changed(payload) => {
+            WatchReport::Failed(problem) => return problem,
+            WatchReport::Changed(payload) => {
                 while let Err(error) = fire(context, id, payload.clone()).await {
                     tracing::error!(%error, "a firing for changed files cannot be stored; trying again");
                     tokio::time::sleep(STORE_RETRY).await;

@@ -21,7 +21,7 @@ const MAX_UNSTORED: usize = 4;
 
 /// What the thread reports.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum WatchReport {
     /// Changes from now on fire.
     Watching,
     /// The payload of a firing.
@@ -49,7 +49,7 @@ impl Watched {
 /// The running thread.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    pub(super) reports: mpsc::Receiver<Report>,
+    pub(super) reports: mpsc::Receiver<WatchReport>,
     /// Its end is the end of the thread.
     _stop: UnixStream,
 }
@@ -63,17 +63,17 @@ impl Watcher {
         std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
             if let Err(problem) = run(&watched, &stopped, &sender) {
                 // The receiver is gone with the watcher.
-                let _ = sender.blocking_send(Report::Failed(problem));
+                let _ = sender.blocking_send(WatchReport::Failed(problem));
             }
         })?;
         Ok(Self { reports, _stop: stop })
     }
 }
 
-fn run(watched: &Watched, stopped: &UnixStream, reports: &mpsc::Sender<Report>) -> Result<(), String> {
+fn run(watched: &Watched, stopped: &UnixStream, reports: &mpsc::Sender<WatchReport>) -> Result<(), String> {
     let globs = Globs::new(&watched.globs)?;
     let mut tree = Tree::open(&watched.folder, globs, Limits::default())?;
-    if reports.blocking_send(Report::Watching).is_err() {
+    if reports.blocking_send(WatchReport::Watching).is_err() {
         return Ok(());
     }
     let mut changes = Changes::default();
@@ -111,7 +111,7 @@ fn run(watched: &Watched, stopped: &UnixStream, reports: &mpsc::Sender<Report>) 
         if watched.due(seen).is_some_and(|due| due <= Instant::now()) {
             seen = None;
             let payload = std::mem::take(&mut changes).payload();
-            if reports.blocking_send(Report::Changed(payload)).is_err() {
+            if reports.blocking_send(WatchReport::Changed(payload)).is_err() {
                 return Ok(());
             }
         }

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const MISSING: &str = "SKIPPED: Chromium, or what tests/browser/install installs, is missing";
 
 /// A target: its name, and its unit with the limit.
-type Target = (&'static str, Unit, f64);
+type PanelTarget = (&'static str, Unit, f64);
 
 /// A panel and the measurement of its page. Dropping it ends the panel.
 struct Measuring {
@@ -50,7 +50,7 @@ fn numbers(found: &Value, key: &str) -> Vec<f64> {
 }
 
 /// Chromium; without it each target is unmeasured.
-fn browser(row: &mut Row, targets: &[Target]) -> Option<Browser> {
+fn browser(row: &mut Row, targets: &[PanelTarget]) -> Option<Browser> {
     let found = Browser::find();
     if found.is_none() {
         for (wanted, ..) in targets {
@@ -75,8 +75,8 @@ pub(crate) fn paint(bench: &Bench) -> Row {
 
 pub(crate) fn pixel(bench: &Bench) -> Row {
     let mut row = Row::new("pixel", "from an agent's write to the frame of the panel");
-    let half: Target = ("half of the events within 10 ms", Unit::Millis, 10.0);
-    let most: Target = ("99 % of the events within 50 ms", Unit::Millis, 50.0);
+    let half: PanelTarget = ("half of the events within 10 ms", Unit::Millis, 10.0);
+    let most: PanelTarget = ("99 % of the events within 50 ms", Unit::Millis, 50.0);
     let Some(browser) = browser(&mut row, &[half, most]) else { return row };
     let (world, workers) = BenchWorld::with_workers(1);
     let (count, seconds) = (bench.pick(500, 20), bench.pick(60, 10));
@@ -112,8 +112,8 @@ pub(crate) fn transcript(bench: &Bench) -> Row {
 
 pub(crate) fn crowd(bench: &Bench) -> Row {
     let mut row = Row::new("watched", "500 workers with 2,000 events/s, looked at in the panel");
-    let core: Target = ("daemon and panel below 10 % of a core", Unit::Percent, 10.0);
-    let frames: Target = ("60 frames per second in the page", Unit::Count, 59.0);
+    let core: PanelTarget = ("daemon and panel below 10 % of a core", Unit::Percent, 10.0);
+    let frames: PanelTarget = ("60 frames per second in the page", Unit::Count, 59.0);
     let Some(browser) = browser(&mut row, &[core, frames]) else { return row };
     let (world, workers) = BenchWorld::with_workers(bench.pick(500, 10));
     let seconds = bench.pick(60, 5);

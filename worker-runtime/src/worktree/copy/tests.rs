@@ -12,13 +12,13 @@ use super::*;
 
 const WAITS: WaitLimits = WaitLimits { operation: Duration::from_secs(10), git: Duration::from_secs(10) };
 
-struct World {
+struct CopyFixture {
     _dir: tempfile::TempDir,
     main: PathBuf,
     root: PathBuf,
 }
 
-impl World {
+impl CopyFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
@@ -90,7 +90,7 @@ fn merged(worktree: &Worktree, then: AfterLanding) -> subagent_protocol::worktre
 
 #[test]
 fn a_copy_has_all_files_except_the_excluded_ones() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let copy = world.create();
     let at = |name: &str| copy.path.join(name);
     assert_eq!(fs::read_to_string(at("src/deep/c")).unwrap(), "c\n");
@@ -107,7 +107,7 @@ fn a_copy_has_all_files_except_the_excluded_ones() {
 
 #[test]
 fn a_copy_above_the_limit_is_refused_with_its_size() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let error = plan(&world.main, &world.root, &world.wish(5)).unwrap_err();
     assert_eq!((error.code, &error.details["reason"]), (Code::WorktreeNeedsGit, &"copyTooLarge".into()));
     assert_eq!((&error.details["bytes"], &error.details["limit"]), (&6.into(), &5.into()));
@@ -117,7 +117,7 @@ fn a_copy_above_the_limit_is_refused_with_its_size() {
 
 #[test]
 fn a_merge_takes_files_that_changed_on_one_side() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let copy = world.create();
     let at = |name: &str| copy.path.join(name);
     fs::write(at("a"), "agent\n").unwrap();
@@ -151,7 +151,7 @@ fn a_merge_takes_files_that_changed_on_one_side() {
 
 #[test]
 fn a_landing_takes_all_or_nothing() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let copy = world.create();
     fs::write(copy.path.join("a"), "agent\n").unwrap();
     fs::write(copy.path.join("new"), "new\n").unwrap();
@@ -175,7 +175,7 @@ fn a_landing_takes_all_or_nothing() {
 
 #[test]
 fn nothing_behind_a_link_is_read_or_written() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let copy = world.create();
     let outside = world.root.join("outside");
     fs::create_dir_all(&outside).unwrap();
@@ -196,7 +196,7 @@ fn nothing_behind_a_link_is_read_or_written() {
 
 #[test]
 fn work_is_kept_until_it_is_discarded_and_then_moved_aside() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let copy = world.create();
     fs::write(copy.path.join("new"), "work").unwrap();
     fs::create_dir(copy.path.join("locked")).unwrap();
@@ -215,7 +215,7 @@ fn work_is_kept_until_it_is_discarded_and_then_moved_aside() {
 
 #[test]
 fn a_killed_operation_is_finished_by_the_next_one() {
-    let world = World::new();
+    let world = CopyFixture::new();
     let copy = world.create();
     fs::write(copy.path.join("new"), "work").unwrap();
     // Killed after the copy was moved aside, before its base was deleted.
