@@ -30,7 +30,7 @@ pub struct PanelWorkspace {
 /// Where the daemon of a place is.
 #[derive(Debug, Clone)]
 pub struct DaemonAddress {
-    /// Its socket.
+    /// The path of its unix socket.
     pub socket: PathBuf,
     /// The state dir that its requests mean; another daemon refuses them.
     pub state_folder: Option<StateFolder>,

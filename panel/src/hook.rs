@@ -47,7 +47,7 @@ impl Deliveries {
 }
 
 impl BrowserConnection {
-    /// Fires a trigger.
+    /// Fires a trigger for a request with its token.
     pub(crate) async fn hook(&self, headers: &HeaderMap, incoming: Incoming, trigger: &str) -> BridgeResult {
         let now = Instant::now();
         let deliveries = &self.shared.deliveries;

@@ -79,7 +79,6 @@ fn add(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> {
     Ok(TRIGGERS.shown("trigger.added", data))
 }
 
-/// What fires it.
 fn source(args: &TriggerAdd, token: Option<&str>, context: &CliContext) -> Result<TriggerSource> {
     let folder = || -> Result<PathBuf> {
         let typed = args.start.cwd.as_deref().filter(|path| !path.as_os_str().is_empty());

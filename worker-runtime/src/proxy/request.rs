@@ -23,10 +23,10 @@ impl Credentials {
     }
 }
 
-/// A complete head.
+/// A complete head of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The requested target.
+    /// The target that it names.
     pub(super) target: HostPort,
     /// Length of the head in bytes. What follows is for the target.
     pub(super) bytes: usize,
@@ -44,7 +44,7 @@ impl Rejected {
         Self { status, reason: reason.into() }
     }
 
-    /// Returns the response.
+    /// Returns the response to the agent.
     pub(super) fn response(&self) -> String {
         let Self { status, reason } = self;
         let challenge =

@@ -9,7 +9,7 @@ use crate::output::table::Table;
 /// Output of a hook with more lines is cut.
 const MAX_LINES: usize = 8;
 
-/// `hook trust FILE`.
+/// Shows the data of `hook trust FILE`.
 pub(super) fn trusted(view: &mut PageRenderer, data: &Value) -> Option<()> {
     view.page.word(Style::Strong, data["file"].as_str()?).plain("  ");
     view.page.word(Style::Good, "trusted").end();

@@ -31,7 +31,7 @@ pub(super) fn waited(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `task prune`.
+/// Shows the data of `task prune`.
 pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let (tasks, kept) = (items(data)?, data["kept"].as_array()?);
     let mut table = Table::new(&["TASK", "STATE", "EVENTS", "SIZE", "ARCHIVED", "ID"]);

@@ -8,7 +8,7 @@ use super::view::{PageRenderer, items, word};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-/// `trigger list`.
+/// Shows the data of `trigger list`.
 pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
     let mut table = Table::new(&["NAME", "STATE", "FIRES", "BY", "WHAT", "LAST", "ERROR"]);

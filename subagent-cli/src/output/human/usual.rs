@@ -136,7 +136,7 @@ const LISTS: &[Columns] = &[
 /// A result: its type, the key that names it, and the keys that say more.
 type ResultLayout = (&'static str, &'static str, &'static [(&'static str, &'static str, ColumnStyle)]);
 
-/// A firing.
+/// The columns of a firing.
 const FIRED: &[(&str, &str, ColumnStyle)] = &[
     ("state", "status", State),
     ("worker", "workerId", Id),

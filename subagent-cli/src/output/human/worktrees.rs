@@ -123,7 +123,7 @@ pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `worktree prune`.
+/// Shows the data of `worktree prune`.
 pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let list = |key: &str| data[key].as_array().map(Vec::as_slice);
     let (removed, kept, refs) = (list("removed")?, list("kept")?, list("deletedRefs")?);

@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// The watched folders.
+/// The watched folders of one trigger.
 pub(super) struct Tree {
     queue: Inotify,
     root: PathBuf,
