@@ -207,7 +207,7 @@ fn history(connection: &mut Connection, ops: &[(Op, bool)]) -> Result<(), TestCa
 }
 
 #[test]
-fn each_change_and_each_occurrence_fires_once_whatever_is_killed() {
+fn each_change_and_each_occurrence_fires_once_across_kills() {
     let cases = std::env::var("SUBAGENT_SCHEDULE_HISTORIES").ok();
     let cases = cases.and_then(|text| text.parse().ok()).unwrap_or(1000);
     let mut connection = Connection::open_in_memory().unwrap();

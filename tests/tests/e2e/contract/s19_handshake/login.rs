@@ -93,7 +93,7 @@ fn a_login_at_a_terminal_needs_one_and_runs_the_agents_program_there() {
     assert!(error["details"]["command"].as_str().unwrap().contains("--log-in"), "{error}");
     assert!(!std::path::Path::new(&file).exists());
     let screen = sandbox.command("subagent").args(LOGIN).at_terminal(80, On::All).screen();
-    assert!(screen.text().contains("loggedIn: true"), "{:?}", screen.lines());
+    assert!(screen.text().contains("logged in  yes"), "{:?}", screen.lines());
     assert_eq!(fs::read_to_string(&file).unwrap(), "true please\n");
     sandbox.finish();
 }
@@ -113,7 +113,7 @@ fn an_older_kind_of_method_names_the_command_for_the_terminal() {
     let error = sandbox.run(&LOGIN).error("TERMINAL_REQUIRED");
     assert_eq!(error["details"]["command"], format!("{program} --log-in {file}"), "{error}");
     let screen = sandbox.command("subagent").args(LOGIN).at_terminal(80, On::All).screen();
-    assert!(screen.text().contains("loggedIn: true"), "{:?}", screen.lines());
+    assert!(screen.text().contains("logged in  yes"), "{:?}", screen.lines());
     assert_eq!(fs::read_to_string(&file).unwrap(), "true older\n");
     sandbox.finish();
 }
