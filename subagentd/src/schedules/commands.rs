@@ -30,7 +30,8 @@ const MAX_CHAR: usize = 4;
 
 /// The runs that have not ended.
 pub(super) struct Runs {
-    running: Mutex<HashSet<RowId>>,
+    /// Keys and times of creation of their triggers: a key is used again after a removal.
+    running: Mutex<HashSet<(RowId, Timestamp)>>,
     permits: Semaphore,
 }
 
@@ -65,19 +66,19 @@ pub(super) fn look_at(
     command: &WatchedCommand<'_>,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let id = row.id;
     let next = next_run(row, command.every_seconds, now);
     if next > now {
         return Some(next);
     }
-    if !runs.running.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
+    let key = (row.id, row.created_at);
+    if !runs.running.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
         return None;
     }
     let environment = context.environment.vars.iter().map(|(name, value)| (name.clone(), value.clone()));
     let timeout_ms = command.timeout_seconds.saturating_mul(1000);
     let argv = user_command::shell(command.line);
     let run = user_command::of(argv, command.cwd, environment, String::new(), timeout_ms);
-    let (context, runs, name) = (Arc::clone(context), Arc::clone(runs), row.name.clone());
+    let (context, runs, row) = (Arc::clone(context), Arc::clone(runs), row.clone());
     let timeout_seconds = command.timeout_seconds;
     tokio::spawn(async move {
         let result = async {
@@ -91,20 +92,20 @@ pub(super) fn look_at(
             result = result => result,
         };
         subagent_failpoint::hit("observation.before_store");
-        if let Err(error) = store(&context, id, observation(result, timeout_seconds)).await {
-            tracing::error!(trigger = name, %error, "the output of a command cannot be stored; it runs again");
+        if let Err(error) = store(&context, row.clone(), observation(result, timeout_seconds)).await {
+            tracing::error!(trigger = row.name, %error, "the output of a command cannot be stored; it runs again");
             tokio::time::sleep(STORE_RETRY).await;
         }
         subagent_failpoint::hit("observation.after_store");
-        runs.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        runs.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         context.changed.notify_one();
     });
     None
 }
 
-async fn store(context: &ScheduleContext, id: RowId, found: Observation) -> Result<()> {
+async fn store(context: &ScheduleContext, row: ScheduleRow, found: Observation) -> Result<()> {
     let now = entropy::now();
-    let write = move |tx: &mut Tx<'_>| tx.store_observation(id, &found, now);
+    let write = move |tx: &mut Tx<'_>| tx.store_observation(&row, &found, now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
         context.stream.noted(worker, seq);
     }

@@ -320,7 +320,9 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn resume_schedule(&self, row: &ScheduleRow, now: Timestamp) -> Result<()> {
-        let cursor = self.first_cursor(&row.times.starter, now)?;
+        let runs = matches!(row.times.starter, Starter::Trigger { source: TriggerSource::Command { .. } });
+        // A run that began before the pause has another cursor.
+        let cursor = if runs { row.cursor.0.min(0) - 1 } else { self.first_cursor(&row.times.starter, now)? };
         self.execute(
             "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL
              WHERE id = ?1 AND paused IS NOT NULL",

@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::schedule_ends::FiringEnd;
-use super::schedules::NewFiring;
+use super::schedules::{NewFiring, ScheduleRow};
 use super::tx::Tx;
 use super::{tasks, workers};
 
@@ -73,19 +73,22 @@ pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Op
 }
 
 impl Tx<'_> {
-    /// Stores a run of a watched command: its firing if the output has changed, its failure as a failed firing. Stores
-    /// nothing if the trigger was paused or removed since the run began. Returns the event of a pause with its worker.
+    /// Stores a run of a watched command: its firing if the output has changed, its failure as a failed firing. `row` is
+    /// that of the run's beginning: stores nothing if the trigger was paused, resumed or removed since then, also if
+    /// another one has its key now. Returns the event of a pause with its worker.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn store_observation(
         &mut self,
-        id: RowId,
+        row: &ScheduleRow,
         found: &Observation,
         now: Timestamp,
     ) -> Result<Option<(RowId, i64)>> {
-        let sql = "UPDATE schedules SET cursor = ?2 WHERE id = ?1 AND paused IS NULL";
-        if self.execute(sql, params![id.0, now.0])? == 0 {
+        let id = row.id;
+        let sql = "UPDATE schedules SET cursor = ?2
+                   WHERE id = ?1 AND paused IS NULL AND created_at = ?3 AND cursor = ?4";
+        if self.execute(sql, params![id.0, now.0, row.created_at.0, row.cursor.0])? == 0 {
             return Ok(None);
         }
         match found {
@@ -109,11 +112,13 @@ impl Tx<'_> {
         }
     }
 
-    /// Failures of the command alone are no longer in a row.
+    /// If the newest firing is a failed run, failures are no longer in a row. One whose work could not be started is
+    /// none.
     fn forgive_failed_runs(&self, id: RowId) -> Result<()> {
-        let sql = "SELECT status = 'failed' AND started_at IS NULL FROM firings WHERE schedule = ?1
+        let sql = "SELECT status = 'failed' AND error ->> '$.code' IS ?2 FROM firings WHERE schedule = ?1
                    ORDER BY id DESC LIMIT 1";
-        let newest = rows::one(self.connection, sql, [id.0], |row| row.get(0)).optional();
+        let code = Code::CommandFailed.as_str();
+        let newest = rows::one(self.connection, sql, params![id.0, code], |row| row.get(0)).optional();
         if newest.map_err(StoreError::from)?.unwrap_or(false) {
             self.execute("UPDATE schedules SET failures = 0 WHERE id = ?1", [id.0])?;
         }

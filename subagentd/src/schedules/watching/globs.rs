@@ -8,8 +8,8 @@ use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 const MAX_GLOBS: usize = 32;
 /// Maximum length of a pattern, in bytes.
 const MAX_BYTES: usize = 1024;
-/// Folders that are never looked into.
-const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
+/// Folders that are never looked into. A state dir below would change with each firing.
+const SKIPPED: [&str; 4] = [".git", ".subagent", "node_modules", "target"];
 
 /// The patterns of a trigger, relative to its folder.
 #[derive(Debug)]
@@ -47,6 +47,9 @@ impl Globs {
             if text.ends_with('/') {
                 return Err(format!("{glob:?} names a folder; {glob}** means all files in it"));
             }
+            if let Some(part) = never_matches(text) {
+                return Err(format!("{glob:?} matches nothing: no watched path has the part {part:?}"));
+            }
             files.add(compiled(text).map_err(|problem| format!("{glob:?} is not a pattern: {problem}"))?);
             folders.push(Folders::of(text));
         }
@@ -64,6 +67,15 @@ impl Globs {
         let is_skipped = |part: Component<'_>| SKIPPED.iter().any(|name| part.as_os_str() == *name);
         !folder.components().any(is_skipped) && self.folders.iter().any(|folders| folders.hold(folder))
     }
+}
+
+/// A part of a pattern for which no path is seen.
+fn never_matches(text: &str) -> Option<&str> {
+    let (folders, _) = text.rsplit_once('/').unwrap_or_default();
+    let is_plain = |part: &&str| part.is_empty() || *part == ".";
+    // A file may have the name of a skipped folder.
+    let is_skipped = |part: &&str| SKIPPED.contains(part);
+    text.split('/').find(is_plain).or_else(|| folders.split('/').find(is_skipped))
 }
 
 fn compiled(text: &str) -> Result<globset::Glob, globset::Error> {
@@ -128,6 +140,8 @@ mod tests {
             ("src/a/b", true),
             ("docs/a/b/c", true),
             ("docs/.git", false),
+            ("docs/.subagent", false),
+            ("docs/.subagent/state", false),
             ("docs/node_modules/a", false),
         ] {
             assert_eq!(globs.can_match_below(Path::new(folder)), holds, "{folder}");
@@ -140,9 +154,14 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_below_the_folder_is_refused() {
-        for bad in ["", "/etc/*", "../a", "a/../b", "src/", "a[", "{a", "."] {
+        for bad in ["", "/etc/*", "../a", "a/../b", "src/", "a[", "{a", ".", "a//b", "a/./b", "a/."] {
             assert!(Globs::new(&[bad.to_owned()]).is_err(), "{bad}");
         }
+        for never in [".git/*", "**/target/*.rs", "./.subagent/**", "a/node_modules/b/c"] {
+            assert!(Globs::new(&[never.to_owned()]).unwrap_err().contains("matches nothing"), "{never}");
+        }
+        // Files may have these names.
+        assert!(globs(&["target", "a/.git"]).matches(Path::new("a/.git")));
         assert!(Globs::new(&[]).is_err() && Globs::new(&vec!["a".to_owned(); MAX_GLOBS + 1]).is_err());
     }
 }

@@ -6,6 +6,7 @@ mod thread;
 mod tree;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::context::{STORE_RETRY, ScheduleContext, pause};
 use crate::store::schedules::NewFiring;
-use crate::store::{Durability, RowId, Tx};
+use crate::store::{Connection, Durability, RowId, Tx};
 use crate::supervisor::entropy;
 pub(super) use globs::Globs;
 use thread::{WatchReport, Watched, Watcher};
@@ -56,7 +57,8 @@ impl Watchers {
 
 async fn follow(context: Arc<ScheduleContext>, id: RowId, source: TriggerSource) {
     let TriggerSource::Files { folder, globs, debounce_ms } = source else { return };
-    let watched = Watched { folder, globs, debounce: Duration::from_millis(debounce_ms) };
+    let state_dir = state_dir(&context).await;
+    let watched = Watched { folder, globs, debounce: Duration::from_millis(debounce_ms), state_dir };
     let problem = match Watcher::start(watched) {
         Ok(watcher) => reports(&context, id, watcher).await,
         Err(error) => format!("the folder cannot be watched: {error}"),
@@ -70,6 +72,15 @@ async fn follow(context: Arc<ScheduleContext>, id: RowId, source: TriggerSource)
         tokio::time::sleep(STORE_RETRY).await;
     }
     context.changed.notify_one();
+}
+
+/// The folder of the database.
+async fn state_dir(context: &ScheduleContext) -> Option<PathBuf> {
+    let read = |connection: &Connection| Ok(connection.path().map(PathBuf::from));
+    let found = context.stream.store.read(read).await.inspect_err(|error| {
+        tracing::warn!(%error, "the place of the state dir is not known; changes in it may fire a trigger");
+    });
+    found.ok().flatten()?.parent().map(Into::into)
 }
 
 /// Stores firings until nothing is watched any more. Returns the reason.

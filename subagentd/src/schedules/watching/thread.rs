@@ -36,6 +36,8 @@ pub(super) struct Watched {
     pub(super) folder: PathBuf,
     pub(super) globs: Vec<String>,
     pub(super) debounce: Duration,
+    /// The state dir of the daemon, which is not watched.
+    pub(super) state_dir: Option<PathBuf>,
 }
 
 impl Watched {
@@ -72,7 +74,7 @@ impl Watcher {
 
 fn run(watched: &Watched, stopped: &UnixStream, reports: &mpsc::Sender<WatchReport>) -> Result<(), String> {
     let globs = Globs::new(&watched.globs)?;
-    let mut tree = Tree::open(&watched.folder, globs, Limits::default())?;
+    let mut tree = Tree::open(&watched.folder, globs, Limits::default(), watched.state_dir.as_deref())?;
     if reports.blocking_send(WatchReport::Watching).is_err() {
         return Ok(());
     }

@@ -34,6 +34,8 @@ pub(super) struct Tree {
     root: PathBuf,
     globs: Globs,
     limits: Limits,
+    /// The state dir of the daemon if it is below: each firing changes it.
+    skipped: Option<PathBuf>,
     /// Paths relative to the root.
     folders: HashMap<WatchDescriptor, PathBuf>,
     root_watch: Option<WatchDescriptor>,
@@ -46,15 +48,19 @@ impl AsFd for Tree {
 }
 
 impl Tree {
-    /// Watches the folder, and those below it in which a pattern can match.
+    /// Watches the folder, and those below it in which a pattern can match, without the state dir.
     ///
     /// # Errors
     /// A sentence about why it cannot be watched.
-    pub(super) fn open(root: &Path, globs: Globs, limits: Limits) -> Result<Self, String> {
-        let queue = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
-            .map_err(|error| format!("the system has no inotify instance left: {error}"))?;
-        let root = root.to_owned();
-        let mut tree = Self { queue, root, globs, limits, folders: HashMap::new(), root_watch: None };
+    pub(super) fn open(
+        root: &Path,
+        globs: Globs,
+        limits: Limits,
+        state_dir: Option<&Path>,
+    ) -> Result<Self, String> {
+        let (queue, skipped) = (new_queue()?, state_dir.and_then(|state_dir| below(root, state_dir)));
+        let (root, folders) = (root.to_owned(), HashMap::new());
+        let mut tree = Self { queue, root, globs, limits, skipped, folders, root_watch: None };
         tree.add(PathBuf::new(), None)?;
         Ok(tree)
     }
@@ -76,7 +82,7 @@ impl Tree {
                 }
                 let path = folder.join(entry.file_name());
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    if self.globs.can_match_below(&path) {
+                    if self.looks_into(&path) {
                         waiting.push(path);
                     }
                 } else if let Some(changes) = changes.as_deref_mut()
@@ -87,6 +93,19 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    fn looks_into(&self, folder: &Path) -> bool {
+        self.globs.can_match_below(folder) && self.skipped.as_deref() != Some(folder)
+    }
+
+    /// Watches all folders anew after the system dropped events: new folders may be among them.
+    fn reopen(&mut self) -> Result<(), String> {
+        // The end of the old queue is the end of its watches.
+        self.queue = new_queue()?;
+        self.folders.clear();
+        self.root_watch = None;
+        self.add(PathBuf::new(), None)
     }
 
     /// Returns false for a folder below the root that is gone or cannot be read.
@@ -138,6 +157,10 @@ impl Tree {
             match self.queue.read_events() {
                 Ok(events) => {
                     for event in events {
+                        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                            changes.lost = true;
+                            return self.reopen();
+                        }
                         self.take(&event, changes)?;
                     }
                 }
@@ -151,12 +174,6 @@ impl Tree {
 
     fn take(&mut self, event: &InotifyEvent, changes: &mut Changes) -> Result<(), String> {
         let has = |flags: AddWatchFlags| event.mask.intersects(flags);
-        if has(AddWatchFlags::IN_Q_OVERFLOW) {
-            changes.lost = true;
-            // New folders may be among what was dropped.
-            self.folders.clear();
-            return self.add(PathBuf::new(), None);
-        }
         let own_end = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
         let ended = own_end | AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_UNMOUNT;
         if has(ended) {
@@ -173,7 +190,7 @@ impl Tree {
             self.forget(&path);
         }
         if is_folder && has(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO) {
-            return match self.globs.can_match_below(&path) {
+            return match self.looks_into(&path) {
                 true => self.add(path, Some(changes)),
                 false => Ok(()),
             };
@@ -198,6 +215,22 @@ impl Tree {
     }
 }
 
+fn new_queue() -> Result<Inotify, String> {
+    Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
+        .map_err(|error| format!("the system has no inotify instance left: {error}"))
+}
+
+/// The path of a folder relative to the root, if it is below.
+fn below(root: &Path, folder: &Path) -> Option<PathBuf> {
+    let plain = folder.strip_prefix(root).map(Path::to_owned).ok();
+    // One of them may lead through a link.
+    let resolved = || {
+        let (root, folder) = (root.canonicalize().ok()?, folder.canonicalize().ok()?);
+        folder.strip_prefix(root).map(Path::to_owned).ok()
+    };
+    plain.or_else(resolved)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -208,7 +241,8 @@ mod tests {
 
     fn open(root: &Path, globs: &[&str], limits: Limits) -> Result<Tree, String> {
         let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
-        Tree::open(root, Globs::new(&globs).unwrap(), limits)
+        let state_dir = root.join("var/state");
+        Tree::open(root, Globs::new(&globs).unwrap(), limits, Some(state_dir.as_path()))
     }
 
     /// Reads until the changes are these.
@@ -246,6 +280,33 @@ mod tests {
         fs::write(root.join("other/d/b/e.rs"), "x").unwrap();
         fs::write(root.join("src/f.rs"), "x").unwrap();
         until(&mut tree, "src/f.rs\n");
+    }
+
+    #[test]
+    fn the_state_dir_is_not_watched() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("var/state/runtimes")).unwrap();
+        fs::create_dir_all(root.join(".subagent/state")).unwrap();
+        let mut tree = open(root, &["**"], Limits::default()).unwrap();
+        fs::write(root.join("var/state/state.db"), "x").unwrap();
+        fs::write(root.join("var/state/runtimes/log"), "x").unwrap();
+        fs::write(root.join(".subagent/state/state.db"), "x").unwrap();
+        fs::write(root.join("var/a"), "x").unwrap();
+        until(&mut tree, "var/a\n");
+    }
+
+    #[test]
+    fn a_new_queue_watches_the_same_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir(root.join("a")).unwrap();
+        let mut tree = open(root, &["**"], Limits::default()).unwrap();
+        fs::write(root.join("before"), "").unwrap();
+        tree.reopen().unwrap();
+        assert_eq!(tree.folders.len(), 2, "{:?}", tree.folders);
+        fs::write(root.join("a/b"), "").unwrap();
+        until(&mut tree, "a/b\n");
     }
 
     #[test]

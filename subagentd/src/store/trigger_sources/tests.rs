@@ -11,7 +11,7 @@ use subagent_protocol::api::{ScheduledMessage, ScheduledWork};
 use subagent_protocol::schedule::{Overlap, SchedulePause};
 use subagent_protocol::trigger::TriggerSource;
 
-use super::super::schedules::{ScheduleRow, Starter, StoredTimes, all};
+use super::super::schedules::{Starter, StoredTimes, all};
 use super::*;
 
 const MAX_FAILURES: u32 = 3;
@@ -123,11 +123,11 @@ impl World<'_> {
             Op::Run(output) => {
                 let found =
                     Observation::Output { text: format!("output {output}"), sha256: output.to_string() };
-                tx.store_observation(id, &found, now).unwrap();
+                tx.store_observation(&row, &found, now).unwrap();
             }
             Op::Fail => {
                 let found = Observation::Failed(Error::new(Code::CommandFailed, "no"));
-                tx.store_observation(id, &found, now).unwrap();
+                tx.store_observation(&row, &found, now).unwrap();
             }
             Op::Request(number) => {
                 let (occurrence, payload) = (number.to_string(), format!("request {number}"));
@@ -144,6 +144,14 @@ impl World<'_> {
         if !is_killed {
             savepoint.commit().unwrap();
         }
+    }
+
+    /// Stores the output of a run that began with this row.
+    fn store_run(&mut self, row: &ScheduleRow, text: &str) {
+        self.now += 1;
+        let mut seq = 0;
+        let now = Timestamp(self.now);
+        Tx::new(self.connection, &mut seq).store_observation(row, &output(text), now).unwrap();
     }
 
     fn count(&self, sql: &str) -> usize {
@@ -220,4 +228,54 @@ fn each_change_and_each_occurrence_fires_once_across_kills() {
         history(&mut connection.borrow_mut(), &ops)
     });
     run.unwrap();
+}
+
+fn output(text: &str) -> Observation {
+    Observation::Output { text: text.to_owned(), sha256: text.to_owned() }
+}
+
+#[test]
+fn a_run_that_began_before_a_pause_or_a_removal_stores_nothing() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    super::super::schema::migrate(&mut connection).unwrap();
+    let id = planted(&mut connection);
+    let mut world = World { connection: &mut connection, id, now: 1_000 };
+    let before = world.row();
+    world.store(&Op::Pause, false);
+    world.store(&Op::Resume, false);
+    world.store_run(&before, "stale");
+    world.store(&Op::Run(1), false);
+    assert_eq!(world.count("status = 'waiting'"), 0);
+    // Another trigger with the same key.
+    let first = ScheduleRow { created_at: Timestamp(5), ..world.row() };
+    world.store_run(&first, "of another one");
+    assert_eq!(world.count("status = 'waiting'"), 0);
+    world.store(&Op::Run(2), false);
+    assert_eq!(world.count("status = 'waiting'"), 1);
+}
+
+#[test]
+fn a_run_that_succeeds_ends_failed_runs_and_not_failures_of_the_work() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    super::super::schema::migrate(&mut connection).unwrap();
+    let id = planted(&mut connection);
+    let mut world = World { connection: &mut connection, id, now: 1_000 };
+    world.store(&Op::Fail, false);
+    assert_eq!(world.row().failures, 1);
+    world.store(&Op::Run(1), false);
+    assert_eq!(world.row().failures, 0);
+    world.store(&Op::Run(2), false);
+    let mut seq = 0;
+    let firing: i64 = rows::one(
+        world.connection,
+        "SELECT id FROM firings WHERE schedule = ?1 AND status = 'waiting'",
+        [id.0],
+        |row| row.get(0),
+    )
+    .unwrap();
+    let (status, error) = (FiringStatus::Failed, Some(Error::new(Code::InvalidArgument, "no")));
+    let end = FiringEnd { firing: RowId(firing), started: false, status, error, pause: None };
+    Tx::new(world.connection, &mut seq).end_firing(&end, Timestamp(2_000)).unwrap();
+    world.store(&Op::Run(2), false);
+    assert_eq!(world.row().failures, 1);
 }
