@@ -12,8 +12,10 @@ add)
     subagent trigger add ci-fixer --worktree --overlap parallel "${2:?which launcher}" "$task"
     ;;
 failed)
-    # A payload has at most 64 KiB; the reason is at the end of a log.
-    tail -c 60000 "${3:?which log}" | subagent trigger fire ci-fixer --occurrence "${2:?which job}"
+    # A payload is UTF-8 text of at most 64 KiB; the reason is at the end of a log. iconv leaves out what is no
+    # character, such as half of the first one.
+    tail -c 60000 "${3:?which log}" | tr -d '\000' | { iconv -c -f UTF-8 -t UTF-8 || :; } |
+        subagent trigger fire ci-fixer --occurrence "${2:?which job}"
     ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
