@@ -29,7 +29,7 @@ const MAX_NAMES: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
     all: Mutex<Window<60>>,
-    /// The name that was added first is in front.
+    /// The name whose last wrong request is the oldest is in front.
     wrong: Mutex<VecDeque<(String, Window<10>)>>,
 }
 
@@ -48,14 +48,13 @@ impl Deliveries {
 
     fn add_wrong(&self, trigger: &str, now: Instant) {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, window)) = wrong.iter_mut().find(|(name, _)| name == trigger) {
-            return window.add(now);
-        }
+        let found = wrong.iter().position(|(name, _)| name == trigger);
+        let before = found.and_then(|index| wrong.remove(index));
+        let mut window = before.map(|(_, window)| window).unwrap_or_default();
+        window.add(now);
         if wrong.len() >= MAX_NAMES {
             wrong.pop_front();
         }
-        let mut window = Window::default();
-        window.add(now);
         wrong.push_back((trigger.to_owned(), window));
     }
 }
@@ -149,11 +148,14 @@ mod tests {
     #[test]
     fn the_names_of_wrong_requests_are_bounded() {
         let (deliveries, now) = (Deliveries::default(), Instant::now());
-        for number in 0..=MAX_NAMES {
+        for number in 0..MAX_NAMES {
             deliveries.add_wrong(&number.to_string(), now);
         }
+        for name in ["0", "other"] {
+            deliveries.add_wrong(name, now);
+        }
         let wrong = deliveries.wrong.lock().unwrap();
-        assert_eq!((wrong.len(), wrong[0].0.as_str()), (MAX_NAMES, "1"));
+        assert_eq!((wrong.len(), wrong[0].0.as_str()), (MAX_NAMES, "2"));
     }
 
     #[test]
