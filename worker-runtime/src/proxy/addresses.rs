@@ -9,8 +9,8 @@ use subagent_protocol::sandbox::HostPort;
 /// Metadata and host services of clouds outside of link-local addresses: Alibaba, Azure, Oracle.
 const METADATA: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
-/// The metadata service of AWS over IPv6.
-const METADATA_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// The metadata service of Google over IPv6. Those of AWS have a range, see below.
+const METADATA_6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254);
 
 /// Whether the proxy may connect to an address of this listed host.
 pub(super) fn permitted(target: &HostPort, address: IpAddr) -> bool {
@@ -19,6 +19,13 @@ pub(super) fn permitted(target: &HostPort, address: IpAddr) -> bool {
         None if target.host() == "localhost" => address.is_loopback(),
         None => !reserved(address.to_canonical()),
     }
+}
+
+/// Whether a connection of a name that is not `localhost` has reached this machine, by one of its
+/// own addresses.
+pub(super) fn is_own(target: &HostPort, local: IpAddr, peer: IpAddr) -> bool {
+    let is_name = target.address().is_none() && target.host() != "localhost";
+    is_name && local.to_canonical() == peer.to_canonical()
 }
 
 fn reserved(address: IpAddr) -> bool {
@@ -37,6 +44,7 @@ fn reserved(address: IpAddr) -> bool {
                 || address.is_unspecified()
                 || address.is_multicast()
                 || address.is_unicast_link_local()
+                || matches!(address.segments(), [0xfd00, 0xec2, ..])
                 || address == METADATA_6
                 || embedded.is_some_and(reserved_4)
         }
@@ -78,7 +86,9 @@ mod tests {
             "::",
             "fe80::1",
             "ff02::1",
+            "fd00:ec2::23",
             "fd00:ec2::254",
+            "fd20:ce::254",
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
             "64:ff9b::7f00:1",
@@ -101,5 +111,16 @@ mod tests {
         assert!(!is_permitted("127.0.0.1:80", "127.0.0.2"));
         assert!(is_permitted("localhost:80", "127.0.0.1") && is_permitted("localhost:80", "::1"));
         assert!(!is_permitted("localhost:80", "192.0.2.1"));
+    }
+
+    #[test]
+    fn a_name_does_not_lead_to_an_own_address() {
+        let is_own = |target: &str, peer: &str| {
+            is_own(&target.parse().unwrap(), "10.0.0.1".parse().unwrap(), peer.parse().unwrap())
+        };
+        assert!(is_own("api.example.com:443", "10.0.0.1"));
+        assert!(is_own("api.example.com:443", "::ffff:10.0.0.1"));
+        assert!(!is_own("api.example.com:443", "10.0.0.2"));
+        assert!(!is_own("10.0.0.1:443", "10.0.0.1") && !is_own("localhost:443", "10.0.0.1"));
     }
 }

@@ -78,9 +78,15 @@ async fn reach(target: &HostPort) -> Result<TcpStream, Rejected> {
     let found: Vec<SocketAddr> = lookup_host((target.host(), target.port())).await.map_err(failed)?.collect();
     let (permitted, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|address| addresses::permitted(target, address.ip()));
-    if permitted.is_empty() && !others.is_empty() {
+    let forbidden = || {
         let reason = format!("{target} leads to an address of this machine or of a metadata service");
-        return Err(Rejected::new("403 Forbidden", reason));
+        Rejected::new("403 Forbidden", reason)
+    };
+    if permitted.is_empty() && !others.is_empty() {
+        return Err(forbidden());
     }
-    TcpStream::connect(&permitted[..]).await.map_err(failed)
+    let stream = TcpStream::connect(&permitted[..]).await.map_err(failed)?;
+    let (local, peer) = (stream.local_addr().map_err(failed)?, stream.peer_addr().map_err(failed)?);
+    // Nothing was sent yet.
+    if addresses::is_own(target, local.ip(), peer.ip()) { Err(forbidden()) } else { Ok(stream) }
 }

@@ -27,7 +27,8 @@ pub(super) fn exclusively<'a, T>(
         false => folder.join(format!(".{}.lock", worktree.name)),
     };
     work.locked(name, &path, &worktree.repository, |work| {
-        let found = Registration::find(worktree)?;
+        // A copy is unknown to git, also where its folder has a repository.
+        let found = if worktree.copied.is_some() { None } else { Registration::find(worktree)? };
         let found = found.filter(|found| found.path.is_dir() && worktree.sandbox.is_none());
         let answer = found.map_or(Ok(()), |found| restore(work, &found)).and_then(|()| operation(work));
         if !worktree.path.exists() {

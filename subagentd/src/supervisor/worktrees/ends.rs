@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use subagent_protocol::Result;
 use subagent_protocol::api::{WorktreeRemoved, WorktreeState};
 use subagent_protocol::event::EventType;
 use subagent_protocol::worktree::{Operation, WorktreeResult};
+use subagent_protocol::{Code, Result};
 
 use super::operation;
 use super::rows::store_event;
@@ -40,6 +40,14 @@ async fn remove(shared: &SupervisorState, row: &WorktreeRow) -> bool {
     let operation = Operation::Remove { worktree: row.worktree.clone() };
     match operation::run(shared, &operation, &Variables::new()).await {
         Ok(answer) => answer == WorktreeResult::Removed,
+        // No agent has worked in it, and not even the folder of the copies was made.
+        Err(error)
+            if error.code == Code::WorktreeNotFound
+                && row.state == WorktreeState::Creating
+                && row.worktree.copied.is_some() =>
+        {
+            true
+        }
         Err(error) => {
             tracing::warn!(worker = %row.worker_id, %error, "a worktree stays because it cannot be looked at");
             false

@@ -6,7 +6,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Timespec, Timestamps, futimens, ioctl_ficlone};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{futimens, ioctl_ficlone, openat, renameat, symlinkat, unlinkat};
 use subagent_protocol::Error;
 use subagent_protocol::worktree::{Copied, CopyWish, Plan, Worktree};
 
@@ -129,9 +130,14 @@ fn fill(worktree: &Worktree, copied: &Copied, new: &Path) -> io::Result<()> {
     fs::set_permissions(new, fs::Permissions::from_mode(mode))
 }
 
-/// Copies a file to a new one, without its blocks where the file system can share them.
-pub(super) fn copy(from: &File, to: &Path, mode: u32) -> io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+/// Copies a file to a new one.
+fn copy(from: &File, to: &Path, mode: u32) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    copy_into(file, from, mode)
+}
+
+/// Fills a new file, without copying blocks where the file system can share them.
+fn copy_into(mut file: File, from: &File, mode: u32) -> io::Result<File> {
     if ioctl_ficlone(&file, from).is_err() {
         let mut from = from;
         let _ = io::copy(&mut from, &mut file)?;
@@ -140,18 +146,23 @@ pub(super) fn copy(from: &File, to: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a link or file under a name beside its place, and then moves it there.
-pub(super) fn put(found: Found, to: &Path) -> io::Result<()> {
-    to.parent().map_or(Ok(()), fs::create_dir_all)?;
-    let mut name = to.file_name().unwrap_or_default().to_owned();
-    name.push(".subagent-merge");
-    let near = to.with_file_name(name);
-    let _ = fs::remove_file(&near);
+/// Creates a link or file under a name beside its place, and then moves it there. Follows no links
+/// below `top`.
+pub(super) fn put(found: Found, top: &Path, path: &Path) -> io::Result<()> {
+    let folder = tree::folder_of(top, path, true)?;
+    let name = path.file_name().unwrap_or_default();
+    let mut near = name.to_owned();
+    near.push(".subagent-merge");
+    let _ = unlinkat(&folder, &near, AtFlags::empty());
     match found {
         Found::Folder(_) => return Ok(()),
-        Found::Link(target) => symlink(std::ffi::OsStr::from_bytes(&target), &near)?,
-        Found::File(from, stat) => copy(&from, &near, stat.st_mode & 0o777)?.sync_all()?,
+        Found::Link(target) => symlinkat(std::ffi::OsStr::from_bytes(&target), &folder, &near)?,
+        Found::File(from, stat) => {
+            let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = File::from(openat(&folder, &near, new, Mode::RUSR | Mode::WUSR)?);
+            copy_into(file, &from, stat.st_mode & 0o777)?.sync_all()?;
+        }
     }
     step();
-    fs::rename(&near, to)
+    Ok(renameat(&folder, &near, &folder, name)?)
 }

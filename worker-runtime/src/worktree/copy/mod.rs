@@ -5,6 +5,7 @@
 //!
 //! - `.NAME.base`: the files at the start of the changes; the copy is complete.
 //! - `.NAME.new`, `.NAME.removing`: a copy that is being made or removed.
+//! - `.lock`: held while one of the copies is merged or landed.
 //! - `.retired/NAME/TIME`: a discarded copy.
 
 mod make;
@@ -12,7 +13,7 @@ mod manifest;
 mod merge;
 #[cfg(test)]
 mod tests;
-mod tree;
+pub(super) mod tree;
 
 use std::fs;
 use std::io;
@@ -73,8 +74,15 @@ pub(super) fn answer(
         Operation::Plan { .. } | Operation::Recover { .. } | Operation::Prune { .. } => return None,
     };
     let copied = worktree.copied.as_ref()?;
-    if let Err(error) = fs::create_dir_all(&worktree.repository) {
-        return Some(Err(errors::file(&worktree.repository, &error)));
+    if matches!(operation, Operation::Create { .. }) {
+        if let Err(error) = fs::create_dir_all(&worktree.repository) {
+            return Some(Err(errors::file(&worktree.repository, &error)));
+        }
+    } else if !worktree.repository.is_dir() {
+        // Its disk may be absent: the copies are not gone.
+        let error = errors::not_found(&worktree.repository, "the folder of the copies is gone");
+        let action = "mount its disk; if its copies are lost, create an empty folder there";
+        return Some(Err(error.recommend(action)));
     }
     Some(exclusively(work, name, worktree, |work| match operation {
         Operation::Create { setup, .. } => {
@@ -85,7 +93,7 @@ pub(super) fn answer(
         Operation::Remove { .. } => remove(worktree),
         Operation::Discard { time, .. } => discard(worktree, *time),
         Operation::Land { landing, .. } => land(work, worktree, landing),
-        Operation::Merge { landing, .. } => merge(worktree, landing),
+        Operation::Merge { landing, .. } => merge(work, worktree, landing),
         _ => look(worktree).map(WorktreeResult::Found),
     }))
 }
@@ -122,8 +130,12 @@ fn run(
 }
 
 fn look(worktree: &Worktree) -> Result<Contents, Error> {
-    if !worktree.path.is_dir() {
-        return Ok(Contents::default());
+    match worktree.path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && worktree.repository.is_dir() => {
+            return Ok(Contents::default());
+        }
+        Err(error) => return Err(errors::file(&worktree.path, &error)),
+        Ok(_) => {}
     }
     // Without a base nothing proves that a file exists elsewhere.
     let base = manifest::read(worktree)?.unwrap_or_default();
@@ -165,22 +177,38 @@ fn remove_all(worktree: &Worktree) -> Result<(), Error> {
 /// Moves the copy aside if it has changes. Returns its new path.
 fn discard(worktree: &Worktree, time: Timestamp) -> Result<WorktreeResult, Error> {
     let folder = worktree.repository.join(RETIRED).join(&worktree.name);
-    if worktree.path.symlink_metadata().is_err() && manifest::read(worktree)?.is_some() {
+    let is_gone =
+        worktree.path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if is_gone && manifest::read(worktree)?.is_some() {
         // An earlier attempt was killed after it had moved the copy.
         let mut moved: Vec<_> = fs::read_dir(&folder).into_iter().flatten().flatten().collect();
         moved.sort_by_key(fs::DirEntry::file_name);
         remove_all(worktree)?;
         return Ok(WorktreeResult::Discarded(moved.last().map(|entry| entry.path().display().to_string())));
     }
-    if matches!(remove(worktree)?, WorktreeResult::Removed) {
+    // A copy that cannot be read may have changes.
+    if look(worktree).is_ok_and(|contents| contents.files == 0) {
+        remove_all(worktree)?;
         return Ok(WorktreeResult::Discarded(None));
     }
     let to = folder.join(time.0.to_string());
     fs::create_dir_all(&folder).map_err(|error| errors::file(&folder, &error))?;
     step();
-    fs::rename(&worktree.path, &to).map_err(|error| errors::file(&to, &error))?;
+    move_aside(&worktree.path, &to).map_err(|error| errors::file(&to, &error))?;
     remove_all(worktree)?;
     Ok(WorktreeResult::Discarded(Some(to.display().to_string())))
+}
+
+/// Moves a copy, also one whose folder the agent has made unwritable.
+fn move_aside(from: &Path, to: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fs::set_permissions(from, fs::Permissions::from_mode(0o700))?;
+            fs::rename(from, to)
+        }
+        other => other,
+    }
 }
 
 /// Deletes a folder, also one whose folders the agent has made unwritable.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use subagent_protocol::worktree::{AfterLanding, Copied, CopyWish, Landing, LandingMode};
 
+use super::super::lock::Lock;
 use super::super::work::WaitLimits;
 use super::*;
 
@@ -82,7 +83,7 @@ fn landing(then: AfterLanding) -> Landing {
 }
 
 fn merged(worktree: &Worktree, then: AfterLanding) -> subagent_protocol::worktree::Merged {
-    match merge(worktree, &landing(then)).unwrap() {
+    match merge(&OperationContext::new(&[], WAITS), worktree, &landing(then)).unwrap() {
         WorktreeResult::Merged(merged) => merged,
         other => panic!("{other:?}"),
     }
@@ -232,4 +233,98 @@ fn a_killed_operation_is_finished_by_the_next_one() {
     fs::rename(&copy.path, hidden(&copy, "removing")).unwrap();
     assert!(matches!(remove(&copy).unwrap(), WorktreeResult::Removed));
     assert!(!hidden(&copy, "removing").exists() && manifest::read(&copy).unwrap().is_none());
+}
+
+#[test]
+fn files_of_git_stay_in_the_copy() {
+    let world = CopyFixture::new();
+    for folder in [".git", "src/.git"] {
+        fs::create_dir(world.main.join(folder)).unwrap();
+        fs::write(world.main.join(folder).join("config"), "user").unwrap();
+    }
+    let copy = world.create();
+    fs::write(copy.path.join(".git/config"), "agent").unwrap();
+    fs::remove_file(copy.path.join("src/.git/config")).unwrap();
+    fs::write(copy.path.join("empty/.git"), "gitdir: /agent").unwrap();
+    fs::write(copy.path.join(".gitignore"), "x").unwrap();
+    let first = merged(&copy, AfterLanding::Remove);
+    assert_eq!(first.files, [".gitignore"]);
+    assert_eq!(first.refused, [".git/config", "empty/.git", "src/.git/config"]);
+    fs::write(copy.path.join("a"), "agent").unwrap();
+    let work = OperationContext::new(&[], WAITS);
+    let WorktreeResult::Landed(landed) = land(&work, &copy, &landing(AfterLanding::Remove)).unwrap() else {
+        panic!()
+    };
+    assert_eq!((landed.files, landed.worktree_removed), (vec!["a".to_owned()], false));
+    for name in [".git/config", "src/.git/config"] {
+        assert_eq!(world.text(name).as_deref(), Some("user"));
+    }
+    assert_eq!(world.text("empty/.git"), None);
+}
+
+#[test]
+fn what_a_copy_leaves_out_does_not_come_back() {
+    let world = CopyFixture::new();
+    let copy = world.create();
+    fs::create_dir(copy.path.join("state")).unwrap();
+    fs::write(copy.path.join("state/planted"), "agent").unwrap();
+    assert_eq!(merged(&copy, AfterLanding::GoOn).refused, ["state/planted"]);
+    fs::remove_dir_all(copy.path.join("state")).unwrap();
+    fs::remove_dir_all(world.main.join("state")).unwrap();
+    symlink("/", copy.path.join("state")).unwrap();
+    let second = merged(&copy, AfterLanding::GoOn);
+    assert_eq!((second.files.len(), second.refused), (0, vec!["state".to_owned()]));
+    assert!(world.main.join("state").symlink_metadata().is_err());
+}
+
+#[test]
+fn copies_of_one_folder_are_merged_one_after_the_other() {
+    let world = CopyFixture::new();
+    let copy = world.create();
+    let held = Lock::take(&copy.repository.join(".lock"), "land", WAITS.operation).unwrap();
+    let hasty = WaitLimits { operation: Duration::from_millis(10), ..WAITS };
+    let work = OperationContext::new(&[], hasty);
+    assert_eq!(merge(&work, &copy, &landing(AfterLanding::Keep)).unwrap_err().code, Code::WorktreeBusy);
+    drop(held);
+    assert!(merged(&copy, AfterLanding::Keep).files.is_empty());
+}
+
+#[test]
+fn an_absent_folder_is_neither_landed_nor_removed() {
+    let world = CopyFixture::new();
+    let copy = world.create();
+    fs::rename(&copy.path, world.root.join("elsewhere")).unwrap();
+    let work = OperationContext::new(&[], WAITS);
+    assert_eq!(land(&work, &copy, &landing(AfterLanding::GoOn)).unwrap_err().code, Code::WorktreeNotFound);
+    fs::rename(&copy.repository, world.root.join("unmounted")).unwrap();
+    for operation in [
+        Operation::Look { worktree: copy.clone() },
+        Operation::Remove { worktree: copy.clone() },
+        Operation::Merge { worktree: copy.clone(), landing: Box::new(landing(AfterLanding::Remove)) },
+    ] {
+        assert_eq!(answer(&work, &operation).unwrap().unwrap_err().code, Code::WorktreeNotFound);
+    }
+    assert!(!copy.repository.exists());
+}
+
+#[test]
+fn a_copy_that_cannot_be_compared_is_moved_aside() {
+    let world = CopyFixture::new();
+    let copy = world.create();
+    fs::write(hidden(&copy, "base"), "broken").unwrap();
+    assert!(look(&copy).is_err());
+    let WorktreeResult::Discarded(Some(kept)) = discard(&copy, Timestamp(7)).unwrap() else { panic!() };
+    assert!(Path::new(&kept).join("a").exists() && !copy.path.exists());
+}
+
+#[test]
+fn a_merge_deletes_and_writes_nothing_behind_a_link() {
+    let world = CopyFixture::new();
+    fs::create_dir(world.main.join("other")).unwrap();
+    fs::write(world.main.join("other/c"), "c").unwrap();
+    symlink("other", world.main.join("folder")).unwrap();
+    assert!(super::super::land::finish::delete(&world.main, Path::new("folder/c")).is_err());
+    let tree::At::Here(found) = tree::at(&world.main, Path::new("a")).unwrap() else { panic!() };
+    assert!(make::put(found, &world.main, Path::new("folder/c")).is_err());
+    assert_eq!(world.text("other/c").as_deref(), Some("c"));
 }

@@ -6,15 +6,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
-use rustix::fs::{openat, openat2, readlinkat, statat};
+use rustix::fs::{mkdirat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Without `NONBLOCK` a pipe with the name of a file would block.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// A folder in which names are created and removed.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An entry of a walk.
 pub(super) enum Found {
@@ -125,4 +128,21 @@ pub(super) fn at(top: &Path, path: &Path) -> io::Result<At> {
         FileType::Symlink => At::Here(Found::Link(readlinkat(&folder, name, Vec::new())?.into_bytes())),
         _ => At::Blocked,
     })
+}
+
+/// Opens the folder that contains a path below `top`, without following links below `top`. Can
+/// create the missing folders.
+pub(in super::super) fn folder_of(top: &Path, path: &Path, create: bool) -> io::Result<OwnedFd> {
+    let mut folder = openat(CWD, top, PLACE, Mode::empty())?;
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(name) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
+        if create {
+            match mkdirat(&folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        folder = openat(&folder, name, PLACE | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(folder)
 }

@@ -101,8 +101,16 @@ fn bring<'a>(
     Ok((done, refused))
 }
 
+/// Whether a changed file or link is in one of the folders, or would be in the place of a folder
+/// above them.
 pub(in super::super) fn is_withheld(name: &[u8], folders: &[String]) -> bool {
-    path(name).ancestors().any(|above| folders.iter().any(|folder| above.ends_with(folder)))
+    let name = path(name);
+    let is_concerned = |folder: &String| {
+        let folder = Path::new(folder);
+        let mut above = folder.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        name.ancestors().any(|part| part.ends_with(folder)) || above.any(|above| name.ends_with(above))
+    };
+    folders.iter().any(is_concerned)
 }
 
 /// Whether user data is in the place of the file or one of its folders.
@@ -185,4 +193,21 @@ fn base(
         None => drop(retired::keep(work, repository, worktree, landing.time(), &base)?),
     }
     Ok(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_the_place_of_a_folder_above_a_withheld_one_is_withheld() {
+        let folders = [".agents".to_owned(), ".claude/agents".to_owned()];
+        let withheld = |name: &str| is_withheld(name.as_bytes(), &folders);
+        for name in [".agents", "a/.agents/x", ".claude/agents/x", ".claude/agents", ".claude", "a/.claude"] {
+            assert!(withheld(name), "{name}");
+        }
+        for name in ["a", "agents", ".claude/settings.json", ".claude/x/agents", "x.claude"] {
+            assert!(!withheld(name), "{name}");
+        }
+    }
 }

@@ -9,9 +9,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::fs::{AtFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 use subagent_protocol::{Code, Error};
 
+use super::super::copy::tree;
 use super::super::errors::refused;
 use super::super::registration::write_whole;
 use super::super::scratch::{self, Scratch};
@@ -310,11 +312,15 @@ fn is_unfinished(
     Ok(whole.starts_with(&part))
 }
 
-/// Deletes a file and its folders that become empty.
+/// Deletes a file and its folders that become empty. Follows no links below `top`.
 pub(in super::super) fn delete(top: &Path, name: &Path) -> io::Result<()> {
-    fs::remove_file(top.join(name))?;
+    let remove = |path: &Path, flags: AtFlags| -> io::Result<()> {
+        let folder = tree::folder_of(top, path, false)?;
+        Ok(unlinkat(folder, path.file_name().unwrap_or_default(), flags)?)
+    };
+    remove(name, AtFlags::empty())?;
     for folder in name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
-        if fs::remove_dir(top.join(folder)).is_err() {
+        if remove(folder, AtFlags::REMOVEDIR).is_err() {
             break;
         }
     }

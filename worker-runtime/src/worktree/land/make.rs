@@ -62,7 +62,7 @@ impl Maker<'_> {
     fn merged(&self, base: &str, ours: &str, theirs: &str) -> Result<String, Error> {
         let repository = &self.worktree.repository;
         let merged = match self.worktree.is_isolated() {
-            true => whole_files::merge(self.work, repository, base, ours, theirs)?,
+            true => whole_files::merge(self.work, repository, [base, ours, theirs], &self.target.commit)?,
             false => merge(self.work, repository, base, ours, theirs)?,
         };
         match merged {

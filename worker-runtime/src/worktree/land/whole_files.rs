@@ -12,17 +12,20 @@ use super::super::work::OperationContext;
 use super::change::{self, PathChange, TreeEntry};
 use super::merge::Merged;
 
-/// Applies the changes of `theirs` since `base` to `ours`.
+/// Applies the changes of `theirs` since `base` to `ours`, for a landing on the commit `target`.
 pub(super) fn merge(
     work: &OperationContext<'_>,
     repository: &Path,
-    base: &str,
-    ours: &str,
-    theirs: &str,
+    [base, ours, theirs]: [&str; 3],
+    target: &str,
 ) -> Result<Merged, Error> {
     let changes = change::between(work, repository, base, theirs)?;
-    // A worktree that contains the target has resolved all conflicts with it.
-    let resolved = work.asked(repository, &["merge-base", "--is-ancestor", ours, theirs])?.is_some();
+    let contains = |whole: &str, part: &str| -> Result<bool, Error> {
+        Ok(work.asked(repository, &["merge-base", "--is-ancestor", part, whole])?.is_some())
+    };
+    // A worktree that contains the target has resolved all conflicts with it. One that started there
+    // has resolved none: its base has the user's uncommitted changes too.
+    let resolved = contains(theirs, ours)? && !contains(base, target)?;
     let own = if resolved { Vec::new() } else { change::between(work, repository, base, ours)? };
     let conflicts = conflicts(&changes, &own);
     if !conflicts.is_empty() {
