@@ -14,6 +14,7 @@ const words = await import('../web/words.js');
 const { State, order } = await import('../web/state.js');
 const { follow } = await import('../web/api.js');
 await import('../web/inbox.js');
+await import('../web/compose.js');
 
 const row = (id, more = {}) => ({
   id, name: id, state: 'idle', group: 'done', lastEventAt: '2026-11-21T20:30:00Z', task: null, doing: null, error: null, turn: null, waiting: 0, label: 'worker', ...more,
@@ -135,6 +136,22 @@ test('a held key or a second press does not answer the next question', async () 
   assert.equal(clicks, 0);
   press(false);
   assert.equal(clicks, 1);
+});
+
+test('what may have been done already is asked for again under its key', async () => {
+  const keys = [];
+  let code = '';
+  globalThis.fetch = async (_path, options) => {
+    keys.push(options.headers['Idempotency-Key']);
+    return { ok: false, json: async () => ({ ok: false, error: { code, message: 'no' } }) };
+  };
+  const box = Object.assign(Object.create(elements.get('panel-compose').prototype), {
+    base: '/w', text: { value: 'go' }, tried: null, passing: null, async act(run) { await run().catch(() => {}); },
+  });
+  for (code of ['DAEMON_NOT_RUNNING', 'DAEMON_UNRESPONSIVE', 'WORKER_BUSY', 'WORKER_BUSY']) await box.say(null);
+  assert.ok(keys[0], 'a message has a key');
+  assert.deepEqual([keys[1], keys[2]], [keys[0], keys[0]]);
+  assert.notEqual(keys[3], keys[0], 'a refusal ends it');
 });
 
 test('a stream ends when its worker does not exist any more', async () => {

@@ -7,6 +7,12 @@ import { sure } from './tabs.js';
 /** Texts that were not sent, by worker: who looks elsewhere meanwhile finds them again. @type {Map<string, string>} */
 const drafts = new Map();
 
+/** Codes of answers that leave open what became of a request. */
+const OPEN = ['UNREACHABLE', 'DAEMON_NOT_RUNNING', 'DAEMON_UNRESPONSIVE'];
+
+/** @param {unknown} error */
+const isOpen = (error) => OPEN.includes(/** @type {any} */ (error).code);
+
 class PanelCompose extends HTMLElement {
   /** @param {string} place @param {string} base @param {any} row */
   start(place, base, row) {
@@ -69,7 +75,7 @@ class PanelCompose extends HTMLElement {
       try {
         await post(`${this.base}/turns`, message.body, message.key);
       } catch (error) {
-        if (/** @type {any} */ (error).code === 'UNREACHABLE') this.tried = message;
+        if (isOpen(error)) this.tried = message;
         throw error;
       }
       this.text.value = '';
@@ -89,7 +95,7 @@ class PanelCompose extends HTMLElement {
       try {
         ({ worker } = await post(`${this.base}/hand-off`, {}, this.passing));
       } catch (error) {
-        if (/** @type {any} */ (error).code !== 'UNREACHABLE') this.passing = null;
+        if (!isOpen(error)) this.passing = null;
         throw error;
       }
       this.passing = null;

@@ -57,6 +57,10 @@ pub struct ToolCallDescription {
     pub more: bool,
     /// Whether the input contains text for a file.
     pub writes: bool,
+    /// Whether a part of what was told is not examined.
+    pub(super) lost: bool,
+    /// Whether a command may be in such a part.
+    pub(super) lost_command: bool,
     /// Whether the agent sent the input as structured data.
     has_input: bool,
     /// Whether its input has arguments, as such or in a text.
@@ -266,7 +270,7 @@ impl ToolCallDescription {
         self.name.is_some() || self.has_arguments
     }
 
-    fn is_of_mcp(&self) -> bool {
+    pub(super) fn is_of_mcp(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with("mcp__"))
     }
 

@@ -224,6 +224,7 @@ impl Judge<'_> {
             judged.extend(self.reading(&call.unnamed(), real));
         }
         judged.extend(self.undeclared(call, real));
+        judged.extend(self.unexamined(call));
         judged
     }
 

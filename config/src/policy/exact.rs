@@ -50,7 +50,7 @@ impl Policy {
         to: RuleTarget,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
-        if call.more {
+        if call.more || call.lost || call.lost_command {
             return Err("the agent does not say all that the call is about".to_owned());
         }
         let kinds = call.kinds();

@@ -145,7 +145,7 @@ fn take_apart(script: grammar::ShellScript, depth: usize, line: &mut ParsedLine)
             line.give_up("a comment stands behind a command that starts others".to_owned());
         }
         // Any other program may start others too.
-        line.loose.extend(comment);
+        line.loose.extend(comment.clone());
         if moves_input && starts::is_bare_exec(&words) {
             line.give_up(
                 "`exec` without a program changes what the shell reads its commands from".to_owned(),
@@ -161,7 +161,29 @@ fn take_apart(script: grammar::ShellScript, depth: usize, line: &mut ParsedLine)
             if assignments.is_empty() && builtins::needs_no_rule(&words) {
                 line.parts[at..].iter_mut().for_each(|part| part.transparent = true);
             }
+            let part = line.parts.get_mut(at).filter(|_| !words.is_empty());
+            if let (Some(comment), Some(part)) = (comment, part) {
+                part.read_with(&as_words(&comment));
+            }
         }
+    }
+}
+
+/// Returns a comment as an interactive zsh without `INTERACTIVE_COMMENTS` reads it: as further words.
+fn as_words(comment: &str) -> ShellText {
+    let becomes_others = |word: &str| word.starts_with('=') || word.contains(['*', '?', '^']);
+    let read = |word| if becomes_others(word) { ShellText::open(word) } else { ShellText::literal(word) };
+    ShellText::joined(&comment.split_whitespace().map(read).collect::<Vec<_>>())
+}
+
+impl CommandPart {
+    /// Adds what it is with these further arguments. The last spelling stays the written one.
+    fn read_with(&mut self, arguments: &ShellText) {
+        let with = |text: &ShellText| ShellText::joined(&[text.clone(), arguments.clone()]);
+        let mut spellings: Vec<ShellText> = self.spellings.iter().map(with).collect();
+        spellings.append(&mut self.spellings);
+        self.spellings = spellings;
+        self.handed_on.extend(self.by_name.as_ref().map(with));
     }
 }
 

@@ -5,6 +5,9 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use subagent_protocol::api::FileChange;
 use subagent_protocol::work_tree::TreeBase;
 
@@ -70,6 +73,7 @@ impl Scratch {
     fn new(base: &Path) -> std::io::Result<Self> {
         let scratch = Self(base.join(format!("compare.{}", std::process::id())));
         let _ = fs::remove_dir_all(&scratch.0);
+        remove_left(base);
         DirBuilder::new().recursive(true).mode(0o700).create(scratch.0.join("objects"))?;
         match record::copy_index(&base.join("index"), &scratch.0.join("index")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -82,6 +86,19 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // Remaining files are deleted with the worker.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the folders of comparisons that were killed.
+fn remove_left(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("compare.")?.parse::<i32>().ok());
+        let is_dead = |pid: i32| pid > 0 && kill(Pid::from_raw(pid), None::<Signal>) == Err(Errno::ESRCH);
+        if pid.is_some_and(is_dead) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -155,6 +172,18 @@ fn add_patches(changes: &mut [FileChange], bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_comparison_left_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        // No process has the first id, and the second one always lives.
+        let (dead, alive) = (base.path().join("compare.2147483647"), base.path().join("compare.1"));
+        for folder in [&dead, &alive] {
+            fs::create_dir_all(folder.join("objects")).unwrap();
+        }
+        let scratch = Scratch::new(base.path()).unwrap();
+        assert_eq!((dead.exists(), alive.exists(), scratch.0.exists()), (false, true, true));
+    }
 
     #[test]
     fn names_counts_and_patches_are_put_together() {

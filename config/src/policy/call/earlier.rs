@@ -2,17 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::{AGENT_KEYS, COMMAND_KEYS, CWD_KEYS, CallCommand, PATH_KEYS, ToolCallDescription, URL_KEYS};
+use super::{
+    AGENT_KEYS, COMMAND_KEYS, CWD_KEYS, CallCommand, PATH_KEYS, TEXT_KEYS, ToolCallDescription, URL_KEYS,
+};
 use crate::policy::tool::ToolKind;
 
 /// Maximum number of earlier descriptions; with more, the call is ambiguous.
 const MAX_EARLIER: usize = 16;
 
-/// Maximum depth of an input, maximum number of objects and lists in it, and of those that name a subject. More need
-/// an approval.
+/// Maximum depth of an input, and maximum number of objects and lists in it. The rest is not examined.
 const MAX_DEPTH: usize = 8;
 const MAX_NODES: usize = 4096;
+/// Maximum number of objects with a command, and of others that name a subject. The rest is not examined.
 const MAX_NESTED: usize = 64;
+/// Maximum number of readings that only differ in their folder from others. The rest is not examined.
+const MAX_MOVED: usize = 256;
 
 /// Maximum length of a JSON text that is read as arguments, in bytes.
 const MAX_ARGUMENTS: usize = 64 * 1024;
@@ -44,10 +48,14 @@ impl ToolCallDescription {
         if !self.is_of_task_server() {
             let in_texts = if self.has_input { Vec::new() } else { in_texts };
             let inputs = in_texts.iter().chain([&told["rawInput"]]);
-            let nested: Vec<Option<Vec<Value>>> = inputs.map(nested).collect();
-            let is_cut = nested.contains(&None);
-            (self.more, self.unread_command) = (self.more || is_cut, self.unread_command || is_cut);
-            let arguments = in_texts.into_iter().chain(nested.into_iter().flatten().flatten());
+            // Only commands count in the input of a server's tool, so that it is read as a whole.
+            let is_whole = self.is_of_mcp();
+            let nested = inputs.map(|input| NestedSubjects::of(input, is_whole));
+            let nested: Vec<NestedSubjects> = nested.collect();
+            self.lost |= nested.iter().any(|nested| nested.lost);
+            self.lost_command |= nested.iter().any(|nested| nested.lost_command);
+            let found = nested.into_iter().flat_map(|nested| [nested.commands, nested.others].concat());
+            let arguments = in_texts.into_iter().chain(found);
             arguments.for_each(|input| self.keep(Some(EarlierField::Arguments(input)), None));
         }
         let clear = |kind: &ToolKind| !matches!(kind, ToolKind::Other | ToolKind::Think);
@@ -73,13 +81,14 @@ impl ToolCallDescription {
         if self.earlier.contains(&before) {
             return;
         }
-        if self.earlier.len() >= MAX_EARLIER {
-            self.more = true;
-            self.unread_command |=
-                matches!(&before, EarlierField::Arguments(input) if has(input, COMMAND_KEYS));
-        } else {
-            self.earlier.push(before);
+        let group = before.group();
+        let limit = if group == FieldGroup::Said { MAX_EARLIER } else { MAX_NESTED };
+        if self.earlier.iter().filter(|said| said.group() == group).count() < limit {
+            return self.earlier.push(before);
         }
+        self.lost = true;
+        self.lost_command |= group != FieldGroup::Others;
+        self.more |= group == FieldGroup::Said;
     }
 
     /// Returns the current description, and one variant per differing earlier field.
@@ -108,10 +117,15 @@ impl ToolCallDescription {
         // Each command may belong to each working folder.
         let at = |folder: &String, reading: &Self| Self { cwd: Some(folder.clone()), ..reading.clone() };
         let folders: Vec<&String> = folders.iter().filter_map(EarlierField::folder).collect();
+        let is_cut = folders.len().saturating_mul(readings.len()) > MAX_MOVED;
         let moved: Vec<Self> = folders
             .iter()
             .flat_map(|folder| readings.iter().map(|reading| at(folder, reading)).collect::<Vec<_>>())
+            .take(MAX_MOVED)
             .collect();
+        if let Some(first) = readings.first_mut().filter(|_| is_cut) {
+            (first.lost, first.lost_command) = (true, true);
+        }
         readings.extend(moved);
         readings
     }
@@ -124,6 +138,26 @@ impl EarlierField {
             _ => None,
         }
     }
+
+    /// Returns which limit counts the field.
+    fn group(&self) -> FieldGroup {
+        match self {
+            Self::Arguments(input) if has(input, COMMAND_KEYS) => FieldGroup::Commands,
+            Self::Arguments(_) => FieldGroup::Others,
+            _ => FieldGroup::Said,
+        }
+    }
+}
+
+/// Fields that have a limit of their own, so that none evicts another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FieldGroup {
+    /// What was said of the call itself.
+    Said,
+    /// Inputs with a command.
+    Commands,
+    /// Inputs with other subjects.
+    Others,
 }
 
 /// Reads the arguments of an unfinished call that some agents (Kimi Code) send only as JSON in a text.
@@ -139,31 +173,69 @@ fn arguments(told: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the objects within an input that name a subject of the call; `None` if it is too deep or too large.
-fn nested(input: &Value) -> Option<Vec<Value>> {
-    let (mut found, mut nodes) = (Vec::new(), 0);
-    let mut open: Vec<(&Value, usize)> = vec![(input, 0)];
-    while let Some((value, depth)) = open.pop() {
-        let inner: Vec<&Value> = match value {
-            Value::Object(members) => members.values().collect(),
-            Value::Array(values) => values.iter().collect(),
-            _ => continue,
-        };
-        nodes += 1;
-        if depth > MAX_DEPTH || nodes > MAX_NODES || found.len() > MAX_NESTED {
-            return None;
-        }
-        if depth > 0 && names_subject(value) && !found.contains(value) {
-            found.push(value.clone());
-        }
-        open.extend(inner.into_iter().map(|inner| (inner, depth + 1)));
-    }
-    Some(found)
+/// The objects within an input that name a subject of the call.
+#[derive(Debug, Default)]
+struct NestedSubjects {
+    commands: Vec<Value>,
+    others: Vec<Value>,
+    /// Whether some subject may be missing.
+    lost: bool,
+    /// Whether a command may be missing.
+    lost_command: bool,
 }
 
-/// Whether an object has a key for a command, a path, an address or an agent.
+impl NestedSubjects {
+    /// Reads an input; without a limit of depth and size if all of it is to be read.
+    fn of(input: &Value, is_whole: bool) -> Self {
+        let (mut found, mut nodes) = (Self::default(), 0);
+        let mut open: Vec<(&Value, usize)> = vec![(input, 0)];
+        while let Some((value, depth)) = open.pop() {
+            let inner: Vec<&Value> = match value {
+                Value::Object(members) => members.values().collect(),
+                Value::Array(values) => values.iter().collect(),
+                _ => continue,
+            };
+            nodes += 1;
+            if !is_whole && (depth > MAX_DEPTH || nodes > MAX_NODES) {
+                (found.lost, found.lost_command) = (true, true);
+                continue;
+            }
+            if depth > 0 {
+                found.add(value);
+            }
+            open.extend(inner.into_iter().map(|inner| (inner, depth + 1)));
+        }
+        found
+    }
+
+    fn add(&mut self, value: &Value) {
+        if has(value, COMMAND_KEYS) {
+            self.lost_command |= !add(&mut self.commands, value);
+        } else if names_subject(value) {
+            self.lost |= !add(&mut self.others, value);
+        } else if has(value, TEXT_KEYS) {
+            // That there is a text counts, and not which one.
+            self.lost |= !add(&mut self.others, &json!({ "content": true }));
+        }
+    }
+}
+
+/// Adds a value once; returns whether it is there.
+fn add(found: &mut Vec<Value>, value: &Value) -> bool {
+    if found.contains(value) {
+        return true;
+    }
+    let has_room = found.len() < MAX_NESTED;
+    if has_room {
+        found.push(value.clone());
+    }
+    has_room
+}
+
+/// Whether an object has a key for a path, an address, an agent or a folder, or files as keys.
 fn names_subject(value: &Value) -> bool {
-    [COMMAND_KEYS, PATH_KEYS, URL_KEYS, AGENT_KEYS, CWD_KEYS].into_iter().any(|keys| has(value, keys))
+    [PATH_KEYS, URL_KEYS, AGENT_KEYS, CWD_KEYS].into_iter().any(|keys| has(value, keys))
+        || value["changes"].is_object()
 }
 
 fn has(value: &Value, keys: &[&str]) -> bool {

@@ -15,6 +15,8 @@ const OF_FILES: [ToolKind; 5] =
 const OF_ELSE: [ToolKind; 2] = [ToolKind::Execute, ToolKind::Fetch];
 /// What is denied without a rule, so that only a rule counts.
 const BY_RULE: [ToolKind; 2] = [ToolKind::Task, ToolKind::Todo];
+/// The kinds of what may be in a part that is not examined, under every kind.
+const UNEXAMINED: [ToolKind; 4] = [ToolKind::Execute, ToolKind::Edit, ToolKind::Fetch, ToolKind::Delete];
 
 impl Judge<'_> {
     /// Asks if one of the possible kinds is not allowed.
@@ -42,6 +44,29 @@ impl Judge<'_> {
         let note = "the agent does not say what kind of call it is, and it may be one that is not allowed";
         (!allowed).then(|| self.doubtful(ToolKind::Other, name, note))
     }
+
+    /// Asks if a part of the call is not examined, and what may be in it is not allowed.
+    pub(super) fn unexamined(&self, call: &ToolCallDescription) -> Option<Judged> {
+        let own = call.kinds();
+        let is_vague = own.iter().any(|kind| matches!(kind, ToolKind::Other | ToolKind::Think));
+        let kinds: Vec<ToolKind> = match (call.lost, call.lost_command) {
+            (false, false) => return None,
+            // Only the command counts of a call of a server's tool.
+            (_, true) if call.is_of_mcp() => vec![ToolKind::Execute],
+            _ if call.is_of_mcp() => return None,
+            _ if is_vague => UNEXAMINED.into_iter().chain(OF_FILES).collect(),
+            _ => UNEXAMINED.into_iter().chain(own).collect(),
+        };
+        let name = call.name.as_deref();
+        let kind = kinds.into_iter().find(|kind| !self.allows_all(*kind, name))?;
+        let note = "not all of it is examined, and it may hold what is not allowed";
+        let found = self.noted(&RuleQuery::of(kind, name, Subject::Unknown), note);
+        // That it is so is not known, so that it is no reason for a denial.
+        let never_asks = self.policy.chain.iter().any(Node::never_asks);
+        let action = if never_asks { RuleAction::Deny } else { RuleAction::Ask };
+        Some(Judged { action, ..found })
+    }
+
     fn allows_all(&self, kind: ToolKind, name: Option<&str>) -> bool {
         self.answer(&RuleQuery::of(kind, name, Subject::Unknown)).action == RuleAction::Allow
     }

@@ -268,6 +268,9 @@ fn what_stands_deep_in_an_input_is_judged() {
         (json!({"config": {"subagent_type": "secret"}}), RuleAction::Deny),
         (json!({"actions": [{"command": "ls"}, {"url": "https://good.example/"}]}), RuleAction::Allow),
         (json!({"todos": [{"content": "rm x", "status": "pending"}]}), RuleAction::Allow),
+        (json!({"path": "a", "patch": {"changes": {"b.env": {}}}}), RuleAction::Deny),
+        (json!({"path": "b.env", "op": {"content": "x"}}), RuleAction::Deny),
+        (json!({"path": "a", "op": {"content": "x"}}), RuleAction::Allow),
     ];
     for (input, expected) in table {
         let told = json!({"kind": "other", "title": "Actions", "rawInput": input});
@@ -276,6 +279,45 @@ fn what_stands_deep_in_an_input_is_judged() {
     }
     let shell = json!({"kind": "execute", "title": "Run", "rawInput": {"steps": [{"script": "rm x"}]}});
     assert_eq!(judged(rules, &[shell]).action, RuleAction::Deny);
+    for input in [
+        json!({"path": "b.env", "op": {"content": "x"}}),
+        json!({"path": "a", "op": {"content": "x", "changes": {"b.env": {}}}}),
+    ] {
+        let told = json!({"kind": "read", "rawInput": input});
+        assert_eq!(judged(rules, std::slice::from_ref(&told)).action, RuleAction::Deny, "{told}");
+    }
+}
+
+#[test]
+fn no_number_of_objects_in_an_input_hides_one() {
+    let rules = "{'*': allow, edit: {'*.env': deny}}";
+    for (others, expected) in [(0, RuleAction::Deny), (20, RuleAction::Deny), (100, RuleAction::Ask)] {
+        let mut ops = vec![json!({"path": "b.env", "content": "x"})];
+        ops.extend((0..others).map(|number| json!({ "path": format!("a{number}") })));
+        for kind in ["read", "search"] {
+            let told = json!({"kind": kind, "rawInput": {"ops": ops}});
+            let verdict = judged(rules, std::slice::from_ref(&told));
+            assert_eq!(verdict.action, expected, "{kind} {others} {verdict:#?}");
+            assert_eq!(judged("full", &[told]).action, RuleAction::Allow, "{kind} {others}");
+        }
+    }
+}
+
+#[test]
+fn of_what_is_not_examined_only_the_command_counts_for_a_tool_of_a_server() {
+    let inputs = |key: &str| json!({"all": (0..100).map(|number| json!({key: format!("a{number}")})).collect::<Vec<_>>()});
+    let deep = (0..100).fold(json!({"path": "a"}), |inner, _| json!({ "in": inner }));
+    let table = [
+        (RULES, inputs("path"), RuleAction::Allow),
+        (RULES, deep, RuleAction::Allow),
+        (RULES, inputs("command"), RuleAction::Ask),
+        ("{'*': allow, edit: {'*.env': deny}}", inputs("command"), RuleAction::Allow),
+    ];
+    for (rules, input, expected) in table {
+        let told = json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": input});
+        let verdict = judged(rules, &[told]);
+        assert_eq!(verdict.action, expected, "{rules} {verdict:#?}");
+    }
 }
 
 #[test]
@@ -284,11 +326,17 @@ fn an_input_that_is_too_deep_or_too_large_is_asked_where_something_is_denied() {
     let wide = json!({"actions": (0..5000).map(|number| json!([number])).collect::<Vec<_>>()});
     let of = |key: &str, count: usize| json!({"all": (0..count).map(|number| json!({key: format!("a{number}")})).collect::<Vec<_>>()});
     let rules = "{'*': allow, execute: {'rm *': deny}, fetch: {'https://x/*': deny}, edit: {'*.env': deny}}";
-    for input in [deep, wide, of("command", 40), of("url", 40), of("path", 40), of("path", 100)] {
+    for input in [deep, wide, of("command", 100), of("url", 100), of("path", 100)] {
         let told = json!({"kind": "other", "title": "Actions", "rawInput": input});
         let verdict = judged(rules, std::slice::from_ref(&told));
         assert_eq!(verdict.action, RuleAction::Ask, "{verdict:#?}");
+        // A text that is no address is always asked.
+        if told["rawInput"]["all"][0]["url"].is_null() {
+            assert_eq!(judged("{'*': allow}", &[told]).action, RuleAction::Allow);
+        }
     }
+    let told = json!({"kind": "other", "title": "Actions", "rawInput": of("path", 40)});
+    assert_eq!(judged(rules, &[told]).action, RuleAction::Allow, "all of it is examined");
 }
 
 #[test]

@@ -130,8 +130,9 @@ pub(super) async fn run(
     let ended = session.turn(&mut news).await;
     session.screen.leave();
     // A command that ends now must not wait for room in a channel that is no longer read.
-    drop(news);
-    explain(&session.performer.finish().await);
+    news.close();
+    let last = session.performer.finish().await;
+    explain(&[unshown(&mut news), last].concat());
     ended
 }
 
@@ -295,6 +296,37 @@ impl BoardSession {
     }
 }
 
+/// Returns the failures of commands that the board was told and has not shown.
+fn unshown(news: &mut Receiver<BoardEvent>) -> Vec<String> {
+    let mut failed = Vec::new();
+    while let Ok(input) = news.try_recv() {
+        if let BoardEvent::Ended(command, Err(failure)) = input {
+            failed.push(format!("{} failed: {failure}", command.says.0));
+        }
+    }
+    failed
+}
+
 fn unusable(error: &io::Error) -> Failure {
     Failure::internal(format!("the terminal cannot be used: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::effect::BoardCommand;
+    use super::*;
+
+    #[test]
+    fn a_failure_that_the_board_has_not_shown_is_told() {
+        let (inputs, mut news) = channel(INPUTS);
+        let command = || BoardCommand { words: Vec::new(), says: ("stop a".to_owned(), String::new()) };
+        inputs.try_send(BoardEvent::Ended(command(), Ok(Value::Null))).unwrap();
+        inputs.try_send(BoardEvent::Ended(command(), Err(Failure::internal("it is gone")))).unwrap();
+        inputs.try_send(BoardEvent::Opened).unwrap();
+        news.close();
+        let failed = unshown(&mut news);
+        assert!(matches!(&failed[..], [only] if only.starts_with("stop a failed: ")), "{failed:?}");
+    }
 }
