@@ -18,6 +18,7 @@ const MAX_HOLDERS: usize = 8;
 const ESTABLISHED: &str = "01";
 
 /// The kernel gives its table in pieces. A piece that is read while other connections end can lack an entry.
+/// The holders of a connection are also read at most this often again, until they stay the same.
 const MAX_READS: usize = 5;
 
 /// The processes that hold the other end of the connection from `peer` to `own`: one, or those that inherited it. The
@@ -58,8 +59,23 @@ pub(crate) fn holders(
     if socket.uid != geteuid().as_raw() {
         return Err(unknown(&format!("its connection is of user {}", socket.uid)));
     }
-    let found = search(socket.inode).map_err(|error| unknown(&format!("/proc cannot be read: {error}")))?;
-    let holders = found.counting(is_forwarded);
+    let look = || {
+        let found = search(socket.inode);
+        found.map_err(|error| unknown(&format!("/proc cannot be read: {error}")))
+    };
+    let mut holders = look()?.counting(is_forwarded);
+    for _ in 0..MAX_READS {
+        // A browser that starts a process shares its connections with it until that becomes its program.
+        if holders.len() < 2 {
+            break;
+        }
+        let again = look()?.counting(is_forwarded);
+        let is_same = again == holders;
+        holders = again;
+        if is_same {
+            break;
+        }
+    }
     match holders.len() {
         0 => Err(unknown("no visible process holds its connection")),
         1..=MAX_HOLDERS => Ok(holders),
