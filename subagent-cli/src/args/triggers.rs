@@ -55,7 +55,8 @@ Examples:
   subagent trigger add pushed codex 'Review the commits of this push: {{payload}}'
   subagent trigger add fixer --after nightly-build --status failed \\
       codex 'Find out why this task failed, and fix it: {{payload}}'
-  subagent trigger add upstream --on-command 'git ls-remote origin main' --changed --every 10m \\
+  subagent trigger add upstream --changed --every 10m \\
+      --on-command 'cd / && git ls-remote https://example.org/app.git main' \\
       codex 'Merge origin/main and run the tests.'
   subagent trigger add docs --watch 'docs/**/*.md' --debounce 10 \\
       codex 'Check the links in these files: {{payload}}'
