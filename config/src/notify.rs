@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use subagent_protocol::ids::hex;
 use subagent_protocol::notification::{Detail, Format, Occasion};
 
 use crate::agents::keys::KeyPositions;
@@ -225,7 +226,7 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// Identifies an unnamed entry independently of its order.
 fn fingerprint(entry: &Value) -> String {
-    Sha256::digest(entry.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(entry.to_string())[..4])
 }
 
 fn occasion(word: &Value, place: impl Fn() -> FieldPath) -> CheckResult<Occasion> {

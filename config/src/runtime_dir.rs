@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::regular;
 use crate::state_identity::StateIdentity;
+use subagent_protocol::ids::hex;
 
 /// Maximum length of a unix socket path in bytes: the kernel's 108 without the final NUL.
 pub const SOCKET_PATH_LIMIT: usize = 107;
@@ -180,7 +181,7 @@ impl RuntimeDir {
 /// versions, unlike the hash of the standard library.
 pub fn hash(state_dir: &Path) -> String {
     let digest = Sha256::digest(state_dir.as_os_str().as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..8])
 }
 
 /// Returns the prefix of this state dir's file names. A copy never uses the names of its original, even at

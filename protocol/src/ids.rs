@@ -21,7 +21,9 @@ fn random_rule(prefix: &str, bytes: usize) -> String {
     format!("{prefix} and {} hex digits", bytes * 2)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Writes bytes as lowercase hexadecimal digits, two for each byte.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a String cannot fail.

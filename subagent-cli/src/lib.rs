@@ -21,6 +21,7 @@ pub mod input;
 mod mcp;
 pub mod output;
 pub mod prompt;
+mod random;
 #[cfg(test)]
 mod reference;
 mod sibling_executable;

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::hook::{DEFAULT_TIMEOUT_MS, Hook, HookEvent, HookOrigin};
 use subagent_protocol::hook_matcher::Matcher;
+use subagent_protocol::ids::hex;
 
 use crate::agents::keys::KeyPositions;
 use crate::check::{CheckResult, list, mapping, mismatch, refuse, required_string, string, without_nul};
@@ -119,12 +120,7 @@ enum HookFileKind {
 /// SHA-256 of the content in lowercase hexadecimal.
 #[must_use]
 pub fn content_hash(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(bytes))
 }
 
 pub(crate) fn of_config(root: &Map<String, Value>) -> CheckResult<FileHooks> {

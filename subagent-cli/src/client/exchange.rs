@@ -14,6 +14,7 @@ use subagent_protocol::{Code, PROTOCOL};
 use super::REQUEST_LIMIT;
 use super::connect::DaemonConnection;
 use crate::failure::{Failure, Result};
+use crate::random::random;
 
 /// Maximum capacity in bytes that is reserved for an announced response size.
 const MAX_RESERVED: usize = 256 * 1024 * 1024;
@@ -58,10 +59,7 @@ impl ApiRequest {
     /// # Errors
     /// `INTERNAL_ERROR` if the body cannot be serialized or the system gives no random bytes.
     pub fn change(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| Failure::internal(format!("cannot get random bytes: {error}")))?;
-        Ok(Self::post(path, body)?.keyed(format!("{:032x}", u128::from_be_bytes(bytes))))
+        Ok(Self::post(path, body)?.keyed(random::<16>()?))
     }
 
     /// Creates the same request with another body and the same key, after the first one was refused.

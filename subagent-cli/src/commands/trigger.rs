@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::api::{AddTrigger, FireTrigger};
+use subagent_protocol::ids::hex;
 use subagent_protocol::trigger::{
     COMMAND_EVERY_SECONDS, COMMAND_TIMEOUT_SECONDS, DEBOUNCE_MS, TriggerSource,
 };
@@ -17,6 +18,7 @@ use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::read_text;
 use crate::output::{CliOutcome, human};
+use crate::random::random;
 
 const TRIGGERS: Starters = Starters {
     path: "/v1/triggers",
@@ -60,7 +62,8 @@ pub(super) fn run(command: TriggerCommand, context: &CliContext) -> Result<CliOu
 
 fn add(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> {
     let (overlap, max_failures) = (args.start.overlap(), args.start.max_failures);
-    let token = args.webhook.then(token).transpose()?;
+    // A secret of 256 bits.
+    let token = args.webhook.then(random::<32>).transpose()?;
     let source = source(&args, token.as_deref(), context)?;
     let name = args.name;
     let of = ("trigger", name.as_str());
@@ -107,18 +110,6 @@ fn source(args: &TriggerAdd, token: Option<&str>, context: &CliContext) -> Resul
         },
         _ => TriggerSource::Request {},
     })
-}
-
-/// A new secret of 256 bits.
-fn token() -> Result<String> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::argument(format!("the system gives no random bytes: {error}")))?;
-    Ok(hex(&bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Of a time that was read from the command line: finite, and not negative.

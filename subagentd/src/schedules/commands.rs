@@ -10,12 +10,13 @@ use sha2::{Digest as _, Sha256};
 use subagent_config::user_command;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::command_run::{CommandEnd, CommandResult};
+use subagent_protocol::ids::hex;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::Semaphore;
 
-use super::context::{STORE_RETRY, ScheduleContext, hex};
+use super::context::{STORE_RETRY, ScheduleContext};
 use crate::store::schedules::ScheduleRow;
 use crate::store::trigger_sources::Observation;
 use crate::store::{Durability, RowId, Tx};

@@ -141,8 +141,3 @@ pub(super) async fn pause(
     }
     Ok(())
 }
-
-/// Bytes as lowercase hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

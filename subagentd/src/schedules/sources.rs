@@ -1,13 +1,13 @@
 //! Checks of what triggers wait for, when one is added and when its token is shown.
 
 use sha2::{Digest as _, Sha256};
+use subagent_protocol::ids::hex;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
-use super::context::hex;
 use super::watching::Globs;
 use super::{CARRIED_OUT_WITHIN, Schedules, wrong};
 use crate::store::schedules::{ScheduleKind, Starter};

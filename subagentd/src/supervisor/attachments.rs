@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::attachment::Attachment;
+use subagent_protocol::ids::hex;
 use subagent_protocol::{Code, Error, Result};
 
 /// Maximum number of attachments of a message.
@@ -44,8 +45,7 @@ pub(super) fn stored(attachments: &[Attachment]) -> Value {
     let stored = attachments.iter().map(|attachment| {
         let mut stored = json!(attachment);
         if let Some(bytes) = attachment.content.bytes() {
-            let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-            stored["sha256"] = digest.into();
+            stored["sha256"] = hex(&Sha256::digest(bytes)).into();
         }
         stored
     });

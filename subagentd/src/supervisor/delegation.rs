@@ -10,6 +10,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use subagent_config::start::agent::given;
 use subagent_protocol::api::{StartWorker, TASK_SERVER, TASK_TOKEN};
+use subagent_protocol::ids::hex;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::{Code, Error, Result};
 
@@ -41,10 +42,6 @@ impl fmt::Debug for TaskToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(a token)")
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Validates the delegation of a new worker.

@@ -84,7 +84,7 @@ use std::sync::Arc;
 
 use subagent_config::{StateIdentity, proc};
 use subagent_protocol::api::ControllerHandle;
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{WorkerId, hex};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
@@ -241,7 +241,7 @@ impl Supervisor {
             Error::new(Code::Internal, format!("a request cannot be written down: {error}"))
         })?;
         let hash = Sha256::digest(request.as_bytes());
-        Ok((OwnerCheck(handle), Some((key, hash.iter().map(|byte| format!("{byte:02x}")).collect()))))
+        Ok((OwnerCheck(handle), Some((key, hex(&hash)))))
     }
 }
 

@@ -18,6 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use subagent_protocol::ids::hex;
 use subagent_protocol::sandbox::HostPort;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -55,7 +56,7 @@ impl Proxy {
     pub(crate) fn start(hosts: Vec<HostPort>, events: mpsc::Sender<ClientEvent>) -> io::Result<Self> {
         let mut random = [0_u8; subagent_sandbox::TOKEN_BYTES / 2];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = hex(&random);
         let (channels, received) = mpsc::unbounded_channel();
         let credentials = Credentials::new(&token);
         let shared = Shared { hosts, credentials, noted: Mutex::default(), events };

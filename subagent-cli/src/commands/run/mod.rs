@@ -42,6 +42,7 @@ use crate::failure::{Failure, Result};
 use crate::input::InputObject;
 use crate::output::terminal::Terminal;
 use crate::output::{CliOutcome, complain, finish, tell};
+use crate::random::random;
 
 /// For the answer of what has changed.
 const COUNT_LIMIT: Duration = Duration::from_secs(5);
@@ -85,7 +86,7 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     if !named {
         wanted.start.label = UNLABELED_RUN.to_owned();
     }
-    let run_id = random()?;
+    let run_id = random::<6>()?;
     wanted.start.detached = args.detach;
     if !args.detach {
         wanted.start.tags.0.insert(TAG.to_owned(), run_id.clone());
@@ -206,12 +207,4 @@ impl Clients {
         let client = || DaemonClient::new(context, workspace);
         Self { work: client(), follow: client(), control: client(), last: client() }
     }
-}
-
-/// A name that no other run has.
-fn random() -> Result<String> {
-    let mut bytes = [0; 6];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::internal(format!("cannot get random bytes: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -30,11 +30,17 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     Some(())
 }
 
-/// `schedule show`, and what a change has made of it.
-pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
+/// Writes the name and the state, and returns the name.
+pub(super) fn heading<'a>(view: &mut PageRenderer, data: &'a Value) -> Option<&'a str> {
     let name = data["name"].as_str()?;
     let (style, state) = state(data);
     view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
+    Some(name)
+}
+
+/// `schedule show`, and what a change has made of it.
+pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
+    let name = heading(view, data)?;
     let when = when(&data["when"]).map(|when| format!("{when} ({})", word(data, "timezone")));
     view.facts(&[
         ("when", Style::Plain, when.unwrap_or_default()),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::schedules::{attendant, failures, last, state, work};
+use super::schedules::{attendant, failures, heading, last, state, work};
 use super::usual::text;
 use super::view::{PageRenderer, items, word};
 use crate::output::style::Style;
@@ -31,9 +31,7 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
 
 /// `trigger show`, and what a change has made of it.
 pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = data["name"].as_str()?;
-    let (style, state) = state(data);
-    view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
+    let name = heading(view, data)?;
     let (by, who) = attendant(data);
     view.facts(&[
         ("fires", Style::Plain, source(&data["source"]).unwrap_or_default()),

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use subagent_protocol::api::{SetOptions, WorkerSet};
 use subagent_protocol::frame::{Refusal, RuntimeCommand};
+use subagent_protocol::ids::hex;
 use subagent_protocol::options::Options;
 use subagent_protocol::record::OptionSet;
 use subagent_protocol::state::OnRateLimit;
@@ -161,7 +162,7 @@ impl Actor {
         if let Some(response) = response {
             return Ok(Begun::Done(response));
         }
-        let name: String = entropy::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = hex(&entropy::random::<8>()?);
         self.command(RuntimeCommand::SetOptions { request: name.clone(), options: request.options.clone() });
         Ok(Begun::Told(name))
     }

@@ -223,12 +223,21 @@ fn refusal(row: &WorktreeRow, merged: &Merged) -> Option<Error> {
         return None;
     }
     let (name, main) = (&row.worktree.name, row.worktree.main.display());
-    let message = format!("{name} and {main} have both changed {}", in_message(&merged.refused));
-    let by_lines = match row.worktree.is_isolated() {
+    let names = in_message(&merged.refused);
+    let is_copy = row.worktree.copied.is_some();
+    let (or_not, compare) = match is_copy {
+        true => {
+            let compare = format!("compare the files in {} and {main}", row.worktree.path.display());
+            (", or the copy leaves them out", compare)
+        }
+        false => ("", format!("compare them with `subagent worktree diff {name}`")),
+    };
+    let message = format!("{name} and {main} have both changed {names}{or_not}");
+    let by_lines = match row.worktree.is_isolated() || is_copy {
         true => "",
         false => "; `subagent land` merges by lines with what is committed",
     };
-    let action = format!("compare them with `subagent worktree diff {name}` and change one side{by_lines}");
+    let action = format!("{compare} and change one side{by_lines}");
     let mut error = Error::new(Code::LandConflict, message);
     for (key, more_key, names) in
         [("files", "moreFiles", &merged.refused), ("merged", "moreMerged", &merged.files)]

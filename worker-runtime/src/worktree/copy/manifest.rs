@@ -1,7 +1,6 @@
 //! The files of a copy at its start, and what was merged since: the base of its changes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::Error;
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::ids::hex;
 use subagent_protocol::worktree::Worktree;
 
 use super::super::registration::write_whole;
@@ -44,10 +44,7 @@ impl Entry {
                         length => hash.update(&bytes[..length]),
                     }
                 }
-                let mut sha256 = String::with_capacity(64);
-                for byte in hash.finalize() {
-                    let _ = write!(sha256, "{byte:02x}");
-                }
+                let sha256 = hex(&hash.finalize());
                 Some(Self::File { sha256, executable: stat.st_mode & 0o100 != 0 })
             }
         })

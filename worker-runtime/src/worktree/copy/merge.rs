@@ -52,7 +52,8 @@ pub(super) fn land(
     let merged = bring(work, worktree, landing, true)?;
     if !merged.refused.is_empty() {
         let names = in_message(&merged.refused);
-        let message = format!("{} and {into} have both changed {names}", worktree.name);
+        let message =
+            format!("{} and {into} have both changed {names}, or the copy leaves them out", worktree.name);
         let (files, more) = bounded(merged.refused);
         let error = Error::new(Code::LandConflict, message).with("files", files).with("into", into);
         return Err(if more == 0 { error } else { error.with("moreFiles", more) });
