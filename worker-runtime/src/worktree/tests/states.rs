@@ -204,8 +204,12 @@ impl State {
         let args = ["rev-list", "--objects", "--all", "--reflog", "--indexed-objects", "HEAD"];
         // Without a commit there is no `HEAD`.
         let list = self.world.try_git(folder, &args).or_else(|_| self.world.try_git(folder, &args[..5]));
-        let ids: String =
-            list.unwrap().lines().map(|line| format!("{}\n", line.split(' ').next().unwrap())).collect();
+        let list = match list {
+            // A killed `git worktree add` writes the `.git` file before the folder it names is complete.
+            Err(error) if error.contains("fatal: not a git repository") => String::new(),
+            list => list.unwrap(),
+        };
+        let ids: String = list.lines().map(|line| format!("{}\n", line.split(' ').next().unwrap())).collect();
         let kinds = self.feed(folder, &["cat-file", "--batch-check=%(objectname) %(objecttype)"], &ids);
         // A tree of an index is not content.
         let of_value =
