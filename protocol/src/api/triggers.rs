@@ -1,5 +1,7 @@
 //! Triggers: work that events start, and the result of each firing.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::controllers::ControllerChoice;
@@ -93,7 +95,7 @@ pub struct FireTrigger {
 
 /// `POST /v1/triggers/{trigger}/deliver`: fires a trigger with a webhook, for the sender of its
 /// token. `subagent panel` sends it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeliverTrigger {
     /// The token that was made with the trigger.
@@ -101,6 +103,13 @@ pub struct DeliverTrigger {
     /// The occurrence.
     #[serde(flatten)]
     pub fire: FireTrigger,
+}
+
+/// Without the token, which no log may hold.
+impl fmt::Debug for DeliverTrigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeliverTrigger").field("fire", &self.fire).finish_non_exhaustive()
+    }
 }
 
 /// Data of the response `trigger.removed`.
