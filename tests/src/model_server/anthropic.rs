@@ -2,6 +2,7 @@
 //! and `count_tokens`. Only translates.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -147,6 +148,16 @@ impl Wire for Anthropic {
             "usage": {"output_tokens": 20},
         });
         [delta, json!({"type": "message_stop"})].iter().map(named).collect()
+    }
+
+    fn reset(seconds: u64) -> Vec<(&'static str, String)> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        vec![
+            ("retry-after", seconds.to_string()),
+            ("anthropic-ratelimit-unified-status", "rejected".to_owned()),
+            ("anthropic-ratelimit-unified-representative-claim", "five_hour".to_owned()),
+            ("anthropic-ratelimit-unified-reset", (now + seconds).to_string()),
+        ]
     }
 
     fn failure(status: StatusCode, message: &str) -> Value {

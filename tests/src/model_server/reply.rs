@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::{AppendHeaders, IntoResponse, Json, Response};
 use futures_util::Stream;
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
@@ -47,6 +47,10 @@ pub(super) trait Wire: Send + 'static {
     fn end(&mut self) -> String;
     /// Returns the body of an error.
     fn failure(status: StatusCode, message: &str) -> Value;
+    /// Returns the headers of an error that say when a limit ends, in this many seconds.
+    fn reset(seconds: u64) -> Vec<(&'static str, String)> {
+        vec![("retry-after", seconds.to_string())]
+    }
 }
 
 /// Returns an error in the format of a vendor's API.
@@ -56,9 +60,10 @@ pub(super) fn failure<W: Wire>(status: StatusCode, message: &str) -> Response {
 
 /// Returns the scripted error that replaces a response.
 pub(super) fn failed<W: Wire>(steps: &[ModelResponseStep]) -> Option<Response> {
-    let Some(ModelResponseStep::Fail(status)) = steps.first() else { return None };
+    let Some(ModelResponseStep::Fail { status, reset }) = steps.first() else { return None };
     let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Some(failure::<W>(status, &format!("the script wants {status}")))
+    let headers = AppendHeaders(reset.map(W::reset).unwrap_or_default());
+    Some((headers, failure::<W>(status, &format!("the script wants {status}"))).into_response())
 }
 
 /// Returns the error that ends the body of a response.
@@ -100,7 +105,7 @@ pub(super) fn pieces(
                 None => return Some((Piece::End, (None, offered))),
                 Some(ModelResponseStep::Cut) => return Some((Piece::Cut, (None, offered))),
                 // Only occurs as the first step, and then there is no stream.
-                Some(ModelResponseStep::Fail(_)) => continue,
+                Some(ModelResponseStep::Fail { .. }) => continue,
                 Some(ModelResponseStep::Text(text)) => Piece::Text(text),
                 Some(ModelResponseStep::Call(tool)) => {
                     choose(&tool, &offered).map_or_else(Piece::Text, Piece::Call)

@@ -14,6 +14,7 @@
 //! | `SLOW: seconds` | says `tick N ` every 50 ms for this time |
 //! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened`; with a text in the lines below, waits and says that |
 //! | `FAIL: status` | answers with this HTTP status, however often it is asked |
+//! | `FAIL: status seconds` | the same, and names the time until the limit ends |
 //! | `CUT: text` | says the text and breaks the connection |
 //! | anything else | says the whole text back |
 
@@ -52,7 +53,11 @@ pub(super) enum ModelResponseStep {
     /// Calls one of the agent's tools.
     Call(Tool),
     /// Responds with this HTTP status instead of a stream; always the only step.
-    Fail(u16),
+    Fail {
+        status: u16,
+        /// Seconds until the limit ends, named in the headers of the response.
+        reset: Option<u64>,
+    },
     /// Breaks the connection without an end.
     Cut,
 }
@@ -78,7 +83,7 @@ pub(super) fn answer(turn: &Turn) -> Vec<ModelResponseStep> {
             },
             Some(("MCP", call)) => mcp(call),
             Some(("DELEGATE", text)) => vec![ModelResponseStep::Call(Tool::Delegate(text.to_owned()))],
-            Some(("FAIL", status)) => vec![ModelResponseStep::Fail(status.parse().unwrap_or(500))],
+            Some(("FAIL", words)) => vec![fail(words)],
             Some(("CUT", text)) => chunks(text).into_iter().chain([ModelResponseStep::Cut]).collect(),
             Some(("SLOW", seconds)) => slow(seconds),
             Some(("GATE", gate)) => match gate.split_once('\n') {
@@ -112,6 +117,12 @@ fn directive(text: &str) -> Option<(&'static str, &str)> {
         }
         rest = rest.split_once('\n')?.1;
     }
+}
+
+fn fail(words: &str) -> ModelResponseStep {
+    let mut words = words.split_whitespace();
+    let status = words.next().and_then(|status| status.parse().ok()).unwrap_or(500);
+    ModelResponseStep::Fail { status, reset: words.next().and_then(|seconds| seconds.parse().ok()) }
 }
 
 fn mcp(call: &str) -> Vec<ModelResponseStep> {
@@ -185,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_failure_counts_only_as_the_last_directive() {
-        assert_eq!(to("FAIL: 400"), [ModelResponseStep::Fail(400)]);
+        assert_eq!(to("FAIL: 400"), [ModelResponseStep::Fail { status: 400, reset: None }]);
+        assert_eq!(to("FAIL: 429 60"), [ModelResponseStep::Fail { status: 429, reset: Some(60) }]);
         for failed in ["FAIL: 400", "CUT: half"] {
             assert_eq!(said(&to(&format!("{failed}\n\nSAY: after"))), "after");
         }

@@ -236,6 +236,9 @@ fn every_format_fails_and_breaks_off_when_the_script_says_so() {
     for format in FORMATS {
         let answer = format.answer(&(format.user)("FAIL: 429"));
         assert!(answer.starts_with("HTTP/1.1 429"), "{}: {answer}", format.path);
+        assert!(!answer.contains("retry-after"), "{}: {answer}", format.path);
+        let answer = format.answer(&(format.user)("FAIL: 429 60"));
+        assert!(answer.contains("retry-after: 60\r\n"), "{}: {answer}", format.path);
         let server = ModelServer::start().unwrap();
         let mut got = Vec::new();
         let body = (format.user)("CUT: half").to_string();

@@ -17,6 +17,7 @@ mod example;
 mod files;
 mod hooks;
 mod lives;
+mod parking;
 mod rules;
 mod story;
 mod table;

@@ -44,10 +44,17 @@ impl RealAgentWorld {
 
     /// A world without a worker.
     pub(crate) fn empty(name: &'static str) -> Self {
+        Self::with_env(name, &[])
+    }
+
+    /// A world without a worker, whose agent has these variables. An empty value removes one.
+    pub(crate) fn with_env(name: &'static str, env: &[(&str, &str)]) -> Self {
         let models = ModelServer::start().unwrap();
         let mut sandbox = Sandbox::new();
         let mcp = sandbox.executable("mcp-echo");
-        let agent = RealAgent::new(name, &models);
+        let mut agent = RealAgent::new(name, &models);
+        agent.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        agent.env.retain(|_, value| !value.is_empty());
         sandbox.launcher(name, launcher(&agent).key("mcpServers", json!({"echo": {"command": mcp}})));
         sandbox.init();
         let (since, sleeper) = (RefCell::default(), RefCell::default());
