@@ -19,6 +19,7 @@ const KEYS: &[&str] = &[
     "state",
     "updatedAt",
     "launcher",
+    "branch",
     "cwd",
     "sessionId",
     "activeTurnId",
@@ -76,6 +77,7 @@ fn lines(data: &Value) -> Value {
         Some(request) => human::answer(question, request).into(),
         None => Value::Null,
     };
+    lines["branch"] = data["worktree"]["branch"].clone();
     lines["queued"] = data["queue"]["length"].clone();
     lines["lastMessage"] = data["lastMessage"]["text"].clone();
     lines["filesChanged"] = match changes.is_object() {

@@ -11,7 +11,7 @@ use subagent_protocol::{Result, worker_name};
 use super::body::Names;
 use super::reply::ApiError;
 use super::state::Api;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Supervisor, TaskCaller};
 
 /// The worker that was started or addressed last. A new daemon starts with the one that changed
 /// last.
@@ -41,6 +41,29 @@ pub(super) async fn resolve(api: &Api, address: &str) -> Result<String> {
     let worker_id = supervisor.find_worker(address).await?;
     api.last_worker.set(&worker_id);
     Ok(worker_id)
+}
+
+/// Returns the id of a task for `@last` and for the beginning of an id. Names stay as they are:
+/// only the caller's tasks count for them. An agent has its own tasks alone, by id or name.
+///
+/// # Errors
+/// Those of [`resolve`].
+pub(super) async fn resolve_task(api: &Api, caller: &TaskCaller, address: String) -> Result<String> {
+    let is_id = address == worker_name::LAST || address.starts_with("w_");
+    if is_id && caller.parent().is_none() { resolve(api, &address).await } else { Ok(address) }
+}
+
+/// Extractor for the address of a worktree in the path: `@last` becomes the id of its worker.
+pub(super) struct AddressedWorktree(pub(super) String);
+
+impl FromRequestParts<Api> for AddressedWorktree {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let Names(worktree) = Names::<String>::from_request_parts(parts, api).await?;
+        let is_last = worktree == worker_name::LAST;
+        Ok(Self(if is_last { resolve(api, &worktree).await? } else { worktree }))
+    }
 }
 
 /// Extractor for the id of the worker in the path.

@@ -3,6 +3,7 @@
 
 use axum::extract::State;
 use serde::Deserialize;
+use subagent_protocol::Result;
 use subagent_protocol::api::{
     CallableAgents, CancelTask, MessageTask, RunTask, TaskList, TaskMessaged, TaskShown, TaskView, WaitTask,
 };
@@ -10,12 +11,13 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
+use super::address::{resolve, resolve_task};
 use super::body::{Body, Names, QueryParams};
 use super::caller::Tasker;
 use super::control::{ShutdownPhase, ending};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
-use crate::supervisor::TaskFilter;
+use crate::supervisor::{TaskCaller, TaskFilter};
 
 /// Submits a task. It is stored with its prompt and begins when a slot is free.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/tasks", request_body = RunTask, responses((status = 200, description = "`task.spawned`", body = Envelope<TaskView>))))]
@@ -42,6 +44,14 @@ pub(super) struct TaskListQuery {
     all: Option<bool>,
 }
 
+/// Returns the id of the worker in a filter. Agents name workers by id alone.
+async fn worker(api: &Api, caller: &TaskCaller, address: Option<String>) -> Result<Option<String>> {
+    match address {
+        Some(address) if caller.parent().is_none() => resolve(api, &address).await.map(Some),
+        address => Ok(address),
+    }
+}
+
 /// Lists the tasks that the caller may see.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/tasks", params(("parent" = Option<String>, Query, description = "Only those of this worker"), ("root" = Option<String>, Query, description = "Only those below this worker"), ("status" = Option<String>, Query, description = "Only those with one of these, separated by commas"), ("archived" = Option<bool>, Query, description = "Those that are archived, in place of those that are not"), ("all" = Option<bool>, Query, description = "All: also those that are archived or not inspectable")), responses((status = 200, description = "`task.listed`", body = Envelope<TaskList>))))]
 pub(super) async fn list(
@@ -51,6 +61,7 @@ pub(super) async fn list(
 ) -> HandlerResult<TaskList> {
     let TaskListQuery { parent, root, status, archived, all } = filter;
     let (archived, all) = (archived.unwrap_or(false), all.unwrap_or(false));
+    let (parent, root) = (worker(&api, &caller, parent).await?, worker(&api, &caller, root).await?);
     let filter = TaskFilter { parent, root, status, archived, all };
     Ok(TypedReply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
 }
@@ -77,6 +88,7 @@ pub(super) async fn show(
     QueryParams(more): QueryParams<More>,
 ) -> HandlerResult<TaskShown> {
     let transcripts = more.transcripts.unwrap_or(false);
+    let task = resolve_task(&api, &caller, task).await?;
     Ok(TypedReply("task.shown", api.supervisor.show_task(caller, &task, transcripts).await?))
 }
 
@@ -88,6 +100,7 @@ pub(super) async fn wait(
     Names(task): Names<String>,
     Body(request): Body<WaitTask>,
 ) -> HandlerResult<TaskShown> {
+    let task = resolve_task(&api, &caller, task).await?;
     tokio::select! {
         biased;
         waited = api.supervisor.wait_task(caller, &task, request) => Ok(TypedReply("task.waited", waited?)),

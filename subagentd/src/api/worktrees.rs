@@ -10,16 +10,11 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names, QueryParams};
+use super::address::AddressedWorktree;
+use super::body::{Body, QueryParams};
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
-
-/// A worktree in the path: its name, or an address of its worker.
-#[derive(Deserialize)]
-pub(super) struct Worktree {
-    worktree: String,
-}
 
 #[derive(Deserialize)]
 pub(super) struct WorktreeListQuery {
@@ -43,7 +38,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     _: Owner,
-    Names(Worktree { worktree }): Names<Worktree>,
+    AddressedWorktree(worktree): AddressedWorktree,
 ) -> HandlerResult<WorktreeView> {
     Ok(TypedReply("worktree.shown", api.supervisor.show_worktree(&worktree).await?))
 }
@@ -53,7 +48,7 @@ pub(super) async fn show(
 pub(super) async fn set_up(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(Worktree { worktree }): Names<Worktree>,
+    AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeView> {
     Ok(TypedReply("worktree.ready", api.supervisor.set_up_worktree(caller, &worktree, request).await?))
@@ -64,7 +59,7 @@ pub(super) async fn set_up(
 pub(super) async fn land(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(Worktree { worktree }): Names<Worktree>,
+    AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<LandWorktree>,
 ) -> HandlerResult<WorktreeLanded> {
     Ok(TypedReply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
@@ -75,7 +70,7 @@ pub(super) async fn land(
 pub(super) async fn merge(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(Worktree { worktree }): Names<Worktree>,
+    AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeMerged> {
     Ok(TypedReply("worktree.merged", api.supervisor.merge_worktree(caller, &worktree, request).await?))
@@ -86,7 +81,7 @@ pub(super) async fn merge(
 pub(super) async fn remove(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(Worktree { worktree }): Names<Worktree>,
+    AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeRemoved> {
     Ok(TypedReply("worktree.removed", api.supervisor.remove_worktree(caller, &worktree, request).await?))
@@ -97,7 +92,7 @@ pub(super) async fn remove(
 pub(super) async fn discard(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(Worktree { worktree }): Names<Worktree>,
+    AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeRemoved> {
     Ok(TypedReply("worktree.discarded", api.supervisor.discard_worktree(caller, &worktree, request).await?))

@@ -94,7 +94,13 @@ fn the_last_worker_stays_the_same_for_all_of_a_command() {
         let shown = sandbox.show(worker);
         assert!(watch.text().contains(id(&shown)), "{worker}: {watch}");
     }
+    // Neither has a worktree or is a task; the errors name the worker that `@last` was.
     sandbox.run(&["show", "busy"]).data_of("worker.overview");
+    let busy = id(&sandbox.show("busy")).to_owned();
+    let worktree = sandbox.run(&["worktree", "show", "@last"]).error("WORKTREE_NOT_FOUND");
+    assert!(worktree["message"].as_str().unwrap().contains(&busy), "{worktree}");
+    let task = sandbox.run(&["task", "show", "@last"]).error("TASK_NOT_FOUND");
+    assert_eq!(task["details"]["task"], busy, "{task}");
     let stopped = sandbox.run(&["stop", "other", "@last"]).data_of("workers.stopped");
     let ids: Vec<&str> = stopped["items"].as_array().unwrap().iter().map(|item| id(item)).collect();
     assert_eq!(ids, [id(&sandbox.show("other")), id(&sandbox.show("busy"))]);
@@ -225,5 +231,19 @@ fn a_task_gives_its_worker_its_name() {
         list["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, ["Test-Runner", "login"]);
+    let last = sandbox.show("login")["workerId"].clone();
+    for address in ["@last", "login", &last.as_str().unwrap()[..11]] {
+        assert_eq!(
+            sandbox.run(&["task", "show", address]).data_of("task.shown")["taskId"],
+            last,
+            "{address}"
+        );
+    }
+    // Workers in filters are addressed in the same way.
+    for filter in ["--parent", "--root"] {
+        let none = sandbox.run(&["task", "list", filter, "Test-Runner"]).data_of("task.listed");
+        assert_eq!(none["count"], 0, "it has given no task");
+        sandbox.run(&["task", "list", filter, "nosuch"]).error("WORKER_NOT_FOUND");
+    }
     sandbox.finish();
 }

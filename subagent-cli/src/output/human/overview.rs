@@ -34,6 +34,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
         ("changed", Style::Plain, fitting(&changed(data, name))),
         ("usage", Style::Plain, fitting(&usage(&data["agent"]))),
         ("launcher", Style::Plain, fitting(&value(&data["launcher"]))),
+        ("branch", Style::Plain, fitting(&value(&data["worktree"]["branch"]))),
         ("cwd", Style::Plain, fitting(&value(&data["cwd"]))),
         ("sandbox", Style::Plain, fitting(&sandbox(&data["sandbox"]))),
         ("session", Style::Plain, fitting(&value(&data["sessionId"]))),

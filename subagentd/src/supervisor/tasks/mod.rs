@@ -63,7 +63,7 @@ impl TaskCaller {
     }
 
     /// Returns the only worker whose tasks the caller can see.
-    pub(super) fn parent(&self) -> Option<&WorkerId> {
+    pub fn parent(&self) -> Option<&WorkerId> {
         match self {
             Self::Manager(_) | Self::Schedule { .. } => None,
             Self::Parent { worker, .. } | Self::Title { worker } => Some(worker),
