@@ -253,9 +253,9 @@ mod tests {
         File::create(at("large")).unwrap().set_len(MAX_BYTES + 1).unwrap();
         std::fs::write(at("file"), "defaults: {launcher: a}").unwrap();
         assert_eq!(load_regular(&at("file")).unwrap().text, load(&at("file")).unwrap().text);
-        let told = |name: &str| load_regular(&at(name)).err().unwrap().message();
-        assert!(told("pipe").contains("not a regular file"), "{}", told("pipe"));
-        assert!(told("large").contains("larger than"), "{}", told("large"));
+        let reported = |name: &str| load_regular(&at(name)).err().unwrap().message();
+        assert!(reported("pipe").contains("not a regular file"), "{}", reported("pipe"));
+        assert!(reported("large").contains("larger than"), "{}", reported("large"));
     }
 
     #[test]

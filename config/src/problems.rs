@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_with_their_lines() {
+    fn all_problems_are_reported_with_their_lines() {
         let text = "launchers:\n  a:\n    args: [1]\n    env:\n      K: 7\n      L: 8\n  b:\n    command: x\n    queueLimit: -1\n\
                     permissions:\n  execute:\n    'a*': maybe\n    'b*': never\ndefaults:\n  launcher: unknown\n";
         let found = listed(text);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_the_workers_of_one_state_dir_are_told_from_others() {
+    fn the_files_of_the_workers_of_one_state_dir_are_distinguished_from_others() {
         let place = RuntimeDirFixture::new();
         let dir = place.prepare(None).unwrap();
         assert_eq!(dir.worker_files().unwrap(), []);

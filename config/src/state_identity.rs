@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_told_from_its_copies_also_after_a_reboot() {
+    fn a_folder_is_distinguished_from_its_copies_also_after_a_reboot() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let meta = one.path().metadata().unwrap();
         let own = identity(&meta);

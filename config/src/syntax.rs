@@ -265,15 +265,15 @@ mod tests {
 
     #[test]
     fn positions_are_cut_off_at_the_first_one() {
-        let told = |message: &str| SyntaxProblem::new(message, None, None).problem;
-        assert_eq!(told("too much at line 1, column 13 (defined at line 5, column 9) (used"), "too much");
-        assert_eq!(told("odd (defined at line 5, column 9)"), "odd");
-        assert_eq!(told("odd (a) thing at line 5 column 9"), "odd (a) thing");
+        let reported = |message: &str| SyntaxProblem::new(message, None, None).problem;
+        assert_eq!(reported("too much at line 1, column 13 (defined at line 5, column 9) (used"), "too much");
+        assert_eq!(reported("odd (defined at line 5, column 9)"), "odd");
+        assert_eq!(reported("odd (a) thing at line 5 column 9"), "odd (a) thing");
         assert_eq!(
-            told("the key `me at line x` is given twice at line 2"),
+            reported("the key `me at line x` is given twice at line 2"),
             "the key `me at line x` is given twice"
         );
-        assert_eq!(told("nothing (more"), "nothing (more");
+        assert_eq!(reported("nothing (more"), "nothing (more");
     }
 
     proptest::proptest! {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 
 use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
 use crate::daemon::{DaemonRequest, JsonLines, LIMIT, broken_off};
-use crate::rows::{OpenQuestions, Told, question};
+use crate::rows::{OpenQuestions, SentRows, question};
 use crate::story::{self, Story};
 
 /// How often daemons that were started meanwhile are looked for.
@@ -122,10 +122,10 @@ impl PlaceStream<'_> {
     async fn run(&self) -> Result<(), StreamEnd> {
         let address = self.bridge.address(self.place, false).await?;
         let get = |path: String| DaemonRequest::get(path, self.behalf);
-        let (mut told, mut questions) = (Told::default(), OpenQuestions::new());
+        let (mut sent, mut questions) = (SentRows::default(), OpenQuestions::new());
         let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
         let mut workers = Workers::new(&snapshot);
-        let (rows, _) = told.changes(&workers);
+        let (rows, _) = sent.changes(&workers);
         let PanelWorkspace { id, title, is_own, .. } = self.place;
         let first =
             json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
@@ -158,7 +158,7 @@ impl PlaceStream<'_> {
                         }
                     }
                     let changed = workers.rows().iter().filter(|row| dirty.contains(row.worker_id()));
-                    let rows = told.changes_of(changed);
+                    let rows = sent.changes_of(changed);
                     if !rows.is_empty() {
                         say(self.out, &json!({"place": id, "rows": rows})).await?;
                     }
@@ -170,7 +170,7 @@ impl PlaceStream<'_> {
                         let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
                         workers = Workers::new(&snapshot);
                         workers.rows().iter().for_each(|row| _ = hidden.remove(row.worker_id()));
-                        let (rows, gone) = told.changes(&workers);
+                        let (rows, gone) = sent.changes(&workers);
                         say(self.out, &json!({"place": id, "rows": rows, "removed": gone})).await?;
                         self.ask(&workers, &mut questions, &address, false).await?;
                     }
@@ -303,7 +303,7 @@ impl Following {
                             return Ok(());
                         }
                     }
-                    Self::tell(&mut story, parsed(lines)?, out).await?;
+                    Self::send_story(&mut story, parsed(lines)?, out).await?;
                 }
                 _ = heartbeat.tick() => out.send(Bytes::from_static(b"\n")).await.map_err(|_| StreamEnd::Page)?,
             }
@@ -311,7 +311,7 @@ impl Following {
     }
 
     /// Sends what some events have changed: each item once, as it is after all of them.
-    async fn tell(story: &mut Story, events: Vec<Event>, out: &Out) -> Result<(), Gone> {
+    async fn send_story(story: &mut Story, events: Vec<Event>, out: &Out) -> Result<(), Gone> {
         let cursor = events.last().map(|event| event.event_id);
         let mut items: Vec<Value> = Vec::new();
         for event in &events {

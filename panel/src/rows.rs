@@ -38,11 +38,11 @@ fn shown(row: &OverviewRow) -> Value {
 
 /// The rows as they were last sent to a page.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct SentRows {
     rows: HashMap<String, Value>,
 }
 
-impl Told {
+impl SentRows {
     /// The rows that are new or other than the page knows them, and the ids of those that are gone.
     pub(crate) fn changes(&mut self, workers: &Workers) -> (Vec<Value>, Vec<String>) {
         let mut changed = Vec::new();

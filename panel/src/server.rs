@@ -332,12 +332,12 @@ impl BrowserConnection {
     fn stream<F: Future<Output = ()> + Send + 'static>(
         &self,
         visit: crate::presence::Visit,
-        tell: impl FnOnce(live::Out) -> F,
+        feed: impl FnOnce(live::Out) -> F,
     ) -> Result<Response<ReplyBody>, Value> {
         let seat = Arc::clone(&self.shared.streams).try_acquire_owned();
         let seat = seat.map_err(|_| error(&busy("too many streams are open; close a page")))?;
         let (out, lines) = mpsc::channel(MAX_WAITING_LINES);
-        tokio::spawn(tell(out));
+        tokio::spawn(feed(out));
         let body = ReplyBody::Lines { lines, _visit: visit, _seat: seat };
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));

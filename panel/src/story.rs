@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_task_below_is_not_the_workers() {
+    fn events_of_a_task_below_are_not_the_workers() {
         let mut other = event(1, EventType::ProgressMessage, json!({"text": "x"}));
         other.worker_id = "w_9876543210".parse().unwrap();
         assert!(story().take(&other).is_none());

@@ -84,7 +84,8 @@ pub struct Instructions {
     /// Text added to the agent's own prompt; may be empty.
     pub prompt: String,
     /// Whether the session to be restored contains it already.
-    pub told: bool,
+    #[serde(rename = "told")]
+    pub delivered: bool,
     /// Whether it replaces an earlier one that the session may contain.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,

@@ -192,7 +192,7 @@ async fn hear(mut stdout: ChildStdout) -> Option<AgentQueryResult> {
             let line: Vec<u8> = bytes.drain(..=seen + more).collect();
             seen = 0;
             match serde_json::from_slice(&line) {
-                Ok(AgentQueryOutput::Stderr { text }) => output::tell(&clean(&text)),
+                Ok(AgentQueryOutput::Stderr { text }) => output::write_stderr(&clean(&text)),
                 Ok(AgentQueryOutput::Done(answer)) => return Some(*answer),
                 // A line of a newer runtime.
                 Err(_) => {}

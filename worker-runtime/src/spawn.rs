@@ -124,7 +124,7 @@ pub(crate) fn start_guard(
 
 impl AgentIo {
     /// Sends the guard a command byte. A guard that is gone needs none.
-    pub(crate) fn tell_guard(&mut self, byte: u8) {
+    pub(crate) fn signal_guard(&mut self, byte: u8) {
         if let Some(life) = &mut self.life {
             // One byte: the pipe contains at most the few written before.
             let _ = life.write_all(&[byte]);

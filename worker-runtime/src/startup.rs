@@ -70,10 +70,10 @@ pub(crate) fn become_own_process() -> io::Result<()> {
 ///
 /// `/dev/null` cannot be opened. A closed pipe is not an error: a runtime outlives its daemon.
 pub(crate) fn say_listening() -> io::Result<()> {
-    subagent_failpoint::hit("listening.before_tell");
+    subagent_failpoint::hit("listening.before_notify");
     let _ = io::stdout().write_all(b"listening\n").and_then(|()| io::stdout().flush());
     nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
-    subagent_failpoint::hit("listening.after_tell");
+    subagent_failpoint::hit("listening.after_notify");
     Ok(())
 }
 

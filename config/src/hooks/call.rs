@@ -44,15 +44,15 @@ pub struct HookCall {
 
 /// Converts ACP's `toolCall` of a permission request, or a `tool_call` merged with its updates.
 #[must_use]
-pub fn of(told: &Value) -> HookCall {
-    let call = ToolCallDescription::of(told);
-    let creates = told["content"]
+pub fn of(reported: &Value) -> HookCall {
+    let call = ToolCallDescription::of(reported);
+    let creates = reported["content"]
         .as_array()
         .is_some_and(|parts| parts.iter().any(|part| part["type"] == "diff" && part["oldText"].is_null()));
     HookCall {
-        name: name(&call, creates, told["title"].as_str()),
-        input: input(&call, &told["rawInput"]),
-        id: told["toolCallId"].as_str().map(str::to_owned),
+        name: name(&call, creates, reported["title"].as_str()),
+        input: input(&call, &reported["rawInput"]),
+        id: reported["toolCallId"].as_str().map(str::to_owned),
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn calls_of_every_agent_have_the_names_of_claude_code() {
-        for (told, name, input) in [
+        for (reported, name, input) in [
             (
                 json!({"kind": "execute", "title": "rm -rf x", "rawInput": {"command": "rm -rf x"}}),
                 "Bash",
@@ -176,8 +176,8 @@ mod tests {
             (json!({}), "other", json!({})),
             (json!({"kind": "read", "rawInput": "a"}), "Read", json!({"input": "a"})),
         ] {
-            let call = of(&told);
-            assert_eq!((call.name.as_str(), &call.input), (name, &input), "{told}");
+            let call = of(&reported);
+            assert_eq!((call.name.as_str(), &call.input), (name, &input), "{reported}");
         }
         assert_eq!(of(&json!({"toolCallId": "c1"})).id.as_deref(), Some("c1"));
     }

@@ -39,9 +39,9 @@ const CLAUDE_CODE_EXAMPLE: &str = r#"hooks:
 #[test]
 fn the_shape_of_claude_code_is_read_with_places() {
     let hooks = config(CLAUDE_CODE_EXAMPLE).unwrap();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         hooks.entries.iter().map(|entry| (entry.event.as_str(), entry.timeout.as_secs())).collect();
-    assert_eq!(told, [("PreToolUse", 60), ("PostToolUse", 30)]);
+    assert_eq!(reported, [("PreToolUse", 60), ("PostToolUse", 30)]);
     let pre = hooks.entries.iter().find(|entry| entry.event.as_str() == "PreToolUse").unwrap();
     assert_eq!(pre.matcher.as_deref(), Some("Bash"));
     let at = pre.at.unwrap();

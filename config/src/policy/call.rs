@@ -125,33 +125,36 @@ const DELEGATES: &[&str] = AGENT_KEYS.split_at(3).0;
 impl ToolCallDescription {
     /// Reads ACP's `toolCall` or `update`.
     #[must_use]
-    pub fn of(told: &Value) -> Self {
+    pub fn of(reported: &Value) -> Self {
         let mut call = Self::default();
-        call.learn(told);
+        call.learn(reported);
         call
     }
 
     /// Merges a later description. New fields replace old ones.
-    fn take(&mut self, told: &Value) {
-        if let Some(kind) = told["kind"].as_str() {
+    fn take(&mut self, reported: &Value) {
+        if let Some(kind) = reported["kind"].as_str() {
             // An unknown kind counts as `other`.
             self.kind = Some(ToolKind::parse(kind).filter(is_of_acp).unwrap_or(ToolKind::Other));
         }
-        let title = text(&told["title"]);
-        let meta =
-            told["_meta"].as_object().into_iter().flatten().find_map(|(_, value)| text(&value["toolName"]));
-        let mcp = || mcp::name(told, title.as_deref(), self.kind);
-        if let Some(name) = text(&told["name"]).or(meta).or_else(mcp) {
+        let title = text(&reported["title"]);
+        let meta = reported["_meta"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .find_map(|(_, value)| text(&value["toolName"]));
+        let mcp = || mcp::name(reported, title.as_deref(), self.kind);
+        if let Some(name) = text(&reported["name"]).or(meta).or_else(mcp) {
             self.name = Some(name);
         }
         let task = self.is_of_task_server();
         if task {
-            self.learn_task(told);
+            self.learn_task(reported);
         }
-        let input = &told["rawInput"];
+        let input = &reported["rawInput"];
         let by_name = self.name.as_deref().and_then(tool::kind_of);
         let runs = self.kind == Some(ToolKind::Execute) || by_name == Some(ToolKind::Execute);
-        for label in [text(&told["name"]), title.clone()].into_iter().flatten() {
+        for label in [text(&reported["name"]), title.clone()].into_iter().flatten() {
             add(&mut self.labels, label, &mut self.more);
         }
         let keys = COMMAND_KEYS.iter().filter(|key| runs || !ONLY_OF_SHELLS.contains(key));
@@ -197,14 +200,14 @@ impl ToolCallDescription {
         self.writes |= TEXT_KEYS.iter().any(|key| !input[*key].is_null());
         self.delegates |= DELEGATES.iter().any(|key| text(&input[*key]).is_some());
         let located =
-            told["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
+            reported["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
         let named = PATH_KEYS.iter().flat_map(|key| texts(&input[*key]));
         // The files of a patch are keys.
         let changes = input["changes"].as_object().into_iter().flatten().map(|(path, _)| path.clone());
         for path in located.chain(named).chain(changes) {
             add(&mut self.paths, path, &mut self.more);
         }
-        let contents = told["content"].as_array().into_iter().flatten();
+        let contents = reported["content"].as_array().into_iter().flatten();
         for path in contents.filter(|part| part["type"] == "diff").filter_map(|part| text(&part["path"])) {
             add(&mut self.changed, path, &mut self.more);
         }
@@ -215,8 +218,8 @@ impl ToolCallDescription {
     }
 
     /// Merges a description of a task server's tool call.
-    fn learn_task(&mut self, told: &Value) {
-        let agents = mcp::agents(told);
+    fn learn_task(&mut self, reported: &Value) {
+        let agents = mcp::agents(reported);
         // A second agent makes the call ambiguous.
         let other = |agent: &String| self.agent.as_ref().is_some_and(|known| known != agent);
         self.more |= agents.len() > 1 || agents.iter().any(other);
@@ -228,9 +231,9 @@ impl ToolCallDescription {
     /// The view of a call that ran without approval. Agents that use a shell for everything parse command
     /// lines themselves, and report a line that only reads as a `read` without the line.
     #[must_use]
-    pub fn as_told(&self) -> Cow<'_, Self> {
-        let told = self.command.is_some() && !self.by_title;
-        let reads = matches!(self.kind, Some(ToolKind::Read | ToolKind::Search)) && !told;
+    pub fn as_reported(&self) -> Cow<'_, Self> {
+        let reported = self.command.is_some() && !self.by_title;
+        let reads = matches!(self.kind, Some(ToolKind::Read | ToolKind::Search)) && !reported;
         match self.name.as_deref().and_then(tool::kind_of) {
             Some(ToolKind::Execute) if reads => {
                 Cow::Owned(Self { name: None, command: None, other_commands: Vec::new(), ..self.clone() })
@@ -241,7 +244,7 @@ impl ToolCallDescription {
 
     /// Whether the call has more information than its title.
     #[must_use]
-    pub fn tells_something(&self) -> bool {
+    pub fn has_details(&self) -> bool {
         let files = !self.paths.is_empty() || !self.changed.is_empty() || !self.urls.is_empty();
         self.kind.is_some() || self.name.is_some() || self.command.is_some() || files
     }

@@ -77,7 +77,7 @@ impl Policy {
         call: &ToolCallDescription,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<String, String> {
-        let told = |word: &Option<String>, what: &str| {
+        let reported = |word: &Option<String>, what: &str| {
             word.clone().ok_or_else(|| format!("the agent does not say {what}"))
         };
         match kind {
@@ -103,7 +103,7 @@ impl Policy {
                 [url] => Ok(url.clone()),
                 urls => Err(format!("it is about {} addresses, and a rule is about one", urls.len())),
             },
-            ToolKind::Task => told(&call.agent, "the agent"),
+            ToolKind::Task => reported(&call.agent, "the agent"),
             ToolKind::Think | ToolKind::Other | ToolKind::Todo => {
                 Err("a rule for such a tool is about everything that it does; write one with --allow if that is meant"
                     .to_owned())
@@ -213,9 +213,9 @@ mod tests {
         path.to_owned()
     }
 
-    fn exact(told: &Value, action: RuleAction) -> Result<String, String> {
+    fn exact(reported: &Value, action: RuleAction) -> Result<String, String> {
         policy(&[])
-            .exact(&ToolCallDescription::of(told), action, RuleTarget::Itself, &real)
+            .exact(&ToolCallDescription::of(reported), action, RuleTarget::Itself, &real)
             .map(|rule| rule.text())
     }
 
@@ -231,11 +231,11 @@ mod tests {
     fn a_rule_can_be_read_again_however_long_it_is() {
         let (mut made, mut refused) = (0, 0);
         for length in 1000..=1030 {
-            for told in [
+            for reported in [
                 runs(&"x".repeat(length)),
                 json!({"kind": "edit", "locations": [{"path": "x".repeat(length)}]}),
             ] {
-                match exact(&told, RuleAction::Allow) {
+                match exact(&reported, RuleAction::Allow) {
                     Ok(text) => {
                         made += 1;
                         assert_eq!(Rule::parse(&text, RuleAction::Allow).map(|rule| rule.text()), Ok(text));
@@ -272,9 +272,9 @@ mod tests {
             (json!({"kind": "fetch", "rawInput": {"url": "https://a.b/c?d"}}), "fetch(https://a.b/c?d)"),
             (json!({"name": "Task", "rawInput": {"subagent_type": "reviewer"}}), "task(reviewer)"),
         ];
-        for (told, rule) in table {
+        for (reported, rule) in table {
             for action in [RuleAction::Allow, RuleAction::Deny] {
-                assert_eq!(exact(&told, action).as_deref(), Ok(rule), "{told}");
+                assert_eq!(exact(&reported, action).as_deref(), Ok(rule), "{reported}");
             }
         }
     }
@@ -317,11 +317,11 @@ mod tests {
             json!({"kind": "think"}),
             json!({}),
         ];
-        for told in none {
+        for reported in none {
             assert!(
-                exact(&told, RuleAction::Allow).is_err(),
-                "{told}: {:?}",
-                exact(&told, RuleAction::Allow)
+                exact(&reported, RuleAction::Allow).is_err(),
+                "{reported}: {:?}",
+                exact(&reported, RuleAction::Allow)
             );
         }
     }

@@ -256,9 +256,9 @@ proptest! {
     /// Any description gives a verdict.
     #[test]
     fn any_words_are_judged(kind in "\\PC{0,8}", title in "\\PC{0,20}", command in "\\PC{0,20}", path in "\\PC{0,20}") {
-        let told = json!({"kind": kind, "title": title, "name": title, "rawInput": {"command": command, "path": path},
+        let reported = json!({"kind": kind, "title": title, "name": title, "rawInput": {"command": command, "path": path},
                           "locations": [{"path": path}], "content": [{"type": "diff", "path": path}]});
-        let verdict = of(vec![Node::new("n", vec![])]).decide(&ToolCallDescription::of(&told), &real);
+        let verdict = of(vec![Node::new("n", vec![])]).decide(&ToolCallDescription::of(&reported), &real);
         prop_assert!(!verdict.judged.is_empty());
         prop_assert!(verdict.action > RuleAction::Allow);
     }

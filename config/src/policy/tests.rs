@@ -8,8 +8,8 @@ use super::*;
 use crate::syntax;
 
 mod memory;
+mod reported;
 mod tasks;
-mod told;
 
 fn places() -> Places {
     Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) }
@@ -46,7 +46,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 fn call(tool: &str, subject: &str) -> ToolCallDescription {
-    let told = match tool {
+    let reported = match tool {
         "execute" => json!({"kind": "execute", "rawInput": {"command": subject}}),
         "fetch" => json!({"kind": "fetch", "rawInput": {"url": subject}}),
         "task" => json!({"name": "Task", "rawInput": {"subagent_type": subject}}),
@@ -56,7 +56,7 @@ fn call(tool: &str, subject: &str) -> ToolCallDescription {
         "think" | "other" => json!({"kind": tool}),
         name => json!({"kind": "other", "name": name, "rawInput": {}}),
     };
-    ToolCallDescription::of(&told)
+    ToolCallDescription::of(&reported)
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn the_order_of_the_chain_loosens_nothing() {
 }
 
 #[test]
-fn who_decided_is_told() {
+fn who_decided_is_reported() {
     let policy = policy(&[
         (LayerKind::Config, "{execute: {'*': ask, 'git push*': deny}}"),
         (LayerKind::Owner, "{'*': ask}"),
@@ -200,9 +200,9 @@ fn what_agents_say_of_a_call_is_understood() {
         (json!([]), RuleAction::Deny),
         (json!({"kind": 7, "title": [], "rawInput": "x", "locations": {"path": 1}}), RuleAction::Deny),
     ];
-    for (told, expected) in table {
-        let verdict = policy.decide(&ToolCallDescription::of(&told), &real);
-        assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+    for (reported, expected) in table {
+        let verdict = policy.decide(&ToolCallDescription::of(&reported), &real);
+        assert_eq!(verdict.action, expected, "{reported} {verdict:#?}");
     }
 }
 
@@ -230,7 +230,7 @@ fn a_rule_for_a_tool_is_also_about_the_command_that_it_runs() {
 }
 
 #[test]
-fn a_change_of_files_that_are_not_told_is_asked() {
+fn a_change_of_files_that_are_not_reported_is_asked() {
     for kind in ["edit", "delete", "move"] {
         let call = ToolCallDescription::of(&json!({"kind": kind, "title": "Change files"}));
         assert_eq!(
@@ -329,7 +329,7 @@ fn what_is_no_set_of_rules_is_refused() {
 #[test]
 fn what_an_agent_asks_of_its_client_is_done_where_no_rule_is_about_it() {
     let policy = policy(&[(LayerKind::Owner, "{edit: {'src/**': allow, '*.env': deny}, fetch: ask}")]);
-    let decide = |told: Value| policy.decide_of_client(&ToolCallDescription::of(&told), &real).action;
+    let decide = |reported: Value| policy.decide_of_client(&ToolCallDescription::of(&reported), &real).action;
     let file = |kind: &str, path: &str| decide(json!({"kind": kind, "locations": [{"path": path}]}));
     assert_eq!(file("read", "/ws/a"), RuleAction::Allow, "no rule is about it");
     assert_eq!(file("edit", "/ws/src/a"), RuleAction::Allow);
@@ -391,7 +391,7 @@ fn the_corpus_is_answered_as_it_says() {
         let case: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| case[key].as_str().unwrap();
         let call = match case.get("told") {
-            Some(told) => ToolCallDescription::of(told),
+            Some(reported) => ToolCallDescription::of(reported),
             None => call(text("tool"), text("subject")),
         };
         let verdict = policy(&[(LayerKind::Config, text("rules"))]).decide(&call, &real);

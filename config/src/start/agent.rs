@@ -346,7 +346,7 @@ fn of_tasks(definition: &Definition) -> Vec<NotHonoured> {
         ("resultSchema", json!(definition.result_schema), for_tasks),
         ("resultMaxTokens", json!(definition.result_max_tokens), for_tasks),
     ];
-    told(keys)
+    ignored_keys(keys)
 }
 
 /// Returns the keys that no agent accepts over ACP.
@@ -358,19 +358,20 @@ fn never_honoured(definition: &Definition) -> Vec<NotHonoured> {
         let why = "only the agent knows whether a server starts";
         keys.push(("mcpServers.required", json!(definition.required_servers), why));
     }
-    let mut told = told(keys);
+    let mut ignored_keys = ignored_keys(keys);
     let hooks = &definition.hooks;
-    told.extend(hooks.ignored.iter().map(|ignored| NotHonoured {
+    ignored_keys.extend(hooks.ignored.iter().map(|ignored| NotHonoured {
         key: ignored.key.clone(),
         value: ignored.value.clone(),
         reason: ignored.reason.clone(),
     }));
-    told
+    ignored_keys
 }
 
-fn told(keys: Vec<(&str, Value, &str)>) -> Vec<NotHonoured> {
-    let told = keys.into_iter().filter(|(_, value, _)| !value.is_null());
-    told.map(|(key, value, reason)| NotHonoured { key: key.to_owned(), value, reason: reason.to_owned() })
+fn ignored_keys(keys: Vec<(&str, Value, &str)>) -> Vec<NotHonoured> {
+    let ignored_keys = keys.into_iter().filter(|(_, value, _)| !value.is_null());
+    ignored_keys
+        .map(|(key, value, reason)| NotHonoured { key: key.to_owned(), value, reason: reason.to_owned() })
         .collect()
 }
 

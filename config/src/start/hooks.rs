@@ -121,7 +121,11 @@ mod tests {
         (dir, base, env)
     }
 
-    fn told(loaded: &LoadedConfig, writable: &[&Path], env: &Environment) -> Vec<(String, HookOrigin)> {
+    fn loaded_hooks(
+        loaded: &LoadedConfig,
+        writable: &[&Path],
+        env: &Environment,
+    ) -> Vec<(String, HookOrigin)> {
         let hooks = of_worker(loaded, writable, env, Vec::new()).unwrap();
         hooks.into_iter().map(|hook| (hook.command, hook.origin)).collect()
     }
@@ -132,14 +136,18 @@ mod tests {
         let loaded = discovery::load(None, None, &env).unwrap();
         assert_eq!(loaded.source, ConfigSource::Project);
         let both = [("own".to_owned(), HookOrigin::User), ("ws".to_owned(), HookOrigin::Project)];
-        assert_eq!(told(&loaded, &[&base.join("ws")], &env), both);
+        assert_eq!(loaded_hooks(&loaded, &[&base.join("ws")], &env), both);
         // A folder above the workspace counts as the project's, too.
-        assert_eq!(told(&loaded, &[&base.join("ws/sub")], &env), both);
+        assert_eq!(loaded_hooks(&loaded, &[&base.join("ws/sub")], &env), both);
         let at_home = env.clone().or_home(|| None);
         let loaded = discovery::load(None, Some(&base.join("home")), &at_home).unwrap();
-        assert_eq!(told(&loaded, &[&base.join("ws")], &env), both[..1], "the user's file is read once");
         assert_eq!(
-            told(&loaded, &[&base.join("home")], &env)[0].1,
+            loaded_hooks(&loaded, &[&base.join("ws")], &env),
+            both[..1],
+            "the user's file is read once"
+        );
+        assert_eq!(
+            loaded_hooks(&loaded, &[&base.join("home")], &env)[0].1,
             HookOrigin::Project,
             "an agent can write it"
         );
@@ -151,7 +159,7 @@ mod tests {
         for (file, origin) in [("ws/ci.yaml", HookOrigin::Project), ("ci.yaml", HookOrigin::User)] {
             std::fs::write(base.join(file), HOOKS.replace("NAME", "ci")).unwrap();
             let loaded = discovery::load(Some(&base.join(file)), None, &env).unwrap();
-            let hooks = told(&loaded, &[&base.join("ws")], &env);
+            let hooks = loaded_hooks(&loaded, &[&base.join("ws")], &env);
             assert_eq!(hooks, [("own".to_owned(), HookOrigin::User), ("ci".to_owned(), origin)]);
         }
     }
@@ -190,9 +198,10 @@ mod tests {
             hook(pre, HookOrigin::Command),
         ];
         let own = hook(HookEvent::SessionStart, HookOrigin::Definition);
-        let told: Vec<String> = of_task(&parent, vec![own]).into_iter().map(|hook| hook.command).collect();
+        let loaded_hooks: Vec<String> =
+            of_task(&parent, vec![own]).into_iter().map(|hook| hook.command).collect();
         assert_eq!(
-            told,
+            loaded_hooks,
             [
                 "Stop user",
                 "Stop project",

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_backend_and_a_missing_program_are_told_apart() {
+    fn a_foreign_backend_and_a_missing_program_are_distinguished() {
         let env = env(&[("PATH", "/nonexistent")]);
         let mut foreign = model::Launcher::new("x");
         foreign.backend_kind = "telepathy".to_owned();

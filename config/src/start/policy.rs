@@ -189,11 +189,11 @@ mod tests {
         }
     }
 
-    fn told(loaded: &LoadedConfig, flags: &Flags, definition: Option<PolicyLayer>) -> Option<Vec<String>> {
-        told_of(DelegationSource::Asked, loaded, flags, definition)
+    fn merged(loaded: &LoadedConfig, flags: &Flags, definition: Option<PolicyLayer>) -> Option<Vec<String>> {
+        merged_from(DelegationSource::Asked, loaded, flags, definition)
     }
 
-    fn told_of(
+    fn merged_from(
         delegates: DelegationSource,
         loaded: &LoadedConfig,
         flags: &Flags,
@@ -213,26 +213,29 @@ mod tests {
             ..Flags::default()
         };
         let none = flags(&[]);
-        assert_eq!(told(&loaded(&[]), &none, None).unwrap(), ["task allow"]);
-        assert_eq!(told(&loaded(&[]), &flags(&["edit"]), None).unwrap(), ["task allow", "edit deny"]);
+        assert_eq!(merged(&loaded(&[]), &none, None).unwrap(), ["task allow"]);
+        assert_eq!(merged(&loaded(&[]), &flags(&["edit"]), None).unwrap(), ["task allow", "edit deny"]);
         let rules = [("*", RuleAction::Deny)];
-        assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["* deny", "task allow"]);
+        assert_eq!(merged(&loaded(&rules), &none, None).unwrap(), ["* deny", "task allow"]);
         let rules = [("task", RuleAction::Deny), ("task(reviewer)", RuleAction::Allow)];
         assert_eq!(
-            told(&loaded(&rules), &none, None).unwrap(),
+            merged(&loaded(&rules), &none, None).unwrap(),
             ["task deny", "task(reviewer) allow"],
             "the config says which"
         );
-        let all_but = told(&loaded(&[]), &flags(&["task(x)"]), None).unwrap();
+        let all_but = merged(&loaded(&[]), &flags(&["task(x)"]), None).unwrap();
         assert_eq!(all_but, ["task allow", "task(x) deny"]);
         let rules = [("task", RuleAction::Deny)];
-        assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["task deny", "task allow"]);
-        let configured = told_of(DelegationSource::Configured, &loaded(&rules), &none, None);
+        assert_eq!(merged(&loaded(&rules), &none, None).unwrap(), ["task deny", "task allow"]);
+        let configured = merged_from(DelegationSource::Configured, &loaded(&rules), &none, None);
         assert_eq!(configured.unwrap(), ["task deny"], "no request goes beyond the config");
-        assert_eq!(told_of(DelegationSource::Configured, &loaded(&[]), &none, None).unwrap(), ["task allow"]);
-        assert_eq!(told_of(DelegationSource::No, &loaded(&[]), &none, None), None);
+        assert_eq!(
+            merged_from(DelegationSource::Configured, &loaded(&[]), &none, None).unwrap(),
+            ["task allow"]
+        );
+        assert_eq!(merged_from(DelegationSource::No, &loaded(&[]), &none, None), None);
         let definition =
             PolicyLayer { layer: "definition".into(), source: None, rules: vec![], tools: vec![] };
-        assert_eq!(told(&loaded(&[]), &none, Some(definition)).unwrap(), [""; 0], "its own rules decide");
+        assert_eq!(merged(&loaded(&[]), &none, Some(definition)).unwrap(), [""; 0], "its own rules decide");
     }
 }

@@ -13,7 +13,7 @@ use crate::options::Current;
 use crate::record::{NoiseReason, SessionOrigin};
 use crate::state::QueuePause;
 
-use super::tasks::ToldTask;
+use super::tasks::EndedTask;
 
 /// A turn was accepted.
 #[derive(utoipa::ToSchema)]
@@ -37,7 +37,7 @@ struct TurnInput {
     /// Number of further content blocks.
     blocks_count: u64,
     /// The task whose end it reports.
-    subagent: Option<ToldTask>,
+    subagent: Option<EndedTask>,
 }
 
 /// The message of a turn.
@@ -52,7 +52,7 @@ struct MessageSent {
     /// The definition that came with it.
     agent: Option<String>,
     /// The task whose end it reports.
-    subagent: Option<ToldTask>,
+    subagent: Option<EndedTask>,
 }
 
 /// An attachment of a message, without its content.

@@ -10,8 +10,9 @@ use crate::ids::{TurnId, WorkerId};
 
 /// The task whose end a message reports.
 #[derive(utoipa::ToSchema)]
+#[schema(as = ToldTask)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToldTask {
+pub(super) struct EndedTask {
     /// Id of the task.
     subagent_id: WorkerId,
     /// Name of the task.

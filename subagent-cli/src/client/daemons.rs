@@ -39,7 +39,7 @@ impl Unreachable {
     }
 
     /// Prints a warning in text format.
-    pub fn tell(&self, context: &CliContext) {
+    pub fn warn(&self, context: &CliContext) {
         if context.format == OutputFormat::Text {
             complain(&format!("Warning: {} is left out: {}", self.socket.display(), self.failure));
         }

@@ -157,7 +157,7 @@ async fn a_worker_without_events_is_waited_for_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn a_timeout_tells_the_callers_own_time() {
+async fn a_timeout_reports_the_callers_own_time() {
     let fake = Fake::new(vec![timed_out(json!({"timeoutSeconds": 4.99}))]);
     let failure = bounded(client(&fake).wait(waiting(Cursor::After("ev_1".into())))).await.unwrap_err();
     assert!(failure.is(Code::WaitTimeout) && failure.retryable);

@@ -92,19 +92,19 @@ impl<'a> LauncherAgent<'a> {
     }
 
     /// What the agent said of itself, for people and programs, without the raw answers.
-    pub(super) fn told(&self, answer: &AgentQueryResult) -> Value {
+    pub(super) fn report(&self, answer: &AgentQueryResult) -> Value {
         let initialize = answer.initialize.as_ref().unwrap_or(&Value::Null);
-        let mut told = json!(Handshake::of(initialize, answer.session.as_ref()));
-        told["at"] = json!(now());
-        told["phases"] = json!(answer.phases);
-        told["error"] = match &answer.error {
+        let mut report = json!(Handshake::of(initialize, answer.session.as_ref()));
+        report["at"] = json!(now());
+        report["phases"] = json!(answer.phases);
+        report["error"] = match &answer.error {
             None => Value::Null,
             Some(error) => {
                 let Failure { code, message, details, .. } = self.advised(Failure::from(error.clone()));
                 json!({"code": code, "message": message, "details": details})
             }
         };
-        told
+        report
     }
 
     /// Forgets what it said of itself.

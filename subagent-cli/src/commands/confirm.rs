@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use subagent_protocol::Code;
 
 use crate::failure::{Failure, Result};
-use crate::output::tell;
+use crate::output::write_stderr;
 
 /// Whether a person can be asked.
 ///
@@ -21,7 +21,7 @@ pub(super) fn needs_terminal(what: &str) -> Result<()> {
 
 /// Asks a question. Anything but `y` and `yes` is a no.
 pub(super) fn says_yes(question: &str) -> bool {
-    tell(&format!("{question} [y/N] "));
+    write_stderr(&format!("{question} [y/N] "));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")

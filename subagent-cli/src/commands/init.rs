@@ -18,7 +18,7 @@ use crate::args::{ConfigFlag, JsonFlag};
 use crate::completion::script;
 use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
-use crate::output::{CliOutcome, OutputFormat, tell};
+use crate::output::{CliOutcome, OutputFormat, write_stderr};
 use agents::{KnownAgent, Login};
 
 /// How the steps are taken.
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Init, context: &CliContext) -> Result<CliOutcome> {
     let asks = !args.no_handshake && mode != InitMode::Plan;
     let agents = agents::find(&loaded, asks, context);
     if mode == InitMode::Ask {
-        agents.iter().for_each(|agent| tell(&format!("{}\n", agent.line())));
+        agents.iter().for_each(|agent| write_stderr(&format!("{}\n", agent.line())));
     } else {
         steps.lines.extend(agents.iter().map(KnownAgent::line));
     }
@@ -157,7 +157,10 @@ impl Steps {
             InitMode::Ask => {
                 let lines =
                     able.iter().enumerate().map(|(at, agent)| format!("  {} {}\n", at + 1, agent.name));
-                tell(&format!("Default launcher:\n{}Number (none: skip): ", lines.collect::<String>()));
+                write_stderr(&format!(
+                    "Default launcher:\n{}Number (none: skip): ",
+                    lines.collect::<String>()
+                ));
                 let number: usize = answer()?.trim().parse().ok()?;
                 Some(able.get(number.checked_sub(1)?)?.name.clone())
             }

@@ -65,7 +65,7 @@ pub(super) fn logout(args: &LauncherLogout, context: &CliContext) -> Result<CliO
 /// Lists the ways to log in where one has to be chosen, and the command that does.
 fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
     let methods = failure.details.get("authMethods").and_then(Value::as_array);
-    let told: Vec<(String, String)> = methods
+    let described: Vec<(String, String)> = methods
         .into_iter()
         .flatten()
         .filter_map(|method| {
@@ -73,14 +73,16 @@ fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
             Some((id, method["name"].as_str().map(one_line).unwrap_or_default()))
         })
         .collect();
-    let Some((first, _)) = told.first().filter(|_| failure.is(Code::InvalidArgument)) else { return failure };
+    let Some((first, _)) = described.first().filter(|_| failure.is(Code::InvalidArgument)) else {
+        return failure;
+    };
     let line = |(id, name): &(String, String)| match name.is_empty() {
         true => id.clone(),
         false => format!("{id} ({name})"),
     };
     let words = ["subagent", "launcher", "login", launcher, "--method", first];
     let command = shell_words::join(words);
-    let lines: Vec<String> = told.iter().map(line).collect();
+    let lines: Vec<String> = described.iter().map(line).collect();
     failure.message = format!("{}: {}", failure.message, lines.join(", "));
     failure.with("recommendedCommand", command)
 }
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_named_variables_are_told() {
+    fn only_named_variables_are_reported() {
         let method =
             json!({"vars": [{"name": "KEY"}, {"name": "ORG", "optional": true, "label": "L"}, {"x": 1}, 7]});
         let expected = json!([

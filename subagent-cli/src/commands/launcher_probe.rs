@@ -49,10 +49,10 @@ pub(super) fn run(args: &LauncherProbe, context: &CliContext) -> Result<CliOutco
     }
     if args.handshake {
         let agent = LauncherAgent::of(&loaded.config, &args.name, args.cwd.as_deref(), context)?;
-        let (told, answer) = handshake(&agent, args)?;
-        note(&agent, &told, context);
-        lines.extend(shown(&told));
-        data["handshake"] = told;
+        let (report, answer) = handshake(&agent, args)?;
+        note(&agent, &report, context);
+        lines.extend(shown(&report));
+        data["handshake"] = report;
         data["handshake"]["raw"] = json!({"initialize": answer.initialize, "session": answer.session});
     }
     Ok(CliOutcome::report("launcher.probed", data, lines.join("\n")))
@@ -68,7 +68,7 @@ fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbe) -> Result<(Value, 
     let answer = agent.ask_in(place, AgentQuestion::Handshake, Patience::of(agent.launcher, all))?;
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
-        _ => Ok((agent.told(&answer), answer)),
+        _ => Ok((agent.report(&answer), answer)),
     }
 }
 
@@ -82,9 +82,9 @@ pub(super) fn asked(agent: &LauncherAgent<'_>, context: &CliContext) -> Result<V
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
         _ => {
-            let told = agent.told(&answer);
-            note(agent, &told, context);
-            Ok(told)
+            let report = agent.report(&answer);
+            note(agent, &report, context);
+            Ok(report)
         }
     }
 }
@@ -96,10 +96,10 @@ pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
 }
 
 /// Stores the handshake for later commands. An error is only a warning: the caller still shows it.
-fn note(agent: &LauncherAgent<'_>, told: &Value, context: &CliContext) {
+fn note(agent: &LauncherAgent<'_>, report: &Value, context: &CliContext) {
     let Some(workspace) = workspace_of(context) else { return };
     let kept = state_dir::prepare(&workspace.state_dir).map_err(|error| error.message()).and_then(|()| {
-        handshakes::write(&workspace.state_dir, agent.name, agent.launcher, told)
+        handshakes::write(&workspace.state_dir, agent.name, agent.launcher, report)
             .map_err(|error| format!("{}: {error}", workspace.state_dir.join(handshakes::FOLDER).display()))
     });
     if let Err(why) = kept {
@@ -108,7 +108,7 @@ fn note(agent: &LauncherAgent<'_>, told: &Value, context: &CliContext) {
 }
 
 /// The lines about a handshake.
-fn shown(told: &Value) -> Vec<String> {
+fn shown(report: &Value) -> Vec<String> {
     // What an agent calls itself must not look like another line.
     let plain = |text: &str| text.replace(char::is_control, " ");
     let word = |value: &Value| value.as_str().map(plain).unwrap_or_default();
@@ -116,23 +116,23 @@ fn shown(told: &Value) -> Vec<String> {
         let ids = value.as_array().into_iter().flatten().filter_map(|entry| entry["id"].as_str());
         ids.map(plain).collect::<Vec<_>>().join(", ")
     };
-    let phases = told["phases"].as_array().into_iter().flatten();
+    let phases = report["phases"].as_array().into_iter().flatten();
     let phases: Vec<_> =
         phases.map(|phase| format!("{} {} ms", word(&phase["phase"]), phase["millis"])).collect();
-    let code = told["error"]["code"].as_str().unwrap_or("ok");
+    let code = report["error"]["code"].as_str().unwrap_or("ok");
     let mut lines = vec![
         format!("handshake: {code}"),
-        format!("agent: {} {}", word(&told["agent"]["name"]), word(&told["agent"]["version"]))
+        format!("agent: {} {}", word(&report["agent"]["name"]), word(&report["agent"]["version"]))
             .trim_end()
             .to_owned(),
-        format!("protocolVersion: {}", told["protocolVersion"]),
-        format!("authMethods: {}", ids(&told["authMethods"])).trim_end().to_owned(),
-        format!("modes: {}", ids(&told["modes"]["availableModes"])).trim_end().to_owned(),
-        format!("models: {}", ids(&told["models"]["availableModels"])).trim_end().to_owned(),
-        format!("configOptions: {}", ids(&told["configOptions"])).trim_end().to_owned(),
+        format!("protocolVersion: {}", report["protocolVersion"]),
+        format!("authMethods: {}", ids(&report["authMethods"])).trim_end().to_owned(),
+        format!("modes: {}", ids(&report["modes"]["availableModes"])).trim_end().to_owned(),
+        format!("models: {}", ids(&report["models"]["availableModels"])).trim_end().to_owned(),
+        format!("configOptions: {}", ids(&report["configOptions"])).trim_end().to_owned(),
         format!("phases: {}", phases.join(", ")),
     ];
-    if let Some(command) = told["error"]["details"]["recommendedCommand"].as_str() {
+    if let Some(command) = report["error"]["details"]["recommendedCommand"].as_str() {
         lines.push(format!("recommendedCommand: {command}"));
     }
     lines
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn what_an_agent_calls_itself_stays_on_its_line() {
-        let told = json!({
+        let report = json!({
             "agent": {"name": "a\nhandshake: ok", "version": "\u{1b}[2J"}, "authMethods": [{"id": "x\ny"}],
             "error": {"code": "AUTH_REQUIRED"},
         });
-        let lines = shown(&told);
+        let lines = shown(&report);
         assert_eq!(lines[..2], ["handshake: AUTH_REQUIRED", "agent: a handshake: ok  [2J"]);
         assert!(lines.contains(&"authMethods: x y".to_owned()), "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");

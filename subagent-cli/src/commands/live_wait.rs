@@ -20,7 +20,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::OutputFormat;
 use crate::output::live::{Activity, StatusLine};
-use crate::output::tell;
+use crate::output::write_stderr;
 
 /// The clock in the line.
 const TICK: Duration = Duration::from_secs(1);
@@ -218,14 +218,14 @@ fn interrupt(again: &Again, turn: bool) -> ! {
     } else {
         "The wait has ended; nothing else has changed.".to_owned()
     };
-    tell(&format!("\n{ended}\nTry:  subagent {wait}\n"));
+    write_stderr(&format!("\n{ended}\nTry:  subagent {wait}\n"));
     end_by(Signal::SIGINT)
 }
 
 /// The same at a question that was asked in place, which stays open. `command` goes on: `wait codex-1`.
 pub(super) fn leave(command: &str) -> ! {
     let command = one_line(command);
-    tell(&format!(
+    write_stderr(&format!(
         "\nThe wait has ended; the question is open.\nTry:  subagent approval list, then subagent {command}\n"
     ));
     end_by(Signal::SIGINT)

@@ -98,15 +98,15 @@ fn open(link: &str) -> bool {
 
 /// Tells of each line that a person enters.
 fn entered_lines() -> mpsc::Receiver<()> {
-    let (tell, told) = mpsc::channel(1);
+    let (sender, receiver) = mpsc::channel(1);
     if io::stdin().is_terminal() {
         std::thread::spawn(move || {
             for line in io::stdin().lock().lines() {
-                if line.is_err() || tell.blocking_send(()).is_err() {
+                if line.is_err() || sender.blocking_send(()).is_err() {
                     return;
                 }
             }
         });
     }
-    told
+    receiver
 }

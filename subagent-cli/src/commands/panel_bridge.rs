@@ -156,7 +156,7 @@ fn place(state_dir: &Path, is_own: bool, home: Option<&Path>) -> PanelWorkspace 
 }
 
 /// The error as an envelope has it.
-fn told(failure: Failure) -> Value {
+fn failure_document(failure: Failure) -> Value {
     json!(failure)
 }
 
@@ -170,7 +170,7 @@ impl subagent_panel::Bridge for Bridge {
         place: &'a PanelWorkspace,
         start: bool,
     ) -> BridgeFuture<'a, Result<DaemonAddress, Value>> {
-        Box::pin(async move { self.reach(place, start).await.map_err(told) })
+        Box::pin(async move { self.reach(place, start).await.map_err(failure_document) })
     }
 
     fn handle(&self) -> Option<ControllerHandle> {
@@ -178,7 +178,7 @@ impl subagent_panel::Bridge for Bridge {
     }
 
     fn choices<'a>(&'a self, place: &'a PanelWorkspace) -> BridgeFuture<'a, BridgeResult> {
-        Box::pin(async move { self.offered(place).map_err(told) })
+        Box::pin(async move { self.offered(place).map_err(failure_document) })
     }
 
     fn start<'a>(
@@ -186,7 +186,7 @@ impl subagent_panel::Bridge for Bridge {
         place: &'a PanelWorkspace,
         worker: Map<String, Value>,
     ) -> BridgeFuture<'a, BridgeResult> {
-        Box::pin(async move { self.start_and_send(place, worker).await.map_err(told) })
+        Box::pin(async move { self.start_and_send(place, worker).await.map_err(failure_document) })
     }
 
     fn send<'a>(
@@ -194,7 +194,7 @@ impl subagent_panel::Bridge for Bridge {
         place: &'a PanelWorkspace,
         message: PanelMessage,
     ) -> BridgeFuture<'a, BridgeResult> {
-        Box::pin(async move { self.write(place, message).await.map_err(told) })
+        Box::pin(async move { self.write(place, message).await.map_err(failure_document) })
     }
 
     fn hand_off<'a>(
@@ -204,15 +204,15 @@ impl subagent_panel::Bridge for Bridge {
         key: Option<String>,
     ) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
-            let commands = self.commands(place).map_err(told)?;
-            Box::pin(commands.hand_off(worker, key)).await.map_err(told)
+            let commands = self.commands(place).map_err(failure_document)?;
+            Box::pin(commands.hand_off(worker, key)).await.map_err(failure_document)
         })
     }
 
     fn land<'a>(&'a self, place: &'a PanelWorkspace, worker: String) -> BridgeFuture<'a, BridgeResult> {
         Box::pin(async move {
-            let commands = self.commands(place).map_err(told)?;
-            Box::pin(commands.land(&worker, LandOptions::default())).await.map_err(told)
+            let commands = self.commands(place).map_err(failure_document)?;
+            Box::pin(commands.land(&worker, LandOptions::default())).await.map_err(failure_document)
         })
     }
 }

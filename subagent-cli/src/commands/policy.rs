@@ -44,7 +44,7 @@ pub(super) fn test(args: &PolicyTest, context: &CliContext) -> Result<CliOutcome
 
 /// The call that these words mean.
 fn call(tool: &str, subject: Option<&str>) -> Result<ToolCallDescription> {
-    let told = match ToolKind::parse(tool) {
+    let reported = match ToolKind::parse(tool) {
         Some(ToolKind::Task) => json!({"name": "Task", "rawInput": {"agent": subject}}),
         Some(ToolKind::Todo) => json!({"name": "TodoWrite"}),
         Some(kind) => subject_of(kind, json!({"kind": kind.as_str()}), subject),
@@ -55,27 +55,27 @@ fn call(tool: &str, subject: Option<&str>) -> Result<ToolCallDescription> {
                     format!("{tool:?} is not a tool: character {}: {}", found.column, found.problem);
                 Failure::argument(message).with("tool", tool).with("column", found.column)
             })?;
-            let told = json!({"kind": "other", "name": name.text()});
-            match ToolCallDescription::of(&told).main_kind() {
+            let reported = json!({"kind": "other", "name": name.text()});
+            match ToolCallDescription::of(&reported).main_kind() {
                 ToolKind::Task => json!({"name": tool, "rawInput": {"agent": subject}}),
-                kind => subject_of(kind, told, subject),
+                kind => subject_of(kind, reported, subject),
             }
         }
     };
-    Ok(ToolCallDescription::of(&told))
+    Ok(ToolCallDescription::of(&reported))
 }
 
-fn subject_of(kind: ToolKind, mut told: Value, subject: Option<&str>) -> Value {
-    let Some(subject) = subject else { return told };
+fn subject_of(kind: ToolKind, mut reported: Value, subject: Option<&str>) -> Value {
+    let Some(subject) = subject else { return reported };
     match kind {
-        ToolKind::Execute => told["rawInput"] = json!({"command": subject}),
-        ToolKind::Fetch => told["rawInput"] = json!({"url": subject}),
+        ToolKind::Execute => reported["rawInput"] = json!({"command": subject}),
+        ToolKind::Fetch => reported["rawInput"] = json!({"url": subject}),
         ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
-            told["locations"] = json!([{"path": subject}]);
+            reported["locations"] = json!([{"path": subject}]);
         }
         ToolKind::Think | ToolKind::Other | ToolKind::Task | ToolKind::Todo => {}
     }
-    told
+    reported
 }
 
 fn judged(part: &Judged) -> Value {

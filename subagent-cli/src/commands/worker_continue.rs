@@ -102,7 +102,7 @@ async fn go_on(
     let mut worker = prepared.start(client).await?;
     without_name(&mut worker, context);
     let worker_id = worker["workerId"].as_str().unwrap_or_default();
-    let turn = tell(client, worker_id, &document, args.debug_mode).await?;
+    let turn = send_handoff(client, worker_id, &document, args.debug_mode).await?;
     Ok(json!({
         "sourceWorkerId": source.worker_id,
         "sourceHandoffPath": path_value(&document.handoff),
@@ -150,7 +150,7 @@ async fn prepare(
 }
 
 /// Sends the first turn. If that fails the new worker is there all the same, and its id must not be lost.
-async fn tell(
+async fn send_handoff(
     client: &mut DaemonClient,
     worker_id: &str,
     document: &HandoffFiles,
@@ -184,7 +184,7 @@ mod tests {
         let fake = Fake::new(vec![Act::Answer(500, json!({"ok": false, "error": error}))]);
         let document = HandoffFiles { handoff: "/h.md".into(), checkpoint: None };
         let mut client = DaemonClient::of_running(fake.dir.path().to_owned());
-        let failure = tell(&mut client, "w_0123456789", &document, false).await.unwrap_err();
+        let failure = send_handoff(&mut client, "w_0123456789", &document, false).await.unwrap_err();
         assert_eq!((&*failure.code, &failure.details["workerId"]), ("STORAGE_ERROR", &json!("w_0123456789")));
         assert_eq!(fake.seen()[0].line, "POST /v1/workers/w_0123456789/turns");
     }

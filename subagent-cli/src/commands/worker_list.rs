@@ -78,7 +78,7 @@ fn all(choice: WorkerSelector, hidden: bool, context: &CliContext) -> Result<Cli
     if let Some(selector) = choice.selector {
         data["selector"] = selector.into();
     }
-    unreachable.iter().for_each(|one| one.tell(context));
+    unreachable.iter().for_each(|one| one.warn(context));
     let shown = text::rows(&data, &["workerId", "state", "label", "stateDir"], "");
     Ok(CliOutcome::list("workers.listed", data, shown, "(no workers)"))
 }

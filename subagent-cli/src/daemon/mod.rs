@@ -63,8 +63,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Returns the state dir: the one in the argument of the starting command, or the one of the workspace.
-fn locate(told: Option<&Path>, context: &CliContext) -> Result<PathBuf> {
-    match told {
+fn locate(given: Option<&Path>, context: &CliContext) -> Result<PathBuf> {
+    match given {
         Some(state_dir) => Ok(state_dir.to_owned()),
         None => Ok(context.workspace(None)?.state_dir),
     }

@@ -34,15 +34,15 @@ pub(crate) fn stop(
         let mut client = DaemonClient::of_running(state_dir.clone()).in_the_name_of(handle);
         let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
         let ask = ApiRequest::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
-        let told = match client.ask(&ask).await {
+        let reported = match client.ask(&ask).await {
             // Another daemon may have replaced it and answered.
             Ok(_) => client.daemon().cloned().unwrap_or(shown.info),
             // The daemon is gone, as requested. With `workers` their state would be unknown.
             Err(failure) if failure.is(Code::DaemonNotRunning) && !workers => shown.info,
             Err(failure) => return Err(failure),
         };
-        let pid = told.process.pid;
-        if !ended(&told, Instant::now() + limit).await? {
+        let pid = reported.process.pid;
+        if !ended(&reported, Instant::now() + limit).await? {
             return Err(Failure::new(
                 Code::DaemonUnresponsive,
                 format!("the daemon (pid {pid}) was asked to end and has not ended yet"),

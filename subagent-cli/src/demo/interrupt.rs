@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal as listen};
 
 use super::shell::DemoShell;
 use crate::failure::{Failure, Result};
-use crate::output::tell;
+use crate::output::write_stderr;
 
 /// The running commands of the demo. A held lock prevents further ones.
 #[derive(Debug, Clone, Default)]
@@ -76,12 +76,12 @@ impl Listener {
                 // The command may have ended already.
                 let _ = kill(*child, Signal::SIGKILL);
             }
-            tell("\nInterrupted: the demo's worker and daemon are being stopped.\n");
+            write_stderr("\nInterrupted: the demo's worker and daemon are being stopped.\n");
             let left = match shell.stop_all().and_then(|()| fs::remove_dir_all(&folder)) {
                 Ok(()) => "Nothing is left.\n".to_owned(),
                 Err(error) => format!("{} is left: {error}\n", folder.display()),
             };
-            tell(&left);
+            write_stderr(&left);
             // SAFETY: the default disposition runs no function of this program.
             #[allow(unsafe_code)]
             let restored = unsafe { signal(came, SigHandler::SigDfl) };

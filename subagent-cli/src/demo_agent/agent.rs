@@ -322,11 +322,11 @@ impl DemoAgent {
 
     /// Takes the client's addition to the system prompt, if the agent offers this.
     fn take_system_prompt(&mut self, session: &str, params: &Value) -> Result<(), RpcError> {
-        let told = &params["systemPrompt"];
-        if told.is_null() {
+        let given = &params["systemPrompt"];
+        if given.is_null() {
             return Ok(());
         }
-        let text = told["content"][0]["text"].as_str().filter(|_| told["mode"] == "append");
+        let text = given["content"][0]["text"].as_str().filter(|_| given["mode"] == "append");
         match text.filter(|_| self.options.system_prompt) {
             Some(text) => self.choices.instruct(session, text),
             None => return Err(RpcError::invalid_params("systemPrompt is not taken like this")),

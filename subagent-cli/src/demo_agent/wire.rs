@@ -134,11 +134,11 @@ impl AgentStdout {
     }
 
     pub(super) fn error(&mut self, id: Option<&RawValue>, error: &RpcError) -> io::Result<()> {
-        let mut told = json!({"code": error.code, "message": error.message});
+        let mut object = json!({"code": error.code, "message": error.message});
         if !error.data.is_null() {
-            told["data"] = error.data.clone();
+            object["data"] = error.data.clone();
         }
-        self.line(&json!({"jsonrpc": "2.0", "id": id, "error": told}))
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "error": object}))
     }
 
     pub(super) fn request(&mut self, id: u64, method: &str, params: &Value) -> io::Result<()> {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_are_distinguished() {
         assert!(matches!(parse(br#"{"method":"x","id":null}"#), Incoming::Notification { .. }));
         assert!(matches!(
             parse(br#"{"id":3,"result":null}"#),

@@ -20,7 +20,7 @@ use crate::client::{ApiRequest, DaemonClient, EventBatch, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human::{self, Detail};
 use crate::output::terminal::Terminal;
-use crate::output::{OutputFormat, tell};
+use crate::output::{OutputFormat, write_stderr};
 use keyboard::{DialogKey, Keyboard};
 use permission::{PermissionChoice, PermissionStep, Stage};
 
@@ -101,7 +101,7 @@ impl Dialog {
         };
         if asked == DialogOutcome::Elsewhere {
             let shown = client.ask(&ApiRequest::get(approval_path(question))).await?;
-            tell(&format!("\n{}", human::decided_by(&shown, self.terminal)));
+            write_stderr(&format!("\n{}", human::decided_by(&shown, self.terminal)));
         }
         Ok(asked)
     }
@@ -175,24 +175,24 @@ impl Dialog {
     ) -> Result<DialogOutcome> {
         let rule = shown["alwaysRule"].as_str();
         self.keyboard.forget();
-        tell(&human::question(shown, Detail::Short, self.terminal));
+        write_stderr(&human::question(shown, Detail::Short, self.terminal));
         let mut stage = Stage::Choice;
         loop {
             let key = self
                 .key(&format!("{} ", permission::keys(stage, rule.is_some(), self.terminal.width)))
                 .await?;
-            tell("\n");
+            write_stderr("\n");
             let wish = match permission::press(stage, key, rule.is_some()) {
                 PermissionStep::Done(wish) => wish,
                 PermissionStep::Ask(next) => {
                     stage = next;
                     if let (Stage::Always, Some(rule)) = (stage, rule) {
-                        tell(&human::rule_to_make(rule, self.terminal));
+                        write_stderr(&human::rule_to_make(rule, self.terminal));
                     }
                     continue;
                 }
                 PermissionStep::ShowAll => {
-                    tell(&human::question(shown, Detail::All, self.terminal));
+                    write_stderr(&human::question(shown, Detail::All, self.terminal));
                     continue;
                 }
                 PermissionStep::Interrupt => return Ok(DialogOutcome::Interrupted),
@@ -204,7 +204,7 @@ impl Dialog {
                 PermissionChoice::AllowAlways => decision.always = Some(RuleScope::Worker),
                 PermissionChoice::Reject => decision.decision = Some("reject".to_owned()),
                 PermissionChoice::RejectWithNote => {
-                    tell("note: ");
+                    write_stderr("note: ");
                     let Some(note) = self.line().await? else { return Ok(self.skip(question)) };
                     decision.decision = Some("reject".to_owned());
                     decision.note = Some(note).filter(|note| !note.trim().is_empty());
@@ -218,7 +218,7 @@ impl Dialog {
                     if failure.is(Code::RuleNotDerivable) || failure.is(Code::InvalidApprovalDecision) =>
                 {
                     decided.set(false);
-                    tell(&human::failure(&failure, self.terminal));
+                    write_stderr(&human::failure(&failure, self.terminal));
                     stage = Stage::Choice;
                 }
                 Err(failure) => return Err(failure),
@@ -234,11 +234,11 @@ impl Dialog {
         decided: &Cell<bool>,
     ) -> Result<DialogOutcome> {
         self.keyboard.forget();
-        tell(&human::question(shown, Detail::Short, self.terminal));
+        write_stderr(&human::question(shown, Detail::Short, self.terminal));
         let fields = form::fields(&shown["request"]);
         loop {
             let key = self.key(form::KEYS).await?;
-            tell("\n");
+            write_stderr("\n");
             let answer = match key {
                 DialogKey::Char('y' | 'Y') | DialogKey::Enter => {
                     let Some(set) = self.fill_in(&fields).await? else { return Ok(self.skip(question)) };
@@ -258,7 +258,7 @@ impl Dialog {
                 // The input is invalid; the user tries again.
                 Err(failure) if failure.is(Code::InvalidElicitationContent) => {
                     decided.set(false);
-                    tell(&human::failure(&failure, self.terminal));
+                    write_stderr(&human::failure(&failure, self.terminal));
                 }
                 Err(failure) => return Err(failure),
             }
@@ -269,7 +269,7 @@ impl Dialog {
     async fn fill_in(&mut self, fields: &[form::DialogField]) -> Result<Option<Vec<(String, String)>>> {
         let mut set = Vec::new();
         for field in fields {
-            tell(&field.prompt());
+            write_stderr(&field.prompt());
             let Some(typed) = self.line().await? else { return Ok(None) };
             set.extend(field.values(&typed));
         }
@@ -281,12 +281,12 @@ impl Dialog {
             QuestionKind::Permission => "approve",
             QuestionKind::Elicitation => "answer",
         };
-        tell(&format!("Left open. Answer later:  subagent {command} {}\n", question.request_id));
+        write_stderr(&format!("Left open. Answer later:  subagent {command} {}\n", question.request_id));
         DialogOutcome::Skipped
     }
 
     async fn key(&mut self, prompt: &str) -> Result<DialogKey> {
-        self.keyboard.key(|| tell(prompt)).await.map_err(|error| unreadable(&error))
+        self.keyboard.key(|| write_stderr(prompt)).await.map_err(|error| unreadable(&error))
     }
 
     async fn line(&mut self) -> Result<Option<String>> {

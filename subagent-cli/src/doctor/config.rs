@@ -40,10 +40,10 @@ fn workspace(facts: &DoctorFacts) -> Option<Finding> {
 /// Checks the variables that prevent a daemon's start if they are invalid.
 fn variables(facts: &DoctorFacts) -> Vec<Finding> {
     let wrong = [idle_exit_seconds(&facts.env).err(), retention_days(&facts.env).err()];
-    let told = wrong.into_iter().flatten().map(|error| {
+    let reported = wrong.into_iter().flatten().map(|error| {
         Finding::problem(GROUP, VARIABLES, error.message).advise("correct it, or unset it: no daemon starts")
     });
-    let mut found: Vec<Finding> = told.collect();
+    let mut found: Vec<Finding> = reported.collect();
     if found.is_empty() {
         found.push(Finding::ok(GROUP, VARIABLES, "the daemon's settings are valid"));
     }

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_bytes_tell_what_is_no_database_of_ours() {
+    fn the_first_bytes_identify_what_is_no_database_of_ours() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("state.db");
         let look = |bytes: &[u8]| {

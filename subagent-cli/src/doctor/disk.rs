@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn little_room_is_told_before_it_is_too_late() {
+    fn little_room_is_reported_before_it_is_too_late() {
         let status = |bytes, files| judge("disk.stateDir", Path::new("/x y"), bytes, files).status;
         assert_eq!(status(2 << 30, Some(20_000)), Status::Ok);
         assert_eq!(status(2 << 30, None), Status::Ok);

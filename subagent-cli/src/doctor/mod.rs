@@ -113,8 +113,9 @@ mod tests {
         let found = examine(&env, None, place(false), false);
         assert!(found.iter().filter(ours).all(|finding| finding.status == Status::Ok), "{found:#?}");
         let found = examine(&env, None, place(true), false);
-        let told: Vec<&Finding> = found.iter().filter(ours).filter(|one| one.status != Status::Ok).collect();
-        assert!(matches!(told.as_slice(), [one] if one.id == "config.workspace"), "{told:#?}");
+        let reported: Vec<&Finding> =
+            found.iter().filter(ours).filter(|one| one.status != Status::Ok).collect();
+        assert!(matches!(reported.as_slice(), [one] if one.id == "config.workspace"), "{reported:#?}");
         assert_eq!(std::fs::read_dir(&base).unwrap().count(), 0);
     }
 }

@@ -50,7 +50,7 @@ const DEPTH: usize = 4;
 const DEPTH_OF_BASES: usize = 2;
 /// Maximum number of examined files, and of reported ones.
 const MAX_FILES: usize = 20_000;
-const MAX_TOLD: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let mut unseen = Unseen::default();
@@ -186,11 +186,11 @@ fn files(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
     let mut found: Vec<Finding> = seen
         .into_iter()
         .filter_map(|(path, meta)| Some((wrong(&meta)?, path, meta)))
-        .take(MAX_TOLD)
+        .take(MAX_REPORTED)
         .map(|(why, path, meta)| mend(facts, FILES, &path, &meta, &why))
         .collect();
     found.extend(ours.iter().filter_map(|path| kind(path)));
-    found.extend(others.into_iter().take(MAX_TOLD));
+    found.extend(others.into_iter().take(MAX_REPORTED));
     if found.is_empty() {
         found.push(Finding::ok(GROUP, FILES, format!("{count} files of the state dir are private")));
     }
@@ -258,7 +258,7 @@ fn sockets(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
             }
         }
     }
-    found.truncate(MAX_TOLD);
+    found.truncate(MAX_REPORTED);
     if found.is_empty() {
         found.push(Finding::ok(GROUP, SOCKET_DIR, "sockets and environments are private"));
     }

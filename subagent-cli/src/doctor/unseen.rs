@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::finding::{Finding, Group};
 
 /// Maximum number of files that are listed.
-const MAX_TOLD: usize = 5;
+const MAX_REPORTED: usize = 5;
 
 /// The files and folders of a check that are inaccessible.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Unseen {
     pub(super) fn note(&mut self, path: &Path, error: &io::Error) {
         match error.kind() {
             ErrorKind::NotFound => {}
-            _ if self.found.len() < MAX_TOLD => self.found.push((path.to_owned(), error.to_string())),
+            _ if self.found.len() < MAX_REPORTED => self.found.push((path.to_owned(), error.to_string())),
             _ => self.more += 1,
         }
     }
@@ -50,12 +50,12 @@ impl Unseen {
             "check its owner with `ls -ld {}`, and run this as that user",
             shell_words::quote(&first.to_string_lossy())
         );
-        let mut told: Vec<String> =
+        let mut reported: Vec<String> =
             self.found.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
         if self.more > 0 {
-            told.push(format!("and {} more", self.more));
+            reported.push(format!("and {} more", self.more));
         }
-        let seen = format!("not everything could be looked at: {}", told.join("; "));
+        let seen = format!("not everything could be looked at: {}", reported.join("; "));
         Some(Finding::problem(group, id, seen).advise(advice))
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_nothing_and_what_cannot_be_seen_is_told() {
+    fn what_is_not_there_is_nothing_and_what_cannot_be_seen_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         // Even root cannot resolve a link to itself.
         let knot = dir.path().join("knot");
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(unseen.entries(dir.path()), std::slice::from_ref(&knot));
         assert_eq!(unseen.finding(Group::Disk, "disk.look"), None);
         let mut unseen = Unseen::default();
-        for _ in 0..=MAX_TOLD {
+        for _ in 0..=MAX_REPORTED {
             assert!(unseen.entries(&knot).is_empty() && unseen.meta(&knot.join("below")).is_none());
         }
         let finding = unseen.finding(Group::Disk, "disk.look").unwrap();

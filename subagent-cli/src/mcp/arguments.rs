@@ -217,8 +217,8 @@ fn message(message: MessageArguments) -> Result<TaskToolCall, ArgumentError> {
         return Err("message_subagent: name_or_id is empty".to_owned());
     };
     let cancel = message.cancel.unwrap_or_default();
-    let told = MessageTask { message: message.message, cancel, allow_fresh: false, mode: None };
-    Ok(TaskToolCall::Message(task, told))
+    let message = MessageTask { message: message.message, cancel, allow_fresh: false, mode: None };
+    Ok(TaskToolCall::Message(task, message))
 }
 
 /// Reads `config`: returns the overrides and the definition that it names.
@@ -385,8 +385,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        for (tool, arguments, told) in [
+    fn what_is_wrong_is_reported_with_its_place() {
+        for (tool, arguments, expected) in [
             (
                 "task",
                 json!({"agent": "a", "prompt": 7, "description": "d"}),
@@ -422,7 +422,7 @@ mod tests {
             ),
         ] {
             let error = parse(tool, arguments).unwrap_err();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(expected), "{error}");
         }
         assert!(TaskToolCall::parse("other", Map::new()).is_none());
     }

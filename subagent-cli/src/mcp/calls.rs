@@ -158,7 +158,7 @@ impl ToolCallHandler {
             return self.show(client, task.task_id.as_str()).await;
         }
         let mut progress = Progress::of(&self.context);
-        progress.tell(task).await;
+        progress.notify(task).await;
         let mut wait = TaskWait::new(task.task_id.as_str(), giver.token(), None).knowing(task);
         let mut known = task.clone();
         loop {
@@ -169,7 +169,7 @@ impl ToolCallHandler {
                 known = shown.task;
             }
             // Sent even without a change, because clients cancel silent calls.
-            progress.tell(&known).await;
+            progress.notify(&known).await;
         }
     }
 
@@ -285,19 +285,19 @@ pub(super) async fn own_tasks(shared: &ToolServerState, client: &mut DaemonClien
 struct Progress<'a> {
     peer: &'a Peer<RoleServer>,
     token: Option<ProgressToken>,
-    told: u32,
+    reports: u32,
 }
 
 impl<'a> Progress<'a> {
     fn of(context: &'a RequestContext<RoleServer>) -> Self {
-        Self { peer: &context.peer, token: context.meta.get_progress_token(), told: 0 }
+        Self { peer: &context.peer, token: context.meta.get_progress_token(), reports: 0 }
     }
 
-    async fn tell(&mut self, task: &TaskView) {
+    async fn notify(&mut self, task: &TaskView) {
         let Some(token) = &self.token else { return };
-        self.told += 1;
-        let told = ProgressNotificationParam::new(token.clone(), f64::from(self.told));
+        self.reports += 1;
+        let notification = ProgressNotificationParam::new(token.clone(), f64::from(self.reports));
         // A client that misses this gets the answer, or has disconnected.
-        let _ = self.peer.notify_progress(told.with_message(answers::progress(task))).await;
+        let _ = self.peer.notify_progress(notification.with_message(answers::progress(task))).await;
     }
 }

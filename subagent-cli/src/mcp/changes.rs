@@ -80,7 +80,7 @@ impl AgentListNotifier {
     }
 
     /// Notifies one subscription until it ends.
-    pub(super) async fn tell(&self, sink: &SubscriptionSink) {
+    pub(super) async fn notify(&self, sink: &SubscriptionSink) {
         let mut found = self.found.subscribe();
         while found.changed().await.is_ok() && sink.notify_tool_list_changed().await.is_ok() {}
     }

@@ -64,13 +64,13 @@ impl EndNotifier {
     }
 
     /// Whether the client is a manager, as far as is known without a daemon.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_notified(&self) -> bool {
         self.0.outside && self.0.giver.token().is_none()
     }
 
     /// Watches a background task until its end, unless it is already watched or has ended.
     pub(super) fn watch(&self, peer: &Peer<RoleServer>, task: &TaskView) {
-        if !self.is_told() || task.mode != TaskMode::Background || task.status.is_end() {
+        if !self.is_notified() || task.mode != TaskMode::Background || task.status.is_end() {
             return;
         }
         let id = task.task_id.to_string();
@@ -87,7 +87,7 @@ impl EndNotifier {
             // Precedes the notification, because the client may continue the task at once.
             ends.watched().remove(&id);
             if let Some(shown) = ended {
-                ends.tell(&peer, &shown).await;
+                ends.log_end(&peer, &shown).await;
             }
         });
     }
@@ -105,7 +105,7 @@ impl EndNotifier {
     }
 
     /// Notifies the client, unless it has disconnected.
-    async fn tell(&self, peer: &Peer<RoleServer>, shown: &TaskShown) {
+    async fn log_end(&self, peer: &Peer<RoleServer>, shown: &TaskShown) {
         self.0.noticed.send_modify(|times| *times += 1);
         // A client of the newer protocol subscribes and gets no other messages.
         if peer.peer_info().is_none() {
@@ -113,8 +113,9 @@ impl EndNotifier {
         }
         let level = level(shown.task.status);
         if self.wants(level) {
-            let told = LoggingMessageNotificationParam::new(level, message(shown)).with_logger(LOGGER);
-            let _ = peer.notify_logging_message(told).await;
+            let notification =
+                LoggingMessageNotificationParam::new(level, message(shown)).with_logger(LOGGER);
+            let _ = peer.notify_logging_message(notification).await;
         }
         if self.0.subscribed.load(Ordering::Relaxed) {
             let _ = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(TASKS)).await;

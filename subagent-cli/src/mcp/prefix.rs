@@ -45,8 +45,11 @@ mod tests {
         assert_eq!(names, ["subagent_get_subagents", "subagent_message_subagent"]);
         assert_eq!(own("subagent_task"), Some("task"));
         assert_eq!((own("task"), own("subagent")), (None, None));
-        let told = text(INSTRUCTIONS);
-        assert!(told.contains("`subagent_task`") && told.contains("`subagent_get_subagents`"), "{told}");
-        assert!(!told.contains("`task`") && !told.contains("`get_subagents`"), "{told}");
+        let renamed = text(INSTRUCTIONS);
+        assert!(
+            renamed.contains("`subagent_task`") && renamed.contains("`subagent_get_subagents`"),
+            "{renamed}"
+        );
+        assert!(!renamed.contains("`task`") && !renamed.contains("`get_subagents`"), "{renamed}");
     }
 }

@@ -94,17 +94,17 @@ impl ToolServer {
 
     /// Returns the current tools, or those of the last list if they cannot be determined.
     async fn tools(&self, context: &RequestContext<RoleServer>) -> Vec<Tool> {
-        let is_told = self.0.giver.token().is_some();
+        let is_notified = self.0.giver.token().is_some();
         let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
         if let Ok(Ok(agents)) = found {
-            let tools = self.named(tools(&agents, is_told), self.manages().await);
+            let tools = self.named(tools(&agents, is_notified), self.manages().await);
             *listed() = tools;
         } else {
             self.0.changes.missed(&self.0, &context.peer);
             if listed().is_empty() {
                 // With an error response most clients would drop this server.
-                *listed() = self.named(tools(&[], is_told), false);
+                *listed() = self.named(tools(&[], is_notified), false);
             }
         }
         listed().clone()
@@ -134,7 +134,7 @@ impl ToolServer {
 
     /// Checks that the client has this resource.
     fn has(&self, uri: &str) -> Result<(), ErrorData> {
-        if uri == TASKS && self.0.ends.is_told() {
+        if uri == TASKS && self.0.ends.is_notified() {
             return Ok(());
         }
         let message = format!("there is no resource {uri:?}; resources/list has those that there are");
@@ -177,7 +177,7 @@ impl ToolServer {
 impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
-        let capabilities = if self.0.ends.is_told() {
+        let capabilities = if self.0.ends.is_notified() {
             capabilities.enable_logging().enable_resources().enable_resources_subscribe().build()
         } else {
             capabilities.build()
@@ -238,7 +238,9 @@ impl ServerHandler for ToolServer {
                 "The tasks that were given from this workspace; changes when one in the background ends",
             )
             .with_mime_type("application/json");
-        Ok(ListResourcesResult::with_all_items(self.0.ends.is_told().then_some(tasks).into_iter().collect()))
+        Ok(ListResourcesResult::with_all_items(
+            self.0.ends.is_notified().then_some(tasks).into_iter().collect(),
+        ))
     }
 
     async fn read_resource(
@@ -283,7 +285,7 @@ impl ServerHandler for ToolServer {
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::builder().tools_list_changed().build();
-        if self.0.ends.is_told() {
+        if self.0.ends.is_notified() {
             accepted.resource_subscriptions =
                 requested.resource_subscriptions.as_ref().map(|_| vec![TASKS.to_owned()]);
         }
@@ -299,7 +301,7 @@ impl ServerHandler for ToolServer {
         tokio::select! {
             () = context.cancelled() => {}
             _ = closed.wait_for(|closed| *closed) => {}
-            () = self.0.changes.tell(context.sink()), if tools => {}
+            () = self.0.changes.notify(context.sink()), if tools => {}
             () = self.0.ends.notify(context.sink()) => {}
         }
         Ok(())

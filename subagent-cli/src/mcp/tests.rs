@@ -239,7 +239,7 @@ async fn without_an_agent_to_call_the_tools_that_give_tasks_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_foreground_task_tells_how_far_it_is_and_gives_its_result() {
+async fn a_foreground_task_reports_how_far_it_is_and_gives_its_result() {
     let mut waits = 0;
     let fake = Fake::playing(move |seen| match seen.line.as_str() {
         "POST /v1/tasks" => ok(task("queued", 0)),
@@ -260,13 +260,16 @@ async fn a_foreground_task_tells_how_far_it_is_and_gives_its_result() {
         r#"<task_result agent="explore" name="Look around" id="w_0123456789">Found it.</task_result>"#
     );
     assert_eq!(answer["result"]["isError"], false);
-    let told: Vec<_> = session.heard.iter().map(|heard| &heard["params"]).collect();
+    let reported: Vec<_> = session.heard.iter().map(|heard| &heard["params"]).collect();
     let expected = ["queued", "running, 1 tool call", "running, 1 tool call"];
-    for (at, (told, expected)) in told.iter().zip(expected).enumerate() {
+    for (at, (reported, expected)) in reported.iter().zip(expected).enumerate() {
         let message = format!("Look around: {expected}");
-        assert_eq!(**told, json!({"progressToken": "p", "progress": (at + 1) as f64, "message": message}));
+        assert_eq!(
+            **reported,
+            json!({"progressToken": "p", "progress": (at + 1) as f64, "message": message})
+        );
     }
-    assert_eq!(told.len(), 3);
+    assert_eq!(reported.len(), 3);
     let seen = fake.seen();
     let asked = seen.iter().find(|seen| seen.line == "POST /v1/tasks").unwrap();
     assert_eq!(asked.body, json!({"agent": "explore", "prompt": "Look.", "description": "Look around"}));
@@ -391,13 +394,13 @@ async fn errors_of_the_daemon_and_malformed_calls_are_answers_that_a_model_reads
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(text(&answer), "<task_error>INVALID_ARGUMENT: task: missing field `prompt`</task_error>");
     let answer = session.call("tusk", json!({})).await;
-    let told = "there is no tool \"tusk\"; tools/list has those that there are";
-    assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), (&json!(-32602), &json!(told)));
+    let reported = "there is no tool \"tusk\"; tools/list has those that there are";
+    assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), (&json!(-32602), &json!(reported)));
     session.end().await;
 }
 
 #[tokio::test]
-async fn other_agents_are_told_of_when_a_turn_begins() {
+async fn other_agents_are_announced_when_a_turn_begins() {
     let (mut lists, mut turns) = (0, 0);
     let fake = Fake::playing(move |seen| match seen.line.as_str() {
         "GET /v1/tasks/agents" => {
@@ -505,8 +508,8 @@ async fn tasks_are_looked_at_and_talked_to() {
     );
     let done = session.call("get_subagents", json!({"name_or_id": "done"})).await;
     assert!(text(&done).contains("[Output truncated: 250 tokens total"), "{done}");
-    let told = session.call("message_subagent", json!({"name_or_id": "done", "message": "Go on."})).await;
-    assert!(text(&told).contains("it had ended, and goes on with the message"), "{told}");
+    let reported = session.call("message_subagent", json!({"name_or_id": "done", "message": "Go on."})).await;
+    assert!(text(&reported).contains("it had ended, and goes on with the message"), "{reported}");
     session.end().await;
 }
 

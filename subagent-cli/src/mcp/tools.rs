@@ -18,14 +18,14 @@ pub(super) const LONGEST_WAIT: u64 = 3_600;
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
 
 /// Returns the tools for a client with these callable agents; without agents, those that start tasks are
-/// omitted. `is_told` is true for a worker's agent, which is notified of ended background tasks.
-pub(super) fn tools(agents: &[CallableAgent], is_told: bool) -> Vec<Tool> {
+/// omitted. `is_notified` is true for a worker's agent, which is notified of ended background tasks.
+pub(super) fn tools(agents: &[CallableAgent], is_notified: bool) -> Vec<Tool> {
     let mut tools = Vec::new();
     if !agents.is_empty() {
-        tools.push(task(agents, is_told));
-        tools.push(spawn_subagent(agents, is_told));
+        tools.push(task(agents, is_notified));
+        tools.push(spawn_subagent(agents, is_notified));
     }
-    tools.push(get_subagents(is_told));
+    tools.push(get_subagents(is_notified));
     tools.push(message_subagent());
     tools
 }
@@ -45,21 +45,24 @@ the call returns at once";
 const DENIED: &str = "What is denied to you is denied to it, too.";
 
 /// Returns how to detect the end of a background task.
-const fn end(is_told: bool) -> &'static str {
-    match is_told {
+const fn end(is_notified: bool) -> &'static str {
+    match is_notified {
         true => "you are told when the task has ended; do not wait for it by asking again and again",
         false => "get_subagents with wait_seconds waits for the end",
     }
 }
 
-fn how(is_told: bool) -> String {
-    let denied = if is_told { format!(" {DENIED}") } else { String::new() };
-    format!("{HOW}, and {}.{denied}", end(is_told))
+fn how(is_notified: bool) -> String {
+    let denied = if is_notified { format!(" {DENIED}") } else { String::new() };
+    format!("{HOW}, and {}.{denied}", end(is_notified))
 }
 
-fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
-    let text =
-        format!("Have an agent carry out a task, and get its result. {}\n\n{}", how(is_told), list(agents));
+fn task(agents: &[CallableAgent], is_notified: bool) -> Tool {
+    let text = format!(
+        "Have an agent carry out a task, and get its result. {}\n\n{}",
+        how(is_notified),
+        list(agents)
+    );
     let properties = json!({
         "agent": {
             "type": "string", "enum": names(agents),
@@ -74,7 +77,7 @@ fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
         "name": name("A name to refer to the task by; without one it is made of the description"),
         "background": {
             "type": "boolean", "default": false,
-            "description": format!("Return at once; {}", end(is_told)),
+            "description": format!("Return at once; {}", end(is_notified)),
         },
         "task_id": {
             "type": "string",
@@ -86,10 +89,10 @@ fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
     new("task", text, properties, &["agent", "prompt"]).annotate(changes("Give a task"))
 }
 
-fn spawn_subagent(agents: &[CallableAgent], is_told: bool) -> Tool {
+fn spawn_subagent(agents: &[CallableAgent], is_notified: bool) -> Tool {
     let text = format!(
         "Start a subagent with a name, and with fewer permissions than you where its config says so. {}\n\nWith agent_id or template it is one of these agents, without one it has your own model and rules.\n\n{}",
-        how(is_told),
+        how(is_notified),
         list(agents)
     );
     let which = |what: &str| json!({"type": "string", "enum": names(agents), "description": what});
@@ -109,8 +112,8 @@ fn spawn_subagent(agents: &[CallableAgent], is_told: bool) -> Tool {
     new("spawn_subagent", text, properties, &["name", "task"]).annotate(changes("Start a subagent"))
 }
 
-fn get_subagents(is_told: bool) -> Tool {
-    let needless = match is_told {
+fn get_subagents(is_notified: bool) -> Tool {
+    let needless = match is_notified {
         true => " You are told when a background task ends, so there is no need to ask for that.",
         false => "",
     };

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_to_choose_from_is_told() {
+    fn what_there_is_to_choose_from_is_reported() {
         let failure = Failure::new(Code::OptionNotAvailable, "m");
         assert_eq!(choices(&failure), None);
         assert_eq!(choices(&failure.clone().with("available", json!([]))), None);

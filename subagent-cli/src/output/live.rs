@@ -9,7 +9,7 @@ use subagent_protocol::clean::one_line;
 use super::ago::elapsed;
 use super::page::shorten;
 use super::rule::task_path;
-use super::{tell, terminal};
+use super::{terminal, write_stderr};
 
 /// Takes a line away.
 pub const ERASE: &str = "\r\u{1b}[2K";
@@ -156,7 +156,7 @@ impl StatusLine {
 
     fn put(&mut self, text: String) {
         if text != self.drawn {
-            tell(&format!("{ERASE}{text}"));
+            write_stderr(&format!("{ERASE}{text}"));
             self.drawn = text;
         }
     }
@@ -164,7 +164,7 @@ impl StatusLine {
     /// Erases the line from the terminal.
     pub fn erase(&mut self) {
         if !std::mem::take(&mut self.drawn).is_empty() {
-            tell(ERASE);
+            write_stderr(ERASE);
         }
     }
 }

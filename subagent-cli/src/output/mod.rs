@@ -170,7 +170,7 @@ pub fn finish(format: OutputFormat, result: Result<CliOutcome, Failure>) -> Exit
         Ok(CliOutcome::CutShort { kind, data, text, failure, code }) => {
             let printed = report(format, kind, data, text, None);
             if format == OutputFormat::Text {
-                tell(&explained(&failure));
+                write_stderr(&explained(&failure));
             }
             (printed, code)
         }
@@ -212,7 +212,7 @@ fn failed(format: OutputFormat, failure: &Failure, code: u8) -> ExitCode {
             Err(error) => unprintable(&error, code),
         };
     }
-    tell(&explained(failure));
+    write_stderr(&explained(failure));
     ExitCode::from(code)
 }
 
@@ -320,8 +320,8 @@ fn harmless(text: String) -> String {
 /// Writes a line to stderr. Errors are ignored, because there is no other place to report them.
 pub fn complain(text: &str) {
     match Terminal::of_stderr() {
-        Some(_) => tell(&format!("{}\n", clean(text))),
-        None => tell(&format!("{text}\n")),
+        Some(_) => write_stderr(&format!("{}\n", clean(text))),
+        None => write_stderr(&format!("{text}\n")),
     }
 }
 
@@ -332,13 +332,13 @@ pub fn explain(sentences: &[String]) {
     }
     let text = sentences.join("\n");
     match Terminal::of_stderr() {
-        Some(terminal) => tell(&format!("{}\n", human::prose(&text, terminal))),
-        None => tell(&format!("{text}\n")),
+        Some(terminal) => write_stderr(&format!("{}\n", human::prose(&text, terminal))),
+        None => write_stderr(&format!("{text}\n")),
     }
 }
 
 /// Writes to stderr what was made for it.
-pub fn tell(text: &str) {
+pub fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }

@@ -65,7 +65,7 @@ impl ReadOnlyCaller {
     pub(super) fn sight(&self) -> EventScope {
         match self.only {
             Some(_) => EventScope::Alone,
-            None => EventScope::Told,
+            None => EventScope::TaskMilestones,
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) async fn follow(
     let (form, from) = form(&headers, choice.from)?;
     let follow = choice.follow || form == StreamFormat::ServerSent;
     let sight = match (reader.only(), choice.tree) {
-        (None, false) => EventScope::Told,
+        (None, false) => EventScope::TaskMilestones,
         (None, true) => EventScope::Tree,
         // A caller below a worker sees only that worker.
         (Some(_), false) => EventScope::Alone,

@@ -141,14 +141,14 @@ async fn answer(
         .max_buf_size(MAX_BUFFERED)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let mut told = false;
+    let mut notified = false;
     loop {
         tokio::select! {
             // Errors of a connection concern only its client.
             _ = connection.as_mut() => return,
             () = seat.must_end() => return,
-            _ = ending.wait_for(|ending| *ending), if !told => {
-                told = true;
+            _ = ending.wait_for(|ending| *ending), if !notified => {
+                notified = true;
                 connection.as_mut().graceful_shutdown();
             }
         }

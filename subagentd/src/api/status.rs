@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_an_error_and_the_clients_faults_are_told_from_ours() {
+    fn every_code_is_an_error_and_the_clients_faults_are_distinguished_from_ours() {
         for code in Code::ALL {
             let status = status(*code);
             assert!(status.is_client_error() || status.is_server_error(), "{code}");

@@ -89,10 +89,10 @@ pub struct Account {
     /// Whether there was a report since the last turn was opened.
     priced: bool,
     /// Budgets whose events were sent already.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    told: Vec<Budget>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    told_unknown: Vec<Budget>,
+    #[serde(rename = "told", skip_serializing_if = "Vec::is_empty")]
+    sent: Vec<Budget>,
+    #[serde(rename = "toldUnknown", skip_serializing_if = "Vec::is_empty")]
+    sent_unknown: Vec<Budget>,
     /// For a controller: number of changes of its limits. For a worker: how many of them it has
     /// events about.
     pub revision: u64,
@@ -180,8 +180,8 @@ impl Account {
             return;
         }
         if self.own.is_none() {
-            let (limits, told, told_unknown) = Default::default();
-            let own = Self { limits, told, told_unknown, above: Vec::new(), ..self.clone() };
+            let (limits, sent, sent_unknown) = Default::default();
+            let own = Self { limits, sent, sent_unknown, above: Vec::new(), ..self.clone() };
             self.own = Some(Box::new(own));
         }
         self.add(&delta);
@@ -244,12 +244,12 @@ impl Account {
         let limits = change.over(&self.limits);
         limits.check()?;
         self.limits = counted(limits);
-        let mut told = std::mem::take(&mut self.told);
-        told.retain(|budget| self.is_used_up(*budget, now));
-        self.told = told;
-        let mut unknown = std::mem::take(&mut self.told_unknown);
+        let mut sent = std::mem::take(&mut self.sent);
+        sent.retain(|budget| self.is_used_up(*budget, now));
+        self.sent = sent;
+        let mut unknown = std::mem::take(&mut self.sent_unknown);
         unknown.retain(|budget| self.limit(*budget).is_some());
-        self.told_unknown = unknown;
+        self.sent_unknown = unknown;
         Ok(())
     }
 
@@ -335,7 +335,7 @@ impl Account {
     #[must_use]
     pub fn left(&self, now: i64) -> Option<u64> {
         let left = self.limits.wall_time_ms?.saturating_sub(self.used(Budget::WallTime, now));
-        (self.running > 0 && !self.told.contains(&Budget::WallTime)).then(|| left.div_ceil(self.running))
+        (self.running > 0 && !self.sent.contains(&Budget::WallTime)).then(|| left.div_ceil(self.running))
     }
 
     /// Returns the events that are due and were not sent before: for exhausted budgets and, if a
@@ -343,8 +343,8 @@ impl Account {
     pub fn news(&mut self, whose: AccountOwner<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         let mut news = Vec::new();
         for &budget in whose.budgets() {
-            if self.is_used_up(budget, now) && !self.told.contains(&budget) {
-                self.told.push(budget);
+            if self.is_used_up(budget, now) && !self.sent.contains(&budget) {
+                self.sent.push(budget);
                 let shown = self.shown(budget, now);
                 let action = match (self.limits.on_limit(), budget) {
                     (OnLimit::Cancel, Budget::Turns) => OnLimit::Refuse,
@@ -356,8 +356,8 @@ impl Account {
                 });
                 news.push((EventType::BudgetExceeded, whose.said(data)));
             }
-            if opens && self.is_unknown(budget) && !self.told_unknown.contains(&budget) {
-                self.told_unknown.push(budget);
+            if opens && self.is_unknown(budget) && !self.sent_unknown.contains(&budget) {
+                self.sent_unknown.push(budget);
                 let data = json!({
                     "scope": whose.scope(), "budget": budget, "unreported": self.unreported(budget),
                     "action": self.limits.on_unknown(),

@@ -63,8 +63,8 @@ impl TransitionBuilder {
 
     /// Handles the hello of a runtime that did not get the command to end. Returns whether it is
     /// sent again.
-    pub(super) fn attached_awake(&mut self, told: RuntimeStatus, last_turn: u64) -> bool {
-        if told >= RuntimeStatus::Ending || !self.hibernation_is_wanted() {
+    pub(super) fn attached_awake(&mut self, reported: RuntimeStatus, last_turn: u64) -> bool {
+        if reported >= RuntimeStatus::Ending || !self.hibernation_is_wanted() {
             return false;
         }
         self.worker.last_turn = self.worker.last_turn.max(last_turn);
@@ -74,7 +74,7 @@ impl TransitionBuilder {
         }
         // There is work now, so the runtime stays.
         self.worker.hibernation = Hibernation::None;
-        self.worker.link = told;
+        self.worker.link = reported;
         false
     }
 

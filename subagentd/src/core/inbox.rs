@@ -99,11 +99,11 @@ impl TransitionBuilder {
                 })
             }
             QuestionInput::DecideAlways { request_id, choice, note, rule } => {
-                let told = json!({
+                let standing = json!({
                     "ruleId": rule.rule_id, "rule": rule.rule, "action": rule.action,
                     "scope": if rule.for_controller { "controller" } else { "worker" },
                 });
-                self.decide_as(request_id, choice, note, DecidedBy::Owner, Some(told))?;
+                self.decide_as(request_id, choice, note, DecidedBy::Owner, Some(standing))?;
                 self.facts.push(Fact::Inbox(InboxFact::RuleAdded(rule)));
                 Ok(())
             }

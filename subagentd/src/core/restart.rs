@@ -51,11 +51,11 @@ impl TransitionBuilder {
             LifecycleState::Idle | LifecycleState::Error => {}
         }
         self.worker.restart = Restart::Wanted;
-        let told = !self.gives_hibernation_up();
+        let in_effect = !self.gives_hibernation_up();
         match self.worker.link {
             RuntimeStatus::None => self.begin_restart(),
             // The earlier hibernate command may be refused.
-            RuntimeStatus::Ending if !told => self.end_for_restart(),
+            RuntimeStatus::Ending if !in_effect => self.end_for_restart(),
             RuntimeStatus::Adopted | RuntimeStatus::Starting | RuntimeStatus::Ready => self.end_for_restart(),
             RuntimeStatus::Ending => {}
         }

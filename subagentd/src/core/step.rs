@@ -341,7 +341,7 @@ impl TransitionBuilder {
         let by_others = turn.cancel.is_none();
         let cancel = match (&turn.cancel, reason) {
             (Some(cancel), _) if cancel.requested => return,
-            (Some(cancel), told) if stopping || told.is_some() => cancel.reason.clone(),
+            (Some(cancel), reported) if stopping || reported.is_some() => cancel.reason.clone(),
             (None, Some(reason)) if turn.dispatching => reason,
             // The agent ended by itself. Its turn failed, or was canceled before.
             _ => return,
@@ -355,14 +355,14 @@ impl TransitionBuilder {
     }
 
     /// Sends again what the runtime may not have received. It takes each of these at most once.
-    fn attached(&mut self, told: RuntimeStatus, last_turn: u64) {
-        if self.attached_awake(told, last_turn) {
+    fn attached(&mut self, reported: RuntimeStatus, last_turn: u64) {
+        if self.attached_awake(reported, last_turn) {
             return;
         }
         // The runtime was ready when it took the turn. Neither the turn nor the runtime's end is in
         // the journal yet, so no cancel may assume that no runtime has the prompt.
         let unwritten = self.worker.turn().is_some_and(|turn| !turn.dispatching && turn.no <= last_turn);
-        let known = if unwritten { told.min(RuntimeStatus::Ready) } else { told };
+        let known = if unwritten { reported.min(RuntimeStatus::Ready) } else { reported };
         // A hello can be older than what was read from the journal. A runtime only moves forward.
         self.worker.link = self.worker.link.max(known);
         let link = self.worker.link;
@@ -376,21 +376,21 @@ impl TransitionBuilder {
             LifecycleState::Stopping(_) => self.actions.push(WorkerAction::Terminate),
             // The old runtime did not get the command to end.
             LifecycleState::Idle | LifecycleState::Local(_) | LifecycleState::Turn(_)
-                if self.worker.restart == Restart::Wanted && told < RuntimeStatus::Ending =>
+                if self.worker.restart == Restart::Wanted && reported < RuntimeStatus::Ending =>
             {
                 return self.end_for_restart();
             }
             LifecycleState::Turn(turn) => {
                 let (no, cancel) = (turn.no, turn.cancel.clone());
                 let unsent = !turn.dispatching && turn.no > last_turn;
-                let untaken = turn.dispatching && turn.no > last_turn && told != RuntimeStatus::Ending;
+                let untaken = turn.dispatching && turn.no > last_turn && reported != RuntimeStatus::Ending;
                 match cancel {
                     _ if untaken => self.end_untaken(),
                     None if unsent && link == RuntimeStatus::Ready => {
                         self.actions.push(WorkerAction::Prompt { turn: no })
                     }
                     // The runtime did not get the turn, and will not get it.
-                    Some(_) if unsent && told != RuntimeStatus::Ending => self.close_turn(None),
+                    Some(_) if unsent && reported != RuntimeStatus::Ending => self.close_turn(None),
                     Some(cancel) if !cancel.requested && link == RuntimeStatus::Ready => {
                         self.actions.push(WorkerAction::Cancel { turn: no, reason: cancel.reason });
                     }

@@ -13,7 +13,7 @@ use super::step::TransitionBuilder;
 use super::worker::{Fact, LifecycleState, Worker};
 
 /// Maximum length of a result in the message to the parent, in characters.
-const TOLD_CHARS: usize = 1_000;
+const MAX_REASON_CHARS: usize = 1_000;
 /// Reason of a cancel without another reason.
 const CANCELED: &str = "the task was canceled";
 
@@ -118,7 +118,13 @@ pub fn beginning(text: &str, chars: usize) -> &str {
 
 /// Returns the message to the parent about the end of a background task.
 #[must_use]
-pub fn told(name: &str, id: &WorkerId, status: TaskStatus, result: &str, error: Option<&Error>) -> String {
+pub fn end_message(
+    name: &str,
+    id: &WorkerId,
+    status: TaskStatus,
+    result: &str,
+    error: Option<&Error>,
+) -> String {
     let how = match status {
         TaskStatus::Completed => "completed",
         TaskStatus::Cancelled => "cancelled",
@@ -133,7 +139,7 @@ pub fn told(name: &str, id: &WorkerId, status: TaskStatus, result: &str, error: 
         (TaskStatus::Failed, None) => "it could not be begun".to_owned(),
         (_, None) => return format!("[Subagent '{name}' ({id}) {how}]"),
     };
-    format!("[Subagent '{name}' ({id}) {how}: {}]", beginning(&why, TOLD_CHARS))
+    format!("[Subagent '{name}' ({id}) {how}: {}]", beginning(&why, MAX_REASON_CHARS))
 }
 
 /// Returns the status and the error of an ended task. `cause` is why its run had to end early,

@@ -8,14 +8,14 @@ use subagent_protocol::{Code, Error};
 use super::task::beginning;
 
 /// Maximum number of reported errors.
-const MAX_TOLD: usize = 5;
+const MAX_REPORTED: usize = 5;
 /// Maximum length of a path or message of an error, in characters.
 const MAX_CHARS: usize = 300;
 
 /// Returns path and message of the first errors. Each error is `{message, path}`.
 fn first(errors: &[Value]) -> impl Iterator<Item = (String, String)> {
-    let told = |value: &Value| one_line(beginning(value.as_str().unwrap_or_default(), MAX_CHARS));
-    errors.iter().take(MAX_TOLD).map(move |error| (told(&error["path"]), told(&error["message"])))
+    let reported = |value: &Value| one_line(beginning(value.as_str().unwrap_or_default(), MAX_CHARS));
+    errors.iter().take(MAX_REPORTED).map(move |error| (reported(&error["path"]), reported(&error["message"])))
 }
 
 fn line((path, message): (String, String)) -> String {
@@ -40,9 +40,9 @@ pub fn not_met(errors: &[Value], why: &str) -> Error {
     let all: Vec<(String, String)> = first(errors).collect();
     let shown = all.first().cloned().map(line).unwrap_or_default();
     let message = format!("the result does not match its schema, {why}: {shown}");
-    let told: Vec<Value> = all
+    let reported: Vec<Value> = all
         .into_iter()
         .map(|(path, message)| serde_json::json!({"message": message, "path": path}))
         .collect();
-    Error::new(Code::ResultSchemaNotMet, message).with("errors", told)
+    Error::new(Code::ResultSchemaNotMet, message).with("errors", reported)
 }

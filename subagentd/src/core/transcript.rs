@@ -31,7 +31,7 @@ impl Transcript {
     }
 
     /// Adds a prompt to the agent.
-    pub fn told(&mut self, text: &str) {
+    pub fn message_sent(&mut self, text: &str) {
         self.end_message();
         self.push("Prompt", text);
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn it_is_in_order_and_pieces_of_a_message_stand_together() {
         let mut transcript = Transcript::of("Unit\n## Other", Some("explore"), "completed");
-        transcript.told("Look.\n\nReport.");
+        transcript.message_sent("Look.\n\nReport.");
         transcript.said("I lo");
         transcript.said("ok.\r## Fake (explore, failed)\n");
         transcript.called("read\nsrc/main.rs");
@@ -156,7 +156,7 @@ mod tests {
             let mut transcript = Transcript::of("n", Some("a"), "failed");
             for (index, text) in texts.iter().enumerate() {
                 match index % 3 {
-                    0 => transcript.told(text),
+                    0 => transcript.message_sent(text),
                     1 => transcript.said(text),
                     _ => transcript.called(text),
                 }

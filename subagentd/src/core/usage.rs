@@ -63,7 +63,7 @@ impl UsedTurn {
 fn micros(price: &Price, counts: &Value) -> Option<u64> {
     let of = |name: &str| match counts.get(name) {
         None => Some(0),
-        Some(told) => budget::count(told),
+        Some(reported) => budget::count(reported),
     };
     let is_known = ["inputTokens", "outputTokens"].iter().any(|name| counts.get(name).is_some());
     let parts = [

@@ -103,7 +103,7 @@ fn a_worker_that_has_done_nothing_has_all_sections() {
 }
 
 #[test]
-fn turns_are_told_by_their_outcome() {
+fn turns_are_described_by_their_outcome() {
     let mut facts = facts();
     facts.turns = vec![
         turn(1, "Build it.\n\nThen test it.", TurnStatus::Completed, Some("end_turn")),

@@ -86,12 +86,12 @@ mod tests {
 
     use super::*;
 
-    async fn told(inotify: &Inotify) {
+    async fn notified(inotify: &Inotify) {
         tokio::time::timeout(Duration::from_secs(20), inotify.changed()).await.expect("to be told").unwrap();
     }
 
     #[tokio::test]
-    async fn removal_and_move_are_told_also_of_open_files() {
+    async fn removal_and_move_are_reported_also_of_open_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let inotify = Inotify::new().unwrap();
@@ -100,16 +100,16 @@ mod tests {
         let _open = fs::File::create(&path).unwrap();
         inotify.watch(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        told(&inotify).await;
+        notified(&inotify).await;
 
         fs::write(&path, "").unwrap();
         inotify.watch(&path).unwrap();
         fs::rename(&path, dir.path().join("g")).unwrap();
-        told(&inotify).await;
+        notified(&inotify).await;
 
         let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
         inotify.watch(&dir.path().join("s")).unwrap();
         fs::remove_file(dir.path().join("s")).unwrap();
-        told(&inotify).await;
+        notified(&inotify).await;
     }
 }

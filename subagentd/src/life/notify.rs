@@ -36,7 +36,7 @@ impl ServiceManager {
 
     /// Reports that the daemon serves.
     pub(super) fn ready(&self, live: usize) {
-        self.tell(&format!("READY=1\nSTATUS={}", serving(live)));
+        self.notify_manager(&format!("READY=1\nSTATUS={}", serving(live)));
     }
 
     /// Updates the status line when the number of live workers changes.
@@ -44,22 +44,22 @@ impl ServiceManager {
         live.mark_unchanged();
         while self.socket.is_some() && live.changed().await.is_ok() {
             let now = *live.borrow_and_update();
-            self.tell(&format!("STATUS={}", serving(now)));
+            self.notify_manager(&format!("STATUS={}", serving(now)));
         }
         std::future::pending().await
     }
 
     /// Reports an orderly end.
     pub(super) fn stopping(&self, reason: &str) {
-        self.tell(&format!("STOPPING=1\nSTATUS={}", one_line(&format!("ending: {reason}"))));
+        self.notify_manager(&format!("STOPPING=1\nSTATUS={}", one_line(&format!("ending: {reason}"))));
     }
 
     /// Reports the error that ends the daemon.
     pub(super) fn failed(&self, error: &Error) {
-        self.tell(&format!("STATUS={}", one_line(&error.to_string())));
+        self.notify_manager(&format!("STATUS={}", one_line(&error.to_string())));
     }
 
-    fn tell(&self, message: &str) {
+    fn notify_manager(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = send(socket, message.as_bytes()) {
             tracing::warn!(?socket, %error, "the service manager cannot be notified");

@@ -93,7 +93,7 @@ pub(super) async fn serve(
         error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
     })?;
 
-    subagent_failpoint::hit("ready.before_tell");
+    subagent_failpoint::hit("ready.before_notify");
     let mut heartbeat = Heartbeat::begin(options, &supervisor, &info, began).await;
     report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
     let (manager, live) = (ServiceManager::of(options), supervisor.live_workers());
@@ -101,7 +101,7 @@ pub(super) async fn serve(
     if options.mode == StartMode::Background {
         log.take_over_output();
     }
-    subagent_failpoint::hit("ready.after_tell");
+    subagent_failpoint::hit("ready.after_notify");
     drop(starting);
     tracing::info!(generation = info.generation, socket = %info.socket.display(), "ready");
 

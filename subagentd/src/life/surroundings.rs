@@ -126,10 +126,10 @@ impl ConnectionTriggers {
         let (reason, reasons) = mpsc::channel(1);
         let mut hearing = JoinSet::new();
         hearing.spawn(async move {
-            let mut told = Instant::now();
+            let mut warned = Instant::now();
             while connections.changed().await.is_ok() {
-                if told.elapsed() >= pause {
-                    told = Instant::now();
+                if warned.elapsed() >= pause {
+                    warned = Instant::now();
                     // A pending trigger has the same effect.
                     let _ = reason.try_send(());
                 }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_pidfd_the_start_time_tells() {
+    fn without_a_pidfd_the_start_time_identifies() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let read = proc::process(pid).unwrap();

@@ -25,7 +25,7 @@ use crate::supervisor::{command_run, entropy};
 /// Commands that run at the same time.
 const MAX_RUNNING: usize = 8;
 /// Maximum length of standard error in an error, in characters.
-const MAX_TOLD: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 /// Bytes of the longest character: the end of a truncated output.
 const MAX_CHAR: usize = 4;
 
@@ -130,8 +130,8 @@ fn observation(result: CommandResult, timeout_seconds: u64) -> Observation {
         CommandEnd::TimedOut => format!("the command took longer than {timeout_seconds} s and was ended"),
         CommandEnd::NotStarted { error } => format!("the command was not started: {error}"),
     };
-    let told: String = one_line(stderr.trim()).chars().take(MAX_TOLD).collect();
-    let message = if told.is_empty() { problem } else { format!("{problem}: {told}") };
+    let reported: String = one_line(stderr.trim()).chars().take(MAX_REASON_CHARS).collect();
+    let message = if reported.is_empty() { problem } else { format!("{problem}: {reported}") };
     Observation::Failed(Error::new(Code::CommandFailed, message))
 }
 

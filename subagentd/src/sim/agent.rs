@@ -67,7 +67,7 @@ impl SimulatedAgent {
         let Some(line) = self.inbox.pop_front() else { return false };
         if line.is_empty() {
             // An empty line marks the end of its input.
-            self.told_to_end();
+            self.ask_to_end();
             return true;
         }
         let message: Value = serde_json::from_slice(&line).expect("the runtime writes JSON");
@@ -178,7 +178,7 @@ impl SimulatedAgent {
     }
 
     /// Handles the end of its input, or SIGTERM.
-    pub(super) fn told_to_end(&mut self) {
+    pub(super) fn ask_to_end(&mut self) {
         if !self.stubborn && self.exit.is_none() {
             self.exit = Some((Some(0), None));
         }

@@ -56,7 +56,7 @@ impl Site {
         // The answer may get lost, with or without the daemon.
         if !env.daemon_dies && (env.calm || env.random.below(4) != 0) {
             self.unanswered_keys.remove(&key);
-            let before = self.told.turns.insert(key, turn);
+            let before = self.received.turns.insert(key, turn);
             assert!(before.is_none_or(|before| before == turn), "8: another result for key {key}");
         }
     }
@@ -125,7 +125,7 @@ impl Site {
             self.committed(actions, env);
         }
         if !env.daemon_dies {
-            self.told.decisions.insert(request_id, option);
+            self.received.decisions.insert(request_id, option);
         }
     }
 

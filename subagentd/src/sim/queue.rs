@@ -59,7 +59,7 @@ impl Site {
         if !env.daemon_dies && (env.calm || env.random.below(4) != 0) {
             self.queue.unanswered.remove(&key);
             let turn_id = self.queue.keys[&key].clone();
-            let before = self.queue.told.insert(key, turn_id.clone());
+            let before = self.queue.received.insert(key, turn_id.clone());
             assert!(before.is_none_or(|before| before == turn_id), "another result for key {key}");
         }
     }
@@ -84,7 +84,7 @@ impl Site {
     /// An accepted message is in exactly one place: queued, begun or dropped.
     pub(super) fn check_queue(&self) {
         let rows = &self.checker.rows;
-        for turn_id in self.queue.told.values() {
+        for turn_id in self.queue.received.values() {
             let places = [
                 rows.queue.position(turn_id).is_some(),
                 rows.turns.values().any(|row| row.id == *turn_id),

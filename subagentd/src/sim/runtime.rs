@@ -36,7 +36,7 @@ impl Site {
             instructions: Some(Instructions {
                 name: "a".to_owned(),
                 prompt: "i".to_owned(),
-                told: self.stored.instructed,
+                delivered: self.stored.instructed,
                 replaces: false,
                 model: None,
             }),
@@ -45,7 +45,7 @@ impl Site {
         // The guard starts the agent at once, if it can. The report of it comes later.
         let agent = (env.calm || env.random.below(20) != 0).then(|| SimulatedAgent::new(&mut env.random));
         let connections = Vec::new();
-        self.live = Some(Live { runtime, agent, told_start: false, told_exit: false, connections });
+        self.live = Some(Live { runtime, agent, start_reported: false, exit_reported: false, connections });
         self.journal.insert(self.stored.cursor.segment, Vec::new());
         self.carry_out(work, env);
     }
@@ -108,7 +108,7 @@ impl Site {
             }
             RuntimeEffect::Terminate => {
                 if let Some(agent) = &mut live.agent {
-                    agent.told_to_end();
+                    agent.ask_to_end();
                 }
             }
             RuntimeEffect::EndTree => {
@@ -134,8 +134,8 @@ impl Site {
 
     /// The guard reports that it started the agent, or that it failed.
     pub(super) fn agent_starts(&mut self, env: &mut Env) {
-        let Some(live) = self.live.as_mut().filter(|live| !live.told_start) else { return };
-        live.told_start = true;
+        let Some(live) = self.live.as_mut().filter(|live| !live.start_reported) else { return };
+        live.start_reported = true;
         let work = match live.agent {
             Some(_) => live.runtime.agent_started(),
             None => live.runtime.spawn_failed(),
@@ -173,11 +173,13 @@ impl Site {
 
     /// The runtime notices the agent's end after reading all its output.
     pub(super) fn agent_ended(&mut self, env: &mut Env) {
-        let Some(live) = self.live.as_mut().filter(|live| live.told_start && !live.told_exit) else { return };
+        let Some(live) = self.live.as_mut().filter(|live| live.start_reported && !live.exit_reported) else {
+            return;
+        };
         let Some(agent) = live.agent.as_mut() else { return };
         let Some((code, signal)) = agent.exit else { return };
         let rest = std::mem::take(&mut agent.output);
-        live.told_exit = true;
+        live.exit_reported = true;
         for step in 0..3 {
             let Some(live) = &mut self.live else { return };
             let work = match step {
@@ -194,7 +196,7 @@ impl Site {
         if self.left.take().is_some() {
             return;
         }
-        let Some(live) = self.live.as_mut().filter(|live| live.told_exit) else { return };
+        let Some(live) = self.live.as_mut().filter(|live| live.exit_reported) else { return };
         let work = live.runtime.tree_ended();
         self.carry_out(work, env);
     }

@@ -32,9 +32,9 @@ pub(super) struct Live {
     pub(super) runtime: bare::SimulatedRuntime,
     pub(super) agent: Option<SimulatedAgent>,
     /// Whether the agent's start was reported.
-    pub(super) told_start: bool,
+    pub(super) start_reported: bool,
     /// Whether the agent's end was reported.
-    pub(super) told_exit: bool,
+    pub(super) exit_reported: bool,
     pub(super) connections: Vec<SimulatedConnection>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct SimulatedStorage {
 
 /// Results that clients received and remember.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ReceivedResults {
     /// Turn of each key.
     pub(super) turns: BTreeMap<u64, u64>,
     /// Decision of each permission request.
@@ -102,7 +102,7 @@ pub(super) struct Requests {
     pub(super) keys: BTreeMap<u64, TurnId>,
     pub(super) unanswered: BTreeSet<u64>,
     /// Result of each key as reported to the client.
-    pub(super) told: BTreeMap<u64, TurnId>,
+    pub(super) received: BTreeMap<u64, TurnId>,
 }
 
 pub(super) struct Site {
@@ -115,7 +115,7 @@ pub(super) struct Site {
     pub(super) left: Option<SimulatedAgent>,
     pub(super) journal: BTreeMap<u64, Vec<u8>>,
     pub(super) deeds: AgentLog,
-    pub(super) told: Told,
+    pub(super) received: ReceivedResults,
     /// Number of the question of each permission request.
     pub(super) asks: BTreeMap<RequestId, u64>,
     /// Decisions that clients made.
@@ -153,7 +153,7 @@ impl Site {
             left: None,
             journal: BTreeMap::new(),
             deeds: AgentLog::default(),
-            told: Told::default(),
+            received: ReceivedResults::default(),
             asks: BTreeMap::new(),
             decided: BTreeMap::new(),
             rebooted: false,
@@ -178,7 +178,7 @@ impl Site {
             format!(
                 "turn {:?}, exit told: {}, agent {agent:?}, {} connections, {}",
                 live.runtime.open_turn(),
-                live.told_exit,
+                live.exit_reported,
                 live.connections.len(),
                 live.runtime.describe_state()
             )
@@ -204,7 +204,7 @@ impl Site {
         self.check_task();
         let rows = &self.checker.rows;
         // 1: acknowledged work is stored.
-        for (key, turn) in &self.told.turns {
+        for (key, turn) in &self.received.turns {
             assert!(rows.turns.contains_key(turn), "turn {turn} of key {key} was accepted and is not stored");
         }
         self.check_queue();
@@ -214,13 +214,13 @@ impl Site {
         // 3: a turn ends once, finally, and with the true dispatch state of its prompt.
         for (no, row) in &rows.turns {
             let now = (row.status, row.dispatched);
-            if let Some(before) = self.told.ends.get(no) {
+            if let Some(before) = self.received.ends.get(no) {
                 assert_eq!(*before, now, "turn {no} ended, and then otherwise");
             }
             if row.status == TurnStatus::Accepted {
                 continue;
             }
-            self.told.ends.insert(*no, now);
+            self.received.ends.insert(*no, now);
             let text = format!("worker {} turn {no}", self.index);
             let given = self.deeds.prompts.contains_key(&text);
             assert!(
@@ -245,13 +245,13 @@ impl Site {
                     "{request_id} was answered, but not by a decision"
                 );
             }
-            if let Some(told) = self.told.decisions.get(request_id) {
+            if let Some(received) = self.received.decisions.get(request_id) {
                 assert!(
                     !matches!(
                         status,
                         ApprovalStatus::Pending | ApprovalStatus::Lost | ApprovalStatus::Canceled
                     ),
-                    "{request_id} was decided with {told:?}, and is {status}"
+                    "{request_id} was decided with {received:?}, and is {status}"
                 );
             }
             let over = matches!(

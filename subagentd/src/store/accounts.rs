@@ -77,7 +77,7 @@ impl Tx<'_> {
             Spent::Cost(_) => self.charge_turns(worker, accounts.worker.priced_since(&before.worker))?,
             Spent::Closed { .. } | Spent::NewSession | Spent::Clock { .. } => {}
         }
-        self.tell(worker, news, now, added)
+        self.add_events(worker, news, now, added)
     }
 
     fn keep(&self, worker: RowId, controller: RowId, before: &Accounts, now: &Accounts) -> Result<()> {
@@ -95,7 +95,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn tell(
+    fn add_events(
         &mut self,
         worker: RowId,
         news: Vec<(EventType, Value)>,
@@ -137,7 +137,7 @@ impl Tx<'_> {
 
     /// Adds the events for changes that no request of this worker caused: a used-up time budget, or
     /// new limits of its controller.
-    pub fn tell_budgets(&mut self, worker: RowId, now: Timestamp) -> Result<Vec<(EventType, i64)>> {
+    pub fn add_budget_events(&mut self, worker: RowId, now: Timestamp) -> Result<Vec<(EventType, i64)>> {
         let (controller, mut accounts) = with_key(self.connection, worker)?;
         let before = accounts.clone();
         let mut news = Vec::new();
@@ -148,7 +148,7 @@ impl Tx<'_> {
         news.extend(accounts.news(false, steady(now)));
         self.keep(worker, controller, &before, &accounts)?;
         let mut added = Vec::new();
-        self.tell(worker, news, now, &mut added)?;
+        self.add_events(worker, news, now, &mut added)?;
         Ok(added)
     }
 
@@ -169,7 +169,7 @@ impl Tx<'_> {
         news.extend(accounts.news(false, steady(now)));
         self.keep(worker, controller, &before, &accounts)?;
         let mut added = Vec::new();
-        self.tell(worker, news, now, &mut added)?;
+        self.add_events(worker, news, now, &mut added)?;
         Ok((accounts, added))
     }
 

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_row_that_refers_to_nothing_is_told() {
+    async fn a_row_that_refers_to_nothing_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path()).await;
         let other = Connection::open(dir.path().join("state.db")).unwrap();

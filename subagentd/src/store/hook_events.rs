@@ -87,7 +87,7 @@ pub(crate) fn page(
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ToolCallState {
     /// Fields that the agent reported, with ACP's names; later values replace earlier ones.
-    pub(crate) told: Map<String, Value>,
+    pub(crate) reported: Map<String, Value>,
     /// Whether it had ended before that update.
     pub(crate) was_over: bool,
 }
@@ -118,7 +118,7 @@ pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -
         let status = part.get("status").and_then(Value::as_str);
         call.was_over |= at < seq && status.is_some_and(subagent_protocol::tool_calls::is_over);
         // A null field in an update means no change.
-        call.told.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
+        call.reported.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
     }
     Ok(call)
 }

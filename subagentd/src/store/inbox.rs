@@ -117,19 +117,19 @@ pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Optio
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement
         .query_row([request_id], |row| {
-            let told = json(Some(row.get(1)?)).unwrap_or_default();
+            let decided = json(Some(row.get(1)?)).unwrap_or_default();
             let by_cancel: bool = row.get(2)?;
             let instance: Option<String> = row.get(3)?;
             let controller_id: ControllerId = rows::parsed(row, 4)?;
-            let rule = Some(told["policy"].clone()).filter(Value::is_object);
+            let rule = Some(decided["policy"].clone()).filter(Value::is_object);
             // Older rows have no `by`: a named rule or a stored cancel decides.
-            let by = told["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
+            let by = decided["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
                 (Some(_), _) => DecidedBy::Rule,
                 (None, true) => DecidedBy::Cancel,
                 (None, false) => DecidedBy::Owner,
             });
             let instance_id = instance.and_then(|instance| instance.parse().ok());
-            let decision = told["decision"].as_str().or(told["action"].as_str()).unwrap_or_default();
+            let decision = decided["decision"].as_str().or(decided["action"].as_str()).unwrap_or_default();
             Ok(Decider {
                 by,
                 controller_id: instance_id.is_some().then_some(controller_id),

@@ -202,8 +202,8 @@ impl Store {
     pub async fn back_up(&self, backup: Backup, stop: impl Future<Output = ()> + Send) -> Result<Copied> {
         let path = Arc::clone(&self.path);
         let stopped = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stopped);
-        let copying = tokio::task::spawn_blocking(move || backup.make(&path, &told));
+        let stopping = Arc::clone(&stopped);
+        let copying = tokio::task::spawn_blocking(move || backup.make(&path, &stopping));
         tokio::pin!(copying);
         let done = tokio::select! {
             done = &mut copying => done,
@@ -221,8 +221,8 @@ impl Store {
 
     /// Watches the sequence number of the newest committed event that its worker's ancestors
     /// receive. It starts at 0 on open.
-    pub fn told(&self) -> watch::Receiver<i64> {
-        self.writer.told()
+    pub fn newest_task_event(&self) -> watch::Receiver<i64> {
+        self.writer.newest_task_event()
     }
 
     /// Watches the sequence number of the newest committed question. It starts at 0 on open.

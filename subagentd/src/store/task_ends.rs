@@ -128,7 +128,7 @@ impl Tx<'_> {
         if open.why.is_some() || was_ended(outcome) {
             // A result of its own tasks must not wake it: that would begin a new run with fresh
             // limits.
-            self.tell_no_ends(id)?;
+            self.discard_due_results(id)?;
         }
         let mut data = match outcome {
             TaskStatus::Completed => json!({"summary": beginning(&result, SUMMARY_CHARS)}),
@@ -153,10 +153,10 @@ impl Tx<'_> {
             "UPDATE tasks SET outcome = ?2, error = ?3, cause = NULL WHERE worker = ?1",
             params![id.0, failed.as_str(), text],
         )?;
-        let told = task::told(&late.name, &late.task_id, failed, "", Some(&late.error));
+        let end_message = task::end_message(&late.name, &late.task_id, failed, "", Some(&late.error));
         self.execute(
             "UPDATE task_deliveries SET status = ?2, text = ?3 WHERE task = ?1 AND run = ?4 AND turn_id IS NULL",
-            params![id.0, failed.as_str(), told, signed(late.run)],
+            params![id.0, failed.as_str(), end_message, signed(late.run)],
         )?;
         let data = json!({"id": late.task_id, "name": late.name, "status": failed, "error": late.error, "parentTurnId": late.parent_turn});
         let event = Fact::Event { event_type: event_of(failed), data, turn: None };
@@ -165,7 +165,7 @@ impl Tx<'_> {
     }
 
     /// Discards the undelivered results of a worker's tasks, which would wake it again.
-    pub(super) fn tell_no_ends(&self, parent: RowId) -> Result<()> {
+    pub(super) fn discard_due_results(&self, parent: RowId) -> Result<()> {
         self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [parent.0])?;
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Tx<'_> {
         if open.why.is_some() {
             return Ok(());
         }
-        let mut text = task::told(&open.name, &open.task_id, outcome, result, error);
+        let mut text = task::end_message(&open.name, &open.task_id, outcome, result, error);
         if let Some(line) = open.merge.as_ref().and_then(task_result::merge_line) {
             // In a line of its own: the result is its agent's text.
             text.push_str(&format!("\n[Files of '{}': {line}]", open.name));

@@ -27,10 +27,10 @@ const REACHES_ANCESTORS: &str =
     "x.kind IS NULL AND (x.type BETWEEN 'subagent.' AND 'subagent/' OR x.type BETWEEN 'approval.' AND 'approval/'
      OR x.type BETWEEN 'elicitation.' AND 'elicitation/' OR x.type = 'policy.violated')";
 
-/// SQL for a worker's first event after another. `told` selects only events that reach its
+/// SQL for a worker's first event after another. `milestones` selects only events that reach its
 /// ancestors.
-fn first(worker: &str, after: &str, told: bool) -> String {
-    let (index, which) = match told {
+fn first(worker: &str, after: &str, milestones: bool) -> String {
+    let (index, which) = match milestones {
         true => ("task_events", REACHES_ANCESTORS),
         false => ("events_of_worker", "x.internal = 0"),
     };
@@ -44,8 +44,8 @@ fn first(worker: &str, after: &str, told: bool) -> String {
 /// limit, `?5` all events of tasks below, `?6` size of a large payload.
 fn sql() -> String {
     let any = |worker: &str, after: &str| {
-        let (all, told) = (first(worker, after, false), first(worker, after, true));
-        format!("CASE WHEN ?5 OR {worker} = ?1 THEN {all} ELSE {told} END")
+        let (all, milestones) = (first(worker, after, false), first(worker, after, true));
+        format!("CASE WHEN ?5 OR {worker} = ?1 THEN {all} ELSE {milestones} END")
     };
     let own = first("?1", "?2", false);
     let (begin, next) = (any("b.worker", "?2"), any("n.worker", "n.seq"));

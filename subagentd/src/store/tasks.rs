@@ -192,7 +192,7 @@ impl Tx<'_> {
                     "UPDATE tasks SET ending = ?2 WHERE worker = ?1 AND outcome IS NULL AND ending IS NULL",
                     params![id.0, ending.status().as_str()],
                 )?;
-                self.tell_no_ends(id)?;
+                self.discard_due_results(id)?;
             }
             Fact::TaskCause { error, turn } => self.note_cause(id, error, *turn)?,
             Fact::TurnQueued { .. } if !self.is_paused(id)? => self.go_on(id)?,
@@ -213,7 +213,7 @@ impl Tx<'_> {
             // A stopped worker receives no results. They stay readable in its tasks.
             Fact::DesiredStop => {
                 self.end_tasks_below(id, TaskSelection::All, None)?;
-                self.tell_no_ends(id)?;
+                self.discard_due_results(id)?;
             }
             _ => {}
         }

@@ -39,14 +39,14 @@ impl Tx<'_> {
 
     fn open_tool_calls(&self, id: RowId, turn: u64) -> Result<Vec<String>> {
         let mut calls = TurnToolCalls::default();
-        told(self.connection, id, turn, |record, body| calls.see(record, body))?;
+        for_each_report(self.connection, id, turn, |record, body| calls.see(record, body))?;
         Ok(calls.closings().iter().map(ToString::to_string).collect())
     }
 }
 
 /// Passes the agent's reports about its calls in this turn to `see`: permission requests first,
 /// then all others in order.
-pub(crate) fn told(
+pub(crate) fn for_each_report(
     connection: &Connection,
     id: RowId,
     turn: u64,

@@ -55,7 +55,7 @@ pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript)
         let event = events::read(row).map_err(StoreError::from)?;
         match event.event_type {
             EventType::ProgressMessage => of.said(&event.into_text().unwrap_or_default()),
-            EventType::MessageSent => of.told(event.data()["text"].as_str().unwrap_or_default()),
+            EventType::MessageSent => of.message_sent(event.data()["text"].as_str().unwrap_or_default()),
             _ => {
                 let data = event.data();
                 let title = data["title"].as_str().unwrap_or_default();

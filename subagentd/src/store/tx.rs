@@ -50,14 +50,17 @@ struct EventInsertCache<'a> {
 /// The newest events that reach their workers' ancestors; 0 for none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Notices {
-    pub(super) told: i64,
+    pub(super) newest_task_event: i64,
     /// The newest question among these.
     pub(super) asked: i64,
 }
 
 impl Notices {
     pub(super) fn max(self, other: Self) -> Self {
-        Self { told: self.told.max(other.told), asked: self.asked.max(other.asked) }
+        Self {
+            newest_task_event: self.newest_task_event.max(other.newest_task_event),
+            asked: self.asked.max(other.asked),
+        }
     }
 }
 
@@ -138,7 +141,7 @@ impl Tx<'_> {
             ])
             .map_err(StoreError::from)?;
         if event.event_type.reaches_ancestors() {
-            self.notices.told = seq;
+            self.notices.newest_task_event = seq;
         }
         if event.event_type.is_question() {
             self.notices.asked = seq;

@@ -69,7 +69,7 @@ struct WriteJob {
 pub(super) struct Writer {
     work: Mutex<Option<mpsc::Sender<WriterWork>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    told: watch::Sender<i64>,
+    newest_task_event: watch::Sender<i64>,
     asked: watch::Sender<i64>,
 }
 
@@ -92,20 +92,20 @@ impl Writer {
         };
         let wal_pages = Arc::new(AtomicI32::new(0));
         let wrote = Arc::new(AtomicBool::new(false));
-        let (counted, told_of) = (Arc::clone(&wal_pages), Arc::clone(&wrote));
+        let (counted, has_written) = (Arc::clone(&wal_pages), Arc::clone(&wrote));
         let count = move |_: &mut Wal, pages| {
             counted.store(pages, Ordering::Relaxed);
-            told_of.store(true, Ordering::Relaxed);
+            has_written.store(true, Ordering::Relaxed);
             Ok(())
         };
         connection.wal_hook(Some(count)).map_err(StoreError::from)?;
         let (work, inbox) = mpsc::channel();
-        let (told, asked) = (watch::Sender::new(0), watch::Sender::new(0));
+        let (newest_task_event, asked) = (watch::Sender::new(0), watch::Sender::new(0));
         let mut state = WriterState {
             connection,
             wal_pages,
             wrote,
-            told: told.clone(),
+            newest_task_event: newest_task_event.clone(),
             asked: asked.clone(),
             next_seq: reserved + 1,
             reserved,
@@ -117,11 +117,11 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || state.run(&inbox))
             .map_err(|error| StoreError::Reader(error.to_string()))?;
-        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), told, asked })
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), newest_task_event, asked })
     }
 
-    pub(super) fn told(&self) -> watch::Receiver<i64> {
-        self.told.subscribe()
+    pub(super) fn newest_task_event(&self) -> watch::Receiver<i64> {
+        self.newest_task_event.subscribe()
     }
 
     pub(super) fn asked(&self) -> watch::Receiver<i64> {
@@ -197,7 +197,7 @@ struct WriterState {
     /// Whether the last commit wrote to the WAL. A commit without changes writes and syncs nothing.
     wrote: Arc<AtomicBool>,
     /// Sequence number of the newest event that reaches its worker's ancestors.
-    told: watch::Sender<i64>,
+    newest_task_event: watch::Sender<i64>,
     /// Sequence number of the newest question.
     asked: watch::Sender<i64>,
     next_seq: i64,
@@ -336,7 +336,9 @@ impl WriterState {
         let wrote = self.wrote.load(Ordering::Relaxed);
         subagent_failpoint::hit("store.after_commit");
         // Watchers are notified before the callers get their results.
-        for (sender, newest) in [(&self.told, notices.told), (&self.asked, notices.asked)] {
+        for (sender, newest) in
+            [(&self.newest_task_event, notices.newest_task_event), (&self.asked, notices.asked)]
+        {
             if newest > 0 {
                 sender.send_replace(newest);
             }

@@ -65,7 +65,7 @@ impl Supervisor {
             request_id: asked.request_id.clone(),
             created_at: entropy::now(),
         };
-        let told = OwnerRule {
+        let owner_rule = OwnerRule {
             rule_id,
             rule: PolicyRule {
                 rule: new.rule.clone(),
@@ -79,7 +79,7 @@ impl Supervisor {
             request_id: asked.request_id.clone(),
             created_at: new.created_at,
         };
-        Ok((told, new))
+        Ok((owner_rule, new))
     }
 
     /// Returns the text of the rule that always allows this request, or `None` if no rule expresses

@@ -44,8 +44,8 @@ impl Supervisor {
         let session_id = request.session_id;
         let sent =
             handle.send(ActorMessage::CancelChild(ChildCancel { session_id: session_id.clone(), reply }));
-        let told = match tokio::time::timeout(LIMIT, answer).await {
-            Ok(Ok(told)) => told,
+        let outcome = match tokio::time::timeout(LIMIT, answer).await {
+            Ok(Ok(outcome)) => outcome,
             // The runtime is lost, or the worker's actor has ended.
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => {
                 Err(stopped_for_good(WorkerState::Stopped))
@@ -53,7 +53,7 @@ impl Supervisor {
             Ok(Err(_)) => Err(sent.err().unwrap_or_else(worker::broken)),
             Err(_) => Err(worker::broken()),
         };
-        told.map_err(|error| error.with("workerId", worker).with("sessionId", session_id.as_str()))?;
+        outcome.map_err(|error| error.with("workerId", worker).with("sessionId", session_id.as_str()))?;
         let response = ChildSessionCanceled { worker_id: row.worker_id, session_id };
         let now = entropy::now();
         let kept = self

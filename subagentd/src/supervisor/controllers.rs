@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_lives_as_the_very_process_of_this_boot_and_of_what_cannot_be_told_nothing_is_said() {
+    fn an_owner_lives_as_the_very_process_of_this_boot_and_of_what_is_unknown_nothing_is_said() {
         let owner = OwnerRow {
             instance_id: InstanceId::from_random([1; 6]),
             epoch: 1,

@@ -37,11 +37,11 @@ pub(super) fn check(agent: Option<&AgentSpec>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the instructions for the runtime. `told`: the resumed session contains the prompt
+/// Returns the instructions for the runtime. `delivered`: the resumed session contains the prompt
 /// already. `replaces`: the session may contain the prompt of another definition.
-pub(super) fn instructions(agent: &AgentSpec, told: bool, replaces: bool) -> Instructions {
+pub(super) fn instructions(agent: &AgentSpec, delivered: bool, replaces: bool) -> Instructions {
     let AgentSpec { name, prompt, model, .. } = agent.clone();
-    Instructions { name, prompt, told, replaces, model }
+    Instructions { name, prompt, delivered, replaces, model }
 }
 
 /// Returns the event that reports how a started or resumed session applied the definition.

@@ -190,7 +190,7 @@ impl Supervisor {
         };
         let live = live.or_else(|| self.roster.live(worker).ok());
         let gives = live.as_ref().map(|handle| handle.gives.subscribe());
-        let (told, news) = (self.shared.store.told(), self.shared.news.subscribe());
+        let (newest_task_event, news) = (self.shared.store.newest_task_event(), self.shared.news.subscribe());
         let end = if follow {
             let news = live.map(|handle| handle.follow());
             FollowUntil::WithWorker { news, ending: self.shared.ending.subscribe() }
@@ -209,7 +209,7 @@ impl Supervisor {
             after,
             floor: 0,
             end,
-            below: TasksBelow::new(sight, row.has_tasks, gives, told, news),
+            below: TasksBelow::new(sight, row.has_tasks, gives, newest_task_event, news),
             raw,
         })
     }

@@ -8,7 +8,7 @@ pub enum EventScope {
     /// No events of tasks.
     Alone,
     /// Only task events (milestones).
-    Told,
+    TaskMilestones,
     /// All events of tasks; those that are not task events are wrapped.
     Tree,
 }
@@ -21,7 +21,7 @@ pub(super) struct TasksBelow {
     /// Turns true before the first task is stored. `None` if the worker cannot get tasks any more.
     gives: Option<watch::Receiver<bool>>,
     /// Sequence number of the newest task event of the daemon.
-    told: watch::Receiver<i64>,
+    newest_task_event: watch::Receiver<i64>,
     /// Sequence number of the newest event of all workers.
     news: watch::Receiver<i64>,
     /// Task events up to this number were read. `None` before the first read.
@@ -33,10 +33,10 @@ impl TasksBelow {
         sight: EventScope,
         may_be: bool,
         gives: Option<watch::Receiver<bool>>,
-        told: watch::Receiver<i64>,
+        newest_task_event: watch::Receiver<i64>,
         news: watch::Receiver<i64>,
     ) -> Self {
-        Self { sight, may_be, gives, told, news, seen: None }
+        Self { sight, may_be, gives, newest_task_event, news, seen: None }
     }
 
     /// Returns whether the follower must read task events. Call it after reading the worker's
@@ -60,8 +60,8 @@ impl TasksBelow {
     /// worker's own events are new. A joined read is always necessary once the worker is `over`.
     pub(super) fn look(&mut self, over: bool) -> (i64, bool) {
         self.news.mark_unchanged();
-        let told = *self.told.borrow_and_update();
-        (told, over || self.all() || self.seen.is_none_or(|seen| told > seen))
+        let newest_task_event = *self.newest_task_event.borrow_and_update();
+        (newest_task_event, over || self.all() || self.seen.is_none_or(|seen| newest_task_event > seen))
     }
 
     /// Records that task events up to this number were read.
@@ -72,12 +72,12 @@ impl TasksBelow {
     /// Waits for a change that requires a read.
     pub(super) async fn changed(&mut self) {
         match (self.sight, self.may_be, &mut self.gives) {
-            (EventScope::Told | EventScope::Tree, false, Some(gives)) => heard(gives).await,
+            (EventScope::TaskMilestones | EventScope::Tree, false, Some(gives)) => heard(gives).await,
             (EventScope::Alone, ..) | (_, false, None) => std::future::pending().await,
-            (EventScope::Told, true, _) => heard(&mut self.told).await,
+            (EventScope::TaskMilestones, true, _) => heard(&mut self.newest_task_event).await,
             (EventScope::Tree, true, _) => {
                 tokio::select! {
-                    () = heard(&mut self.told) => {}
+                    () = heard(&mut self.newest_task_event) => {}
                     () = heard(&mut self.news) => {}
                 }
             }

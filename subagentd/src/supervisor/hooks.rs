@@ -75,7 +75,7 @@ pub(super) fn are_asked(hooks: &[Hook], asked: &ApprovalRequested, ruled: Option
     if !hooks.iter().any(|hook| matches!(hook.event, HookEvent::PreToolUse | HookEvent::ApprovalRequested)) {
         return false;
     }
-    let tool = call::of(&policy::told_of(asked)).name;
+    let tool = call::of(&policy::reported_call(asked)).name;
     let has = |event| of_event(hooks, event, &tool).next().is_some();
     match ruled {
         None => has(HookEvent::PreToolUse) || has(HookEvent::ApprovalRequested),
@@ -117,7 +117,7 @@ pub(super) async fn run(
     let row = row.ok_or_else(|| Error::new(Code::Internal, "a held request is not stored"))?;
     let asked: ApprovalRequested = serde_json::from_str(&row.asked.asked)
         .map_err(|error| Error::new(Code::Internal, format!("a held request cannot be read: {error}")))?;
-    let call = call::of(&policy::told_of(&asked));
+    let call = call::of(&policy::reported_call(&asked));
     let mut input = HookInput::new(HookEvent::PreToolUse, asker.worker_id.clone(), PathBuf::from(&row.cwd));
     input.session_id.clone_from(&asker.session_id);
     input.tool_name = Some(call.name);

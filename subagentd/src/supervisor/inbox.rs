@@ -265,12 +265,12 @@ impl Supervisor {
     ) -> Result<(HashMap<RequestId, &'static str>, WorkerState)> {
         if let Ok(handle) = self.roster.live(worker) {
             let mut snapshots = handle.follow();
-            let told = snapshots.wait_for(|snapshot| {
+            let delivered = snapshots.wait_for(|snapshot| {
                 let open = &snapshot.worker.approvals;
                 !decided.iter().any(|request_id| open.contains_key(request_id))
             });
             // A timeout is reported as `pending`.
-            let _ = tokio::time::timeout(DELIVERY, told).await;
+            let _ = tokio::time::timeout(DELIVERY, delivered).await;
         }
         let row = self.row(worker).await?;
         let id = row.id;
@@ -389,9 +389,9 @@ pub(crate) fn listed(row: &InboxRow) -> InboxItem {
     }
 }
 
-fn subject(asked: &ApprovalRow, told: &Map<String, Value>) -> Option<String> {
+fn subject(asked: &ApprovalRow, reported: &Map<String, Value>) -> Option<String> {
     let text =
-        |name: &str| told.get(name)?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+        |name: &str| reported.get(name)?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
     match (asked.kind, asked.carrier) {
         (QuestionKind::Permission, Carrier::Runtime) => {
             let record: ApprovalRequested = serde_json::from_str(&asked.asked).ok()?;

@@ -77,8 +77,8 @@ pub(super) fn call_of(asked: &ApprovalRequested) -> (ToolCallDescription, Value)
 }
 
 /// Returns the tool call of a permission request as the agent reported it.
-pub(super) fn told_of(asked: &ApprovalRequested) -> Value {
-    PermissionRequest::of(asked).told()
+pub(super) fn reported_call(asked: &ApprovalRequested) -> Value {
+    PermissionRequest::of(asked).reported()
 }
 
 /// Returns the choice that expresses exactly this action, if the request offers it.
@@ -107,7 +107,7 @@ struct ReportedCall {
     /// Whether permission was requested for the call.
     asked: bool,
     /// Whether an update reported the call, or the call that its request is for.
-    told: bool,
+    reported: bool,
     /// Whether an update contained output of a command.
     ran: bool,
     judged: bool,
@@ -223,7 +223,7 @@ impl PolicyTracker {
             RecordType::Update | RecordType::ChildUpdate
                 if record.k.as_deref().is_some_and(|kind| KINDS.contains(&kind)) =>
             {
-                self.told(record.t, record.turn, record.b?.get())
+                self.tool_call_update(record.t, record.turn, record.b?.get())
             }
             RecordType::TurnEnd if !self.calls.is_empty() => {
                 self.calls = Arc::default();
@@ -241,20 +241,20 @@ impl PolicyTracker {
                 let Ok(asked) = serde_json::from_str::<ApprovalRequested>(body) else { return };
                 self.is_asked(&asked, &PermissionRequest::of(&asked));
             }
-            _ => drop(self.told(record, None, body)),
+            _ => drop(self.tool_call_update(record, None, body)),
         }
     }
 
     fn is_asked(&mut self, asked: &ApprovalRequested, request: &PermissionRequest) {
         // The agent does not know the ids of client methods.
-        let told = asked.client_call.is_some() || request.ids().count() > 1;
+        let reported = asked.client_call.is_some() || request.ids().count() > 1;
         for id in request.ids() {
             let seen = self.seen((asked.child.session_id.clone(), id));
             if seen.over {
                 // The id is reused for another call.
                 *seen = seen.next();
             }
-            (seen.asked, seen.told) = (true, seen.told || told);
+            (seen.asked, seen.reported) = (true, seen.reported || reported);
         }
     }
 
@@ -272,7 +272,7 @@ impl PolicyTracker {
         decided
     }
 
-    fn told(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<WorkerInput> {
+    fn tool_call_update(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<WorkerInput> {
         let body: Value = surrogates::parse(body).ok()?;
         let update = &body["update"];
         let id = call_id(update)?;
@@ -287,20 +287,20 @@ impl PolicyTracker {
         if seen.begun.is_none() {
             seen.begun = Some(ToolCallDescription::of(update));
         }
-        seen.told = true;
+        seen.reported = true;
         seen.over |= over;
-        seen.ran |= evidence::tells_output(update);
+        seen.ran |= evidence::has_output(update);
         seen.call.learn(update);
         // Checks only completed calls: many agents report `in_progress` before they ask.
-        if !completed || !seen.call.tells_something() || seen.asked || seen.judged {
+        if !completed || !seen.call.has_details() || seen.asked || seen.judged {
             return None;
         }
         seen.judged = true;
         let (call, ran) = (seen.call.clone(), seen.ran);
         // A request without matching updates may have been for this call.
-        let maybe_asked = self.forgot_asked || self.calls.values().any(|seen| seen.asked && !seen.told);
+        let maybe_asked = self.forgot_asked || self.calls.values().any(|seen| seen.asked && !seen.reported);
         let evidence = evidence::of(update, ran, maybe_asked)?;
-        let verdict = policy.decide(&call.as_told(), &real_path);
+        let verdict = policy.decide(&call.as_reported(), &real_path);
         // A call that was only not pre-approved is denied if the agent asks, and is no violation if
         // it did not ask.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == RuleAction::Deny);
@@ -385,27 +385,27 @@ fn decision(
 fn rule(decisive: &Judged, policy: &Policy) -> Value {
     let Judged { kind, subject, action, by, note } = decisive;
     let subject: Option<String> = subject.as_ref().map(|text| text.chars().take(MAX_SUBJECT_CHARS).collect());
-    let mut told = json!({
+    let mut decider = json!({
         "action": action.as_str(), "kind": kind.as_str(), "subject": subject,
         "rule": by.as_ref().map(|by| by.rule.as_str()),
     });
     if let Some(by) = by {
-        told["layer"] = by.layer.as_str().into();
+        decider["layer"] = by.layer.as_str().into();
         if let Some(source) = &by.source {
-            told["source"] = source.as_str().into();
+            decider["source"] = source.as_str().into();
         }
         if let Some(at) = by.at {
-            told["line"] = at.line.into();
+            decider["line"] = at.line.into();
         }
         // The rule belongs to a worker above this one.
         if by.depth + 1 < policy.chain.len() {
-            told["path"] = policy.chain[..=by.depth].iter().map(|node| node.name.as_str()).collect();
+            decider["path"] = policy.chain[..=by.depth].iter().map(|node| node.name.as_str()).collect();
         }
     }
     if let Some(note) = note {
-        told["note"] = note.as_str().into();
+        decider["note"] = note.as_str().into();
     }
-    told
+    decider
 }
 
 #[cfg(test)]

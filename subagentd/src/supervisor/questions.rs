@@ -206,11 +206,11 @@ impl Supervisor {
         let row = self.row(worker).await?;
         if let Ok(handle) = self.roster.live(worker) {
             let mut snapshots = handle.follow();
-            let told = snapshots.wait_for(|snapshot| {
+            let delivered = snapshots.wait_for(|snapshot| {
                 !snapshot.worker.approvals.keys().any(|open| open.as_str() == request_id)
             });
             // A timeout is reported as `pending`.
-            let _ = tokio::time::timeout(DELIVERY, told).await;
+            let _ = tokio::time::timeout(DELIVERY, delivered).await;
         }
         let (id, asked) = (row.id, request_id.to_owned());
         let now = self

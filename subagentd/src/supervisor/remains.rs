@@ -73,13 +73,13 @@ impl WorkerFolder {
             .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?;
         // The connection stays open until the runtime has ended. A runtime that does not answer is
         // killed.
-        let told = timeout(HELLO_TIME, tell(&socket)).await.ok().flatten();
+        let answer = timeout(HELLO_TIME, ask_to_end(&socket)).await.ok().flatten();
         let mut ended = false;
-        if told.is_some() {
+        if answer.is_some() {
             ended = self.ended_within(END_TIME).await?;
         }
         if !ended {
-            let process = told.as_ref().and_then(|(_, process)| process.as_ref()).map(ExitWatch::process);
+            let process = answer.as_ref().and_then(|(_, process)| process.as_ref()).map(ExitWatch::process);
             if let Some(exit) = process
                 .or_else(|| listener(&socket))
                 .and_then(|process| ExitWatch::of(process).ok().flatten())
@@ -88,7 +88,7 @@ impl WorkerFolder {
             }
             ended = self.ended_within(KILL_TIME).await?;
         }
-        drop(told);
+        drop(answer);
         if !ended {
             let message = format!("worker {} could not be ended; nothing was restored", self.worker_id);
             return Err(Error::new(Code::StopIncomplete, message)
@@ -124,7 +124,7 @@ pub(crate) fn set_aside(remains: &WorkerFolder, into: &Path) -> std::io::Result<
 }
 
 /// Asks the runtime behind this socket to end. `None` if it does not answer.
-async fn tell(socket: &Path) -> Option<(RuntimeConnection, Option<ExitWatch>)> {
+async fn ask_to_end(socket: &Path) -> Option<(RuntimeConnection, Option<ExitWatch>)> {
     let mut generation = 0;
     // A runtime serves the highest generation that it has seen. Its refusal contains that
     // generation.

@@ -85,8 +85,10 @@ impl JournaledStateDir {
 
     /// Follows the first worker until `events` pieces of text were seen.
     pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
-        let mut follower =
-            supervisor.follow(self.workers[0].as_str(), None, true, false, EventScope::Told).await.unwrap();
+        let mut follower = supervisor
+            .follow(self.workers[0].as_str(), None, true, false, EventScope::TaskMilestones)
+            .await
+            .unwrap();
         let mut seen = 0;
         while seen < events {
             let page = follower.next().await.unwrap();

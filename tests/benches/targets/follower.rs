@@ -32,7 +32,7 @@ impl<T: Send + 'static> Follower<T> {
         let mut command = world.sandbox.command("subagent").args(args).process();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let output = child.stdout.take().unwrap();
-        let (tell, seen) = mpsc::channel();
+        let (sender, seen) = mpsc::channel();
         let (begun, has_begun) = mpsc::channel();
         thread::spawn(move || {
             let mut lines = BufReader::with_capacity(64 * 1024, output);
@@ -41,7 +41,7 @@ impl<T: Send + 'static> Follower<T> {
                 // The receiver may be gone.
                 let _ = begun.send(());
                 if let Some(found) = look(&line) {
-                    let _ = tell.send(found);
+                    let _ = sender.send(found);
                 }
                 line.clear();
             }

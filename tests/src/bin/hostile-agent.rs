@@ -426,11 +426,11 @@ impl Hostile {
                 return self.permission(json!({"kind": "execute"}), &options).map(Some);
             }
             "permission-of-a-told-call" => {
-                let told = json!({
+                let reported = json!({
                     "sessionUpdate": "tool_call", "toolCallId": "t-3", "title": "mcp.echo", "kind": "other",
                     "rawInput": {"text": "told before"},
                 });
-                let params = json!({"sessionId": SESSION, "update": told});
+                let params = json!({"sessionId": SESSION, "update": reported});
                 line(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))?;
                 let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
                 return self.permission(json!({"toolCallId": "t-3", "kind": "execute"}), &options).map(Some);

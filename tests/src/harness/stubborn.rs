@@ -20,20 +20,20 @@ const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 #[derive(Debug)]
 pub struct Stubborn<'a> {
     sandbox: &'a Sandbox,
-    told: RefCell<Vec<String>>,
+    failure_codes: RefCell<Vec<String>>,
 }
 
 impl<'a> Stubborn<'a> {
     /// Creates the manager of this sandbox.
     #[must_use]
     pub fn new(sandbox: &'a Sandbox) -> Self {
-        Self { sandbox, told: RefCell::default() }
+        Self { sandbox, failure_codes: RefCell::default() }
     }
 
     /// Returns the codes of all errors so far, with `killed` for a command that was killed.
     #[must_use]
-    pub fn told(&self) -> Vec<String> {
-        self.told.borrow().clone()
+    pub fn failure_codes(&self) -> Vec<String> {
+        self.failure_codes.borrow().clone()
     }
 
     /// Runs a command once. Returns its output, or the code of its error.
@@ -58,11 +58,11 @@ impl<'a> Stubborn<'a> {
             Some(_) => {
                 let error = output.any_error();
                 assert_ne!(error["code"], "INTERNAL_ERROR", "{output}");
-                self.told.borrow_mut().push(error["code"].as_str().unwrap().to_owned());
+                self.failure_codes.borrow_mut().push(error["code"].as_str().unwrap().to_owned());
                 Err(error)
             }
             None => {
-                self.told.borrow_mut().push("killed".to_owned());
+                self.failure_codes.borrow_mut().push("killed".to_owned());
                 Err(Value::Null)
             }
         }
@@ -87,7 +87,7 @@ impl<'a> Stubborn<'a> {
                 Err(error) => assert!(begun.elapsed() < DEADLINE, "{what} fails repeatedly: {error}"),
             }
         }
-        panic!("{what} fails repeatedly: {:?}", self.told());
+        panic!("{what} fails repeatedly: {:?}", self.failure_codes());
     }
 
     /// Creates the controller, or takes it over if the first response was lost.

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn every_target_is_told_with_what_became_of_it() {
+    fn every_target_is_reported_with_what_became_of_it() {
         let text = table(&report());
         assert_eq!(cells(&text, "at most 3 ms"), ["list", "at most 3 ms", "2.00 ms", "met"]);
         assert_eq!(cells(&text, "at most 1 ms"), ["list", "at most 1 ms", "2.00 ms", "**missed**"]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_told_of_several_and_the_99th_of_many() {
+    fn a_spread_is_reported_of_several_and_the_99th_of_many() {
         let text = table(&report());
         assert_eq!(cells(&text, "ours"), ["list", "ours", "3", "2.00 ms", "1.00 ms to 9.00 ms", ""]);
         assert_eq!(cells(&text, "many"), ["list", "many", "100", "5", "5 to 5", "5"]);

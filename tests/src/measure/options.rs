@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_told_with_what_there_is() {
+    fn what_is_unknown_is_reported_with_what_there_is() {
         let error = parse(&["lost"]).unwrap_err();
         assert!(error.contains("lost") && error.contains("list, send"), "{error}");
     }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_told() {
+    fn of_nothing_nothing_is_reported() {
         assert_eq!(Summary::of(&[]), None);
     }
 

@@ -55,7 +55,7 @@ const LIMITS: &[Limit] = &[
 /// The counts of a test.
 #[derive(Default)]
 pub(crate) struct Counts {
-    told: String,
+    report: String,
     above: String,
 }
 
@@ -66,20 +66,20 @@ impl Counts {
         let limit = LIMITS.iter().find(|(known, ..)| *known == name);
         let (_, then, limit) = limit.unwrap_or_else(|| panic!("there is no limit named {name:?}"));
         let line = format!("{name}: {found:.1}, at most {limit:.1} ({then:.1} when that was set)\n");
-        let list = if found > *limit { &mut self.above } else { &mut self.told };
+        let list = if found > *limit { &mut self.above } else { &mut self.report };
         let _ = write!(list, "{line}");
     }
 
     /// Ends the test. `evidence` describes the counted events.
     #[track_caller]
     pub(crate) fn check(self, evidence: &str) {
-        eprint!("{}", self.told);
+        eprint!("{}", self.report);
         assert!(
             self.above.is_empty(),
             "more than before:\n{}\nwithin their limits:\n{}\n{evidence}\n\
              If that is how it must be, change the limit in tests/tests/counts/limits.rs.",
             self.above,
-            self.told
+            self.report
         );
     }
 }

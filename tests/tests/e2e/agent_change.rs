@@ -72,7 +72,7 @@ fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
 }
 
-fn told(agent: &str, prompt: &str) -> String {
+fn instructions(agent: &str, prompt: &str) -> String {
     format!("<agent_instructions agent=\"{agent}\">{prompt}")
 }
 
@@ -82,7 +82,7 @@ fn a_plan_is_made_and_then_built_in_one_session() {
     let session = sandbox.show(&worker)["sessionId"].clone();
     let plan = said_as(&sandbox, &worker, "planner", "!options\n!ask execute rm x\n!ask execute git push");
     assert!(plan.contains("mode=bold model=large"), "{plan}");
-    assert!(plan.contains(&told("planner", "Plan first.")), "{plan}");
+    assert!(plan.contains(&instructions("planner", "Plan first.")), "{plan}");
     assert_eq!(plan.matches("reject-once").count(), 2, "its own rule and that of the owner: {plan}");
     assert_eq!(sandbox.show(&worker)["agentDefinition"], "planner");
     let on = said(&sandbox, &worker, "!options\n!ask execute rm x");
@@ -91,7 +91,7 @@ fn a_plan_is_made_and_then_built_in_one_session() {
 
     let build = said_as(&sandbox, &worker, "builder", "!options\n!ask execute rm x\n!ask execute git push");
     assert!(build.contains("mode=careful model=small"), "as the session began: {build}");
-    assert!(build.contains(&told("builder", "Now build.")), "{build}");
+    assert!(build.contains(&instructions("builder", "Now build.")), "{build}");
     assert!(build.contains("allow-once"), "{build}");
     assert!(build.contains("reject-once"), "the owner's denial must persist: {build}");
     let shown = sandbox.show(&worker);
@@ -290,7 +290,7 @@ fn is_neither_lost_nor_doubled(point: &str) {
     let plan = said_as(&sandbox, &worker, "planner", "!options\n!ask execute rm x");
     assert!(once.exists(), "{point} was not reached");
     assert!(plan.contains("mode=bold model=large") && plan.contains("reject-once"), "{point}: {plan}");
-    assert_eq!(plan.matches(&told("planner", "Plan first.")).count(), 1, "{point}: {plan}");
+    assert_eq!(plan.matches(&instructions("planner", "Plan first.")).count(), 1, "{point}: {plan}");
     assert_eq!(of_type(&sandbox, &worker, "agent.changed").len(), 1, "{point}");
     assert!(said(&sandbox, &worker, "!options").contains("mode=bold"));
     sandbox.finish();
@@ -312,12 +312,12 @@ fn the_next_runtime_has_it_after_any_end_of_its_turn() {
     let _ = sandbox.wait_after(&worker, &hangs["acceptedEventId"], "progress.message");
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     let next = said(&sandbox, &worker, "!options\n!ask execute rm x");
-    assert!(next.contains(&told("planner", "Plan first.")), "the turn with it was canceled: {next}");
+    assert!(next.contains(&instructions("planner", "Plan first.")), "the turn with it was canceled: {next}");
     assert!(next.contains("mode=bold") && next.contains("reject-once"), "{next}");
     sandbox.kill(&sandbox.runtime(&worker));
     let next = said(&sandbox, &worker, "!options\n!ask execute rm x");
     assert!(next.contains("mode=bold") && next.contains("reject-once"), "{next}");
     let plan = said_as(&sandbox, &worker, "builder", "!options");
-    assert!(plan.contains(&told("builder", "Now build.")), "{plan}");
+    assert!(plan.contains(&instructions("builder", "Now build.")), "{plan}");
     sandbox.finish();
 }

@@ -215,24 +215,28 @@ fn a_prompt_goes_before_the_first_message_and_again_when_the_context_was_lost() 
             "notHonoured": [{"key": "=maxSteps", "value": 3, "reason": "str"}],
         }),
     );
-    let told = |said: String| said.contains("<agent_instructions agent=\"reviewer\">Read with fresh eyes.");
+    let has_instructions =
+        |said: String| said.contains("<agent_instructions agent=\"reviewer\">Read with fresh eyes.");
     // An end after which the agent may not keep the prompt.
-    assert!(told(said(&sandbox, &worker, "!say a\n!stop refusal")));
+    assert!(has_instructions(said(&sandbox, &worker, "!say a\n!stop refusal")));
     assert!(
-        told(said(&sandbox, &worker, "!say b")),
+        has_instructions(said(&sandbox, &worker, "!say b")),
         "the first prompt was refused and must not be in the session"
     );
-    assert!(!told(said(&sandbox, &worker, "!say c")));
+    assert!(!has_instructions(said(&sandbox, &worker, "!say c")));
     let sent = of_type(&sandbox, &worker, "message.sent");
     assert_eq!(sent[0]["data"]["text"], "!say a\n!stop refusal", "it must not count as the user's text");
     sandbox.kill_daemon();
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
-    assert!(!told(said(&sandbox, &worker, "!say d")), "the session must be resumed with its context");
+    assert!(
+        !has_instructions(said(&sandbox, &worker, "!say d")),
+        "the session must be resumed with its context"
+    );
     fs::remove_dir_all(&state).unwrap();
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     assert_eq!(of_type(&sandbox, &worker, "worker.restarted").pop().unwrap()["data"]["contextLost"], true);
-    assert!(told(said(&sandbox, &worker, "!say e")));
-    assert!(!told(said(&sandbox, &worker, "!say f")));
+    assert!(has_instructions(said(&sandbox, &worker, "!say e")));
+    assert!(!has_instructions(said(&sandbox, &worker, "!say f")));
     assert_eq!(of_type(&sandbox, &worker, "agent.applied").len(), 3);
     sandbox.finish();
 }
@@ -260,21 +264,25 @@ fn an_agent_that_takes_system_prompts_gets_the_prompt_as_one() {
 }
 
 #[test]
-fn a_model_is_a_tier_of_the_launcher_or_what_the_agent_has_and_else_it_is_told() {
+fn a_model_is_a_tier_of_the_launcher_or_what_the_agent_has_and_else_it_is_reported() {
     let mut sandbox = with_agent("---\ndescription: d\nmodel: opus\n---\n");
     let tiered =
         sandbox.demo_agent(&[]).key("tiers", json!({"strong": "large"})).key("model", json!("small"));
     sandbox.launcher("tiered", tiered);
     let options = |worker: &str| said(&sandbox, worker, "!options");
-    let untold = |worker: &str| of_type(&sandbox, worker, "agent.applied")[0]["data"]["notHonoured"].clone();
+    let not_honoured =
+        |worker: &str| of_type(&sandbox, worker, "agent.applied")[0]["data"]["notHonoured"].clone();
     let worker = start(&sandbox, &["--launcher", "tiered"]);
     assert!(options(&worker).contains("model=large"));
-    assert_eq!(untold(&worker), json!([]));
+    assert_eq!(not_honoured(&worker), json!([]));
     let worker = start(&sandbox, &["--launcher", "tiered", "--model", "small"]);
     assert!(options(&worker).contains("model=small"), "an explicit choice takes precedence");
     let worker = start(&sandbox, &["--launcher", "demo"]);
     assert!(options(&worker).contains("model=small"), "the agent must work without it");
-    assert_eq!((&untold(&worker)[0]["key"], &untold(&worker)[0]["value"]), (&json!("model"), &json!("opus")));
+    assert_eq!(
+        (&not_honoured(&worker)[0]["key"], &not_honoured(&worker)[0]["value"]),
+        (&json!("model"), &json!("opus"))
+    );
     let _ = define(
         &sandbox,
         "reviewer",
@@ -282,9 +290,12 @@ fn a_model_is_a_tier_of_the_launcher_or_what_the_agent_has_and_else_it_is_told()
     );
     let worker = start(&sandbox, &["--launcher", "demo"]);
     assert!(options(&worker).contains("model=large"), "a name that matches exactly one model");
-    let untold = untold(&worker);
-    assert_eq!((&untold[0]["key"], &untold[1]["key"]), (&json!("temperature"), &json!("maxOutputTokens")));
-    assert_eq!(untold[1]["value"], 500);
+    let not_honoured = not_honoured(&worker);
+    assert_eq!(
+        (&not_honoured[0]["key"], &not_honoured[1]["key"]),
+        (&json!("temperature"), &json!("maxOutputTokens"))
+    );
+    assert_eq!(not_honoured[1]["value"], 500);
     sandbox.finish();
 }
 

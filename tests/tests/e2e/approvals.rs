@@ -186,7 +186,7 @@ fn an_agent_that_ignores_a_cancel_is_ended_after_the_grace() {
 }
 
 #[test]
-fn people_are_told_that_an_agent_was_ended_by_force_and_is_started_again() {
+fn people_are_shown_that_an_agent_was_ended_by_force_and_is_started_again() {
     let (sandbox, worker) = Sandbox::with_worker();
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!hang");
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");

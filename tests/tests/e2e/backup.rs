@@ -297,7 +297,7 @@ fn a_command_that_is_killed_while_its_backup_hangs_leaves_nothing_half_done() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_while_it_copies_ends_at_once_and_leaves_nothing() {
+fn a_daemon_that_is_asked_to_end_while_it_copies_ends_at_once_and_leaves_nothing() {
     let (sandbox, _, once) = disturbed("backup.before_copy", "wait");
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     // Large enough for a copy to take some time.

@@ -27,7 +27,7 @@ fn start_fails(sandbox: &Sandbox, launcher: &str, code: &str) -> Value {
 }
 
 #[test]
-fn launchers_that_cannot_be_run_are_told_apart() {
+fn launchers_that_cannot_be_run_are_distinguished() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.file("plain"), "no program").unwrap();
     fs::write(sandbox.file("broken"), "#!/nonexistent/interpreter\n").unwrap();
@@ -53,7 +53,7 @@ fn launchers_that_cannot_be_run_are_told_apart() {
 }
 
 #[test]
-fn agents_that_do_not_come_to_a_session_are_told_apart() {
+fn agents_that_do_not_come_to_a_session_are_distinguished() {
     let mut sandbox = Sandbox::new();
     for (name, flags) in [
         ("exits", &["--exit", "3"][..]),
@@ -127,7 +127,7 @@ fn wrong_usage_is_no_error_of_the_product() {
 }
 
 #[test]
-fn a_state_dir_that_cannot_be_written_is_told() {
+fn a_state_dir_that_cannot_be_written_is_reported() {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.file("file"), "").unwrap();
     for place in [sandbox.file_name("file/state"), "/proc/self/state".to_owned()] {
@@ -190,7 +190,7 @@ fn a_state_dir_of_the_reference_is_left_as_it_is() {
 }
 
 #[test]
-fn a_damaged_database_is_told_and_not_repaired_away() {
+fn a_damaged_database_is_reported_and_not_repaired_away() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     fs::write(sandbox.state_dir().join("state.db"), "this is no database, but it may be needed").unwrap();
@@ -396,8 +396,8 @@ fn a_full_disk_loses_nothing_and_is_left_again() {
     let full = part("full");
     let code = &full["error"]["code"];
     let failed = &full["data"]["matchedEvent"]["data"]["error"]["code"];
-    let told = ["STORAGE_FULL", "STORAGE_ERROR", "WAIT_TIMEOUT"].map(Value::from);
-    assert!(told.contains(code) || told.contains(failed), "{full}");
+    let expected = ["STORAGE_FULL", "STORAGE_ERROR", "WAIT_TIMEOUT"].map(Value::from);
+    assert!(expected.contains(code) || expected.contains(failed), "{full}");
     assert_eq!(part("after")["data"]["assistantText"], "after", "{output}");
     let state_dir = out.join("copy");
     let acknowledged = sandbox.recorder().acknowledged();

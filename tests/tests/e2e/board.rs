@@ -39,7 +39,7 @@ fn shell(sandbox: &Sandbox) -> AtTerminal {
 }
 
 /// Starts a worker and sends it a message without a wait.
-fn told(sandbox: &Sandbox, name: &str, text: &str) {
+fn start_and_send(sandbox: &Sandbox, name: &str, text: &str) {
     sandbox.run(&["worker", "start", "demo", "--name", name]).data_of("worker.started");
     sandbox.run(&["send", name, text, "-d"]).data_of("turn.accepted");
 }
@@ -75,7 +75,7 @@ fn an_answer_on_the_board_lets_a_shell_go_on_that_waits() {
 #[test]
 fn a_rule_is_shown_before_it_is_made_and_a_note_comes_along() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", &format!("{ASK}\n{ASK}"));
+    start_and_send(&sandbox, "one", &format!("{ASK}\n{ASK}"));
     let board = board(&sandbox, 80);
     board.sees("[a] always");
     board.types("a");
@@ -101,7 +101,7 @@ fn a_rule_is_shown_before_it_is_made_and_a_note_comes_along() {
 #[test]
 fn the_daemon_is_killed_and_the_board_goes_on() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", ASK);
+    start_and_send(&sandbox, "one", ASK);
     let board = board(&sandbox, 80);
     board.sees("[y] once");
     sandbox.kill_daemon();
@@ -109,7 +109,7 @@ fn the_daemon_is_killed_and_the_board_goes_on() {
     board.types("j");
     sandbox.run(&["daemon", "restart"]).data_of("daemon.restarted");
     board.sees("connected to the daemon again");
-    told(&sandbox, "two", "hello");
+    start_and_send(&sandbox, "two", "hello");
     board.sees("two");
     board.sees("[y] once");
     board.types("y");
@@ -120,7 +120,7 @@ fn the_daemon_is_killed_and_the_board_goes_on() {
 }
 
 #[test]
-fn a_worker_is_started_told_looked_at_and_stopped() {
+fn a_worker_is_started_messaged_looked_at_and_stopped() {
     let sandbox = Sandbox::new();
     let git = sandbox.command("git").args(["init", "-q", "."]).run();
     assert!(git.status.success(), "{git}");
@@ -158,8 +158,8 @@ fn a_worker_is_started_told_looked_at_and_stopped() {
 #[test]
 fn a_turn_is_canceled_and_rows_are_filtered() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "busy", "!sleep 3600000");
-    told(&sandbox, "other", "hello");
+    start_and_send(&sandbox, "busy", "!sleep 3600000");
+    start_and_send(&sandbox, "other", "hello");
     let board = board(&sandbox, 80);
     board.sees("Working  1");
     board.types("/bus");
@@ -180,7 +180,7 @@ fn a_turn_is_canceled_and_rows_are_filtered() {
 #[test]
 fn a_form_is_filled_in_outside_of_the_board() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", FORM);
+    start_and_send(&sandbox, "one", FORM);
     let board = board(&sandbox, 80);
     board.sees("[y] fill in");
     board.types("y");
@@ -198,7 +198,7 @@ fn a_form_is_filled_in_outside_of_the_board() {
 #[test]
 fn a_signal_ends_a_form_too() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", FORM);
+    start_and_send(&sandbox, "one", FORM);
     let before = sandbox.command("true").at_terminal(80, On::All).modes();
     let board = board(&sandbox, 80);
     board.sees("[y] fill in");
@@ -214,7 +214,7 @@ fn a_signal_ends_a_form_too() {
 #[test]
 fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", FORM);
+    start_and_send(&sandbox, "one", FORM);
     let shell = shell(&sandbox);
     shell.sees("[y] fill in");
     shell.types("y");
@@ -243,7 +243,7 @@ fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
 #[test]
 fn an_order_that_is_given_up_at_the_end_is_named() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", "hello");
+    start_and_send(&sandbox, "one", "hello");
     state(&sandbox, "one", "idle");
     let board = board(&sandbox, 80);
     board.sees("Done  1");
@@ -264,7 +264,7 @@ fn an_order_that_is_given_up_at_the_end_is_named() {
 #[test]
 fn a_window_may_change_its_width() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "one", ASK);
+    start_and_send(&sandbox, "one", ASK);
     let mut board = board(&sandbox, 200);
     board.sees("waiting approval");
     board.resize(20);
@@ -375,10 +375,10 @@ fn hostile_text_does_not_act_on_the_terminal() {
 #[test]
 fn the_document_shows_the_board() {
     let sandbox = Sandbox::new();
-    told(&sandbox, "docs", "!plan Read it|Describe it\n!sleep 3600000");
-    told(&sandbox, "tests", "All tests pass.");
+    start_and_send(&sandbox, "docs", "!plan Read it|Describe it\n!sleep 3600000");
+    start_and_send(&sandbox, "tests", "All tests pass.");
     state(&sandbox, "tests", "idle");
-    told(&sandbox, "login", "!ask execute rm -rf build && make --jobs 8");
+    start_and_send(&sandbox, "login", "!ask execute rm -rf build && make --jobs 8");
     state(&sandbox, "login", "waiting_approval");
     let board = board(&sandbox, 80);
     board.sees("[y] once");

@@ -19,7 +19,7 @@ fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-fn told(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn data_of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type);
     events.map(|event| event["data"].clone()).collect()
 }
@@ -51,7 +51,7 @@ fn tokens(count: u64) -> String {
 fn turns_that_are_used_up_refuse_the_next_until_the_owner_raises_the_limit() {
     let (sandbox, worker) = with(&["--max-turns", "2"]);
     let _ = sandbox.send(&worker, "one");
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded"), Vec::<Value>::new());
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded"), Vec::<Value>::new());
     let _ = sandbox.send(&worker, "two");
     let error = sandbox.sending(&worker, "three").run().error("BUDGET_EXCEEDED");
     assert_shape(
@@ -60,19 +60,19 @@ fn turns_that_are_used_up_refuse_the_next_until_the_owner_raises_the_limit() {
             "scope": "=worker", "budget": "=turns", "limit": 2, "used": 2, "unit": "=turns", "recommendedAction": "str",
         }),
     );
-    let told_once = told(&sandbox, &worker, "budget.exceeded");
+    let exceeded_once = data_of_type(&sandbox, &worker, "budget.exceeded");
     let data = json!({"scope": "worker", "budget": "turns", "limit": 2, "used": 2, "unit": "turns", "action": "refuse"});
-    assert_eq!(told_once, [data]);
+    assert_eq!(exceeded_once, [data]);
     sandbox.kill_daemon();
     sandbox.sending(&worker, "three").run().error("BUDGET_EXCEEDED");
     let set =
         sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "3"]).data_of("worker.set");
     assert_eq!(set["budget"]["turns"], json!({"used": 2, "limit": 3, "unit": "turns", "unreported": 0}));
-    let changed = told(&sandbox, &worker, "budget.changed");
+    let changed = data_of_type(&sandbox, &worker, "budget.changed");
     assert_eq!(changed, [json!({"scope": "worker", "limits": {"turns": 3}})]);
     let _ = sandbox.send(&worker, "three");
     sandbox.sending(&worker, "four").run().error("BUDGET_EXCEEDED");
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded").len(), 2, "it is another limit");
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded").len(), 2, "it is another limit");
     sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "none"]).data_of("worker.set");
     let _ = sandbox.send(&worker, "four");
     sandbox.finish();
@@ -100,7 +100,7 @@ fn rest(sandbox: &Sandbox, worker: &str) {
 }
 
 fn sent(sandbox: &Sandbox, worker: &str) -> Vec<String> {
-    let sent = told(sandbox, worker, "message.sent").into_iter();
+    let sent = data_of_type(sandbox, worker, "message.sent").into_iter();
     sent.map(|data| data["text"].as_str().unwrap().lines().last().unwrap().to_owned()).collect()
 }
 
@@ -129,13 +129,13 @@ fn what_waits_is_sent_as_far_as_the_turns_go_and_waits_on_until_the_owner_raises
 }
 
 #[test]
-fn tokens_that_the_end_of_a_turn_tells_hold_back_what_waits_behind_it() {
+fn tokens_reported_at_the_end_of_a_turn_hold_back_what_waits_behind_it() {
     let (sandbox, worker, gate) = queued(&["--max-tokens", "100"], &tokens(120), &["next"]);
     gate.open();
     wait_until("the queue to be paused", Duration::from_secs(10), || {
         (queue_of(&sandbox, &worker)["reason"] == "budget").then_some(())
     });
-    assert_eq!(told(&sandbox, &worker, "turn.started").len(), 1);
+    assert_eq!(data_of_type(&sandbox, &worker, "turn.started").len(), 1);
     sandbox.finish();
 }
 
@@ -145,7 +145,7 @@ fn a_message_that_would_end_the_last_turn_for_nothing_is_refused() {
     sandbox.sending(&worker, "now").args(["--if-busy", "steer"]).run().error("BUDGET_EXCEEDED");
     gate.open();
     rest(&sandbox, &worker);
-    assert_eq!(told(&sandbox, &worker, "turn.completed").len(), 1);
+    assert_eq!(data_of_type(&sandbox, &worker, "turn.completed").len(), 1);
     sandbox.finish();
 }
 
@@ -166,7 +166,7 @@ fn a_limit_that_is_set_while_messages_wait_holds_all_of_them_back() {
     wait_until("the queue to be paused", Duration::from_secs(20), || {
         (queue_of(&sandbox, &worker) == paused).then_some(())
     });
-    assert_eq!(told(&sandbox, &worker, "turn.started").len(), 1);
+    assert_eq!(data_of_type(&sandbox, &worker, "turn.started").len(), 1);
     gate.open();
     sandbox.finish();
 }
@@ -190,7 +190,7 @@ fn a_limited_worker_goes_through_its_queue_also_when_its_daemon_dies() {
     // The next daemon receives the end, and has not checked the budgets by then.
     rest(&sandbox, &worker);
     assert_eq!(sent(&sandbox, &worker), ["one", "two", "three"]);
-    assert_eq!(told(&sandbox, &worker, "queue.paused"), Vec::<Value>::new());
+    assert_eq!(data_of_type(&sandbox, &worker, "queue.paused"), Vec::<Value>::new());
     sandbox.finish();
 }
 
@@ -198,12 +198,12 @@ fn a_limited_worker_goes_through_its_queue_also_when_its_daemon_dies() {
 fn tokens_are_summed_and_a_warning_refuses_nothing() {
     let (sandbox, worker) = with(&["--max-tokens", "100", "--on-budget", "warn"]);
     let _ = sandbox.send(&worker, &tokens(60));
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded"), Vec::<Value>::new());
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded"), Vec::<Value>::new());
     let _ = sandbox.send(&worker, "!tokens {\"inputTokens\": 50, \"outputTokens\": 10}");
     let data = json!({"scope": "worker", "budget": "tokens", "limit": 100, "used": 120, "unit": "tokens", "action": "warn"});
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded"), [data]);
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded"), [data]);
     let _ = sandbox.send(&worker, &tokens(1));
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded").len(), 1, "once");
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded").len(), 1, "once");
     let used = |used: Value, limit: Value, unit: &str, unreported: Value| json!({"used": used, "limit": limit, "unit": unit, "unreported": unreported});
     assert_shape(
         &shown(&sandbox, &worker),
@@ -219,7 +219,7 @@ fn tokens_are_summed_and_a_warning_refuses_nothing() {
 }
 
 #[test]
-fn a_cost_that_passes_the_limit_cancels_the_turn_where_it_is_told() {
+fn a_cost_that_passes_the_limit_cancels_the_turn_where_it_is_reported() {
     let (sandbox, worker) = with(&["--max-cost", "1.5", "--on-budget", "cancel"]);
     let waited = sandbox.send(&worker, &usd(1.0));
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed");
@@ -229,7 +229,7 @@ fn a_cost_that_passes_the_limit_cancels_the_turn_where_it_is_told() {
     let reason = end["data"]["reason"].as_str().unwrap();
     assert_eq!(reason, "BUDGET_EXCEEDED: the worker has used 1.6 USD; the limit is 1.5");
     let data = json!({"scope": "worker", "budget": "cost", "limit": 1.5, "used": 1.6, "unit": "USD", "action": "cancel"});
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded"), [data]);
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded"), [data]);
     assert!(sandbox.show(&worker)["lastError"].as_str().unwrap().starts_with("BUDGET_EXCEEDED: "));
     sandbox.sending(&worker, "more").run().error("BUDGET_EXCEEDED");
     sandbox.finish();
@@ -245,7 +245,7 @@ fn an_agent_that_reports_nothing_is_unknown() {
     }
     let _ = sandbox.send(&worker, "two");
     let _ = sandbox.send(&worker, "three");
-    let unknown = told(&sandbox, &worker, "budget.unknown");
+    let unknown = data_of_type(&sandbox, &worker, "budget.unknown");
     let data = |budget: &str| json!({"scope": "worker", "budget": budget, "unreported": 1, "action": "warn"});
     assert_eq!(unknown, [data("tokens"), data("cost")], "once each");
     sandbox.run(&["worker", "set", "--worker-id", &worker, "--on-unknown", "refuse"]).data_of("worker.set");
@@ -316,7 +316,7 @@ fn time_runs_out_by_itself_and_not_while_an_answer_is_awaited() {
     let end = sandbox.turn_end(&waited);
     assert_eq!(end["type"], "turn.canceled");
     assert!(end["data"]["reason"].as_str().unwrap().starts_with("BUDGET_EXCEEDED: "), "{end}");
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded")[0]["budget"], "wallTime");
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded")[0]["budget"], "wallTime");
     sandbox.sending(&worker, "more").run().error("BUDGET_EXCEEDED");
     sandbox.finish();
 }
@@ -332,7 +332,7 @@ fn the_time_of_an_open_turn_survives_the_daemon() {
     assert!(end["data"]["reason"].as_str().unwrap().starts_with("BUDGET_EXCEEDED: "), "{end}");
     let used = shown(&sandbox, &worker)["wallTime"]["used"].as_f64().unwrap();
     assert!((3.0..30.0).contains(&used), "{used}");
-    assert_eq!(told(&sandbox, &worker, "budget.exceeded").len(), 1);
+    assert_eq!(data_of_type(&sandbox, &worker, "budget.exceeded").len(), 1);
     sandbox.finish();
 }
 
@@ -344,7 +344,7 @@ fn two_workers_share_the_budget_of_their_controller_and_what_was_removed_stays_u
     assert_eq!(set.data_of("budget.set")["controller"]["tokens"]["limit"], 100);
     for worker in [&first, &second] {
         wait_until("the event of the change", Duration::from_secs(10), || {
-            let changed = told(&sandbox, worker, "budget.changed");
+            let changed = data_of_type(&sandbox, worker, "budget.changed");
             (changed == [json!({"scope": "controller", "limits": {"tokens": 100, "onLimit": "cancel"}})])
                 .then_some(())
         });
@@ -355,7 +355,7 @@ fn two_workers_share_the_budget_of_their_controller_and_what_was_removed_stays_u
     sandbox.run(&["worker", "rm", &first]).data_of("worker.removed");
     let third = start(&sandbox, &[]);
     let _ = sandbox.send(&third, &tokens(50));
-    assert_eq!(told(&sandbox, &third, "budget.exceeded")[0]["scope"], "controller");
+    assert_eq!(data_of_type(&sandbox, &third, "budget.exceeded")[0]["scope"], "controller");
     let end = sandbox.turn_end(&open);
     assert_eq!(
         end["data"]["reason"].as_str().unwrap(),
@@ -368,7 +368,7 @@ fn two_workers_share_the_budget_of_their_controller_and_what_was_removed_stays_u
             (&json!("controller"), &json!(110))
         );
     }
-    let exceeded = |worker: &str| told(&sandbox, worker, "budget.exceeded").len();
+    let exceeded = |worker: &str| data_of_type(&sandbox, worker, "budget.exceeded").len();
     assert_eq!(exceeded(&second) + exceeded(&third), 1, "once for all of them");
     let controller = of_controller(&sandbox);
     assert_eq!((&controller["turns"]["used"], &controller["tokens"]["unreported"]), (&json!(3), &json!(1)));

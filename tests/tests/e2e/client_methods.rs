@@ -72,7 +72,7 @@ fn nothing_outside_of_the_workspace_is_read_or_written_nor_what_is_subagents_own
 }
 
 #[test]
-fn a_terminal_is_told_of_and_its_processes_end_with_the_worker() {
+fn a_terminal_is_reported_and_its_processes_end_with_the_worker() {
     let (sandbox, worker) = with_sdk_agent();
     let said = sandbox.send(&worker, "run echo from the terminal; exit 7");
     assert_eq!(said["assistantText"], "exit Some(7) from the terminal\n\n");

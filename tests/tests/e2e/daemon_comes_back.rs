@@ -78,7 +78,7 @@ fn parents(process: &Process) -> Vec<i32> {
 }
 
 #[test]
-fn a_daemon_that_died_comes_back_and_tells_the_parent_although_no_command_is_typed() {
+fn a_daemon_that_died_comes_back_and_notifies_the_parent_although_no_command_is_typed() {
     let world = world(Sandbox::new());
     let before = world.sandbox.daemon_info().unwrap();
     world.sandbox.kill_daemon();

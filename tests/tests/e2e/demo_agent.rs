@@ -269,7 +269,7 @@ fn edits_change_files_and_are_reported_as_diffs() {
 }
 
 #[test]
-fn ends_of_a_turn_are_as_told() {
+fn ends_of_a_turn_are_as_scripted() {
     let (mut agent, session) = Agent::ready(&[]);
     assert_eq!(agent.turn(&session, "!stop max_tokens\nnever").0, "max_tokens");
     let id = agent.prompt(&session, "!error -32123 it broke");
@@ -496,7 +496,7 @@ fn a_system_prompt_is_taken_only_where_it_was_offered() {
 }
 
 #[test]
-fn startup_flags_misbehave_as_told() {
+fn startup_flags_misbehave_as_scripted() {
     let mut agent = Agent::start(&["--exit", "7"]);
     assert_eq!(agent.exit().code(), Some(7));
     assert_eq!(
@@ -565,7 +565,7 @@ fn the_bare_dialect_is_an_agent_of_old() {
 }
 
 #[test]
-fn deaths_and_signals_are_as_told() {
+fn deaths_and_signals_are_as_scripted() {
     use std::os::unix::process::ExitStatusExt;
     let (mut agent, session) = Agent::ready(&[]);
     agent.prompt(&session, "before\n!crash 3");

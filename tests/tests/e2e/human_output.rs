@@ -367,7 +367,7 @@ fn with_hostile_worker() -> (Sandbox, String) {
 }
 
 #[test]
-fn watch_tells_a_turn_as_a_story() {
+fn watch_shows_a_turn_as_a_story() {
     let (sandbox, worker) = Sandbox::with_worker();
     let prompt = "!think hm\n!plan look | fix\n!tool edit src/a.rs\n!chunks 3 ab\n!error -32000 no more";
     let sent =

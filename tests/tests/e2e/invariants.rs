@@ -160,7 +160,7 @@ fn what_is_acknowledged_must_be_stored() {
 }
 
 #[test]
-fn a_task_must_end_once_and_be_told_once() {
+fn a_task_must_end_once_and_be_reported_once() {
     let _shared = good();
     let name = "a task ends once and is reported once";
     let task = |worker: i64, outcome: &str| {
@@ -181,9 +181,9 @@ fn a_task_must_end_once_and_be_told_once() {
     red_after(name, &format!("{}; UPDATE workers SET state = 'turn' WHERE id = 2", task(2, "'lost'")));
     // Its end was reported twice; by a missing turn; it is due to no worker; to one that ended,
     // though its worker is not stopped.
-    let told = "UPDATE events SET payload = json_set(payload, '$.subagent.subagentId',
+    let reported = "UPDATE events SET payload = json_set(payload, '$.subagent.subagentId',
                   (SELECT worker_id FROM workers WHERE id = 1)) WHERE type = 'message.sent'";
-    red_after(name, &format!("{}; {told}", task(1, "'completed'")));
+    red_after(name, &format!("{}; {reported}", task(1, "'completed'")));
     let asked = "UPDATE events SET payload = json_set(payload, '$.text',
                    'Your last message is the result of this task, and does not fit it') WHERE type = 'message.sent'";
     red_after(name, &format!("{}; UPDATE tasks SET runs = 0; {asked}", task(1, "'completed'")));

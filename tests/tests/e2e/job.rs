@@ -63,7 +63,7 @@ fn a_worker_does_a_job_from_start_to_stop() {
 }
 
 #[test]
-fn the_text_of_a_turn_is_joined_and_its_last_piece_is_told() {
+fn the_text_of_a_turn_is_joined_and_its_last_piece_is_reported() {
     let (sandbox, worker) = Sandbox::with_worker();
     let waited = sandbox.send(&worker, "!think hm\n!chunks 3 ab\n!tool read a file\n!say c");
     assert_eq!(

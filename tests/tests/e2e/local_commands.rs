@@ -164,7 +164,7 @@ fn launcher_show_hides_the_values_of_variables() {
 }
 
 #[test]
-fn launcher_probe_tells_what_would_be_started() {
+fn launcher_probe_shows_what_would_be_started() {
     let place = PrivateHomeFixture::new();
     let config = place.config(CONFIG);
     let probe = |name: &str| {

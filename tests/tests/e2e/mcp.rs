@@ -408,9 +408,9 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
     assert_eq!((&begun["name"], &begun["mode"]), (&json!("Two"), &json!("background")));
     sandbox.run(&args).error("TASK_NAME_TAKEN");
     let id = begun["taskId"].as_str().unwrap();
-    let told =
+    let reported =
         sandbox.run(&["task", "message", id, "--text", "!tool read b\nand more"]).data_of("task.messaged");
-    assert!(["appended", "queued"].contains(&told["message"].as_str().unwrap()), "{told}");
+    assert!(["appended", "queued"].contains(&reported["message"].as_str().unwrap()), "{reported}");
     let tree = sandbox.command("subagent").args(["tree"]).run();
     assert!(tree.text().lines().any(|line| line.starts_with("Two  ")), "{tree}");
     gate.open();

@@ -53,7 +53,7 @@ fn leave(sandbox: &Sandbox, started: &Value, file: &Path) -> Option<(Value, Valu
 }
 
 #[test]
-fn what_a_task_in_a_worktree_notes_is_told_to_the_next_one() {
+fn what_a_task_in_a_worktree_notes_is_passed_to_the_next_one() {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);

@@ -217,8 +217,8 @@ fn in_output(place: &OtherUserFixture) -> Vec<String> {
         let output = place.sandbox.run(command);
         assert!(output.status.code() == Some(0), "{output}");
         // An owner who inspects a worker sees its messages.
-        let tells_prompts = command.contains(&"inspect");
-        for (secret, is_fine) in [(VALUE_CANARY, false), (PROMPT_CANARY, tells_prompts)] {
+        let shows_prompts = command.contains(&"inspect");
+        for (secret, is_fine) in [(VALUE_CANARY, false), (PROMPT_CANARY, shows_prompts)] {
             if !is_fine && (output.stdout.contains(secret) || output.stderr.contains(secret)) {
                 found.push(format!("`{}` prints {secret}", output.command));
             }
@@ -309,12 +309,12 @@ fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let refused = run(&["daemon", "start", "--json"]);
-    let told = refused["error"]["code"] == "RUNTIME_DIR_UNSAFE";
+    let reported = refused["error"]["code"] == "RUNTIME_DIR_UNSAFE";
     let left = fs::read_dir(&folder).unwrap().count();
     let _ = run(&["daemon", "stop", "--json"]);
     fs::remove_dir_all(&folder).unwrap();
     let problem = format!("the folder of another user was used ({left} files in it): {refused:#}");
-    if told && left == 0 { Vec::new() } else { vec![problem] }
+    if reported && left == 0 { Vec::new() } else { vec![problem] }
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn a_planted_folder_for_the_sockets_is_refused() {
 
 /// The output of another user's `subagent doctor` about a user's workspace.
 #[test]
-fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
+fn what_doctor_may_not_look_at_is_reported_and_not_taken_for_nothing() {
     if !is_root("doctor for another user") {
         return;
     }
@@ -389,8 +389,8 @@ fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
         let output = command.output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let findings = report["data"]["findings"].as_array().unwrap().clone();
-        let told = |finding: &Value| finding["id"] == id && finding["status"] != "ok";
-        assert!(findings.iter().any(told), "{id}: {report:#}");
+        let reported = |finding: &Value| finding["id"] == id && finding["status"] != "ok";
+        assert!(findings.iter().any(reported), "{id}: {report:#}");
         findings
     };
     let hidden = ["processes.look", "database.look", "journals.look", "disk.look", "permissions.stateDir"];

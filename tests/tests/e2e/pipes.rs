@@ -131,7 +131,7 @@ fn a_pipe_in_the_place_of_a_journal_blocks_only_its_turn() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_the_next_journal_fails_the_start_and_is_told() {
+fn a_pipe_in_the_place_of_the_next_journal_fails_the_start_and_is_reported() {
     let (sandbox, worker) = without_runtime();
     let path = pipe(&sandbox, &format!("runtimes/{worker}/2.journal"));
     let sent = sandbox.sending(&worker, "two").run();

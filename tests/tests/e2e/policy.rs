@@ -117,19 +117,20 @@ fn a_denied_call_that_was_made_without_asking_cancels_the_turn() {
 }
 
 /// Returns the directive by which the agent reports a call.
-fn tells(update: &Value) -> String {
+fn update_line(update: &Value) -> String {
     let params = json!({"sessionId": "SESSION", "update": update});
     format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
 }
 
 #[test]
-fn a_call_that_was_told_of_before_the_daemon_died_is_known_to_the_next() {
+fn a_call_that_was_reported_before_the_daemon_died_is_known_to_the_next() {
     let (sandbox, worker) = with_rules(RULES);
     let call = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",
                       "status": "pending", "rawInput": {"command": "rm x"}});
-    let over = tells(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}));
+    let over =
+        update_line(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}));
     let gate = sandbox.gate("denied");
-    let script = format!("{}\n{}\n{over}\n!sleep 60000", tells(&call), gate.directive());
+    let script = format!("{}\n{}\n{over}\n!sleep 60000", update_line(&call), gate.directive());
     let accepted = sandbox.send_no_wait(&worker, &script);
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.update");
     sandbox.kill_daemon();
@@ -168,12 +169,12 @@ fn a_worker_keeps_the_rules_that_it_was_started_with() {
     for (worker, said) in [(&old, "permission: allow-once"), (&new, "permission: reject-once")] {
         assert_eq!(sandbox.send(worker, "!ask execute make all")["assistantText"], said);
     }
-    let told = of_type(&sandbox, &new, "approval.decided").remove(0)["data"]["policy"].clone();
+    let reported = of_type(&sandbox, &new, "approval.decided").remove(0)["data"]["policy"].clone();
     assert_eq!(
-        (&told["layer"], &told["rule"], &told["source"]),
+        (&reported["layer"], &reported["rule"], &reported["source"]),
         (&json!("config"), &json!("execute(make *)"), &json!(file))
     );
-    assert!(told["line"].as_u64().unwrap() > 1, "{told}");
+    assert!(reported["line"].as_u64().unwrap() > 1, "{reported}");
     sandbox.finish();
 }
 

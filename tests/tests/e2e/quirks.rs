@@ -70,7 +70,7 @@ fn a_request_that_says_too_little_is_asked_where_something_is_denied() {
 }
 
 #[test]
-fn history_that_is_told_in_a_resume_is_no_news_and_no_violation() {
+fn history_that_is_replayed_in_a_resume_is_no_news_and_no_violation() {
     let (sandbox, worker) = with(&["--history"], RULES);
     let _ = sandbox.send(&worker, "hello");
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");

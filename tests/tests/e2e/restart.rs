@@ -79,7 +79,7 @@ fn an_open_approval_is_lost_with_its_runtime() {
 }
 
 #[test]
-fn a_session_that_cannot_be_restored_is_told() {
+fn a_session_that_cannot_be_restored_is_reported() {
     let mut sandbox = Sandbox::new();
     let forgetful = subagent_tests::harness::Launcher::new(sandbox.executable("subagent"), ["demo-agent"]);
     sandbox.launcher("forgetful", forgetful);

@@ -242,7 +242,7 @@ fn messages_go_to_a_worker_and_a_worker_that_is_stopped_pauses_the_schedule() {
 }
 
 #[test]
-fn failures_in_a_row_pause_and_are_told() {
+fn failures_in_a_row_pause_and_are_reported() {
     let sandbox = world();
     let args = ["bad", "--every", "1s", "--max-failures", "2", "demo", "!error -32603 no luck"];
     let _ = add(&sandbox, &args);

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(100);
 /// Time limit for the processes of a removed state directory to end.
 const NOTHING_LEFT: Duration = Duration::from_secs(15);
 /// Error codes that a user may get.
-const TOLD: [&str; 10] = [
+const EXPECTED: [&str; 10] = [
     "BACKEND_RUNTIME_ERROR",
     "DAEMON_NOT_RUNNING",
     "DAEMON_START_FAILED",
@@ -51,7 +51,7 @@ fn ask_everything(sandbox: &Sandbox, worker: &str) -> usize {
             let error = output.any_error();
             let code = error["code"].as_str().unwrap();
             // Its turn may have ended meanwhile.
-            assert!(TOLD.contains(&code) || code == "WORKER_NOT_RUNNING", "{output}");
+            assert!(EXPECTED.contains(&code) || code == "WORKER_NOT_RUNNING", "{output}");
             errors += 1;
         }
     }
@@ -67,7 +67,7 @@ fn goes_on(sandbox: Sandbox, worker: &str) {
 }
 
 #[test]
-fn a_state_dir_that_fails_for_a_while_is_told_and_nothing_is_lost() {
+fn a_state_dir_that_fails_for_a_while_is_reported_and_nothing_is_lost() {
     let ways = [("ENOSPC", "full"), ("EROFS", "read-only"), ("EIO", "broken")];
     let cases: Vec<_> = ways.iter().flat_map(|way| [(*way, false), (*way, true)]).collect();
     let name = |((_, name), kill): &((&str, &str), bool)| {
@@ -119,7 +119,7 @@ fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::Path
     assert_eq!(error["code"], "WORKER_NOT_FOUND", "{shown}");
     let error = waiting.output().any_error();
     let code = error["code"].as_str().unwrap();
-    assert!(TOLD.contains(&code) || code == "WORKER_NOT_FOUND", "{error}");
+    assert!(EXPECTED.contains(&code) || code == "WORKER_NOT_FOUND", "{error}");
     wait_until("daemon, runtime, guard and agent of it to be gone", NOTHING_LEFT, || {
         old.iter().all(|process| !process.lives()).then_some(())
     });
@@ -246,7 +246,7 @@ fn a_small_file_system_that_is_full_again_and_again_loses_nothing() {
 }
 
 #[test]
-fn a_state_dir_that_is_read_only_is_told() {
+fn a_state_dir_that_is_read_only_is_reported() {
     with_mounts("a read-only file system", || {
         let sandbox = on_tmpfs("size=1m,mode=700", MsFlags::MS_RDONLY);
         for command in [&["controller", "init"][..], &["worker", "list"], &["worker", "start"]] {

@@ -491,15 +491,16 @@ fn hooks_run_when_a_worktree_is_made_and_when_it_is_removed_after_its_worker() {
         let _ = sandbox.run(&["stop", name]).data_of("worker.stopped");
     }
     let of_stop = read(3);
-    let told = |input: &Value| format!("{} {}", text_of(&input["hook_event_name"]), text_of(&input["name"]));
-    let all: Vec<String> = of_stop.iter().map(told).collect();
+    let reported =
+        |input: &Value| format!("{} {}", text_of(&input["hook_event_name"]), text_of(&input["name"]));
+    let all: Vec<String> = of_stop.iter().map(reported).collect();
     assert_eq!(all, ["WorktreeCreate auth", "WorktreeCreate idle", "WorktreeRemove idle"]);
     assert_eq!(of_stop[0]["worktree_path"], started["worktree"]["path"]);
     assert_eq!(of_stop[0]["worker"], started["workerId"]);
 
     // The worker of `auth` has ended before its worktree does.
     let _ = sandbox.run(&["worktree", "discard", "auth"]).data();
-    assert_eq!(told(&read(4)[3]), "WorktreeRemove auth");
+    assert_eq!(reported(&read(4)[3]), "WorktreeRemove auth");
     sandbox.finish();
 }
 

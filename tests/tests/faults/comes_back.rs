@@ -60,8 +60,9 @@ fn run(death: &DaemonDeath) {
         (sandbox.daemon_info()?.generation > before && daemon.lives()).then_some(())
     });
     assert!(death.step.is_none() || once.exists());
-    let told = sandbox.events(&root).into_iter().filter(|event| event["data"]["subagent"]["name"] == "due");
-    let told: Vec<_> = told.filter(|event| event["type"] == "message.sent").collect();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported =
+        sandbox.events(&root).into_iter().filter(|event| event["data"]["subagent"]["name"] == "due");
+    let reported: Vec<_> = reported.filter(|event| event["type"] == "message.sent").collect();
+    assert_eq!(reported.len(), 1, "{reported:?}");
     sandbox.finish();
 }

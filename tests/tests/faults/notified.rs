@@ -79,11 +79,11 @@ fn run(death: &DaemonDeath) {
     };
     let log = wait_until("the notifications", SOON, settled);
     assert!(death.step.is_none() || once.exists());
-    let told = fs::read_to_string(sandbox.file("home/told")).unwrap();
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reported = fs::read_to_string(sandbox.file("home/told")).unwrap();
+    let reported: Vec<Value> = reported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     let mut events = BTreeSet::new();
-    for document in &told {
+    for document in &reported {
         *times.entry(document["id"].as_str().unwrap()).or_default() += 1;
         let data = &document["data"];
         let event =
@@ -91,10 +91,13 @@ fn run(death: &DaemonDeath) {
         events.insert(event.as_str().unwrap());
     }
     let expected: BTreeSet<&str> = log.iter().map(|item| item["eventId"].as_str().unwrap()).collect();
-    assert_eq!(events, expected, "{told:?}");
-    assert_eq!(times.len(), workers.len(), "an event must have one id: {told:?}");
+    assert_eq!(events, expected, "{reported:?}");
+    assert_eq!(times.len(), workers.len(), "an event must have one id: {reported:?}");
     let repeated = times.values().filter(|times| **times > 1).count();
-    assert!(repeated <= 1 && told.len() <= workers.len() + 1, "only one could be in progress: {told:?}");
+    assert!(
+        repeated <= 1 && reported.len() <= workers.len() + 1,
+        "only one could be in progress: {reported:?}"
+    );
     hooked(&sandbox, &workers);
     sandbox.finish();
 }

@@ -14,24 +14,24 @@ const CHOSEN: &str = "chosen-by-the-user";
 pub(crate) fn handshake(world: &RealAgentWorld) -> String {
     let name = world.agent.name;
     let probed = world.run(&["launcher", "probe", name, "--handshake"]).data_of("launcher.probed");
-    let mut told = probed["handshake"].clone();
-    let agent = told["agent"]["name"].as_str().map(|name| format!("`{name}`"));
-    assert_eq!((&told["error"], &told["protocolVersion"]), (&Value::Null, &json!(1)), "{told}");
-    assert!(told["capabilities"]["loadSession"] == true, "{told}");
-    let phases: Vec<_> = told["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+    let mut reported = probed["handshake"].clone();
+    let agent = reported["agent"]["name"].as_str().map(|name| format!("`{name}`"));
+    assert_eq!((&reported["error"], &reported["protocolVersion"]), (&Value::Null, &json!(1)), "{reported}");
+    assert!(reported["capabilities"]["loadSession"] == true, "{reported}");
+    let phases: Vec<_> = reported["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
     assert_eq!(phases, ["spawn", "initialize", "session", "end"]);
-    if let Some(version) = told["agent"]["version"].as_str() {
-        assert!(world.agent.version.split(" / ").any(|known| known == version), "{told}");
+    if let Some(version) = reported["agent"]["version"].as_str() {
+        assert!(world.agent.version.split(" / ").any(|known| known == version), "{reported}");
     }
-    told.as_object_mut().unwrap().remove("raw").unwrap();
+    reported.as_object_mut().unwrap().remove("raw").unwrap();
     let listed = world.run(&["launcher", "list"]).data_of("launcher.listed");
     let items = listed["items"].as_array().unwrap();
-    assert_eq!(items.iter().find(|item| item["name"] == name).unwrap()["handshake"], told);
+    assert_eq!(items.iter().find(|item| item["name"] == name).unwrap()["handshake"], reported);
 
-    let models = count(&told["models"]["availableModels"]);
-    let has = [("models", models), ("options", count(&told["configOptions"]))];
+    let models = count(&reported["models"]["availableModels"]);
+    let has = [("models", models), ("options", count(&reported["configOptions"]))];
     let has = has.iter().filter(|(_, count)| *count > 0).map(|(what, _)| (*what).to_owned());
-    let modes = format!("{} modes", modes_of(&told).len());
+    let modes = format!("{} modes", modes_of(&reported).len());
     [agent.unwrap_or_else(|| "no name".into()), modes].into_iter().chain(has).collect::<Vec<_>>().join(", ")
 }
 
@@ -39,8 +39,8 @@ fn count(list: &Value) -> usize {
     list.as_array().map_or(0, Vec::len)
 }
 
-fn modes_of(told: &Value) -> Vec<String> {
-    let modes = told["modes"]["availableModes"].as_array();
+fn modes_of(reported: &Value) -> Vec<String> {
+    let modes = reported["modes"]["availableModes"].as_array();
     modes.into_iter().flatten().map(|mode| mode["id"].as_str().unwrap().to_owned()).collect()
 }
 

@@ -152,11 +152,11 @@ impl Manager {
     fn run(&self, prompt: &str) -> Vec<String> {
         let line = self.row.running().replace("PROMPT", "\"$PROMPT\"");
         let _ = shell(&self.sandbox, &self.agent, &line).env("PROMPT", prompt).run().text();
-        let told = |request: ModelRequest| match request.asked {
+        let results = |request: ModelRequest| match request.asked {
             Asked::ToolResult { output } => Some(output),
             _ => None,
         };
-        self.models.requests().into_iter().filter_map(told).collect()
+        self.models.requests().into_iter().filter_map(results).collect()
     }
 }
 
@@ -194,10 +194,10 @@ fn manages_a_worker(name: &'static str, title: &str) {
     models.react(waits);
     models.react(move |ended| calls("stop_worker", json!({"worker_id": id("w_", ended)})));
     models.react(|stopped| format!("SAY: {stopped}"));
-    let told = manager.run(&calls("start_worker", json!({"launcher": "demo", "label": "Fix"})));
-    assert_eq!(told.len(), 6, "{told:#?}");
-    assert!(told[4].contains("completed") && told[4].contains("built"), "{told:#?}");
-    assert!(told[5].contains("stopped"), "{told:#?}");
+    let results = manager.run(&calls("start_worker", json!({"launcher": "demo", "label": "Fix"})));
+    assert_eq!(results.len(), 6, "{results:#?}");
+    assert!(results[4].contains("completed") && results[4].contains("built"), "{results:#?}");
+    assert!(results[5].contains("stopped"), "{results:#?}");
     manager.sandbox.finish();
 }
 
@@ -207,7 +207,7 @@ fn waits_for_an_answer(name: &'static str, title: &str) {
     let sandbox = &manager.sandbox;
     define_scout(sandbox);
     let task = json!({"agent": "scout", "description": "Ask", "prompt": "!ask execute make all\nfound it"});
-    let told = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let client = scope.spawn(|| manager.run(&format!("MCP: subagent/task {task}")));
         let question = wait_until("the question of the task", DEADLINE, || {
             let open = sandbox.run(&["approval", "list"]);
@@ -217,7 +217,7 @@ fn waits_for_an_answer(name: &'static str, title: &str) {
         sandbox.approve(question["workerId"].as_str().unwrap(), &question["requestId"], "allow").data();
         client.join().unwrap()
     });
-    let [result] = &told[..] else { panic!("one call, and one result: {told:?}") };
+    let [result] = &results[..] else { panic!("one call, and one result: {results:?}") };
     assert!(result.contains("found it"), "{result}");
     let said = manager.said();
     let answer = said.iter().find_map(|message| message["result"]["action"].as_str());
@@ -262,9 +262,9 @@ fn lands_once(name: &'static str, title: &str) {
     });
     models.react(move |_| again());
     models.react(|landed| format!("SAY: {landed}"));
-    let told = manager.run(&calls("start_worker", json!({"launcher": "demo", "worktree": true})));
-    assert_eq!(told.len(), 5, "{told:#?}");
-    assert!(told[3].contains("a.txt") && !told[4].contains("a.txt"), "{told:#?}");
+    let results = manager.run(&calls("start_worker", json!({"launcher": "demo", "worktree": true})));
+    assert_eq!(results.len(), 5, "{results:#?}");
+    assert!(results[3].contains("a.txt") && !results[4].contains("a.txt"), "{results:#?}");
     assert_eq!(git("log --format=%s"), "Add a\nfirst");
     manager.sandbox.finish();
 }
@@ -287,8 +287,8 @@ fn gives_a_task(name: &'static str, title: &str) {
     let script = format!("!env {}\nfound it", HANDED_ON.0);
     let task = json!({"agent": "scout", "description": "Look around", "prompt": script});
     let prompt = format!("MCP: subagent/task {task}");
-    let told = manager.run(&prompt);
-    let [result] = &told[..] else { panic!("there must be one call and one result: {told:?}") };
+    let results = manager.run(&prompt);
+    let [result] = &results[..] else { panic!("there must be one call and one result: {results:?}") };
     assert!(result.contains("<task_result agent=\"scout\" name=\"Look around\" id=\"w_"), "{result}");
     assert!(result.contains(&format!(">{}found it</task_result>", HANDED_ON.1)), "{result}");
     // Some end their servers with all descendants; background processes must survive that.

@@ -54,14 +54,14 @@ fn delegates(parent: &str, children: [&'static str; 2]) {
     gate.open();
     wait_until("both tasks to have ended", DEADLINE, || Some(tasks()).filter(all("completed")));
     // Each end is a separate prompt, which the model repeats.
-    let told = || {
+    let reported = || {
         let mut events = sandbox.events(worker);
         events.retain(|event| event["type"] == "turn.completed");
         (events.len() == 4).then_some(())
     };
-    wait_until("the parent to be notified of both", DEADLINE, told);
+    wait_until("the parent to be notified of both", DEADLINE, reported);
     for task in tasks().as_array().unwrap() {
-        let told = format!(
+        let reported = format!(
             "[Subagent '{}' ({}) completed:",
             task["name"].as_str().unwrap(),
             task["taskId"].as_str().unwrap()
@@ -71,11 +71,15 @@ fn delegates(parent: &str, children: [&'static str; 2]) {
             .iter()
             .filter(|event| {
                 event["type"] == "message.sent"
-                    && event["data"]["text"].as_str().unwrap_or_default().starts_with(&told)
+                    && event["data"]["text"].as_str().unwrap_or_default().starts_with(&reported)
             })
             .count();
-        assert_eq!(heard, 1, "{told}");
-        assert_eq!(models.prompts().iter().filter(|prompt| prompt.contains(&told)).count(), 1, "{told}");
+        assert_eq!(heard, 1, "{reported}");
+        assert_eq!(
+            models.prompts().iter().filter(|prompt| prompt.contains(&reported)).count(),
+            1,
+            "{reported}"
+        );
     }
     sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
     crew.finish();

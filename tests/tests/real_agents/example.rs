@@ -94,17 +94,17 @@ fn m8_the_example_of_delegation_hears_of_both_tasks_once_although_it_kills_the_d
     wait_until("the script to kill the daemon", DEADLINE, || (!daemon.lives()).then_some(()));
     gate.open();
     let output = running.output();
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let begin = format!("[Subagent '{name}' (w_");
         let prompts = crew.models.prompts();
-        let told: Vec<_> = prompts.iter().filter(|prompt| prompt.contains(&begin)).collect();
-        assert_eq!(told.len(), 1, "{told:?}\n{output}");
+        let reported: Vec<_> = prompts.iter().filter(|prompt| prompt.contains(&begin)).collect();
+        assert_eq!(reported.len(), 1, "{reported:?}\n{output}");
         let line = |line: &str| line.contains(&begin) && line.trim_start().starts_with("1 ");
         assert!(output.text().lines().any(|said| line(said) && said.ends_with(" completed")), "{output}");
-        told[0].clone()
+        reported[0].clone()
     };
-    assert!(told("reviewer").contains("lib.rs:7 one is too many"), "{output}");
-    assert!(told("test-runner").contains(r#""passed":true"#), "{output}");
+    assert!(reported("reviewer").contains("lib.rs:7 one is too many"), "{output}");
+    assert!(reported("test-runner").contains(r#""passed":true"#), "{output}");
     let tasks = crew.sandbox.run(&["task", "list"]).data_of("task.listed");
     let launchers: Vec<_> =
         tasks["items"].as_array().unwrap().iter().map(|task| (&task["launcher"], &task["status"])).collect();

@@ -47,13 +47,13 @@ pub(crate) fn through_client(world: &RealAgentWorld) -> String {
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
     assert_eq!(fs::read_to_string(file).unwrap().trim_end(), "new text");
-    let told = world.progress(&waited["turnId"], "fs");
-    let uses = |method: &str| told.iter().any(|data| data["method"] == method);
+    let reported = world.progress(&waited["turnId"], "fs");
+    let uses = |method: &str| reported.iter().any(|data| data["method"] == method);
     let uses = [("reads", "fs/read_text_file"), ("writes", "fs/write_text_file")]
         .map(|(what, method)| uses(method).then_some(what));
     if uses[1].is_some() {
         let written = |data: &Value| data["method"] == "fs/write_text_file" && data["status"] == "completed";
-        assert!(told.iter().any(written), "{told:?}");
+        assert!(reported.iter().any(written), "{reported:?}");
     }
     let uses: Vec<_> = uses.into_iter().flatten().collect();
     if uses.is_empty() { "no".into() } else { uses.join(" and ") }
@@ -65,11 +65,11 @@ pub(crate) fn outside(world: &RealAgentWorld) -> String {
     let asked = waited["matchedEvent"]["type"] == "approval.requested";
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
-    let told = world.progress(&waited["turnId"], "fs");
+    let reported = world.progress(&waited["turnId"], "fs");
     let done = |data: &Value| data["status"] == "completed";
-    assert!(!told.iter().any(done), "the client must give access to it: {told:?}");
+    assert!(!reported.iter().any(done), "the client must give access to it: {reported:?}");
     let asked = if asked { ", when allowed" } else { "" };
-    match (file.exists(), told.is_empty()) {
+    match (file.exists(), reported.is_empty()) {
         (true, true) => format!("the agent writes it itself{asked}"),
         (true, false) => format!("the client refuses, the agent writes it itself{asked}"),
         (false, true) => "the agent refuses".into(),
@@ -82,6 +82,6 @@ pub(crate) fn commands(world: &RealAgentWorld) -> String {
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
     assert!(world.sandbox.workspace().join("where it runs").exists());
-    let told = world.progress(&waited["turnId"], "terminal");
-    if told.is_empty() { "no".into() } else { "yes".into() }
+    let reported = world.progress(&waited["turnId"], "terminal");
+    if reported.is_empty() { "no".into() } else { "yes".into() }
 }

@@ -34,8 +34,8 @@ fn a_hook_denies_a_command_of_a_real_agent() {
         );
         // The refusal of ACP has no field for a reason: the agent knows only that it was refused.
         let requests = world.models.requests();
-        let told = requests.iter().find(|request| request.body.to_string().contains("no rm here"));
-        assert!(told.is_none(), "{agent}: docs/hooks.md says that it gets no reason: {told:?}");
+        let reported = requests.iter().find(|request| request.body.to_string().contains("no rm here"));
+        assert!(reported.is_none(), "{agent}: docs/hooks.md says that it gets no reason: {reported:?}");
         // Actions that the hook does not mention continue as before.
         let asked = world.question("RUN: touch made", "touch made");
         world.decide(&asked, "allow");

@@ -34,7 +34,7 @@ pub(crate) fn mcp_name(world: &RealAgentWorld) -> String {
     let asked = asks.then(|| Records::read(world).unwrap());
     let asked = asked.and_then(|records| title(&records.request).or_else(|| title(&records.call)));
     world.decide(&waited, "deny");
-    let calls = told(world, &waited["turnId"]);
+    let calls = calls_of(world, &waited["turnId"]);
     let title = asked.or_else(|| calls.iter().find_map(title));
     title.map_or_else(|| "its model is not offered it".into(), |title| format!("`{title}`"))
 }
@@ -58,7 +58,7 @@ pub(crate) fn taken_for_mcp(world: &RealAgentWorld) -> String {
 pub(crate) fn denied(world: &RealAgentWorld) -> String {
     let waited = world.send("RUN: rm request-file");
     world.decide(&waited, "deny");
-    let calls = told(world, &waited["turnId"]);
+    let calls = calls_of(world, &waited["turnId"]);
     let status = calls.iter().rev().find_map(|data| data["status"].as_str());
     match status {
         // Our own status of a call that was open at the end of the turn.
@@ -104,7 +104,7 @@ fn decided_by(world: &RealAgentWorld, worker: &str) -> Vec<Value> {
 }
 
 /// Returns what the worker's events report about the tool calls of a turn.
-fn told(world: &RealAgentWorld, turn: &Value) -> Vec<Value> {
+fn calls_of(world: &RealAgentWorld, turn: &Value) -> Vec<Value> {
     let mut events = world.sandbox.events(&world.worker);
     events.retain(|event| event["turnId"] == *turn && event["data"]["toolCallId"].is_string());
     events.into_iter().map(|mut event| event["data"].take()).collect()

@@ -288,16 +288,16 @@ impl Driver {
             AgentQueryAction::Send(line) => self.outgoing.push(line),
             AgentQueryAction::Deadline(after) => self.deadline = Instant::now().checked_add(after),
             AgentQueryAction::CloseInput => self.closes_input = true,
-            AgentQueryAction::Terminate => self.tell_guard(guard::TERMINATE),
+            AgentQueryAction::Terminate => self.signal_guard(guard::TERMINATE),
             AgentQueryAction::Stdout(line) => self.tail.push(&stderr::of_stdout(&line)),
-            AgentQueryAction::EndTree => self.tell_guard(guard::END),
+            AgentQueryAction::EndTree => self.signal_guard(guard::END),
             AgentQueryAction::Finish => self.done = true,
         }
     }
 
-    fn tell_guard(&mut self, byte: u8) {
+    fn signal_guard(&mut self, byte: u8) {
         if let Some(agent) = &mut self.agent {
-            agent.tell_guard(byte);
+            agent.signal_guard(byte);
         }
     }
 

@@ -20,7 +20,7 @@ fn with_prompt(context: &SessionContext) -> Option<&Instructions> {
 /// Returns the block before the next prompt.
 pub(super) fn block(context: &SessionContext) -> Option<Value> {
     let instructions =
-        with_prompt(context).filter(|instructions| !context.system_prompt && !instructions.told)?;
+        with_prompt(context).filter(|instructions| !context.system_prompt && !instructions.delivered)?;
     Some(instructions.block())
 }
 
@@ -34,7 +34,7 @@ impl Conversation {
     pub(super) fn prompt_by(&mut self, fresh: bool) -> Option<PromptBy> {
         let context = &mut self.config.context;
         if fresh && let Some(instructions) = &mut context.instructions {
-            instructions.told = false;
+            instructions.delivered = false;
         }
         with_prompt(context)?;
         Some(if context.system_prompt { PromptBy::SystemPrompt } else { PromptBy::FirstPrompt })
@@ -43,7 +43,7 @@ impl Conversation {
     /// A prompt was answered.
     pub(super) fn instructions_kept(&mut self, stop_reason: Option<&str>) {
         if let Some(instructions) = &mut self.config.context.instructions {
-            instructions.told |= is_kept(stop_reason);
+            instructions.delivered |= is_kept(stop_reason);
         }
     }
 
@@ -57,7 +57,7 @@ impl Conversation {
         };
         // A runtime started for this turn already has the definition.
         if !context.instructions.as_ref().is_some_and(same) {
-            context.instructions = Some(Instructions { told: false, ..change.instructions.clone() });
+            context.instructions = Some(Instructions { delivered: false, ..change.instructions.clone() });
             context.system_prompt = false;
         }
         self.config.client_rules.clone_from(&change.client_rules);

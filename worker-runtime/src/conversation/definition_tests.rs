@@ -9,8 +9,8 @@ use subagent_protocol::record::RecordType as T;
 
 use super::tests::Talk;
 
-fn instructions(told: bool) -> Instructions {
-    Instructions { name: "a".to_owned(), prompt: "Read.".to_owned(), told, model: None, replaces: false }
+fn instructions(delivered: bool) -> Instructions {
+    Instructions { name: "a".to_owned(), prompt: "Read.".to_owned(), delivered, model: None, replaces: false }
 }
 
 /// A conversation with instructions, up to the request for a session.
@@ -51,8 +51,9 @@ fn the_prompt_stands_before_the_first_message_until_one_is_kept() {
 
 #[test]
 fn a_resumed_session_knows_its_instructions() {
-    for (told, wanted) in [(true, false), (false, true)] {
-        let mut talk = opening(Some("s"), instructions(told), json!({"sessionCapabilities": {"resume": {}}}));
+    for (delivered, wanted) in [(true, false), (false, true)] {
+        let mut talk =
+            opening(Some("s"), instructions(delivered), json!({"sessionCapabilities": {"resume": {}}}));
         talk.line(json!({"id": 2, "result": {}}));
         assert_eq!(before(&mut talk, 5, "end_turn").is_some(), wanted);
     }

@@ -118,13 +118,13 @@ pub(crate) fn rpc(method: &str, error: &Value) -> Error {
 }
 
 /// The agent rejected a prompt. A rate limit of the provider is marked: the same
-/// message may succeed later. `told` is the time of reset that an update reported before.
-pub(super) fn prompt_rejected(error: &Value, told: Option<Reset>) -> Error {
+/// message may succeed later. `reported` is the time of reset that an update reported before.
+pub(super) fn prompt_rejected(error: &Value, reported: Option<Reset>) -> Error {
     let rejected = rpc("session/prompt", error);
     if !rate_limits::is_limit(error) {
         return rejected;
     }
-    rate_limit::mark(rejected.retryable(), rate_limits::reset(error).or(told)).recommend(
+    rate_limit::mark(rejected.retryable(), rate_limits::reset(error).or(reported)).recommend(
         "The model's provider wants fewer requests: wait, look at what was done (`subagent worker inspect`), then send again.",
     )
 }

@@ -101,7 +101,7 @@ impl Conversation {
         match (method, params) {
             ("session/update", Some(params)) => {
                 let update::ClassifiedUpdate { kind, session } = update::look(params.get());
-                if let Some(reset) = rate_limits::told(params) {
+                if let Some(reset) = rate_limits::reported(params) {
                     self.limit_resets = reset;
                 }
                 if kind == children::UPDATE {

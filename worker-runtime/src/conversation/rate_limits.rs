@@ -99,7 +99,7 @@ fn whole(millis: f64) -> Option<i64> {
 const CLAUDE: &str = "_claude/rateLimit";
 
 /// The reset of a limit that an update reports as reached; `Some(None)`: it reports that there is none.
-pub(super) fn told(params: &RawValue) -> Option<Option<Reset>> {
+pub(super) fn reported(params: &RawValue) -> Option<Option<Reset>> {
     if !params.get().contains(CLAUDE) {
         return None;
     }
@@ -140,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn claude_tells_of_a_subscription_in_an_update() {
-        let told = |status: &str| {
+    fn claude_reports_a_subscription_in_an_update() {
+        let reported = |status: &str| {
             let limit = json!({"status": status, "resetsAt": 1_795_292_982, "rateLimitType": "five_hour"});
             let update = json!({"sessionUpdate": "usage_update", "_meta": {CLAUDE: limit}});
             let text = json!({"sessionId": "s", "update": update}).to_string();
-            told(&RawValue::from_string(text).unwrap())
+            reported(&RawValue::from_string(text).unwrap())
         };
-        assert_eq!(told("rejected"), Some(Some(Reset::At(Timestamp(1_795_292_982_000)))));
-        assert_eq!(told("allowed_warning"), Some(None));
+        assert_eq!(reported("rejected"), Some(Some(Reset::At(Timestamp(1_795_292_982_000)))));
+        assert_eq!(reported("allowed_warning"), Some(None));
         let other = RawValue::from_string("{\"update\":{}}".to_owned()).unwrap();
-        assert_eq!(super::told(&other), None);
+        assert_eq!(super::reported(&other), None);
     }
 }

@@ -173,9 +173,9 @@ impl Driver {
         self.try_deliver_exit();
     }
 
-    pub(super) fn tell_guard(&mut self, byte: u8) {
+    pub(super) fn signal_guard(&mut self, byte: u8) {
         if let Some(agent) = &mut self.agent {
-            agent.tell_guard(byte);
+            agent.signal_guard(byte);
         }
     }
 

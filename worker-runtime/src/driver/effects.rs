@@ -98,11 +98,11 @@ impl Driver {
             ConversationAction::SetTimer(timer, after) => self.alarms.set(Alarm::Conversation(timer), after),
             ConversationAction::ClearTimer(timer) => self.alarms.clear(Alarm::Conversation(timer)),
             ConversationAction::CloseInput => self.close_input(),
-            ConversationAction::Terminate => self.tell_guard(guard::TERMINATE),
+            ConversationAction::Terminate => self.signal_guard(guard::TERMINATE),
             ConversationAction::Call(call) => self.calls.push_back(call),
             ConversationAction::DropCall(call) => self.client.drop_call(call),
             ConversationAction::EndCalls => self.end_calls(),
-            ConversationAction::EndTree => self.tell_guard(guard::END),
+            ConversationAction::EndTree => self.signal_guard(guard::END),
             ConversationAction::AbandonJournal => {
                 self.log.note("the end of this runtime could not be written into its journal");
                 self.abandoned = true;

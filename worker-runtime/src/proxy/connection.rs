@@ -38,11 +38,11 @@ pub(super) async fn serve(mut agent: TcpStream, shared: Arc<Shared>) -> io::Resu
         }
         Err(rejected) => {
             shared.note(format!("the sandbox refused a connection: {}", rejected.reason)).await;
-            let told = async {
+            let refusal = async {
                 agent.write_all(rejected.response().as_bytes()).await?;
                 agent.shutdown().await
             };
-            timeout(REFUSAL_TIMEOUT, told).await.unwrap_or(Ok(()))
+            timeout(REFUSAL_TIMEOUT, refusal).await.unwrap_or(Ok(()))
         }
     }
 }

@@ -99,7 +99,7 @@ impl ConnectionReader<'_> {
             return write(self.stream, &FromRuntime::Refused { refusal, generation: 0 }).await;
         };
         // The only sender: the runtime drops it to end this connection.
-        self.tell(EventKind::Hello { protocol, generation, desired, out }).await?;
+        self.pass_on(EventKind::Hello { protocol, generation, desired, out }).await?;
         // Replies not read yet, and frames that need no runtime.
         let open = Semaphore::new(MAX_OPEN_COMMANDS);
         let (own, mut own_frames) = mpsc::unbounded_channel();
@@ -122,7 +122,7 @@ impl ConnectionReader<'_> {
             open.acquire().await.map_err(io::Error::other)?.forget();
             match serde_json::from_slice(&line) {
                 Ok(ToRuntime::Command { id, command }) => {
-                    self.tell(EventKind::Command { id, command }).await?
+                    self.pass_on(EventKind::Command { id, command }).await?
                 }
                 Ok(ToRuntime::Hello { .. }) => return Ok(()),
                 Err(error) => {
@@ -175,7 +175,7 @@ impl ConnectionReader<'_> {
         }
     }
 
-    async fn tell(&self, kind: EventKind) -> io::Result<()> {
+    async fn pass_on(&self, kind: EventKind) -> io::Result<()> {
         let event = ConnectionEvent { connection: self.connection, kind };
         self.events.send(event).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }

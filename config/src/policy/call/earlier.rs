@@ -38,16 +38,16 @@ pub(super) enum EarlierField {
 
 impl ToolCallDescription {
     /// Merges a further description of the call and keeps fields that differ from it.
-    pub fn learn(&mut self, told: &serde_json::Value) {
+    pub fn learn(&mut self, reported: &serde_json::Value) {
         let before = self.clone();
-        self.take(told);
-        self.has_input |= told["rawInput"].is_object();
-        let in_texts = arguments(told);
+        self.take(reported);
+        self.has_input |= reported["rawInput"].is_object();
+        let in_texts = arguments(reported);
         let has_members = |input: &Value| input.as_object().is_some_and(|members| !members.is_empty());
-        self.has_arguments |= has_members(&told["rawInput"]) || in_texts.iter().any(has_members);
+        self.has_arguments |= has_members(&reported["rawInput"]) || in_texts.iter().any(has_members);
         if !self.is_of_task_server() {
             let in_texts = if self.has_input { Vec::new() } else { in_texts };
-            let inputs = in_texts.iter().chain([&told["rawInput"]]);
+            let inputs = in_texts.iter().chain([&reported["rawInput"]]);
             // Only commands count in the input of a server's tool, so that it is read as a whole.
             let is_whole = self.is_of_mcp();
             let nested = inputs.map(|input| NestedSubjects::of(input, is_whole));
@@ -161,11 +161,11 @@ enum FieldGroup {
 }
 
 /// Reads the arguments of an unfinished call that some agents (Kimi Code) send only as JSON in a text.
-fn arguments(told: &Value) -> Vec<Value> {
-    if matches!(told["status"].as_str(), Some("completed" | "failed")) {
+fn arguments(reported: &Value) -> Vec<Value> {
+    if matches!(reported["status"].as_str(), Some("completed" | "failed")) {
         return Vec::new();
     }
-    let texts = told["content"].as_array().into_iter().flatten();
+    let texts = reported["content"].as_array().into_iter().flatten();
     texts
         .filter_map(|part| part["content"]["text"].as_str())
         .filter(|text| text.trim_start().starts_with('{') && text.len() <= MAX_ARGUMENTS)

@@ -99,7 +99,7 @@ fn a_chain(granting: bool) -> impl Strategy<Value = Vec<Node>> {
 }
 
 fn any_call() -> impl Strategy<Value = ToolCallDescription> {
-    let of = |told: serde_json::Value| ToolCallDescription::of(&told);
+    let of = |reported: serde_json::Value| ToolCallDescription::of(&reported);
     let select = |from: &'static [&'static str]| proptest::sample::select(from);
     prop_oneof![
         4 => select(COMMANDS).prop_map(move |command| of(json!({"kind": "execute", "rawInput": {"command": command}}))),

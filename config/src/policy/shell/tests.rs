@@ -160,7 +160,7 @@ fn files_that_the_shell_opens_are_found() {
 }
 
 #[test]
-fn a_program_whose_name_is_not_known_is_told() {
+fn a_program_whose_name_is_not_known_is_reported() {
     for (text, unknown) in [("$X push", true), ("$(a) push", true), ("git $X", false), ("{git,x} push", true)]
     {
         let line = split(text);

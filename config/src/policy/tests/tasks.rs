@@ -10,7 +10,7 @@ fn asked(tool: &str, input: &Value) -> Vec<(&'static str, Vec<Value>)> {
     let mcp = format!("mcp__subagent__{tool}");
     let claude = json!({"toolCallId": "t", "name": mcp, "title": mcp, "kind": "other", "rawInput": input, "content": [],
         "_meta": {"claudeCode": {"toolName": mcp, "mcpServer": {"name": "subagent", "source": "dynamic"}}}});
-    let told = json!({"toolCallId": "t", "kind": "execute", "title": format!("mcp.subagent.{tool}"), "status": "in_progress",
+    let reported = json!({"toolCallId": "t", "kind": "execute", "title": format!("mcp.subagent.{tool}"), "status": "in_progress",
         "rawInput": {"server": "subagent", "tool": tool, "arguments": input}, "_meta": {"is_mcp_tool_call": true}});
     let codex = json!({"toolCallId": "t", "kind": "execute", "status": "pending"});
     let text = json!([{"type": "content", "content": {"type": "text", "text": input.to_string()}}]);
@@ -20,20 +20,20 @@ fn asked(tool: &str, input: &Value) -> Vec<(&'static str, Vec<Value>)> {
         "locations": [], "rawInput": input});
     vec![
         ("claude", vec![claude]),
-        ("codex", vec![told, codex]),
+        ("codex", vec![reported, codex]),
         ("gemini", vec![gemini]),
         ("opencode", vec![opencode]),
     ]
 }
 
-fn call(told: &[Value]) -> ToolCallDescription {
+fn call(reported: &[Value]) -> ToolCallDescription {
     let mut call = ToolCallDescription::default();
-    told.iter().for_each(|told| call.learn(told));
+    reported.iter().for_each(|reported| call.learn(reported));
     call
 }
 
-fn judged(rules: &str, told: &[Value]) -> CallVerdict {
-    policy(&[(LayerKind::Definition, rules)]).decide(&call(told), &real)
+fn judged(rules: &str, reported: &[Value]) -> CallVerdict {
+    policy(&[(LayerKind::Definition, rules)]).decide(&call(reported), &real)
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn to_call_an_agent_is_a_task_of_that_agent() {
         [("reviewer", RuleAction::Allow), ("writer", RuleAction::Ask), ("explore", RuleAction::Deny)]
     {
         for (tool, input) in inputs(agent) {
-            for (who, told) in asked(tool, &input) {
-                let verdict = judged(rules, &told);
+            for (who, reported) in asked(tool, &input) {
+                let verdict = judged(rules, &reported);
                 assert_eq!(verdict.action, action, "{who} {tool} {input} {verdict:#?}");
                 let [part] = verdict.judged.as_slice() else { panic!("{who} {verdict:#?}") };
                 assert_eq!((part.kind, part.subject.as_deref()), (ToolKind::Task, Some(agent)), "{who}");
@@ -80,8 +80,8 @@ fn to_look_after_tasks_is_allowed_if_any_agent_may_be_called() {
     ];
     for (rules, action) in table {
         for (tool, input) in &inputs {
-            for (who, told) in asked(tool, input) {
-                let verdict = judged(rules, &told);
+            for (who, reported) in asked(tool, input) {
+                let verdict = judged(rules, &reported);
                 assert_eq!(verdict.action, action, "{who} {tool} {rules} {verdict:#?}");
             }
         }
@@ -94,8 +94,8 @@ fn an_agent_is_the_same_one_however_its_name_is_written() {
     for (agent, action) in
         [("dePloyer", RuleAction::Ask), ("SECRET", RuleAction::Deny), ("other", RuleAction::Allow)]
     {
-        for (who, told) in asked("task", &json!({"agent": agent})) {
-            assert_eq!(judged(rules, &told).action, action, "{who} {agent}");
+        for (who, reported) in asked("task", &json!({"agent": agent})) {
+            assert_eq!(judged(rules, &reported).action, action, "{who} {agent}");
         }
     }
 }
@@ -103,14 +103,14 @@ fn an_agent_is_the_same_one_however_its_name_is_written() {
 #[test]
 fn two_agents_in_one_call_are_none_that_is_allowed() {
     let input = json!({"agent": "reviewer", "subagent_type": "explore", "prompt": "x"});
-    for (who, told) in asked("task", &input) {
-        assert_eq!(judged("{task: allow}", &told).action, RuleAction::Ask, "{who}");
+    for (who, reported) in asked("task", &input) {
+        assert_eq!(judged("{task: allow}", &reported).action, RuleAction::Ask, "{who}");
     }
     let [first, then] = ["reviewer", "explore"].map(|agent| asked("task", &json!({"agent": agent})));
-    for ((who, mut told), (_, later)) in first.into_iter().zip(then) {
-        told.extend(later);
+    for ((who, mut reported), (_, later)) in first.into_iter().zip(then) {
+        reported.extend(later);
         assert_ne!(
-            judged("{task: {reviewer: allow, explore: allow}}", &told).action,
+            judged("{task: {reviewer: allow, explore: allow}}", &reported).action,
             RuleAction::Allow,
             "{who}"
         );
@@ -140,10 +140,10 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
         json!({"kind": "other", "title": "mcp__subagent__x__get_subagents"}),
         json!({"kind": "execute", "title": "mcp.subagent.deploy", "rawInput": {"server": "subagent", "tool": "deploy", "arguments": {}}}),
     ];
-    for told in other {
-        let verdict = judged(rules, std::slice::from_ref(&told));
-        assert_ne!(verdict.action, RuleAction::Allow, "{told} {verdict:#?}");
-        assert!(verdict.judged.iter().all(|part| part.kind != ToolKind::Task), "{told} {verdict:#?}");
+    for reported in other {
+        let verdict = judged(rules, std::slice::from_ref(&reported));
+        assert_ne!(verdict.action, RuleAction::Allow, "{reported} {verdict:#?}");
+        assert!(verdict.judged.iter().all(|part| part.kind != ToolKind::Task), "{reported} {verdict:#?}");
     }
     // A command in the same call is judged too.
     let both =
@@ -157,25 +157,25 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
 
 #[test]
 fn what_came_of_a_call_names_no_agent() {
-    let (_, mut told) = asked("task", &json!({"agent": "reviewer"})).remove(2);
+    let (_, mut reported) = asked("task", &json!({"agent": "reviewer"})).remove(2);
     let text = json!({"agent": "explore"}).to_string();
-    let mut over = told[0].clone();
+    let mut over = reported[0].clone();
     over["status"] = "completed".into();
     over["content"] = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
-    told.push(over);
-    assert_eq!(judged("{task: {reviewer: allow}}", &told).action, RuleAction::Allow);
+    reported.push(over);
+    assert_eq!(judged("{task: {reviewer: allow}}", &reported).action, RuleAction::Allow);
 }
 
 #[test]
 fn other_servers_are_known_by_their_names_too() {
-    let told = [
+    let reported = [
         json!({"kind": "execute", "title": "mcp.echo.say", "rawInput": {"server": "echo", "tool": "say", "arguments": {}}}),
         json!({"kind": "other", "toolCallId": "mcp_echo_say__1", "title": "say (echo MCP Server)"}),
         json!({"kind": "other", "title": "mcp__echo__say"}),
     ];
-    for told in told {
-        let verdict = judged("{'*': allow, mcp__echo__*: deny}", std::slice::from_ref(&told));
-        assert_eq!(verdict.action, RuleAction::Deny, "{told} {verdict:#?}");
+    for reported in reported {
+        let verdict = judged("{'*': allow, mcp__echo__*: deny}", std::slice::from_ref(&reported));
+        assert_eq!(verdict.action, RuleAction::Deny, "{reported} {verdict:#?}");
     }
 }
 
@@ -188,8 +188,8 @@ fn a_task_is_listed_by_its_kind_or_by_its_tool() {
         let tools = tools.iter().map(|tool| Rule::parse(tool, RuleAction::Allow).unwrap()).collect();
         Policy { places: rules.places, chain: vec![node.with_tools(vec![ToolList { source: None, tools }])] }
     };
-    let (_, told) = asked("task", &json!({"agent": "reviewer"})).remove(0);
-    let action = |tools: &[&str]| node(tools).decide(&call(&told), &real).action;
+    let (_, reported) = asked("task", &json!({"agent": "reviewer"})).remove(0);
+    let action = |tools: &[&str]| node(tools).decide(&call(&reported), &real).action;
     assert_eq!(action(&["read"]), RuleAction::Deny);
     for tools in [&["Task"][..], &["task(reviewer)"], &["mcp__subagent__task"], &["read", "mcp__subagent__*"]]
     {
@@ -202,8 +202,9 @@ fn tools_with_a_prefix_are_tasks_as_well() {
     let rules = "{'*': allow, task: {'*': deny, reviewer: allow}}";
     for title in ["mcp__subagent__subagent_task", "subagent_task"] {
         for (agent, action) in [("reviewer", RuleAction::Allow), ("writer", RuleAction::Deny)] {
-            let told = json!({"kind": "other", "title": title, "rawInput": {"agent": agent, "prompt": "x"}});
-            assert_eq!(judged(rules, &[told]).action, action, "{title} {agent}");
+            let reported =
+                json!({"kind": "other", "title": title, "rawInput": {"agent": agent, "prompt": "x"}});
+            assert_eq!(judged(rules, &[reported]).action, action, "{title} {agent}");
         }
     }
 }

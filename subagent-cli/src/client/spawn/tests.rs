@@ -68,7 +68,7 @@ async fn another_daemon_is_no_failure_yet() {
 }
 
 #[tokio::test]
-async fn an_end_without_a_word_tells_the_exit_status() {
+async fn an_end_without_a_word_reports_the_exit_status() {
     let (spawned, _dir) = start("exit 7").await;
     let failure = spawned.unwrap_err();
     assert!(failure.is(Code::DaemonStartFailed), "{failure}");

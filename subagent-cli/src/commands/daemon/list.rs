@@ -15,7 +15,7 @@ pub(super) fn run(context: &CliContext) -> Result<CliOutcome> {
         "count": items.len(), "items": items,
         "unreachable": unreachable.iter().map(Unreachable::shown).collect::<Vec<_>>(),
     });
-    unreachable.iter().for_each(|one| one.tell(context));
+    unreachable.iter().for_each(|one| one.warn(context));
     let shown = text::rows(&data, &["pid", "liveWorkers", "stateDir"], "");
     Ok(CliOutcome::list("daemons.listed", data, shown, "(no daemons)"))
 }

@@ -33,7 +33,7 @@ fn unknown(status: WorkspaceStatus) -> String {
 }
 
 #[test]
-fn entries_are_told_relative_to_the_workers_folder() {
+fn entries_are_reported_relative_to_the_workers_folder() {
     let bytes = b" M sub/a b.rs\0R  sub/new\0old\0?? other/\0?? cut of";
     let (changes, all) = changes(bytes, Path::new("/repo"), Path::new("/repo/sub"));
     assert_eq!(changes, [change(" M", "a b.rs"), change("R ", "new"), change("??", "/repo/other/")]);

@@ -71,7 +71,7 @@ pub(super) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
         "input": input,
         "count": ran.len(),
         "decision": decision,
-        "items": ran.iter().map(Ran::told).collect::<Vec<_>>(),
+        "items": ran.iter().map(Ran::report).collect::<Vec<_>>(),
     });
     let mut lines: Vec<String> = ran.iter().map(Ran::line).collect();
     lines.extend(decision.map(|decision| format!("decision: {decision}")));
@@ -164,7 +164,7 @@ impl<'a> Ran<'a> {
         Self { hook, trusted: false, result: None, answer }
     }
 
-    fn told(&self) -> Value {
+    fn report(&self) -> Value {
         json!({
             "command": self.hook.command,
             "origin": self.hook.origin.as_str(),

@@ -41,14 +41,14 @@ pub(super) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> 
     }
     let ask = ApiRequest::change("/v1/hooks/trust", &TrustHooks { file, sha256: hooks.sha256.clone() })?;
     let mut data = block_on(async move { client.ask(&ask).await })?;
-    data["hooks"] = hooks.entries.iter().map(told).collect();
+    data["hooks"] = hooks.entries.iter().map(report).collect();
     let lines = hooks.entries.iter().map(line);
     let lines = std::iter::once(text::fields(&data, &["file", "sha256"])).chain(lines);
     let shown = lines.collect::<Vec<_>>().join("\n");
     Ok(CliOutcome::report("hook.trusted", data, shown))
 }
 
-fn told(entry: &HookEntry) -> Value {
+fn report(entry: &HookEntry) -> Value {
     json!({"event": entry.event.as_str(), "matcher": entry.matcher.as_deref().unwrap_or("*"), "command": entry.command})
 }
 

@@ -8,7 +8,7 @@ use subagent_protocol::Code;
 use crate::commands::agent_asked;
 use crate::commands::launcher_probe::asked;
 use crate::context::CliContext;
-use crate::output::tell;
+use crate::output::write_stderr;
 
 /// Whether an agent is logged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,11 +44,11 @@ pub(super) fn find(loaded: &LoadedConfig, asks: bool, context: &CliContext) -> V
 }
 
 fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
-    tell(&format!("asking {name} ...\n"));
-    let told = agent_asked::LauncherAgent::of(&loaded.config, name, None, context)
+    write_stderr(&format!("asking {name} ...\n"));
+    let report = agent_asked::LauncherAgent::of(&loaded.config, name, None, context)
         .and_then(|agent| asked(&agent, context));
-    match told {
-        Ok(told) if told["error"].is_null() => Login::Done,
+    match report {
+        Ok(report) if report["error"].is_null() => Login::Done,
         Ok(_) => Login::Wanted,
         Err(failure) if failure.is(Code::AuthRequired) => Login::Wanted,
         Err(failure) => Login::Failed(failure.code.to_string()),

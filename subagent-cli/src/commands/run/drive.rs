@@ -24,7 +24,7 @@ use crate::commands::worker_start::Prepared;
 use crate::commands::worker_stop;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::{Failure, Result};
-use crate::output::{explain, tell};
+use crate::output::{explain, write_stderr};
 
 /// How often it is looked for a worker whose start is on its way.
 const LOOK: Duration = Duration::from_millis(50);
@@ -367,7 +367,7 @@ async fn guarded<T>(
                 "\nNot waiting for the end of the worker.\nTry:  subagent worker stop -l {selector}\n"
             );
             // Stderr may be a full pipe that is not read.
-            let _ = timeout(AT_ONCE, tokio::task::spawn_blocking(move || tell(&advice))).await;
+            let _ = timeout(AT_ONCE, tokio::task::spawn_blocking(move || write_stderr(&advice))).await;
         }
     }
     end_by(signal)

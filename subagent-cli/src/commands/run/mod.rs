@@ -41,7 +41,7 @@ use crate::exit_code::TIMEOUT;
 use crate::failure::{Failure, Result};
 use crate::input::InputObject;
 use crate::output::terminal::Terminal;
-use crate::output::{CliOutcome, complain, finish, tell};
+use crate::output::{CliOutcome, complain, finish, write_stderr};
 use crate::random::random;
 
 /// For the answer of what has changed.
@@ -163,7 +163,7 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
         let is_success = judged.as_ref().is_ok_and(|judged| judged.code == 0);
         let code = finish(format, judged.map(|judged| result::outcome(judged, form)));
         problems.iter().for_each(|problem| complain(&format!("run: {problem}")));
-        tell(&last);
+        write_stderr(&last);
         if is_success && !problems.is_empty() { ExitCode::FAILURE } else { code }
     });
     if let Some(signal) = signal {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::output::human::WatchPage;
 use crate::output::live::{Activity, ERASE, width};
 use crate::output::terminal::{Terminal, all_at_terminal, can_redraw_stderr};
-use crate::output::{tell, write};
+use crate::output::{write, write_stderr};
 
 /// Without a terminal: no colours.
 const PLAIN: Terminal = Terminal { width: 80, colour: false };
@@ -50,7 +50,7 @@ impl Progress {
             is_on_its_way: Arc::default(),
         });
         let story = WatchPage::new(Terminal::of_stderr().unwrap_or(PLAIN));
-        Self { story, print: if all_at_terminal() { show } else { tell }, below }
+        Self { story, print: if all_at_terminal() { show } else { write_stderr }, below }
     }
 
     /// The story goes on with these events.
@@ -77,7 +77,7 @@ impl Progress {
         let was_drawn = self.below.as_mut().is_some_and(|below| std::mem::take(&mut below.is_drawn));
         Box::new(move || {
             if was_drawn {
-                tell(ERASE);
+                write_stderr(ERASE);
             }
             print(&text);
         })
@@ -93,7 +93,7 @@ impl Progress {
         let line = format!("{ERASE}{}", below.activity.line(below.begun.elapsed(), width()));
         let is_on_its_way = Arc::clone(&below.is_on_its_way);
         Some(Box::new(move || {
-            tell(&line);
+            write_stderr(&line);
             is_on_its_way.store(false, Ordering::Release);
         }))
     }

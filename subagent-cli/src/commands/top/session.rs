@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_that_the_board_has_not_shown_is_told() {
+    fn a_failure_that_the_board_has_not_shown_is_reported() {
         let (inputs, mut news) = channel(INPUTS);
         let command = || BoardCommand { words: Vec::new(), says: ("stop a".to_owned(), String::new()) };
         inputs.try_send(BoardEvent::Ended(command(), Ok(Value::Null))).unwrap();

@@ -147,8 +147,8 @@ fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
     Ok(owners.flat_map(|layer| layer.rules).collect())
 }
 
-fn sandbox(told: &Value) -> Result<Option<SandboxSpec>> {
-    Option::<SandboxSpec>::deserialize(told).map_err(|error| {
+fn sandbox(stored: &Value) -> Result<Option<SandboxSpec>> {
+    Option::<SandboxSpec>::deserialize(stored).map_err(|error| {
         Failure::internal(format!("the daemon's answer has the worker's sandbox in an unknown form: {error}"))
     })
 }

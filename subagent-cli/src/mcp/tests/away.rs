@@ -60,7 +60,7 @@ async fn a_daemon_that_is_away_is_asked_again_however_late_it_comes() {
 }
 
 #[tokio::test]
-async fn agents_that_could_not_be_found_out_are_told_of_as_soon_as_they_can_be() {
+async fn agents_that_could_not_be_found_out_are_announced_as_soon_as_they_can_be() {
     let mut lists = 0;
     let fake = Fake::playing(move |seen| match seen.line.as_str() {
         "GET /v1/tasks/agents" => {

@@ -54,18 +54,21 @@ async fn a_manager_hears_of_the_end_of_a_task_that_it_watches() {
     assert!(!lines(&fake).iter().any(|line| line.ends_with("/wait")));
     let subscribed = session.ask("resources/subscribe", json!({"uri": TASKS})).await;
     assert!(subscribed["result"].is_object(), "{subscribed}");
-    let told = session.hear("notifications/message").await;
-    assert_eq!((&told["params"]["level"], &told["params"]["logger"]), (&json!("info"), &json!("subagent")));
-    let data = &told["params"]["data"];
+    let reported = session.hear("notifications/message").await;
+    assert_eq!(
+        (&reported["params"]["level"], &reported["params"]["logger"]),
+        (&json!("info"), &json!("subagent"))
+    );
+    let data = &reported["params"]["data"];
     assert_eq!((&data["id"], &data["status"]), (&json!("w_0123456789"), &json!("completed")), "{data}");
     assert_eq!(data["message"], "Look around: completed, 1 tool call");
-    assert!(!told.to_string().contains("The result."), "{told}");
+    assert!(!reported.to_string().contains("The result."), "{reported}");
     assert_eq!(session.hear("notifications/resources/updated").await["params"]["uri"], TASKS);
     session.end().await;
 }
 
 #[tokio::test]
-async fn a_task_that_goes_on_is_watched_and_what_is_not_wanted_is_not_told() {
+async fn a_task_that_goes_on_is_watched_and_what_is_not_wanted_is_not_reported() {
     let fake = fake("failed");
     let mut session = Session::begin(giver(&fake, &[])).await;
     let message = json!({"name_or_id": "w_0123456789", "message": "more"});

@@ -90,8 +90,8 @@ fn agent(handshake: &Value) -> String {
 }
 
 /// What an agent said of itself; nothing when it was not asked.
-fn handshake(view: &mut PageRenderer, told: &Value) {
-    if !told.is_object() {
+fn handshake(view: &mut PageRenderer, report: &Value) {
+    if !report.is_object() {
         return;
     }
     let ids = |entries: &Value| {
@@ -102,17 +102,17 @@ fn handshake(view: &mut PageRenderer, told: &Value) {
         Some(id) => format!("{id} (of {})", ids(&of[all])),
         None => ids(&of[all]),
     };
-    let phases = told["phases"].as_array().into_iter().flatten();
+    let phases = report["phases"].as_array().into_iter().flatten();
     let phases: Vec<_> =
         phases.map(|phase| format!("{} {} ms", word(phase, "phase"), phase["millis"])).collect();
-    let error = &told["error"];
+    let error = &report["error"];
     view.facts(&[
-        ("agent", Style::Plain, agent(told)),
-        ("asked", Style::Plain, view.ago(&told["at"])),
-        ("log in by", Style::Plain, ids(&told["authMethods"])),
-        ("mode", Style::Plain, current(&told["modes"], "currentModeId", "availableModes")),
-        ("model", Style::Plain, current(&told["models"], "currentModelId", "availableModels")),
-        ("options", Style::Plain, ids(&told["configOptions"])),
+        ("agent", Style::Plain, agent(report)),
+        ("asked", Style::Plain, view.ago(&report["at"])),
+        ("log in by", Style::Plain, ids(&report["authMethods"])),
+        ("mode", Style::Plain, current(&report["modes"], "currentModeId", "availableModes")),
+        ("model", Style::Plain, current(&report["models"], "currentModelId", "availableModels")),
+        ("options", Style::Plain, ids(&report["configOptions"])),
         ("phases", Style::Plain, phases.join(", ")),
         ("error", Style::Bad, word(error, "code").to_owned()),
     ]);

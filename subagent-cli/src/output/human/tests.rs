@@ -358,8 +358,8 @@ fn no_text_of_anybody_brings_a_code_to_the_terminal() {
 }
 
 #[test]
-fn what_is_told_of_tasks_is_a_line_each() {
-    let told = |kind: &str, mut data: Value| {
+fn events_of_tasks_are_a_line_each() {
+    let reported = |kind: &str, mut data: Value| {
         (data["id"], data["name"]) = ("w_2".into(), "Test\u{1b}[2J Runner".into());
         let event = json!({"type": kind, "workerId": "w_2", "ts": "2026-11-21T20:29:42+00:00", "data": data});
         watched(&[event]).lines().skip(1).map(|line| format!("{line}\n")).collect::<String>()
@@ -372,7 +372,7 @@ fn what_is_told_of_tasks_is_a_line_each() {
         ("subagent.failed", json!({"status": "timed_out", "error": null}), "timed out  "),
         ("subagent.cancelled", json!({"reason": "enough"}), "cancelled  enough"),
     ] {
-        assert_eq!(told(kind, data), format!("20:29:42 task Test Runner  {line}\n"));
+        assert_eq!(reported(kind, data), format!("20:29:42 task Test Runner  {line}\n"));
     }
 }
 

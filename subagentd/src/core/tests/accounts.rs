@@ -50,13 +50,13 @@ impl Forest {
 
     fn spend(&mut self, worker: usize, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
         let mut accounts = self.of(worker);
-        let told = accounts.spend(spent, now);
+        let events = accounts.spend(spent, now);
         let Accounts { worker: own, above, controller } = accounts;
         for above in above {
             self.accounts[usize::try_from(above.key).unwrap()] = above.account;
         }
         (self.accounts[worker], self.controller) = (own, controller);
-        told
+        events
     }
 }
 
@@ -83,16 +83,16 @@ fn m6_what_a_task_uses_is_used_of_what_every_worker_above_it_has() {
     let mut tree = chain(tokens(100));
     assert_eq!(tree.spend(0, &closed(30), 0), []);
     assert_eq!(tree.spend(1, &closed(20), 0), []);
-    let told = tree.spend(2, &closed(50), 0);
+    let events = tree.spend(2, &closed(50), 0);
     let data = json!({
         "scope": "worker", "workerId": id(0), "budget": "tokens", "limit": 100, "used": 100, "unit": "tokens", "action": "refuse",
     });
-    assert_eq!(told, [(EventType::BudgetExceeded, data)]);
+    assert_eq!(events, [(EventType::BudgetExceeded, data)]);
     for (worker, named) in [(0, Value::Null), (1, json!(id(0))), (2, json!(id(0)))] {
         for refused in [may_open(&tree.of(worker), 0), may_give_work(&tree.of(worker), 0)] {
             let error = refused.unwrap_err();
-            let told = error.details.get("workerId").cloned().unwrap_or_default();
-            assert_eq!((error.code, told), (Code::BudgetExceeded, named.clone()), "{error}");
+            let events = error.details.get("workerId").cloned().unwrap_or_default();
+            assert_eq!((error.code, events), (Code::BudgetExceeded, named.clone()), "{error}");
         }
     }
     let shown = |worker: usize| tree.accounts[worker].view(0).tokens;
@@ -216,7 +216,7 @@ proptest! {
         let mut forest = Forest::new(&workers, controller);
         // The usage of each worker without the others.
         let mut alone = vec![Account::default(); workers.len()];
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let mut now = 0;
         for (which, spent, later) in history {
             now += later;
@@ -228,8 +228,8 @@ proptest! {
                     _ => Value::Null,
                 };
                 let what = (event_type, whose, data["budget"].clone());
-                prop_assert!(!told.contains(&what), "told twice: {what:?}");
-                told.push(what);
+                prop_assert!(!events.contains(&what), "told twice: {what:?}");
+                events.push(what);
             }
         }
         type Of = fn(&Account, i64) -> Used;

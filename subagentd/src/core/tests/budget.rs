@@ -41,9 +41,9 @@ fn turns_that_are_used_up_refuse_the_next_and_say_so_once() {
     may_open(&accounts, 0).unwrap();
     assert_eq!(accounts.spend(&Spent::Opened, 0), []);
     may_open(&accounts, 0).unwrap();
-    let told = accounts.spend(&Spent::Opened, 0);
+    let events = accounts.spend(&Spent::Opened, 0);
     let data = json!({"scope": "worker", "budget": "turns", "limit": 2, "used": 2, "unit": "turns", "action": "refuse"});
-    assert_eq!(told, [(EventType::BudgetExceeded, data)]);
+    assert_eq!(events, [(EventType::BudgetExceeded, data)]);
     let error = may_open(&accounts, 0).unwrap_err();
     assert_eq!(error.code, Code::BudgetExceeded);
     assert_eq!((&error.details["scope"], &error.details["used"]), (&json!("worker"), &json!(2)));
@@ -62,8 +62,8 @@ fn turns_that_are_used_up_refuse_the_next_and_say_so_once() {
 fn a_warning_refuses_nothing() {
     let limits = Limits { tokens: Some(10), on_limit: Some(OnLimit::Warn), ..Limits::default() };
     let mut accounts = accounts(limits, Limits::default());
-    let told = accounts.spend(&closed(10), 0);
-    assert_eq!(told[0].1["action"], "warn");
+    let events = accounts.spend(&closed(10), 0);
+    assert_eq!(events[0].1["action"], "warn");
     may_open(&accounts, 0).unwrap();
     assert!(accounts.cancels(0).is_none());
 }
@@ -74,8 +74,8 @@ fn two_workers_share_what_their_controller_has() {
     let mut first = accounts(Limits::default(), shared);
     assert_eq!(first.spend(&closed(60), 0), []);
     let mut second = Accounts { controller: first.controller.clone(), ..Accounts::default() };
-    let told = second.spend(&closed(60), 0);
-    assert_eq!((told[0].1["scope"].as_str(), &told[0].1["used"]), (Some("controller"), &json!(120)));
+    let events = second.spend(&closed(60), 0);
+    assert_eq!((events[0].1["scope"].as_str(), &events[0].1["used"]), (Some("controller"), &json!(120)));
     first.controller = second.controller.clone();
     for accounts in [&first, &second] {
         assert_eq!(may_open(accounts, 0).unwrap_err().details["scope"], "controller");
@@ -92,9 +92,9 @@ fn what_an_agent_does_not_report_is_unknown_and_not_nothing() {
     assert_eq!((view.tokens.used, view.tokens.unreported), (Value::Null, 1));
     assert_eq!((view.cost.used, view.cost.unreported), (Value::Null, 1));
     may_open(&warned, 0).unwrap();
-    let told = warned.spend(&Spent::Opened, 0);
+    let events = warned.spend(&Spent::Opened, 0);
     let data = json!({"scope": "worker", "budget": "tokens", "unreported": 1, "action": "warn"});
-    assert_eq!(told, [(EventType::BudgetUnknown, data)]);
+    assert_eq!(events, [(EventType::BudgetUnknown, data)]);
     assert_eq!(warned.spend(&Spent::Opened, 0), [], "once");
 
     let mut refused = accounts(limits(Some(OnUnknown::Refuse)), Limits::default());
@@ -253,7 +253,7 @@ proptest! {
     ) {
         let mut workers = [Account::new(own, 0), Account::default()];
         let mut controller = Account::new(shared, 0);
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let mut now = 0;
         for (which, spent, later) in history {
             now += later;
@@ -262,8 +262,8 @@ proptest! {
             let before = may_open(&accounts, now);
             for (event_type, data) in accounts.spend(&spent, now) {
                 let what = (event_type, data["scope"].clone(), data["budget"].clone());
-                prop_assert!(!told.contains(&what), "told twice: {what:?}");
-                told.push(what);
+                prop_assert!(!events.contains(&what), "told twice: {what:?}");
+                events.push(what);
             }
             let refused = |result: &subagent_protocol::Result<()>| matches!(result, Err(error) if error.code == Code::BudgetExceeded);
             let time_only = before.as_ref().is_err_and(|error| error.details["budget"] == "wallTime");

@@ -43,7 +43,7 @@ fn events(facts: &[Fact], wanted: EventType) -> Vec<&Value> {
 }
 
 #[test]
-fn a_rule_decides_once_and_is_told() {
+fn a_rule_decides_once_and_is_reported() {
     let asked = running().step(WorkerInput::ApprovalRequested { request_id: request(1) }).unwrap().worker;
     let step = asked.step(by_rule(1, "yes")).unwrap();
     let decided = events(&step.facts, EventType::ApprovalDecided);

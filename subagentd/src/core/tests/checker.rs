@@ -253,14 +253,15 @@ impl Checker {
             );
             assert!(before.paused.is_none() || resumes, "the input does not resume it");
         }
-        let told = |wanted| {
+        let has_event = |wanted| {
             let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
             step.facts.iter().any(event)
         };
         let stops = *input == WorkerInput::Stop || *input == WorkerInput::Retire;
-        assert_eq!(told(EventType::QueuePaused), before.paused.is_none() && queue.paused.is_some());
+        assert_eq!(has_event(EventType::QueuePaused), before.paused.is_none() && queue.paused.is_some());
         assert_eq!(
-            told(EventType::QueueResumed) || (stops && before.paused.is_some() && queue.paused.is_none()),
+            has_event(EventType::QueueResumed)
+                || (stops && before.paused.is_some() && queue.paused.is_none()),
             before.paused.is_some() && queue.paused.is_none()
         );
     }
@@ -282,14 +283,18 @@ impl Checker {
             assert!(matches!(input, WorkerInput::Hibernate { .. }) && self.worker.rests());
             assert!(self.worker.approvals.is_empty() && self.worker.open_turn().is_none());
         }
-        let told = |wanted| {
+        let has_event = |wanted| {
             let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
             step.facts.iter().any(event)
         };
         let begins = next.hibernation == Hibernation::Begun && self.worker.hibernation != Hibernation::Begun;
         let gone = matches!(input, WorkerInput::RuntimeGone { .. });
-        assert_eq!(told(EventType::WorkerHibernated), gone && wanted(&self.worker), "what is told of it");
-        assert!(!begins || told(EventType::WorkerHibernated));
+        assert_eq!(
+            has_event(EventType::WorkerHibernated),
+            gone && wanted(&self.worker),
+            "what is told of it"
+        );
+        assert!(!begins || has_event(EventType::WorkerHibernated));
         if gone && wanted(&self.worker) && matches!(self.worker.state, LifecycleState::Idle) {
             assert!(!step.facts.iter().any(|fact| matches!(fact, Fact::LastError(_))), "nothing is lost");
             assert_eq!((&next.state, next.hibernation), (&LifecycleState::Idle, Hibernation::Begun));
@@ -490,8 +495,10 @@ impl Checker {
         assert!(status != TurnStatus::Canceled || may_be_canceled);
         assert_eq!(dispatched == Dispatched::No, !self.dispatching.contains(&no), "{dispatched}");
         assert!(dispatched != Dispatched::Yes || status == TurnStatus::Completed);
-        if let (Some(told), TurnStatus::Failed) = (data["error"]["details"]["dispatched"].as_str(), status) {
-            assert_eq!(told, dispatched.as_str(), "what is told is what is stored");
+        if let (Some(has_event), TurnStatus::Failed) =
+            (data["error"]["details"]["dispatched"].as_str(), status)
+        {
+            assert_eq!(has_event, dispatched.as_str(), "what is told is what is stored");
         }
     }
 

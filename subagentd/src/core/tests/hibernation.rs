@@ -56,8 +56,8 @@ fn an_idle_agent_is_ended_and_the_next_message_has_it_back() {
     let (mut checker, actions) = after(&[IDLE]);
     assert_eq!((actions, checker.worker.link), (vec![ENDS], RuntimeStatus::Ending));
     checker.step(&terminating()).unwrap();
-    let told = events(&checker, &GONE);
-    assert_eq!(told, [(EventType::WorkerHibernated, serde_json::json!({"idleSeconds": 90}))]);
+    let found = events(&checker, &GONE);
+    assert_eq!(found, [(EventType::WorkerHibernated, serde_json::json!({"idleSeconds": 90}))]);
     assert_eq!(checker.step(&GONE).unwrap(), []);
     assert_eq!((&checker.worker.state, checker.worker.link), (&LifecycleState::Idle, RuntimeStatus::None));
     assert_eq!(checker.worker.hibernation, Hibernation::Begun);
@@ -132,9 +132,9 @@ fn a_runtime_that_refuses_stays() {
 fn a_runtime_that_is_killed_meanwhile_is_no_loss() {
     let (checker, _) = after(&[IDLE]);
     for end in [DIED, WorkerInput::RuntimeGone { clean: false, rebooted: true }] {
-        let told = events(&checker, &end);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].0, EventType::WorkerHibernated);
+        let found = events(&checker, &end);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, EventType::WorkerHibernated);
     }
 }
 

@@ -55,12 +55,12 @@ fn a_held_request_is_no_question_and_is_not_decided_by_people() {
 fn hooks_answer_once() {
     let step = held().step(answered(denied())).unwrap();
     assert_eq!(released(&step.facts), 1);
-    let told = step.facts.iter().find_map(|fact| match fact {
+    let reported = step.facts.iter().find_map(|fact| match fact {
         Fact::Event { event_type: EventType::ApprovalDecided, data, .. } => Some(data.clone()),
         _ => None,
     });
-    let told = told.unwrap();
-    assert_eq!((&told["by"], &told["note"]), (&json!("hook"), &json!("why")));
+    let reported = reported.unwrap();
+    assert_eq!((&reported["by"], &reported["note"]), (&json!("hook"), &json!("why")));
     let answer = WorkerAction::Answer { request_id: request(1), option_id: Some("no".to_owned()) };
     assert_eq!(step.actions, [answer]);
     let late = step.worker.step(answered(HooksOutcome::Ask)).unwrap();
@@ -75,7 +75,7 @@ fn what_no_hook_decides_is_asked() {
 }
 
 #[test]
-fn the_end_of_a_held_request_is_told_and_a_late_answer_means_nothing() {
+fn the_end_of_a_held_request_is_reported_and_a_late_answer_means_nothing() {
     let ends = [
         WorkerInput::Cancel { reason: "enough".to_owned() },
         WorkerInput::RuntimeGone { clean: true, rebooted: false },

@@ -80,7 +80,7 @@ fn several_are_decided_together_or_not_at_all() {
 }
 
 #[test]
-fn a_decision_that_becomes_a_rule_is_told_with_it() {
+fn a_decision_that_becomes_a_rule_is_reported_with_it() {
     let step = asking(1).step(in_the_inbox(1, request(1), vec![])).unwrap();
     let data = decided(&step)[0];
     let rule =

@@ -28,14 +28,14 @@ const GONE: WorkerInput = WorkerInput::RuntimeGone { clean: true, rebooted: fals
 /// reported.
 pub(super) fn check(before: &Worker, input: &WorkerInput, step: &Transition) {
     let next = &step.worker;
-    let told = |wanted| {
+    let has_event = |wanted| {
         let event = |fact: &&Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
         step.facts.iter().filter(event).count()
     };
-    let parks = told(EventType::WorkerParked) == 1;
+    let parks = has_event(EventType::WorkerParked) == 1;
     assert!(!parks || matches!(input, WorkerInput::RateLimited { .. }), "parked without a rate limit");
     assert!(!parks || next.is_parked());
-    let unparks = told(EventType::WorkerUnparked) == 1;
+    let unparks = has_event(EventType::WorkerUnparked) == 1;
     let stops = matches!(next.state, LifecycleState::Stopping(_) | LifecycleState::Stopped);
     assert_eq!(
         before.is_parked() && !next.is_parked(),
@@ -242,10 +242,10 @@ fn what_an_error_reports_is_believed_within_bounds() {
 }
 
 #[test]
-fn both_ends_are_told() {
+fn both_ends_are_reported() {
     let mut checker = at_work();
     let facts = checker.worker.step(limited(fails(1), None)).unwrap().facts;
-    let told: Vec<_> = facts
+    let has_event: Vec<_> = facts
         .iter()
         .filter_map(|fact| match fact {
             Fact::Event { event_type: EventType::WorkerParked, data, .. } => Some(data.clone()),
@@ -255,7 +255,7 @@ fn both_ends_are_told() {
     let turn = super::turn_id(1);
     let until = Timestamp(31_000);
     assert_eq!(
-        told,
+        has_event,
         [serde_json::json!({"until": until, "reason": "rate_limit", "backoff": 1, "turnId": turn})]
     );
     checker.step(&limited(fails(1), None)).unwrap();

@@ -173,7 +173,7 @@ fn a_forced_one_decides_what_the_agent_asks() {
 }
 
 #[test]
-fn another_daemon_tells_the_old_runtime_again() {
+fn another_daemon_commands_the_old_runtime_again() {
     let (mut checker, _) = after(&[GENTLY]);
     checker.reload();
     checker.worker.link = RuntimeStatus::Starting;

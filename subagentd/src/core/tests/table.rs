@@ -68,7 +68,7 @@ fn after(inputs: &[WorkerInput]) -> (Checker, Vec<WorkerAction>) {
 }
 
 /// Returns the end of a runtime by a signal.
-fn told_to_end() -> WorkerInput {
+fn asked_to_end() -> WorkerInput {
     WorkerInput::Terminating { reason: "SIGTERM".to_owned() }
 }
 
@@ -155,7 +155,7 @@ fn how_a_turn_ends() {
                     attached(RuntimeStatus::Ending, 1),
                     cancel(),
                     WorkerInput::Dispatching { turn: 1 },
-                    told_to_end(),
+                    asked_to_end(),
                     GONE,
                 ],
             ),
@@ -181,8 +181,8 @@ fn how_a_turn_ends() {
             No,
         ),
         ("or dies", with(old(), &[CLEAN, GONE]), Failed, No),
-        ("its runtime is told to end", with(running(), &[told_to_end(), answered()]), Canceled, Maybe),
-        ("told to end before the prompt", with(sent(), &[told_to_end(), CLEAN]), Accepted, No),
+        ("its runtime is told to end", with(running(), &[asked_to_end(), answered()]), Canceled, Maybe),
+        ("told to end before the prompt", with(sent(), &[asked_to_end(), CLEAN]), Accepted, No),
         (
             "the agent ends by itself",
             with(running(), &[cancel(), WorkerInput::Ending, failed()]),
@@ -451,7 +451,7 @@ fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
 }
 
 /// Returns the events of a step, with one text field of their data.
-fn told(worker: &Worker, input: WorkerInput, field: &str) -> Vec<(EventType, String)> {
+fn events_with(worker: &Worker, input: WorkerInput, field: &str) -> Vec<(EventType, String)> {
     let event = |fact| match fact {
         Fact::Event { event_type, data, .. } => {
             Some((event_type, data[field].as_str().unwrap_or_default().to_owned()))
@@ -467,14 +467,14 @@ fn how_a_simulated_turn_ends() {
     let (checker, _) = after(&[session(), simulate_asking(1)]);
     let text = |word: &str| word.to_owned();
     for (answer, outcome) in [("allow", "approved"), ("deny", "rejected")] {
-        let events = told(&checker.worker, decide(request(LOCAL), Some(answer)), "outcome");
+        let events = events_with(&checker.worker, decide(request(LOCAL), Some(answer)), "outcome");
         assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCompleted, text(outcome))]);
     }
-    let events = told(&checker.worker, decide(request(LOCAL), None), "reason");
+    let events = events_with(&checker.worker, decide(request(LOCAL), None), "reason");
     assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("canceled by manager"))]);
-    let events = told(&checker.worker, WorkerInput::Cancel { reason: text("enough") }, "reason");
+    let events = events_with(&checker.worker, WorkerInput::Cancel { reason: text("enough") }, "reason");
     assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("enough"))]);
-    let events = told(&checker.worker, WorkerInput::Stop, "reason");
+    let events = events_with(&checker.worker, WorkerInput::Stop, "reason");
     let stopped = text("worker stopped by manager");
     assert_eq!(events, [(E::ApprovalCanceled, text("stopped")), (E::TurnCanceled, stopped)]);
 }
@@ -500,7 +500,7 @@ fn nothing_of_a_runtime_touches_a_simulated_turn() {
         refused(true),
         decide(request(1), Some("allow")),
         WorkerInput::AnswerWritten { request_id: request(1) },
-        told_to_end(),
+        asked_to_end(),
         WorkerInput::Ending,
         GONE,
         WorkerInput::SpawnFailed { error: failure() },
@@ -515,7 +515,7 @@ fn nothing_of_a_runtime_touches_a_simulated_turn() {
 
 #[test]
 fn a_loss_says_what_to_do_next() {
-    let told = |history: &[WorkerInput]| {
+    let events_with = |history: &[WorkerInput]| {
         let (checker, _) = after(history);
         let step: Vec<Fact> = checker.worker.step(GONE).unwrap().facts;
         step.iter()
@@ -526,7 +526,8 @@ fn a_loss_says_what_to_do_next() {
             })
             .unwrap()
     };
-    let (unsent, sent, idle) = (told(&[session(), send(1), GONE]), told(&running()), told(&[session()]));
+    let (unsent, sent, idle) =
+        (events_with(&[session(), send(1), GONE]), events_with(&running()), events_with(&[session()]));
     assert!([&unsent, &sent, &idle].iter().all(|error| error.code == Code::RuntimeLost));
     assert_eq!((unsent.details["dispatched"].as_str(), unsent.retryable), (Some("no"), true));
     assert_eq!((sent.details["dispatched"].as_str(), sent.retryable), (Some("maybe"), false));
@@ -540,14 +541,14 @@ fn a_new_worker_waits_for_its_first_runtime() {
 }
 
 #[test]
-fn the_tokens_of_a_turn_are_told_at_its_end() {
+fn the_tokens_of_a_turn_are_reported_at_its_end() {
     let usage = Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20}));
     let end = TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage, meta: None };
     let (checker, _) = after(&running());
     let step = checker.worker.step(WorkerInput::TurnEnd { turn: 1, end }).unwrap();
-    let told = step.facts.iter().find_map(|fact| match fact {
+    let events_with = step.facts.iter().find_map(|fact| match fact {
         Fact::Event { event_type: EventType::TurnCompleted, data, .. } => Some(data["usage"].clone()),
         _ => None,
     });
-    assert_eq!(told, Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20})));
+    assert_eq!(events_with, Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20})));
 }

@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error};
 use super::checker::Checker;
 use super::{enqueue, failure, queued_id, send};
 use crate::core::queue::QueuePosition::{Delivered, Queued, Resumed};
-use crate::core::task::{LastTurn, TaskEnding, check_name, made_name, outcome, told};
+use crate::core::task::{LastTurn, TaskEnding, check_name, end_message, made_name, outcome};
 use crate::core::worker::{Fact, LifecycleState, Worker, WorkerAction, WorkerInput};
 
 fn ready() -> Checker {
@@ -113,7 +113,7 @@ fn a_task_ends_when_its_worker_has_nothing_to_do_and_by_what_ended_it() {
 #[test]
 fn m8_each_end_has_its_words() {
     let id: WorkerId = "w_0123456789".parse().unwrap();
-    let told = |status, result: &str, error| told("Test Runner", &id, status, result, error);
+    let end_message = |status, result: &str, error| end_message("Test Runner", &id, status, result, error);
     let begins = "[Subagent 'Test Runner' (w_0123456789) ";
     let error = Error::new(Code::PolicyViolation, "no luck");
     for (status, alone, explained) in [
@@ -128,10 +128,10 @@ fn m8_each_end_has_its_words() {
         (TaskStatus::TimedOut, "timed out]", "timed out: POLICY_VIOLATION: no luck]"),
         (TaskStatus::Lost, "lost]", "lost: POLICY_VIOLATION: no luck]"),
     ] {
-        assert_eq!(told(status, "all green", None), format!("{begins}{alone}"));
-        assert_eq!(told(status, "all green", Some(&error)), format!("{begins}{explained}"));
+        assert_eq!(end_message(status, "all green", None), format!("{begins}{alone}"));
+        assert_eq!(end_message(status, "all green", Some(&error)), format!("{begins}{explained}"));
     }
-    let long = told(TaskStatus::Completed, &"ä".repeat(2_000), None);
+    let long = end_message(TaskStatus::Completed, &"ä".repeat(2_000), None);
     assert_eq!(long.matches('ä').count(), 1_000);
 }
 

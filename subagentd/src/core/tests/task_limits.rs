@@ -93,14 +93,14 @@ proptest! {
         let _ = account.spend(&clock(false, now), now);
         let before_ms = account.ran_ms(now);
         let _ = account.spend(&clock(true, now), now);
-        let (mut told, mut ran, mut runs) = (Vec::new(), 0u64, true);
+        let (mut seen, mut ran, mut runs) = (Vec::new(), 0u64, true);
         let mut ended = None;
         let mut meter = PromptLimits::new(max_steps, timeout_ms, false);
         for op in ops {
             match op {
                 OpenPromptEvent::Step(id) => {
-                    let is_new = !told.contains(&id);
-                    told.push(id);
+                    let is_new = !seen.contains(&id);
+                    seen.push(id);
                     prop_assert_eq!(meter.steps.see(&id.to_string()), is_new);
                 }
                 OpenPromptEvent::Pass(ms) => {
@@ -114,12 +114,12 @@ proptest! {
                 OpenPromptEvent::Dies => {
                     account = serde_json::from_str(&serde_json::to_string(&account).unwrap()).unwrap();
                     meter = PromptLimits::new(max_steps, timeout_ms, ended.is_some());
-                    for id in told.iter().rev() {
+                    for id in seen.iter().rev() {
                         meter.steps.see(&id.to_string());
                     }
                 }
             }
-            let steps = told.iter().collect::<std::collections::HashSet<_>>().len() as u64;
+            let steps = seen.iter().collect::<std::collections::HashSet<_>>().len() as u64;
             prop_assert_eq!(meter.steps.count(), steps);
             let by_steps = steps > max_steps;
             let by_time = timeout_ms > 0 && ran >= timeout_ms;

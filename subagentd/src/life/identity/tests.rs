@@ -57,7 +57,7 @@ fn a_copy_gets_another_id_and_nothing_of_the_originals_daemon() {
 }
 
 #[test]
-fn a_copy_of_a_state_dir_without_an_id_is_told_by_its_announcement() {
+fn a_copy_of_a_state_dir_without_an_id_is_reported_by_its_announcement() {
     let dir = tempfile::tempdir().unwrap();
     let (original, other) = (dir.path().join("original"), dir.path().join("copy"));
     let _served = served(&original);

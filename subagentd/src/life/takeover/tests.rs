@@ -158,7 +158,7 @@ fn from_below_a_worker_nothing_is_taken_over() {
 }
 
 #[test]
-fn who_waits_in_vain_for_a_restore_is_told_so() {
+fn a_failed_wait_for_a_restore_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(START_LOCK);
     let held = FileLock::try_take(&path).unwrap().unwrap();

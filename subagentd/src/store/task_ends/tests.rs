@@ -27,7 +27,7 @@ async fn due_to(store: &Store, parent: i64) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn m8_a_parent_that_goes_on_or_has_completed_is_told() {
+async fn m8_a_parent_that_goes_on_or_has_completed_is_notified() {
     for change in ["", "UPDATE tasks SET outcome = 'completed' WHERE worker = 2"] {
         let folder = tempfile::tempdir().unwrap();
         let store = tree(&folder, change).await;

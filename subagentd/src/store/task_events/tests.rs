@@ -120,12 +120,12 @@ async fn m10_no_event_is_looked_at_that_is_not_shown() {
     let plan = store.read(plan).await.unwrap();
     let scans: Vec<&String> = plan.iter().filter(|line| line.starts_with("SCAN")).collect();
     assert!(scans.iter().all(|line| ["SCAN b", "SCAN n"].contains(&line.as_str())), "{plan:#?}");
-    let told = "SEARCH x USING INDEX task_events (worker=? AND rowid>? AND rowid<?)";
-    assert_eq!(plan.iter().filter(|line| line.as_str() == told).count(), 2, "{plan:#?}");
+    let step = "SEARCH x USING INDEX task_events (worker=? AND rowid>? AND rowid<?)";
+    assert_eq!(plan.iter().filter(|line| line.as_str() == step).count(), 2, "{plan:#?}");
 }
 
 #[tokio::test]
-async fn m10_a_flood_of_a_task_is_not_gone_through_for_what_is_told_of_it() {
+async fn m10_a_flood_of_a_task_is_not_gone_through_for_its_events() {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), tree()).await;
     let flood = (0..20_000).map(|number| (4, if number % 10_000 == 0 { 0 } else { 7 }, 3)).collect();

@@ -164,7 +164,7 @@ async fn m9_tasks_of_others_go_on() {
 }
 
 /// Returns how many results of task 3 are due to worker 2, whose own task has the columns `own`.
-async fn told_to(own: &'static str, end: &'static [Fact]) -> usize {
+async fn due_to(own: &'static str, end: &'static [Fact]) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background"), below(2, 4, "background")];
     let store = planted(&folder.path().join("state.db"), tree).await;
@@ -183,22 +183,22 @@ async fn told_to(own: &'static str, end: &'static [Fact]) -> usize {
 }
 
 #[tokio::test]
-async fn m9_what_is_ended_from_outside_is_told_nothing_more_that_would_have_it_go_on() {
-    assert_eq!(told_to("outcome = 'completed'", &[]).await, 2);
-    assert_eq!(told_to("outcome = 'failed'", &[]).await, 2);
+async fn m9_what_is_ended_from_outside_is_sent_nothing_more_that_would_have_it_go_on() {
+    assert_eq!(due_to("outcome = 'completed'", &[]).await, 2);
+    assert_eq!(due_to("outcome = 'failed'", &[]).await, 2);
     for own in [
         "outcome = 'cancelled'",
         "outcome = 'timed_out'",
         "outcome = 'max_iterations_reached'",
         "why = 'the turn above it was canceled'",
     ] {
-        assert_eq!(told_to(own, &[]).await, 1, "nothing more: {own}");
+        assert_eq!(due_to(own, &[]).await, 1, "nothing more: {own}");
     }
-    assert_eq!(told_to("", &[Fact::TaskEnding(TaskEnding::TimedOut)]).await, 0, "nor of what ended before");
+    assert_eq!(due_to("", &[Fact::TaskEnding(TaskEnding::TimedOut)]).await, 0, "nor of what ended before");
 }
 
 #[tokio::test]
-async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_told_yet() {
+async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_sent_yet() {
     let folder = tempfile::tempdir().unwrap();
     let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background")];
     let store = planted(&folder.path().join("state.db"), tree).await;

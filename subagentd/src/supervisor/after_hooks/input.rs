@@ -160,13 +160,13 @@ fn of_call(
     if so_far.was_over {
         return Ok(false);
     }
-    let told = Value::Object(so_far.told);
-    let call = call::of(&told);
+    let reported = Value::Object(so_far.reported);
+    let call = call::of(&reported);
     input.tool_name = Some(call.name);
     input.tool_input = Some(call.input);
     input.tool_use_id = call.id;
     input.status = Some(status.to_owned());
-    let response = [&told["rawOutput"], &told["content"]].into_iter().find(|value| !value.is_null());
+    let response = [&reported["rawOutput"], &reported["content"]].into_iter().find(|value| !value.is_null());
     input.tool_response = response.cloned();
     Ok(true)
 }

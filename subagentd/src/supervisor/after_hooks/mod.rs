@@ -24,7 +24,7 @@ use crate::store::{Durability, Tx, WorkerRow, hook_events, owner_rules, workers}
 use input::HookedEvent;
 
 /// Maximum length of a hook's standard error in an event, in characters.
-const MAX_TOLD: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 /// Delay after a failure of the store.
 const RETRY: Duration = Duration::from_secs(1);
 /// Maximum number of events without hooks after which the cursor is stored anyway.
@@ -75,7 +75,7 @@ fn start<T: Send + Sync + 'static>(
         hooks,
         seen: 0,
         stored: 0,
-        told: BTreeSet::new(),
+        reported: BTreeSet::new(),
     };
     let mut ending = shared.ending.subscribe();
     tokio::spawn(async move {
@@ -100,7 +100,7 @@ struct AfterHookRunner {
     /// The stored value of `seen`.
     stored: i64,
     /// Files that were reported as untrusted.
-    told: BTreeSet<PathBuf>,
+    reported: BTreeSet<PathBuf>,
 }
 
 impl AfterHookRunner {
@@ -142,7 +142,7 @@ impl AfterHookRunner {
             None => {
                 for hook in self.hooks.clone() {
                     if !hook_trust::is_trusted(&self.shared, &hook).await? {
-                        self.tell_untrusted(&hook, None).await;
+                        self.report_untrusted(&hook, None).await;
                     }
                 }
                 self.shared
@@ -209,13 +209,13 @@ impl AfterHookRunner {
         Ok(())
     }
 
-    async fn tell_untrusted(&mut self, hook: &Hook, event: Option<i64>) {
-        if self.told.insert(hook.file.clone()) {
-            self.tell(hook, hook_trust::advice(hook), event).await;
+    async fn report_untrusted(&mut self, hook: &Hook, event: Option<i64>) {
+        if self.reported.insert(hook.file.clone()) {
+            self.report(hook, hook_trust::advice(hook), event).await;
         }
     }
 
-    async fn tell(&self, hook: &Hook, reason: String, event: Option<i64>) {
+    async fn report(&self, hook: &Hook, reason: String, event: Option<i64>) {
         let failed = HookFailed::of(hook, reason, event.map(EventId));
         hook_failed::journal(&self.shared, self.row.id, failed).await;
     }
@@ -230,7 +230,7 @@ impl AfterHookRunner {
                 continue;
             }
             if !hook_trust::is_trusted(&self.shared, hook).await? {
-                self.tell_untrusted(hook, Some(due.seq)).await;
+                self.report_untrusted(hook, Some(due.seq)).await;
                 continue;
             }
             let run = hook_command(hook, workspace, std::env::vars_os(), stdin.clone());
@@ -239,7 +239,7 @@ impl AfterHookRunner {
             subagent_failpoint::hit("after_hook.after_run");
             ran = true;
             if let Some(reason) = failure(&result, hook) {
-                self.tell(hook, reason, Some(due.seq)).await;
+                self.report(hook, reason, Some(due.seq)).await;
             }
         }
         Ok(ran)
@@ -263,6 +263,6 @@ fn failure(result: &CommandResult, hook: &Hook) -> Option<String> {
         }
         CommandEnd::NotStarted { error } => format!("it could not be started: {error}"),
     };
-    let said: String = result.stderr.trim().chars().take(MAX_TOLD).collect();
+    let said: String = result.stderr.trim().chars().take(MAX_REASON_CHARS).collect();
     Some(if said.is_empty() { why } else { format!("{why}: {said}") })
 }

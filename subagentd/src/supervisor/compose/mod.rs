@@ -167,7 +167,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             }),
             answer_time: spec.answer_time,
             budget: start::budgets::of_config(&config.budgets.worker),
-            agent: told(definition, resolved.spec),
+            agent: agent_spec(definition, resolved.spec),
             delegation,
             titles: None,
             hooks: hooks::of_task(&spec.hooks, resolved.hooks),
@@ -241,7 +241,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
     };
     let mut request = Composition::of(wanted, place)?.request()?;
     terms.write_back &= request.worktree.is_some();
-    request.agent = request.agent.and_then(|spec| told(definition, spec));
+    request.agent = request.agent.and_then(|spec| agent_spec(definition, spec));
     if let Some(policy) = &mut request.policy {
         policy.pre_approved = pre_approved(&terms);
         policy.is_task = true;
@@ -322,7 +322,7 @@ fn unnamed() -> Resolved {
 
 /// Returns the definition for the agent. A task without a definition has one only if it has
 /// content.
-fn told(definition: Option<&Definition>, spec: AgentSpec) -> Option<AgentSpec> {
+fn agent_spec(definition: Option<&Definition>, spec: AgentSpec) -> Option<AgentSpec> {
     let says = !spec.prompt.is_empty() || spec.model.is_some() || !spec.not_honoured.is_empty();
     (definition.is_some() || says).then_some(spec)
 }

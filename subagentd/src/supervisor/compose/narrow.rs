@@ -141,7 +141,7 @@ pub(super) fn prompt(spec: &mut AgentSpec, overrides: &TaskOverrides) {
 pub(super) fn model(spec: &mut AgentSpec, overrides: &TaskOverrides, (name, launcher): (&str, &Launcher)) {
     let wanted = overrides.model.as_deref().map(str::trim);
     if let Some(word) = wanted.filter(|word| !word.is_empty() && *word != "inherit") {
-        spec.not_honoured.retain(|told| told.key != "model");
+        spec.not_honoured.retain(|ignored| ignored.key != "model");
         spec.model = agent::model(Some(word), name, launcher, &mut spec.not_honoured);
     }
 }

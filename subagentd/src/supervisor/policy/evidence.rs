@@ -19,14 +19,14 @@ pub(super) fn of(update: &Value, ran: bool, maybe_asked: bool) -> Option<String>
             changed["path"].as_str().unwrap_or("a file").chars().take(MAX_PATH_CHARS).collect();
         return Some(format!("it shows a change of {path}"));
     }
-    if ran || tells_output(update) || parts(update).any(|part| part["type"] == "terminal") {
+    if ran || has_output(update) || parts(update).any(|part| part["type"] == "terminal") {
         return Some("it shows the output of a command".to_owned());
     }
     (!maybe_asked).then(|| "it was reported as completed, and no request was for it".to_owned())
 }
 
 /// Returns whether an update contains output or the exit code of a command.
-pub(super) fn tells_output(update: &Value) -> bool {
+pub(super) fn has_output(update: &Value) -> bool {
     EXIT_CODES.iter().any(|place| update["rawOutput"].pointer(place).is_some_and(Value::is_number))
         || ["terminal_output", "terminal_output_delta", "terminal_exit"]
             .iter()

@@ -27,12 +27,12 @@ impl PermissionRequest {
     pub(super) fn ids(&self) -> impl Iterator<Item = String> {
         let own = call_id(&self.params["toolCall"]);
         let before = self.before.get("toolCallId").and_then(Value::as_str).map(str::to_owned);
-        let told = before.filter(|id| Some(id) != own.as_ref() && is_id(id));
-        told.into_iter().chain(own)
+        let reported = before.filter(|id| Some(id) != own.as_ref() && is_id(id));
+        reported.into_iter().chain(own)
     }
 
     /// Returns the call as reported before and with the request.
-    pub(super) fn told(&self) -> Value {
+    pub(super) fn reported(&self) -> Value {
         let none = Map::new();
         let said = self.params["toolCall"].as_object().unwrap_or(&none);
         Value::Object(joined(&self.before, said))

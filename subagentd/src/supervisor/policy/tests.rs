@@ -48,7 +48,7 @@ fn asks(id: &str, command: &str, kinds: &[&str]) -> Value {
            "b": {"requestId": "ap_0123456789", "params": {"toolCall": call, "options": options}}})
 }
 
-fn tells(id: &str, command: &str, status: &str) -> Value {
+fn reports(id: &str, command: &str, status: &str) -> Value {
     let update =
         json!({"toolCallId": id, "kind": "execute", "rawInput": {"command": command}, "status": status});
     json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call", "b": {"sessionId": "s", "update": update}})
@@ -88,8 +88,8 @@ fn without_a_rule_or_an_option_for_once_the_owner_is_asked() {
 #[test]
 fn a_denied_call_that_was_made_without_asking_is_a_violation_once() {
     let mut watch = watch(RULES);
-    assert_eq!(see(&mut watch, &tells("1", "rm x", "in_progress")), None, "it may be asked yet");
-    let Some(WorkerInput::Violation { turn, call }) = see(&mut watch, &tells("1", "rm x", "completed"))
+    assert_eq!(see(&mut watch, &reports("1", "rm x", "in_progress")), None, "it may be asked yet");
+    let Some(WorkerInput::Violation { turn, call }) = see(&mut watch, &reports("1", "rm x", "completed"))
     else {
         panic!("not seen")
     };
@@ -97,15 +97,15 @@ fn a_denied_call_that_was_made_without_asking_is_a_violation_once() {
         (turn, call["toolCallId"].as_str(), call["rule"].as_str()),
         (Some(1), Some("1"), Some("execute(rm *)"))
     );
-    assert_eq!(see(&mut watch, &tells("1", "rm x", "completed")), None);
+    assert_eq!(see(&mut watch, &reports("1", "rm x", "completed")), None);
     for (id, command, status) in [("2", "ls", "completed"), ("3", "id", "completed"), ("4", "rm x", "failed")]
     {
-        assert_eq!(see(&mut watch, &tells(id, command, status)), None, "{command}");
+        assert_eq!(see(&mut watch, &reports(id, command, status)), None, "{command}");
     }
 }
 
 #[test]
-fn what_a_shell_only_read_is_judged_as_that_where_the_line_is_not_told() {
+fn what_a_shell_only_read_is_judged_as_that_where_the_line_is_not_reported() {
     let rules = [("*", "deny"), ("read", "allow"), ("read(*.env)", "deny")];
     let record = |update: &Value| json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call", "b": {"sessionId": "s", "update": update}});
     let over = record(&json!({"toolCallId": "1", "status": "completed"}));
@@ -135,7 +135,7 @@ fn what_a_shell_only_read_is_judged_as_that_where_the_line_is_not_told() {
 fn a_call_that_was_asked_for_is_none() {
     let mut watch = watch(RULES);
     see(&mut watch, &asks("1", "rm x", &[]));
-    assert_eq!(see(&mut watch, &tells("1", "rm x", "completed")), None);
+    assert_eq!(see(&mut watch, &reports("1", "rm x", "completed")), None);
     see(&mut watch, &json!({"n": 2, "at": 1, "t": "turnEnd", "turn": 1, "b": {"end": "answered"}}));
     assert!(watch.calls.is_empty(), "nothing of a turn is kept behind its end");
 }
@@ -144,9 +144,9 @@ fn a_call_that_was_asked_for_is_none() {
 fn what_is_hostile_is_bounded() {
     let mut watch = watch(RULES);
     for id in 0..2 * MAX_CALLS {
-        see(&mut watch, &tells(&id.to_string(), "rm x", "pending"));
+        see(&mut watch, &reports(&id.to_string(), "rm x", "pending"));
     }
-    see(&mut watch, &tells(&"x".repeat(2 * request::MAX_ID_BYTES), "rm x", "completed"));
+    see(&mut watch, &reports(&"x".repeat(2 * request::MAX_ID_BYTES), "rm x", "completed"));
     assert_eq!(watch.calls.len(), MAX_CALLS);
     let long = format!("rm {}", "x".repeat(100_000));
     assert!(see(&mut watch, &asks("1", &long, ALL)).is_some(), "its text alone is denied");
@@ -186,11 +186,15 @@ fn a_daemon_knows_what_the_one_before_it_has_seen_of_a_turn() {
     // The following update only reports completion.
     let over = json!({"n": 2, "at": 1, "t": "update", "turn": 1, "k": "tool_call_update",
                       "b": {"sessionId": "s", "update": {"toolCallId": "1", "status": "completed"}}});
-    assert!(see(&mut recall(&tells("1", "rm x", "pending")), &over).is_some());
-    assert_eq!(see(&mut recall(&tells("1", "ls", "pending")), &over), None);
-    assert_eq!(see(&mut recall(&tells("1", "rm x", "completed")), &over), None, "it was a violation before");
+    assert!(see(&mut recall(&reports("1", "rm x", "pending")), &over).is_some());
+    assert_eq!(see(&mut recall(&reports("1", "ls", "pending")), &over), None);
+    assert_eq!(
+        see(&mut recall(&reports("1", "rm x", "completed")), &over),
+        None,
+        "it was a violation before"
+    );
     let mut asked = recall(&asks("1", "rm x", &[]));
-    assert_eq!(see(&mut asked, &tells("1", "rm x", "completed")), None, "a person has decided");
+    assert_eq!(see(&mut asked, &reports("1", "rm x", "completed")), None, "a person has decided");
 }
 
 #[test]

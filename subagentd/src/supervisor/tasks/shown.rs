@@ -87,7 +87,7 @@ impl Supervisor {
     async fn transcripts(&self, task: &str) -> Result<Vec<TaskTranscript>> {
         let (task, store) = (task.to_owned(), &self.shared.store);
         let below = store.read(move |connection| transcripts::hidden_below(connection, &task)).await?;
-        let mut told = Vec::with_capacity(below.len());
+        let mut found = Vec::with_capacity(below.len());
         let mut left = MAX_TRANSCRIPT_BYTES;
         // Read one by one, so that no reader holds the database for long.
         for (id, row) in below {
@@ -96,7 +96,7 @@ impl Supervisor {
             let text = store.read(move |connection| transcripts::transcript(connection, id, begun)).await?;
             let Some(rest) = left.checked_sub(text.len()) else { break };
             left = rest;
-            told.push(TaskTranscript {
+            found.push(TaskTranscript {
                 task_id: row.task_id,
                 path: row.path,
                 agent: row.agent,
@@ -104,7 +104,7 @@ impl Supervisor {
                 text,
             });
         }
-        Ok(told)
+        Ok(found)
     }
 }
 

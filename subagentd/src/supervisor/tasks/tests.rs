@@ -96,7 +96,7 @@ impl TaskSupervisorFixture {
     }
 
     /// Returns the messages to the parent about its tasks.
-    async fn told(&self) -> Vec<String> {
+    async fn end_messages(&self) -> Vec<String> {
         let row = self.supervisor.row(self.parent.as_str()).await.unwrap();
         let read = self.supervisor.shared.store.read(move |connection| {
             let mut texts = Vec::new();
@@ -108,13 +108,13 @@ impl TaskSupervisorFixture {
     }
 
     /// Waits until the parent has at least `count` messages about its tasks.
-    async fn told_at_last(&self, count: usize) -> Vec<String> {
+    async fn wait_for_end_messages(&self, count: usize) -> Vec<String> {
         let handle = self.supervisor.roster.live(self.parent.as_str()).unwrap();
         let mut snapshots = handle.follow();
         loop {
-            let told = self.told().await;
-            if told.len() >= count {
-                return told;
+            let end_messages = self.end_messages().await;
+            if end_messages.len() >= count {
+                return end_messages;
             }
             snapshots.changed().await.unwrap();
         }
@@ -190,15 +190,15 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
 }
 
 #[tokio::test]
-async fn m8_a_background_task_that_fails_is_told_once_also_by_the_next_daemon() {
+async fn m8_a_background_task_that_fails_is_reported_once_also_by_the_next_daemon() {
     let world = world(TaskLimits::default()).await;
     let request = given("Scout", TaskMode::Background);
     let task = world.supervisor.run_task(world.caller(Some("k")), request.clone()).await.unwrap();
     let again = world.supervisor.run_task(world.caller(Some("k")), request).await.unwrap();
     assert_eq!(task.task_id, again.task_id, "a key stands for one task");
     assert_eq!(world.end("scout").await, TaskStatus::Failed);
-    let told = world.told_at_last(1).await;
-    let message: serde_json::Value = serde_json::from_str(&told[0]).unwrap();
+    let end_messages = world.wait_for_end_messages(1).await;
+    let message: serde_json::Value = serde_json::from_str(&end_messages[0]).unwrap();
     assert_eq!(message["subagent"], json!({"subagentId": task.task_id, "name": "Scout", "status": "failed"}));
     let text = message["text"].as_str().unwrap();
     assert!(text.starts_with(&format!("[Subagent 'Scout' ({}) failed: ", task.task_id)), "{text}");
@@ -209,7 +209,7 @@ async fn m8_a_background_task_that_fails_is_told_once_also_by_the_next_daemon() 
     let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
     assert!(shown.task.error.is_some() && shown.task.completed_at.is_some(), "{shown:?}");
-    assert_eq!(world.told().await.len(), 1);
+    assert_eq!(world.end_messages().await.len(), 1);
     drop(world.dir);
 }
 
@@ -324,7 +324,10 @@ async fn only_the_daemons_own_task_is_a_title_and_its_end_is_silent() {
     assert_eq!(found, [of_daemon.task_id.as_str()]);
     world.end(of_daemon.task_id.as_str()).await;
     world.end(of_agent.task_id.as_str()).await;
-    let told = world.told_at_last(1).await;
-    assert!(told.len() == 1 && told[0].contains(of_agent.task_id.as_str()), "{told:?}");
+    let end_messages = world.wait_for_end_messages(1).await;
+    assert!(
+        end_messages.len() == 1 && end_messages[0].contains(of_agent.task_id.as_str()),
+        "{end_messages:?}"
+    );
     drop(world.dir);
 }

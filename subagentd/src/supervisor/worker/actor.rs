@@ -276,7 +276,7 @@ impl Actor {
                 return;
             }
             let serve = self.settled && self.retry.is_none();
-            let refuse = !serve && self.blocked.as_ref().is_some_and(Blocked::is_told);
+            let refuse = !serve && self.blocked.as_ref().is_some_and(Blocked::is_overdue);
             let deadline = self.next_deadline();
             let unparks_at = self.unparks_at();
             let (link, exit) = match &mut self.runtime {

@@ -89,7 +89,7 @@ impl Actor {
         let mut ending = self.shared.ending.subscribe();
         let until = Instant::now() + STORE_RETRY;
         loop {
-            let refuse = self.blocked.as_ref().is_some_and(Blocked::is_told);
+            let refuse = self.blocked.as_ref().is_some_and(Blocked::is_overdue);
             let running = self.runtime.as_ref().filter(|runtime| !runtime.ended);
             tokio::select! {
                 biased;

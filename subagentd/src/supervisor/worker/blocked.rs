@@ -22,7 +22,7 @@ pub(super) struct Blocked {
 
 impl Blocked {
     /// Returns whether it has lasted long enough to refuse requests.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_overdue(&self) -> bool {
         self.since.elapsed() >= PATIENCE
     }
 }

@@ -86,7 +86,7 @@ impl Actor {
             self.time_runs(false);
             return false;
         }
-        match self.tell_budgets().await {
+        match self.add_budget_events().await {
             Ok(accounts) => self.follow_budgets(&accounts).await,
             Err(error) => {
                 self.look_later(&error);
@@ -101,17 +101,17 @@ impl Actor {
     }
 
     /// Returns the accounts, after storing the pending budget events.
-    async fn tell_budgets(&mut self) -> Result<Accounts> {
+    async fn add_budget_events(&mut self) -> Result<Accounts> {
         let id = self.id;
         let known = self.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
         let now = entropy::now();
-        let mut told = known.clone();
+        let mut updated = known.clone();
         let heard = known.worker.revision == known.controller.revision;
-        if heard && told.news(false, steady(now)).is_empty() {
+        if heard && updated.news(false, steady(now)).is_empty() {
             return Ok(known);
         }
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
-            let added = tx.tell_budgets(id, now)?;
+            let added = tx.add_budget_events(id, now)?;
             Ok((added, accounts::accounts(tx.connection(), id)?))
         });
         let (added, accounts) = write.await?;

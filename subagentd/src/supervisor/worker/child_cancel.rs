@@ -25,9 +25,8 @@ impl Actor {
             return;
         }
         match self.may_cancel_child() {
-            Ok(()) => {
-                self.tell(RuntimeCommand::CancelChild { session_id }, PendingCommand::CancelChild(reply))
-            }
+            Ok(()) => self
+                .send_command(RuntimeCommand::CancelChild { session_id }, PendingCommand::CancelChild(reply)),
             Err(error) => {
                 // The client may be gone.
                 let _ = reply.send(Err(error));

@@ -169,7 +169,7 @@ impl Actor {
             let mut watch = PolicyTracker::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
             if let (false, Some(watch), Some(turn)) = (known, &mut watch, turn) {
                 // The calls of the open turn from before there were rules.
-                tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
+                tool_calls::for_each_report(connection, id, turn, |record, body| watch.recall(record, body))?;
             }
             Ok(Rules { watch, any: added.any() })
         }

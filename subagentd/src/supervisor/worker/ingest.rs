@@ -384,7 +384,7 @@ impl Actor {
             }
             let mut follows = by_rule(&record, &mut taken, &mut facts, &self.spec.hooks);
             if let Some(step) = step(&record, &mut taken.prompt, &self.worker_id, &taken.worker) {
-                facts.push(step.told);
+                facts.push(step.progress);
                 follows |= step.over.is_some_and(|input| taken.follows(input, &mut facts));
             }
             if follows {

@@ -171,11 +171,11 @@ impl Actor {
         if self.runtime.as_ref().is_some_and(LiveRuntime::is_greeted) {
             subagent_failpoint::hit(point);
         }
-        self.tell(command, asked);
+        self.send_command(command, asked);
     }
 
     /// Sends a command, and remembers its subject until the answer.
-    pub(super) fn tell(&mut self, command: RuntimeCommand, asked: PendingCommand) {
+    pub(super) fn send_command(&mut self, command: RuntimeCommand, asked: PendingCommand) {
         let Some(runtime) = &mut self.runtime else { return };
         // Nothing is sent before the hello is answered: the answer reports what the runtime has
         // taken, and a prompt in transit would invalidate it.

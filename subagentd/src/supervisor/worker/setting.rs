@@ -72,7 +72,7 @@ impl Rest {
 /// The first outcome of an order.
 enum Begun {
     Done(Value),
-    Told(String),
+    Sent(String),
 }
 
 impl Actor {
@@ -105,9 +105,9 @@ impl Actor {
             return;
         }
         let response = match self.begin_set(owner, key.clone(), &request).await {
-            Ok(Begun::Told(told)) => {
+            Ok(Begun::Sent(sent)) => {
                 let rest = Rest::of(&request);
-                return self.settings.push(PendingOptions { request: told, key, rest, replies: vec![reply] });
+                return self.settings.push(PendingOptions { request: sent, key, rest, replies: vec![reply] });
             }
             Ok(Begun::Done(response)) => Ok(response),
             Err(error) => Err(error),
@@ -122,8 +122,8 @@ impl Actor {
         key: Option<(String, String)>,
         request: &SetOptions,
     ) -> Result<Begun> {
-        let tells = self.tells(request);
-        let stores = matches!(tells, Ok(false));
+        let reaches_agent = self.reaches_agent(request);
+        let stores = matches!(reaches_agent, Ok(false));
         let mut spec = self.spec.clone();
         if stores {
             Rest::of(request).apply(&mut spec);
@@ -137,8 +137,9 @@ impl Actor {
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                let may =
-                    |tx: &mut Tx<'_>| tx.check_owner(&owner, &controller).and_then(|()| tells.map(|_| ()));
+                let may = |tx: &mut Tx<'_>| {
+                    tx.check_owner(&owner, &controller).and_then(|()| reaches_agent.map(|_| ()))
+                };
                 if stores {
                     let stored = |tx: &mut Tx<'_>| {
                         may(tx)?;
@@ -164,14 +165,14 @@ impl Actor {
         }
         let name = hex(&entropy::random::<8>()?);
         self.command(RuntimeCommand::SetOptions { request: name.clone(), options: request.options.clone() });
-        Ok(Begun::Told(name))
+        Ok(Begun::Sent(name))
     }
 
     /// Returns whether a running agent gets the options. If not, its next start uses them.
     ///
     /// # Errors
     /// If neither is certain at the moment.
-    fn tells(&self, request: &SetOptions) -> Result<bool> {
+    fn reaches_agent(&self, request: &SetOptions) -> Result<bool> {
         if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return Err(stopped_for_good(self.worker.public_state()));
         }
@@ -238,8 +239,8 @@ impl Actor {
             spec.options.choose(outcome.choice.clone());
         }
         for outcome in outcomes.iter().filter(|outcome| outcome.last && outcome.error.is_none()) {
-            let told = self.settings.iter().filter(|told| outcome.request.as_ref() == Some(&told.request));
-            told.for_each(|told| told.rest.apply(&mut spec));
+            let sent = self.settings.iter().filter(|sent| outcome.request.as_ref() == Some(&sent.request));
+            sent.for_each(|sent| sent.rest.apply(&mut spec));
         }
         if spec == self.spec {
             return Ok(None);

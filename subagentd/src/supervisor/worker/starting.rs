@@ -101,7 +101,7 @@ impl Actor {
         };
         let id = self.id;
         let recalled = self.shared.store.read(move |connection| {
-            tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
+            tool_calls::for_each_report(connection, id, turn, |record, body| watch.recall(record, body))?;
             Ok(watch)
         });
         match recalled.await {
@@ -304,7 +304,7 @@ impl Actor {
         let incarnation = self.incarnation + 1;
         let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
         let (id, boot_id) = (self.id, self.shared.boot_id.clone());
-        let told = self
+        let delivered = self
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
@@ -367,7 +367,7 @@ impl Actor {
                 .spec
                 .agent
                 .as_ref()
-                .map(|agent| definition::instructions(agent, told, self.spec.agent_since.is_some())),
+                .map(|agent| definition::instructions(agent, delivered, self.spec.agent_since.is_some())),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
             daemon: daemon_start::of(
                 &self.shared.setup,

@@ -145,13 +145,13 @@ impl Actor {
         }
         let is_due = !due.is_empty();
         for due in due {
-            self.tell_end(due).await;
+            self.deliver_result(due).await;
         }
         is_due
     }
 
     /// Queues the message about the end of a task, unless that was done before.
-    async fn tell_end(&mut self, due: UndeliveredResult) {
+    async fn deliver_result(&mut self, due: UndeliveredResult) {
         let Ok(random) = entropy::random() else {
             self.tasks.stale = true;
             return;
@@ -161,9 +161,9 @@ impl Actor {
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
         let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A message that was queued before is refused, which is fine.
-        let told = self.apply_if(input, move |tx, _, _| tx.deliver(&due, &turn_id)).await;
+        let delivered = self.apply_if(input, move |tx, _, _| tx.deliver(&due, &turn_id)).await;
         subagent_failpoint::hit("task_delivery.after_commit");
-        if told.is_ok() {
+        if delivered.is_ok() {
             self.is_active();
         }
     }

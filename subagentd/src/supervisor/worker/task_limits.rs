@@ -75,7 +75,7 @@ impl PromptUsage {
 /// A step of the open prompt of a task.
 pub(super) struct PromptStep {
     /// The event that reports the step.
-    pub(super) told: Fact,
+    pub(super) progress: Fact,
     /// The input that ends the prompt, if the step exceeds the limit.
     pub(super) over: Option<WorkerInput>,
 }
@@ -93,11 +93,11 @@ pub(super) fn step(
     }
     let tool = record.b.and_then(|body| tool_calls::name_of(record.t, body.get()));
     let data = json!({"id": task, "name": *prompt.name, "steps": prompt.steps(), "tool": tool});
-    let told = Fact::Event { event_type: EventType::SubagentProgress, data, turn: None };
+    let progress = Fact::Event { event_type: EventType::SubagentProgress, data, turn: None };
     // An earlier cancel takes precedence.
     let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
     let over = prompt.over(PromptTime::default()).filter(|_| open);
-    Some(PromptStep { told, over: over.map(|(ending, reason)| WorkerInput::EndTask { ending, reason }) })
+    Some(PromptStep { progress, over: over.map(|(ending, reason)| WorkerInput::EndTask { ending, reason }) })
 }
 
 /// Records a call of this prompt. Returns whether this is the first record of the call.

@@ -14,22 +14,22 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Respons
     match case {
         // The permission request omits kind and input of its tool call.
         "request-without-kind" => {
-            tell("tool_call", &edit("call-1", rest))?;
+            send_update("tool_call", &edit("call-1", rest))?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Write"})).map(Some)
         }
         "command-without-kind" => {
-            tell("tool_call", &command("call-1", rest))?;
+            send_update("tool_call", &command("call-1", rest))?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Bash"})).map(Some)
         }
         // The update says what is requested; the request itself is vaguer.
         "request-of-another-kind" => {
-            tell("tool_call", &json!({"toolCallId": "call-1", "title": "Tool", "status": "pending"}))?;
-            tell("tool_call_update", &edit("call-1", rest))?;
+            send_update("tool_call", &json!({"toolCallId": "call-1", "title": "Tool", "status": "pending"}))?;
+            send_update("tool_call_update", &edit("call-1", rest))?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Write", "kind": "other"})).map(Some)
         }
         // The permission request has an id of its own. A rejected call is reported as completed.
         "request-of-another-id" => {
-            tell("tool_call", &edit("call-1", rest))?;
+            send_update("tool_call", &edit("call-1", rest))?;
             let answer = ask(agent, &json!({"toolCallId": "asks-1", "title": "write_file"}))?;
             rejected("call-1")?;
             Ok(Some(answer))
@@ -37,8 +37,8 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Respons
         // The same with two calls at once, so that the request fits both. A second word is its kind.
         "request-of-one-of-two" => {
             let (path, kind) = rest.split_once(' ').unwrap_or((rest, ""));
-            tell("tool_call", &edit("call-1", path))?;
-            tell("tool_call", &edit("call-2", path))?;
+            send_update("tool_call", &edit("call-1", path))?;
+            send_update("tool_call", &edit("call-2", path))?;
             let answer = ask(agent, &confirmation(kind))?;
             rejected("call-1")?;
             rejected("call-2")?;
@@ -46,7 +46,7 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Respons
         }
         // The permission request shows only the beginning of the command.
         "request-of-a-short-command" => {
-            tell("tool_call", &command("call-1", rest))?;
+            send_update("tool_call", &command("call-1", rest))?;
             let short: String = rest.chars().take(6).collect();
             let input = json!({"command": format!("{short}...")});
             ask(agent, &json!({"toolCallId": "call-1", "title": "Bash", "rawInput": input})).map(Some)
@@ -56,13 +56,13 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Respons
             let diff = json!({"type": "diff", "path": rest, "oldText": "one\n", "newText": "two\n"});
             let mut call = edit("call-1", rest);
             call["content"] = json!([diff]);
-            tell("tool_call", &call)?;
+            send_update("tool_call", &call)?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Write"})).map(Some)
         }
         "request-without-address" => {
             let call = json!({"toolCallId": "call-1", "title": "Fetch", "kind": "fetch",
                               "rawInput": {"url": rest}});
-            tell("tool_call", &call)?;
+            send_update("tool_call", &call)?;
             ask(agent, &json!({"toolCallId": "call-1", "title": "Fetch"})).map(Some)
         }
         // It has a tool `task`, and gives the tools of MCP servers no prefix: one of that name is
@@ -87,7 +87,7 @@ pub(super) fn history() -> io::Result<()> {
     say("said long ago")?;
     let mut call = command("call-0", "touch old.txt");
     call["status"] = "completed".into();
-    tell("tool_call", &call)
+    send_update("tool_call", &call)
 }
 
 fn edit(id: &str, path: &str) -> Value {
@@ -112,10 +112,10 @@ fn confirmation(kind: &str) -> Value {
 fn rejected(id: &str) -> io::Result<()> {
     let text = json!({"type": "text", "text": "The user rejected this call."});
     let content = json!([{"type": "content", "content": text}]);
-    tell("tool_call_update", &json!({"toolCallId": id, "status": "completed", "content": content}))
+    send_update("tool_call_update", &json!({"toolCallId": id, "status": "completed", "content": content}))
 }
 
-fn tell(kind: &str, call: &Value) -> io::Result<()> {
+fn send_update(kind: &str, call: &Value) -> io::Result<()> {
     let mut update = call.clone();
     update["sessionUpdate"] = kind.into();
     let params = json!({"sessionId": SESSION, "update": update});

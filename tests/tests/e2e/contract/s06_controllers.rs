@@ -86,7 +86,7 @@ fn init_conflicts_with_an_owner_that_lives_and_changes_nothing() {
 }
 
 #[test]
-fn a_second_shell_is_told_whether_it_may_go_on_without_being_the_owner() {
+fn a_second_shell_learns_whether_it_may_go_on_without_being_the_owner() {
     for (first, may_go_on) in [(&["init"][..], true), (&["init", "--require-handle"], false)] {
         let sandbox = Sandbox::new();
         let controller = |args: &[&str]| sandbox.command("subagent").args(["controller"]).args(args).run();

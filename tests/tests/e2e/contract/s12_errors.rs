@@ -77,8 +77,9 @@ fn is_expected(tests: &str, code: &str) -> bool {
             }
             // Text of an agent that repeats its input.
             let says = ["\"assistantText\"]).contains(", "\"result\"]).contains("];
-            let told = ["error(", "send_fails(", "told(", "\"code\"", "&*failure.code"];
-            says.iter().chain(&told).any(|look| statement.contains(look))
+            let reported =
+                ["error(", "send_fails(", "assert_error(", "notifications(", "\"code\"", "&*failure.code"];
+            says.iter().chain(&reported).any(|look| statement.contains(look))
         })
     })
 }
@@ -194,7 +195,7 @@ fn a_folder_of_sockets_that_is_not_safe_is_refused() {
 }
 
 #[test]
-fn a_folder_of_sockets_that_cannot_be_made_is_told() {
+fn a_folder_of_sockets_that_cannot_be_made_is_reported() {
     let mut sandbox = Sandbox::new();
     // It belongs to us, and no folder can be created in it.
     sandbox.set_env("XDG_RUNTIME_DIR", format!("/proc/{}", std::process::id()));
@@ -267,7 +268,7 @@ fn processes_that_cannot_be_ended_in_time_are_named_and_ended_later() {
 }
 
 #[test]
-fn people_are_told_what_an_agent_said_before_it_ended() {
+fn people_are_shown_what_an_agent_said_before_it_ended() {
     let mut sandbox = Sandbox::new();
     sandbox.launcher("complains", script("echo 'no API key' >&2; exit 3"));
     sandbox.init();

@@ -230,7 +230,7 @@ fn words_that_are_not_utf_8_are_wrong_usage() {
 }
 
 #[test]
-fn versions_are_told_as_text_and_as_json() {
+fn versions_are_reported_as_text_and_as_json() {
     let sandbox = Sandbox::new();
     for program in ["subagent", "subagentd"] {
         for flag in ["--version", "-V"] {
@@ -284,8 +284,8 @@ fn there_are_scripts_for_the_other_shells() {
         ("zsh", "subagent completions zsh > "),
         ("fish", "subagent completions fish > "),
     ] {
-        let told = old(&["--install-completion", shell]);
-        assert!(told.text().contains(line), "{told}");
+        let reported = old(&["--install-completion", shell]);
+        assert!(reported.text().contains(line), "{reported}");
     }
     let unknown = old(&["--show-completion", "tcsh"]);
     assert_eq!(unknown.status.code(), Some(1), "{unknown}");

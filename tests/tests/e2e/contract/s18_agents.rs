@@ -99,7 +99,7 @@ fn permissions_with_unknown_kinds_or_a_bare_tool_call_can_be_answered() {
 }
 
 #[test]
-fn a_permission_request_that_only_names_a_tool_call_says_what_the_agent_told_of_it() {
+fn a_permission_request_that_only_names_a_tool_call_has_its_earlier_report() {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);

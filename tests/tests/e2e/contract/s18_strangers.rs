@@ -99,7 +99,7 @@ fn what_comes_before_the_session_is_kept_and_hinders_no_start() {
 }
 
 #[test]
-fn an_agent_that_opens_another_session_than_it_was_asked_for_is_told_of() {
+fn an_agent_that_opens_another_session_than_it_was_asked_for_is_reported() {
     let capabilities = json!({"loadSession": true, "sessionCapabilities": {"resume": {}}});
     let initialize = json!({"protocolVersion": 1, "agentCapabilities": capabilities});
     let other = json!({"sessionId": "another"});

@@ -34,7 +34,7 @@ fn answer(sandbox: &Sandbox, worker: &str, more: &[&str]) -> Output {
 }
 
 /// Returns the answer that the agent received, as it reports it.
-fn told(sandbox: &Sandbox, worker: &str) -> Value {
+fn answer_received(sandbox: &Sandbox, worker: &str) -> Value {
     let events = sandbox.events(worker);
     let mut texts = events.iter().filter(|event| event["type"] == "progress.message");
     let text = texts.next_back().unwrap()["data"]["text"].as_str().unwrap();
@@ -47,7 +47,7 @@ fn of_type(sandbox: &Sandbox, worker: &str, wanted: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_form_is_asked_filled_in_and_told_to_the_agent() {
+fn a_form_is_asked_filled_in_and_sent_to_the_agent() {
     let (sandbox, worker) = Sandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     assert_eq!(waited["state"], "waiting_approval");
@@ -76,7 +76,7 @@ fn a_form_is_asked_filled_in_and_told_to_the_agent() {
     let content = json!({
         "name": "demo", "size": 3, "share": 0.5, "sure": true, "kind": "b", "tags": ["y", "x"], "mail": "a@b.example",
     });
-    assert_eq!(told(&sandbox, &worker), json!({"action": "accept", "content": content}));
+    assert_eq!(answer_received(&sandbox, &worker), json!({"action": "accept", "content": content}));
     let events = of_type(&sandbox, &worker, "elicitation.answered");
     assert_eq!(events.len(), 1);
     assert_eq!(
@@ -97,7 +97,7 @@ fn an_answer_can_decline_or_cancel_and_needs_no_id_if_one_question_is_open() {
         let answered = answer(&sandbox, &worker, &[flag]).data_of("elicitation.answered");
         assert_eq!((&answered["requestId"], &answered["action"]), (&json!(request), &json!(action)));
         let _ = sandbox.turn_end(&waited);
-        assert_eq!(told(&sandbox, &worker), json!({"action": action}));
+        assert_eq!(answer_received(&sandbox, &worker), json!({"action": action}));
     }
     let error = answer(&sandbox, &worker, &["--decline"]).error("APPROVAL_NOT_FOUND");
     assert_eq!(error["details"]["workerId"], worker);
@@ -115,7 +115,7 @@ fn the_answer_can_come_as_structured_input() {
     let answered = sandbox.subagent(&args).stdin(input.to_string()).run().data_of("elicitation.answered");
     assert_eq!(answered["delivery"], "delivered");
     let _ = sandbox.turn_end(&waited);
-    assert_eq!(told(&sandbox, &worker)["content"], json!({"name": "x", "size": 1}));
+    assert_eq!(answer_received(&sandbox, &worker)["content"], json!({"name": "x", "size": 1}));
     sandbox.finish();
 }
 
@@ -198,7 +198,7 @@ fn a_question_is_answered_once() {
     let winners: Vec<Value> = outputs.iter().filter(|o| o.status.success()).map(|o| o.data()).collect();
     assert_eq!(winners.len(), 1, "{outputs:#?}");
     let _ = sandbox.turn_end(&waited);
-    assert_eq!(told(&sandbox, &worker), json!({"action": winners[0]["action"]}));
+    assert_eq!(answer_received(&sandbox, &worker), json!({"action": winners[0]["action"]}));
     let late = answer(&sandbox, &worker, &["--request", &request, "--decline"]).error("APPROVAL_NOT_PENDING");
     assert_eq!(late["details"]["status"], "delivered");
     sandbox.finish();
@@ -219,7 +219,7 @@ fn a_link_is_shown_clean_and_only_one_to_the_web_can_be_accepted() {
     answer(&sandbox, &worker, &["--accept", "--set", "a=b"]).error("INVALID_ELICITATION_CONTENT");
     answer(&sandbox, &worker, &["--accept"]).data_of("elicitation.answered");
     let _ = sandbox.turn_end(&waited);
-    assert_eq!(told(&sandbox, &worker), json!({"action": "accept"}));
+    assert_eq!(answer_received(&sandbox, &worker), json!({"action": "accept"}));
     let (_, waited) = elicit(&sandbox, &worker, &link("javascript:alert(1)"));
     assert_eq!(waited["matchedEvent"]["data"]["url"], Value::Null);
     let error = answer(&sandbox, &worker, &["--accept"]).error("INVALID_ELICITATION_CONTENT");

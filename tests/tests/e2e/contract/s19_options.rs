@@ -36,7 +36,7 @@ fn says(sandbox: &Sandbox, worker: &str) -> String {
 }
 
 /// Returns the events of options that were set, as pairs of option and value.
-fn told(sandbox: &Sandbox, worker: &str) -> Vec<(String, Value)> {
+fn options_set(sandbox: &Sandbox, worker: &str) -> Vec<(String, Value)> {
     let events = sandbox.events(worker);
     let set = events.iter().filter(|event| event["data"]["applied"].is_boolean());
     set.map(|event| (event["data"]["option"].as_str().unwrap().to_owned(), event["data"]["value"].clone()))

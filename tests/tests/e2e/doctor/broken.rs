@@ -20,7 +20,7 @@ fn problems(sandbox: &Sandbox, id: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_damaged_database_is_told_without_a_daemon() {
+fn a_damaged_database_is_reported_without_a_daemon() {
     let sandbox = Sandbox::new();
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
@@ -39,7 +39,7 @@ fn a_damaged_database_is_told_without_a_daemon() {
 }
 
 #[test]
-fn a_state_dir_that_is_a_file_and_variables_that_no_daemon_takes_are_told() {
+fn a_state_dir_that_is_a_file_and_variables_that_no_daemon_takes_are_reported() {
     let mut sandbox = Sandbox::new();
     assert_eq!(problems(&sandbox, "permissions.stateDir"), [Value::Null; 0]);
     fs::create_dir_all(sandbox.state_dir().parent().unwrap()).unwrap();
@@ -53,7 +53,7 @@ fn a_state_dir_that_is_a_file_and_variables_that_no_daemon_takes_are_told() {
 }
 
 #[test]
-fn what_a_restore_put_aside_is_looked_at_and_other_kinds_of_files_are_told() {
+fn what_a_restore_put_aside_is_looked_at_and_other_kinds_of_files_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");

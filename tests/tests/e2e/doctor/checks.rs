@@ -137,7 +137,7 @@ fn plain_lines_have_status_id_what_was_seen_and_what_to_do() {
 }
 
 #[test]
-fn a_stopped_daemon_is_told_in_time_and_the_advice_works() {
+fn a_stopped_daemon_is_reported_in_time_and_the_advice_works() {
     let (sandbox, _) = Sandbox::with_worker();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
@@ -150,7 +150,7 @@ fn a_stopped_daemon_is_told_in_time_and_the_advice_works() {
 }
 
 #[test]
-fn a_stopped_runtime_is_told_and_the_advice_works() {
+fn a_stopped_runtime_is_reported_and_the_advice_works() {
     let (sandbox, worker) = Sandbox::with_worker();
     sandbox.runtime(&worker).signal(Signal::SIGSTOP);
     let found = doctor(&sandbox, &[]);
@@ -269,12 +269,12 @@ fn files_that_others_could_use_are_made_private() {
     fs::remove_file(state.join(".gitignore")).unwrap();
     let found = doctor(&sandbox, &[]);
     for (path, _, id) in &wrong_modes {
-        let told = wrong(&found, id);
+        let reported = wrong(&found, id);
         let of_path = format!("{}: ", path.display());
         assert!(
-            told.iter().any(|finding| finding["status"] == "problem"
+            reported.iter().any(|finding| finding["status"] == "problem"
                 && finding["seen"].as_str().unwrap().starts_with(&of_path)),
-            "{of_path} {told:#?}"
+            "{of_path} {reported:#?}"
         );
     }
     // One by hand, as advised, the others by --fix.
@@ -297,7 +297,7 @@ fn files_that_others_could_use_are_made_private() {
 }
 
 #[test]
-fn a_link_among_our_files_is_told_and_not_followed() {
+fn a_link_among_our_files_is_reported_and_not_followed() {
     let (sandbox, _) = Sandbox::with_worker();
     let secret = sandbox.file("elsewhere");
     fs::write(&secret, "x").unwrap();
@@ -313,7 +313,7 @@ fn a_link_among_our_files_is_told_and_not_followed() {
 }
 
 #[test]
-fn a_folder_above_in_which_everybody_may_write_is_told() {
+fn a_folder_above_in_which_everybody_may_write_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.init();
     let above = sandbox.workspace();
@@ -386,7 +386,7 @@ fn a_database_that_contradicts_itself_and_a_worker_set_aside_are_problems() {
 }
 
 #[test]
-fn records_that_are_missing_or_not_understood_are_told() {
+fn records_that_are_missing_or_not_understood_are_reported() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "before");
     let runtime = sandbox.runtime(&worker);

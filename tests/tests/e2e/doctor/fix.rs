@@ -50,8 +50,10 @@ fn a_worker_whose_row_cannot_be_read_is_not_unknown() {
         .filter(|file| file.path().extension().is_some_and(|end| end == "env"))
         .for_each(|file| old(&file.path()));
     let report = fix(&sandbox, &[]);
-    let told = report["findings"].as_array().unwrap();
-    assert!(told.iter().any(|finding| finding["id"] == "database.workers" && finding["status"] == "problem"));
+    let reported = report["findings"].as_array().unwrap();
+    assert!(
+        reported.iter().any(|finding| finding["id"] == "database.workers" && finding["status"] == "problem")
+    );
     assert!(all.iter().all(Process::lives), "{report:#}");
     assert!(files.iter().all(|file| file.path().exists()));
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");

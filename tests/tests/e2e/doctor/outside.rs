@@ -65,8 +65,8 @@ fn it_says_where_a_workspace_would_be_and_how_it_is_made() {
         assert!(sandbox.processes().is_empty());
     }
     let found = doctor(&sandbox, &[]);
-    let told = of(&found, "config.workspace");
-    let [finding] = told.as_slice() else { panic!("{found:#}") };
+    let reported = of(&found, "config.workspace");
+    let [finding] = reported.as_slice() else { panic!("{found:#}") };
     assert_eq!(finding["status"], "warning");
     assert!(seen(finding).contains(outside(&sandbox).to_str().unwrap()), "{finding}");
     let command = finding["action"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
@@ -105,18 +105,18 @@ fn daemons_of_other_workspaces_and_the_folder_of_the_sockets_are_looked_at() {
         found.into_iter().filter(|finding| seen(finding).contains(&state)).cloned().collect::<Vec<_>>()
     };
     let found = doctor(&sandbox, &[]);
-    let told = here(&found, "processes.daemon");
+    let reported = here(&found, "processes.daemon");
     assert!(
-        matches!(told.as_slice(), [one] if one["status"] == "ok"
+        matches!(reported.as_slice(), [one] if one["status"] == "ok"
             && seen(one).contains(&format!("(pid {})", daemon.pid))),
         "{found:#}"
     );
     for (process, id) in [(&daemon, "processes.daemon"), (&runtime, "processes.runtimes")] {
         process.signal(Signal::SIGSTOP);
         let found = doctor(&sandbox, &[]);
-        let told = here(&found, id);
+        let reported = here(&found, id);
         assert!(
-            told.iter().any(|one| one["status"] == "warning"
+            reported.iter().any(|one| one["status"] == "warning"
                 && one["action"].as_str().unwrap().contains(&format!("`kill -CONT {}`", process.pid))),
             "{found:#}"
         );
@@ -139,9 +139,9 @@ fn a_command_without_the_other_executables_is_a_problem() {
     let done = sandbox.command("cp").args([&sandbox.executable("subagent"), &alone]).run();
     assert!(done.status.success(), "{done}");
     let found = report(&sandbox.command(&alone).args(["doctor", "--json"]).cwd(outside(&sandbox)).run());
-    let told = of(&found, "versions.executables");
+    let reported = of(&found, "versions.executables");
     assert!(
-        matches!(told.as_slice(), [one] if one["status"] == "problem" && seen(one).contains("subagentd")),
+        matches!(reported.as_slice(), [one] if one["status"] == "problem" && seen(one).contains("subagentd")),
         "{found:#}"
     );
     sandbox.finish();

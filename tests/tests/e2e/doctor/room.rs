@@ -52,7 +52,7 @@ fn a_disk_without_room_is_a_problem_of_the_folder_that_is_on_it() {
 }
 
 #[test]
-fn a_wal_that_does_not_shrink_is_told_and_the_advice_works() {
+fn a_wal_that_does_not_shrink_is_reported_and_the_advice_works() {
     let (sandbox, worker) = Sandbox::with_worker();
     let file = sandbox.state_dir().join("state.db");
     // Another program with a long-running read.
@@ -78,7 +78,7 @@ fn a_wal_that_does_not_shrink_is_told_and_the_advice_works() {
 }
 
 #[test]
-fn records_that_no_daemon_has_taken_are_told_with_and_without_one() {
+fn records_that_no_daemon_has_taken_are_reported_with_and_without_one() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let next = sandbox.state_dir().join(format!("runtimes/{worker}/2.journal"));

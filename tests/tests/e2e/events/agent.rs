@@ -87,7 +87,7 @@ fn an_agent_is_shown_as_it_reports_of_itself_also_by_another_daemon_and_after_a_
     let replayed = json!({"method": "session/update", "kind": "replayed", "update": {"kind": "message", "text": "before"}});
     assert_eq!(updates(&events, &["replayed"]), [replayed]);
     let lines = sandbox.command("subagent").args(["worker", "show", &worker]).run();
-    let told = lines.text().lines().find_map(|line| line.strip_prefix("agent: ")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(told).unwrap()["name"], "played");
+    let reported = lines.text().lines().find_map(|line| line.strip_prefix("agent: ")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(reported).unwrap()["name"], "played");
     sandbox.finish();
 }

@@ -25,7 +25,7 @@ fn closings(events: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_told() {
+fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_reported() {
     let script = Script::new(json!({}), json!({}))
         .prompted()
         .says(call("tool_call", "1", json!({"title": "ls", "kind": "execute", "status": "in_progress"})))
@@ -47,11 +47,11 @@ fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_told() {
     let of_request = closed("3", json!({"title": "rm x", "toolKind": "execute"}));
     assert_eq!(closings(&events), [of_request, closed("1", json!({"title": "ls", "toolKind": "execute"}))]);
     let place = |which: &dyn Fn(&Value) -> bool| events.iter().position(which).unwrap();
-    let told = place(&|event| event["eventId"] == end["eventId"]);
+    let reported = place(&|event| event["eventId"] == end["eventId"]);
     let last = place(&|event| event["data"]["closedBy"] == "turn_end" && event["data"]["toolCallId"] == "1");
-    assert!(last < told && events[last]["turnId"] == first["turnId"]);
+    assert!(last < reported && events[last]["turnId"] == first["turnId"]);
     // The agent's own result comes late and stays the last one.
-    let later = events[told..].iter().find(|event| event["data"]["toolCallId"] == "1").unwrap();
+    let later = events[reported..].iter().find(|event| event["data"]["toolCallId"] == "1").unwrap();
     assert_eq!(later["data"]["status"], "failed");
     let filter = format!("progress.update:{}", CALLS[1]);
     let inspect = ["worker", "inspect", &worker, "--event-type", &filter];

@@ -82,7 +82,7 @@ fn others_are_answered_while_a_process_hangs_at_a_failpoint_and_work_goes_on_aft
 }
 
 #[test]
-fn what_fails_at_a_failpoint_is_told_or_done_again_and_nothing_is_lost() {
+fn what_fails_at_a_failpoint_is_reported_or_done_again_and_nothing_is_lost() {
     at_the_first_passing("failpoints, error", Fault::Error);
 }
 

@@ -164,8 +164,8 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
         stop_daemon(sandbox);
     }
     if trouble.case.fault == Fault::Error {
-        let told = manager.told();
-        assert!(told.len() <= 3, "too many errors for one fault: {told:?}");
+        let failure_codes = manager.failure_codes();
+        assert!(failure_codes.len() <= 3, "too many errors for one fault: {failure_codes:?}");
     }
 }
 

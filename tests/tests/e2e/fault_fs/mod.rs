@@ -52,7 +52,7 @@ fn cases() -> Vec<FaultFsCase> {
 
 #[test]
 fn no_data_is_lost_when_a_call_on_a_file_fails() {
-    let told = Mutex::new(BTreeSet::new());
+    let failure_codes = Mutex::new(BTreeSet::new());
     crowd(
         "fail the Nth",
         WIDTH,
@@ -60,7 +60,7 @@ fn no_data_is_lost_when_a_call_on_a_file_fails() {
         |case| case.name.clone(),
         |case| {
             let codes = run(case);
-            told.lock().unwrap().extend(codes);
+            failure_codes.lock().unwrap().extend(codes);
         },
     );
     // Each of them is one that a script can handle.
@@ -76,8 +76,8 @@ fn no_data_is_lost_when_a_call_on_a_file_fails() {
         "STORAGE_ERROR",
         "STORAGE_FULL",
     ];
-    let told = told.into_inner().unwrap();
-    assert!(told.iter().all(|code| known.contains(&code.as_str())), "{told:?}");
+    let failure_codes = failure_codes.into_inner().unwrap();
+    assert!(failure_codes.iter().all(|code| known.contains(&code.as_str())), "{failure_codes:?}");
 }
 
 /// Runs a manager's work with this fault. Returns the error codes that the manager received.
@@ -106,7 +106,7 @@ fn run(case: &FaultFsCase) -> Vec<String> {
     assert_eq!(manager.get(&["worker", "stop", &worker])["state"], "stopped");
     let stopped = sandbox.command("subagentd").args(["stop", "--json"]).run();
     assert!(stopped.status.success() || stopped.any_error()["code"] != "INTERNAL_ERROR", "{stopped}");
-    let told = manager.told();
+    let failure_codes = manager.failure_codes();
     let (calls, failed) = faults.counted(0);
     assert!(calls >= case.calls, "only {calls} calls went through the library");
     assert!(failed > 0 || !case.certain, "none of {calls} calls failed");
@@ -118,7 +118,7 @@ fn run(case: &FaultFsCase) -> Vec<String> {
     let worker = manager.start();
     assert_eq!(manager.turn(&worker, "last", "well")["type"], "turn.completed");
     sandbox.finish();
-    told
+    failure_codes
 }
 
 fn failures(faults: &Faults, case: &FaultFsCase) -> u64 {

@@ -208,7 +208,7 @@ fn a_hook_of_a_stopped_worker_that_the_daemons_death_cut_off_runs_again() {
 }
 
 #[test]
-fn an_untrusted_hook_does_not_run_and_is_told() {
+fn an_untrusted_hook_does_not_run_and_is_reported() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("read");
     project_hooks(&sandbox, &json!({"Stop": command(&appends(&file))}));

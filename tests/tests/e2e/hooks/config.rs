@@ -9,11 +9,11 @@ use super::{define, own_config, project_hooks};
 pub(super) fn of_worker(sandbox: &Sandbox, worker: &str) -> Vec<String> {
     let inspected = sandbox.run(&["worker", "inspect", worker]).data_of("worker.inspected");
     let hooks = inspected["hooks"].as_array().cloned().unwrap_or_default();
-    let told = |hook: &Value| {
+    let reported = |hook: &Value| {
         let text = |key: &str| hook[key].as_str().unwrap().to_owned();
         format!("{} {} {}", text("event"), text("command"), text("origin"))
     };
-    hooks.iter().map(told).collect()
+    hooks.iter().map(reported).collect()
 }
 
 #[test]

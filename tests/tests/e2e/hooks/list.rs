@@ -16,9 +16,9 @@ fn all_hooks_that_apply_are_listed_without_a_daemon() {
     project_hooks(&sandbox, &json!({"WorktreeCreate": command("tree"), "Stop": command("stop")}));
     define(&sandbox, "reviewer", "hooks: {TurnEnd: [{hooks: [{type: command, command: end}]}]}\n");
     let listed = sandbox.run(&["hook", "list"]).data_of("hook.list");
-    let told: Vec<String> = listed["items"].as_array().unwrap().iter().map(told).collect();
+    let summary: Vec<String> = listed["items"].as_array().unwrap().iter().map(summary).collect();
     assert_eq!(
-        told,
+        summary,
         [
             "ApprovalRequested Bash own user yes null",
             "WorktreeCreate * tree project untrusted null",
@@ -36,14 +36,14 @@ fn all_hooks_that_apply_are_listed_without_a_daemon() {
     sandbox.finish();
 }
 
-fn told(item: &Value) -> String {
+fn summary(item: &Value) -> String {
     let text = |key: &str| item[key].as_str().unwrap().to_owned();
     let keys = ["event", "matcher", "command", "origin", "runs"];
     format!("{} {}", keys.map(text).join(" "), item["agent"])
 }
 
 #[test]
-fn a_test_runs_the_hooks_that_match_and_tells_what_each_says() {
+fn a_test_runs_the_hooks_that_match_and_reports_what_each_says() {
     let sandbox = Sandbox::new();
     let hook = |matcher: &str, line: &str| json!({"matcher": matcher, "hooks": command(line)[0]["hooks"]});
     let allow =

@@ -99,7 +99,7 @@ fn the_owners_messages_to_tasks_are_asked_about_and_those_of_agents_are_not() {
     let kid = sandbox.task_file("nested", "Kid", "foreground", "!say the secret");
     let _ = sandbox.send(&root, &sandbox.gives(&kid));
     assert_eq!(read(&sandbox).len(), asked + 1);
-    let told = sandbox.run(&["task", "show", "Kid"]).data_of("task.shown");
-    assert_eq!(told["status"], "completed", "{told}");
+    let reported = sandbox.run(&["task", "show", "Kid"]).data_of("task.shown");
+    assert_eq!(reported["status"], "completed", "{reported}");
     sandbox.finish();
 }

@@ -28,8 +28,8 @@ fn a_content_is_trusted_until_it_changes() {
     let name = file.to_str().unwrap();
     let started = sandbox.run(&["worker", "start", "--launcher", "demo"]).data_of("worker.started");
     assert_eq!(started["untrustedHooks"], json!([name]));
-    let told = sandbox.command("subagent").args(["worker", "start", "--launcher", "demo"]).run();
-    assert!(told.to_string().contains(&format!("subagent hook trust {name}")), "{told}");
+    let reported = sandbox.command("subagent").args(["worker", "start", "--launcher", "demo"]).run();
+    assert!(reported.to_string().contains(&format!("subagent hook trust {name}")), "{reported}");
     let trusted = sandbox.run(&["hook", "trust", ".subagent/config.yaml", "--yes"]).data_of("hook.trusted");
     assert_eq!((&trusted["file"], &trusted["hooks"][0]["command"]), (&json!(name), &json!("true")));
     assert_eq!(runs(&sandbox), ["yes"]);

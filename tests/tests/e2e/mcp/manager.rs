@@ -213,7 +213,7 @@ fn below_a_worker(sandbox: &Sandbox) {
 }
 
 #[test]
-fn ends_in_the_background_are_told_and_are_in_a_resource_although_the_daemon_dies() {
+fn ends_in_the_background_are_reported_and_are_in_a_resource_although_the_daemon_dies() {
     let sandbox = sandbox();
     let mut client = McpClient::new(&sandbox);
     let tasks = json!({"uri": "subagent://tasks"});
@@ -224,17 +224,21 @@ fn ends_in_the_background_are_told_and_are_in_a_resource_although_the_daemon_die
     assert!(!is_error);
     sandbox.kill_daemon();
     gate.open();
-    let told = client.next("notifications/message")["params"].clone();
-    let data = &told["data"];
+    let reported = client.next("notifications/message")["params"].clone();
+    let data = &reported["data"];
     assert_eq!(
-        (&told["level"], &data["name"], &data["status"], &data["error"]),
+        (&reported["level"], &data["name"], &data["status"], &data["error"]),
         (&json!("info"), &json!("fine"), &json!("completed"), &Value::Null),
-        "{told}"
+        "{reported}"
     );
     assert_eq!(client.next("notifications/resources/updated")["params"], tasks);
     let _ = client.called("task", give("broken", "!crash"));
-    let told = client.next("notifications/message")["params"].clone();
-    assert_eq!((&told["level"], &told["data"]["status"]), (&json!("warning"), &json!("failed")), "{told}");
+    let reported = client.next("notifications/message")["params"].clone();
+    assert_eq!(
+        (&reported["level"], &reported["data"]["status"]),
+        (&json!("warning"), &json!("failed")),
+        "{reported}"
+    );
     let read = client.ask("resources/read", tasks);
     let text = read["result"]["contents"][0]["text"].as_str().unwrap();
     let listed: Value = serde_json::from_str(text).unwrap();

@@ -68,9 +68,9 @@ fn the_result_of_a_task_has_the_merge_of_its_files() {
     assert_eq!((&shown["merge"]["outcome"], &shown["merge"]["refused"]), (&json!("merged"), &json!([])));
     let events = sandbox.events(id);
     let events: Vec<&Value> = events.iter().filter(|event| event["type"] == "worktree.merged").collect();
-    let told = |event: &Value| (event["data"]["files"].clone(), event["data"]["refused"].clone());
-    assert_eq!(told(events[0]), (json!(["a.txt"]), json!(["b.txt"])), "{events:?}");
-    assert_eq!(told(events[1]), (json!(["b.txt"]), json!([])), "{events:?}");
+    let reported = |event: &Value| (event["data"]["files"].clone(), event["data"]["refused"].clone());
+    assert_eq!(reported(events[0]), (json!(["a.txt"]), json!(["b.txt"])), "{events:?}");
+    assert_eq!(reported(events[1]), (json!(["b.txt"]), json!([])), "{events:?}");
     assert_eq!(events[1]["data"]["name"], merged["name"], "{events:?}");
     client.end();
     sandbox.finish();

@@ -177,9 +177,14 @@ fn a_command_reads_the_notification_and_ends_with_what_it_started() {
         world("  - {to: command, on: [done], command: 'cat > ~/told; sleep 1000 & exit 0'}");
     let _ = sandbox.send(&worker, "first");
     settled(&sandbox, "delivered");
-    let told: Value = serde_json::from_str(&fs::read_to_string(sandbox.file("home/told")).unwrap()).unwrap();
-    assert_eq!((&told["type"], &told["data"]["title"]), (&json!("done"), &json!("Build is done")), "{told}");
-    assert!(told["id"].as_str().unwrap().starts_with("msg_"), "{told}");
+    let reported: Value =
+        serde_json::from_str(&fs::read_to_string(sandbox.file("home/told")).unwrap()).unwrap();
+    assert_eq!(
+        (&reported["type"], &reported["data"]["title"]),
+        (&json!("done"), &json!("Build is done")),
+        "{reported}"
+    );
+    assert!(reported["id"].as_str().unwrap().starts_with("msg_"), "{reported}");
     sandbox.finish();
 }
 

@@ -17,7 +17,7 @@ fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
 }
 
 /// Returns what a server has received: types and reasons.
-fn told(server: &Server, count: usize) -> Vec<(Value, Value)> {
+fn notifications(server: &Server, count: usize) -> Vec<(Value, Value)> {
     let requests = server.wait_for(count);
     let of = |document: Value| (document["type"].clone(), document["data"]["reason"].clone());
     requests.iter().map(|request| of(request.json())).collect()
@@ -68,29 +68,29 @@ fn a_turn_that_the_daemon_cancels_has_failed_and_one_that_the_owner_cancels_has_
     let ruled = start(&sandbox, &["--deny", "execute(rm *)"]);
     let twice = format!("!raw {}\n!raw {}\n!sleep 60000", ran("rm a"), ran("rm b"));
     assert_eq!(sandbox.send(&ruled, &twice)["matchedEvent"]["type"], "turn.canceled");
-    assert_eq!(told(&server, 1), [failed("POLICY_VIOLATION")]);
+    assert_eq!(notifications(&server, 1), [failed("POLICY_VIOLATION")]);
     // The call is reported after the response to the prompt.
     let late = sandbox.send(&ruled, &format!("!late {}\n!say cleaned", ran("rm c")));
     assert_eq!(late["matchedEvent"]["type"], "turn.completed", "{late}");
-    assert_eq!(told(&server, 3)[1..], [done.clone(), failed("POLICY_VIOLATION")]);
+    assert_eq!(notifications(&server, 3)[1..], [done.clone(), failed("POLICY_VIOLATION")]);
     let asked = start(&sandbox, &["--approval-timeout", "1s", "--on-approval-timeout", "cancel"]);
     let _ = sandbox.send_no_wait(&asked, "!ask execute make");
-    assert_eq!(told(&server, 4)[3..], [failed("APPROVAL_TIMEOUT")]);
+    assert_eq!(notifications(&server, 4)[3..], [failed("APPROVAL_TIMEOUT")]);
     let limited = start(&sandbox, &["--max-cost", "1", "--on-budget", "cancel"]);
     let _ = sandbox.send_no_wait(&limited, &format!("!raw {}\n!sleep 60000", cost()));
-    assert_eq!(told(&server, 5)[4..], [failed("BUDGET_EXCEEDED")]);
+    assert_eq!(notifications(&server, 5)[4..], [failed("BUDGET_EXCEEDED")]);
     let sent = sandbox.send_no_wait(&quiet, "!sleep 60000");
     let _ = sandbox.run(&["cancel", "--worker-id", &quiet]).data();
     assert_eq!(sandbox.turn_end(&sent)["type"], "turn.canceled");
     let _ = sandbox.send(&quiet, "well");
-    assert_eq!(told(&server, 6)[5..], [done]);
+    assert_eq!(notifications(&server, 6)[5..], [done]);
     settled(&sandbox, "delivered");
     assert_eq!(log(&sandbox).len(), 6);
     sandbox.finish();
 }
 
 #[test]
-fn a_budget_a_paused_queue_and_a_lost_worker_are_told() {
+fn a_budget_a_paused_queue_and_a_lost_worker_are_reported() {
     let server = Server::https();
     let (sandbox, worker) = world(&webhook(&server, "on: [budget, queue_paused, lost]"));
     let limited = start(&sandbox, &["--max-turns", "1"]);
@@ -165,7 +165,7 @@ fn an_answer_that_comes_late_is_an_answer() {
 }
 
 #[test]
-fn the_pause_of_a_schedule_is_told_unless_its_owner_wanted_it() {
+fn the_pause_of_a_schedule_is_reported_unless_its_owner_wanted_it() {
     let server = Server::https();
     let (sandbox, _) = world(&webhook(&server, "on: [schedule_paused]"));
     let add = ["schedule", "add", "calm", "--every", "20m", "demo", "!say well"];

@@ -189,7 +189,7 @@ fn a_daemon_that_was_stopped_is_not_started_by_looking() {
 }
 
 #[test]
-fn a_cursor_that_is_too_old_is_told_and_gets_a_new_snapshot() {
+fn a_cursor_that_is_too_old_is_reported_and_gets_a_new_snapshot() {
     let (sandbox, worker) = Sandbox::with_worker();
     for _ in 0..3 {
         let _ = sandbox.send(&worker, "!chunks 20 old");

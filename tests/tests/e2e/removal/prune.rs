@@ -53,7 +53,7 @@ fn it_removes_what_has_been_stopped_for_longer_and_says_what() {
 }
 
 #[test]
-fn many_are_removed_in_several_steps_and_all_of_them_are_told() {
+fn many_are_removed_in_several_steps_and_all_of_them_are_reported() {
     const MANY: i64 = 250;
     let sandbox = Sandbox::new();
     let _ = sandbox.init();

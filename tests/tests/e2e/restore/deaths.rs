@@ -76,9 +76,9 @@ fn a_restore_that_is_killed_while_it_hangs_leaves_the_old_database_or_the_new_on
             wait_until("the restore to hang", LIMIT, || once.exists().then_some(()));
             if *point == "restore.before_rename" && times(1) > 1 {
                 // No daemon can start meanwhile, and a command reports the reason at its deadline.
-                let told = sandbox.run(&["worker", "list"]).error("DAEMON_START_FAILED");
-                assert!(told["message"].as_str().unwrap().contains("restoring a backup"), "{told}");
-                assert_eq!(told["retryable"], true);
+                let reported = sandbox.run(&["worker", "list"]).error("DAEMON_START_FAILED");
+                assert!(reported["message"].as_str().unwrap().contains("restoring a backup"), "{reported}");
+                assert_eq!(reported["retryable"], true);
                 assert!(sandbox.find_daemon().is_none());
             }
             assert_eq!(hanging.kill(), "");

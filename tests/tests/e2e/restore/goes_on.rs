@@ -294,8 +294,8 @@ fn a_worker_goes_on_from_one_whose_handoff_is_gone() {
     restore(&sandbox, &kept, &[]);
     let data = sandbox.run(&["worker", "continue", "--from-worker", &worker]).data_of("worker.continued");
     assert_eq!(data["sourceWorkerId"], worker.as_str(), "{data}");
-    let told = later["handoffPath"].as_str().unwrap();
-    assert!(Path::new(told).is_file(), "an acknowledged handoff was removed");
+    let reported = later["handoffPath"].as_str().unwrap();
+    assert!(Path::new(reported).is_file(), "an acknowledged handoff was removed");
     sandbox.finish();
 }
 

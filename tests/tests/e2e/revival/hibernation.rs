@@ -62,18 +62,18 @@ fn being_ended(sandbox: &Sandbox) -> (String, Process) {
     let worker = start(sandbox, "words", "never");
     let runtime = sandbox.runtime(&worker);
     let _ = set_timeout(sandbox, &worker, SOON);
-    is_told_to_end(sandbox, &worker);
+    is_asked_to_end(sandbox, &worker);
     runtime.signal(Signal::SIGSTOP);
     (worker, runtime)
 }
 
-fn is_told_to_end(sandbox: &Sandbox, worker: &str) {
+fn is_asked_to_end(sandbox: &Sandbox, worker: &str) {
     let folder = sandbox.state_dir().join("runtimes").join(worker);
     wait_until("the runtime to get the command to hibernate", DEADLINE, || {
         let journals =
             fs::read_dir(&folder).unwrap().filter_map(|entry| fs::read(entry.unwrap().path()).ok());
-        let told = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).contains(r#""t":"terminating""#);
-        journals.into_iter().any(told).then_some(())
+        let reported = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).contains(r#""t":"terminating""#);
+        journals.into_iter().any(reported).then_some(())
     });
 }
 
@@ -103,9 +103,9 @@ fn an_idle_agent_is_ended_and_the_next_message_goes_on_in_its_session() {
         assert!(asleep["hibernatedAt"].is_string() && asleep["hibernation"].is_null(), "{asleep}");
         let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
         assert_eq!(listed["items"][0]["hibernated"], true);
-        let told = of_type(&sandbox, &worker, "worker.hibernated");
-        assert_eq!(told.len(), round);
-        assert!(told[round - 1]["data"]["idleSeconds"].is_u64(), "{told:?}");
+        let reported = of_type(&sandbox, &worker, "worker.hibernated");
+        assert_eq!(reported.len(), round);
+        assert!(reported[round - 1]["data"]["idleSeconds"].is_u64(), "{reported:?}");
         // Another daemon knows it too, and this command alone wakes no agent.
         sandbox.kill_daemon();
         let _ = set_timeout(&sandbox, &worker, "never");
@@ -293,7 +293,7 @@ fn a_runtime_that_hangs_hibernates_when_it_goes_on() {
 }
 
 #[test]
-fn a_session_that_cannot_be_taken_up_after_it_is_told() {
+fn a_session_that_cannot_be_taken_up_after_it_is_reported() {
     let sandbox = sandbox("load");
     let worker = start(&sandbox, "words", SOON);
     let _ = asleep(&sandbox, &worker);

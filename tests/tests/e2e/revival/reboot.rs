@@ -134,7 +134,7 @@ fn a_restart_after_a_reboot_gives_the_agent_the_environment_of_its_caller() {
 }
 
 #[test]
-fn a_person_is_told_that_the_environment_is_another_one() {
+fn a_person_is_warned_that_the_environment_is_another_one() {
     let sandbox = sandbox("load");
     let worker = sandbox.start("words");
     reboot(&sandbox);

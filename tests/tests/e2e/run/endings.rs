@@ -57,7 +57,7 @@ fn the_result_is_one_document_or_the_last_line_after_the_events() {
 }
 
 #[test]
-fn a_turn_that_fails_or_takes_too_long_is_told() {
+fn a_turn_that_fails_or_takes_too_long_is_reported() {
     let sandbox = Sandbox::new();
     let output = running(&sandbox, "so far\n!error -32000 no luck").run();
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(10), "so far\n"), "{output}");
@@ -163,9 +163,9 @@ fn rules_say_what_the_agent_of_a_run_may_do() {
         }]),
     );
     let output = running(&sandbox, "!tool execute make install\n!sleep 60000").args(&rules[1..]).run();
-    let told =
+    let reported =
         "run: permission denied: done without asking: make install (by the rule `execute(make install*)`)";
-    assert!(output.status.code() == Some(12) && output.stderr.contains(told), "{output}");
+    assert!(output.status.code() == Some(12) && output.stderr.contains(reported), "{output}");
     all_stopped(&sandbox, 4);
     sandbox.finish();
 }

@@ -108,8 +108,8 @@ fn a_daemon_of_another_age_is_refused_with_what_to_do() {
         let output = sandbox.run(&["doctor"]);
         assert_eq!(output.status.code(), Some(1), "{output}");
         let found = output.document()["data"]["findings"].clone();
-        let told = |found: &&Value| found["id"] == "versions.daemon" && found["status"] == "problem";
-        assert!(found.as_array().unwrap().iter().any(|found| told(&found)), "{output}");
+        let reported = |found: &&Value| found["id"] == "versions.daemon" && found["status"] == "problem";
+        assert!(found.as_array().unwrap().iter().any(|found| reported(&found)), "{output}");
     }
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     sandbox.finish();
@@ -257,7 +257,7 @@ fn frames_that_a_runtime_does_not_know_are_refused_by_name_and_it_goes_on() {
 }
 
 #[test]
-fn records_of_a_later_version_are_kept_out_of_the_rules_and_told() {
+fn records_of_a_later_version_are_kept_out_of_the_rules_and_reported() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "before");
     let runtime = sandbox.runtime(&worker);

@@ -89,18 +89,18 @@ impl TaskBasicsFixture {
     }
 
     /// Returns the messages to a worker about the ends of tasks.
-    fn told(&self, worker: &str) -> Vec<Value> {
+    fn end_messages(&self, worker: &str) -> Vec<Value> {
         let events = self.sandbox.events(worker).into_iter();
         let sent = events.filter(|event| event["type"] == "message.sent");
         sent.map(|event| event["data"].clone()).filter(|data| !data["subagent"].is_null()).collect()
     }
 
     /// Waits for this many messages and the end of every turn.
-    fn told_at_last(&self, count: usize) -> Vec<Value> {
+    fn wait_for_end_messages(&self, count: usize) -> Vec<Value> {
         wait_until("the ends of tasks to be reported", SOON, || {
-            let told = self.told(&self.root);
+            let end_messages = self.end_messages(&self.root);
             let idle = self.sandbox.show(&self.root)["state"] == "idle";
-            (told.len() >= count && idle).then_some(told)
+            (end_messages.len() >= count && idle).then_some(end_messages)
         })
     }
 }
@@ -134,13 +134,13 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
             "metadata": {}, "createdAt": "str", "updatedAt": "str", "startedAt": "str", "completedAt": "str", "result": "str", "resultMaxTokens": "int",
         }),
     );
-    let told: Vec<Value> = world.sandbox.events(id);
-    let told: Vec<&str> = told
+    let end_messages: Vec<Value> = world.sandbox.events(id);
+    let end_messages: Vec<&str> = end_messages
         .iter()
         .filter_map(|event| event["type"].as_str())
         .filter(|word| word.starts_with("subagent."))
         .collect();
-    assert_eq!(told, ["subagent.spawned", "subagent.progress", "subagent.completed"]);
+    assert_eq!(end_messages, ["subagent.spawned", "subagent.progress", "subagent.completed"]);
     // Its process ends, and a message brings it back.
     wait_until("its agent to end", SOON, || world.sandbox.show(id)["runtimePid"].is_null().then_some(()));
     let again = world.post("/v1/tasks/Scout/messages", &json!({"message": "!say once more"}));
@@ -221,8 +221,8 @@ fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
     world.sandbox.kill_daemon();
     assert_eq!((status("two"), status("three")), (json!("queued"), json!("queued")));
     gate.open();
-    let told = world.told_at_last(3);
-    let names: Vec<&str> = told.iter().filter_map(|data| data["subagent"]["name"].as_str()).collect();
+    let end_messages = world.wait_for_end_messages(3);
+    let names: Vec<&str> = end_messages.iter().filter_map(|data| data["subagent"]["name"].as_str()).collect();
     assert_eq!(names, ["one", "two", "three"], "in the order in which they were given");
     let started =
         |name: &str| world.get(&format!("/v1/tasks/{name}"))["startedAt"].as_str().unwrap().to_owned();
@@ -230,7 +230,7 @@ fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
     let four = world.gives(&world.task("four", "background", "!say four"));
     let _ = world.sandbox.send(&world.root, &four);
     // Its end is reported in a turn, which a message would find open.
-    let _ = world.told_at_last(4);
+    let _ = world.wait_for_end_messages(4);
     let five = world.task("five", "background", "x");
     let refused = world.sandbox.send(&world.root, &world.gives(&five));
     assert!(text(&refused["assistantText"]).contains("TASK_LIMIT"), "{refused}");
@@ -260,7 +260,7 @@ fn a_task_that_would_have_forgotten_all_goes_on_only_if_that_is_allowed() {
 }
 
 /// A background task of a worker whose daemon dies at this point.
-fn told_once_although_the_daemon_dies_at(point: &str) {
+fn reported_once_although_the_daemon_dies_at(point: &str) {
     let mut sandbox = Sandbox::new();
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
@@ -273,16 +273,20 @@ fn told_once_although_the_daemon_dies_at(point: &str) {
         let _ = world.sandbox.subagent(&["worker", "list"]).run();
         once.exists().then_some(())
     });
-    let told = world.told_at_last(1);
-    assert_eq!(told.len(), 1, "{point}: {told:?}");
-    let id = told[0]["subagent"]["subagentId"].as_str().unwrap();
-    assert_eq!(told[0]["text"], format!("[Subagent 'Runner' ({id}) completed: all green]"), "{point}");
-    assert_eq!(told[0]["subagent"]["status"], "completed");
+    let end_messages = world.wait_for_end_messages(1);
+    assert_eq!(end_messages.len(), 1, "{point}: {end_messages:?}");
+    let id = end_messages[0]["subagent"]["subagentId"].as_str().unwrap();
+    assert_eq!(
+        end_messages[0]["text"],
+        format!("[Subagent 'Runner' ({id}) completed: all green]"),
+        "{point}"
+    );
+    assert_eq!(end_messages[0]["subagent"]["status"], "completed");
     world.sandbox.finish();
 }
 
 #[test]
-fn m8_an_end_is_told_once_whenever_the_daemon_dies() {
+fn m8_an_end_is_reported_once_whenever_the_daemon_dies() {
     for point in [
         "task_spawn.after_commit",
         "task_end.before_commit",
@@ -290,12 +294,12 @@ fn m8_an_end_is_told_once_whenever_the_daemon_dies() {
         "task_delivery.before_commit",
         "task_delivery.after_commit",
     ] {
-        told_once_although_the_daemon_dies_at(point);
+        reported_once_although_the_daemon_dies_at(point);
     }
 }
 
 #[test]
-fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_told_as_lost() {
+fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_reported_as_lost() {
     let world = world(&json!(true));
     let gate = world.sandbox.gate("busy");
     let (lost, hangs) = (world.sandbox.gate("lost"), world.sandbox.gate("hangs"));
@@ -315,26 +319,26 @@ fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_told_as_lost() {
     world.sandbox.kill(&world.sandbox.runtime(dies));
     let waited = world.post("/v1/tasks/dies/wait", &json!({}));
     assert_eq!((&waited["status"], &waited["error"]["code"]), (&json!("lost"), &json!("RUNTIME_LOST")));
-    assert_eq!(world.told(&world.root).len(), 0, "the parent is busy");
+    assert_eq!(world.end_messages(&world.root).len(), 0, "the parent is busy");
     gate.open();
     let _ = world.sandbox.turn_end(&accepted);
-    let told = world.told_at_last(2);
-    assert_eq!(told[0]["subagent"]["name"], "quick");
+    let end_messages = world.wait_for_end_messages(2);
+    assert_eq!(end_messages[0]["subagent"]["name"], "quick");
     let expected = format!("[Subagent 'dies' ({dies}) lost: RUNTIME_LOST: ");
-    assert!(text(&told[1]["text"]).starts_with(&expected), "{told:?}");
+    assert!(text(&end_messages[1]["text"]).starts_with(&expected), "{end_messages:?}");
     world.sandbox.finish();
 }
 
 #[test]
-fn m8_a_parent_whose_runtime_was_lost_is_told_by_the_next_one() {
+fn m8_a_parent_whose_runtime_was_lost_is_notified_by_the_next_one() {
     let world = world(&json!(true));
     let gate = world.sandbox.gate("task");
     let task = world.task("slow", "background", &format!("{}\n!say done", gate.directive()));
     let _ = world.sandbox.send(&world.root, &world.gives(&task));
     world.sandbox.kill(&world.sandbox.runtime(&world.root));
     gate.open();
-    let told = world.told_at_last(1);
-    assert_eq!((told.len(), &told[0]["subagent"]["status"]), (1, &json!("completed")));
+    let end_messages = world.wait_for_end_messages(1);
+    assert_eq!((end_messages.len(), &end_messages[0]["subagent"]["status"]), (1, &json!("completed")));
     world.sandbox.finish();
 }
 

@@ -49,14 +49,14 @@ impl TaskBudgetFixture {
         self.sandbox.run(&["budget", "show", "--worker-id", worker]).data_of("budget.shown")["tokens"].take()
     }
 
-    fn told(&self, worker: &str, event_type: &str) -> Vec<Value> {
+    fn data_of_type(&self, worker: &str, event_type: &str) -> Vec<Value> {
         let events = self.sandbox.events(worker).into_iter();
         events.filter(|event| event["type"] == event_type).map(|event| event["data"].clone()).collect()
     }
 
     /// Returns the messages to a worker's agent, in order.
     fn sent(&self, worker: &str) -> Vec<String> {
-        let sent = self.told(worker, "message.sent").into_iter();
+        let sent = self.data_of_type(worker, "message.sent").into_iter();
         sent.map(|data| data["text"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -91,11 +91,15 @@ fn m6_what_the_tasks_of_a_worker_use_up_is_refused_to_all_of_them_also_by_the_ne
         "scope": "worker", "workerId": world.root, "budget": "tokens", "limit": 100, "used": 100, "unit": "tokens",
         "action": "refuse",
     });
-    assert_eq!(world.told(&world.task("first"), "budget.exceeded"), [data], "where the budget was used up");
+    assert_eq!(
+        world.data_of_type(&world.task("first"), "budget.exceeded"),
+        [data],
+        "where the budget was used up"
+    );
     for other in ["second", "third"] {
-        assert_eq!(world.told(&world.task(other), "budget.exceeded"), Vec::<Value>::new());
+        assert_eq!(world.data_of_type(&world.task(other), "budget.exceeded"), Vec::<Value>::new());
     }
-    assert_eq!(world.told(&world.root, "budget.exceeded"), Vec::<Value>::new());
+    assert_eq!(world.data_of_type(&world.root, "budget.exceeded"), Vec::<Value>::new());
     let shape = |used: u64, limit: Value, own: Value, unreported: u64| json!({"used": used, "limit": limit, "unit": "=tokens", "unreported": unreported, "own": own});
     assert_shape(&world.tokens(&world.root), &shape(100, json!(100), Value::Null, 1));
     assert_shape(&world.tokens(&world.task("first")), &shape(100, Value::Null, json!(20), 0));
@@ -131,7 +135,7 @@ fn m6_a_budget_that_tasks_use_up_cancels_the_turns_of_all_whose_it_is() {
     gate.open();
     world.is("long", "cancelled");
     world.is("eater", "completed");
-    let canceled = world.told(&world.task("long"), "turn.canceled");
+    let canceled = world.data_of_type(&world.task("long"), "turn.canceled");
     let reason = format!(
         "BUDGET_EXCEEDED: the worker {} and the tasks below it have used 60 tokens; the limit is 50",
         world.root
@@ -142,9 +146,13 @@ fn m6_a_budget_that_tasks_use_up_cancels_the_turns_of_all_whose_it_is() {
         (&error["code"], &error["details"]["workerId"]),
         (&json!("BUDGET_EXCEEDED"), &json!(world.root))
     );
-    let told = |worker: &str| world.told(worker, "budget.exceeded");
-    assert_eq!(told(&world.task("eater"))[0]["workerId"], world.root);
-    assert_eq!(told(&world.task("long")).len() + told(&world.root).len(), 0, "once for all of them");
+    let data_of_type = |worker: &str| world.data_of_type(worker, "budget.exceeded");
+    assert_eq!(data_of_type(&world.task("eater"))[0]["workerId"], world.root);
+    assert_eq!(
+        data_of_type(&world.task("long")).len() + data_of_type(&world.root).len(),
+        0,
+        "once for all of them"
+    );
     world.sandbox.finish();
 }
 
@@ -189,9 +197,9 @@ fn m6_the_time_of_a_task_is_time_of_its_root_although_the_daemon_dies() {
     world.is("slow", "running");
     world.sandbox.kill_daemon();
     world.is("slow", "cancelled");
-    let told = world.told(&world.task("slow"), "budget.exceeded");
+    let data_of_type = world.data_of_type(&world.task("slow"), "budget.exceeded");
     assert_eq!(
-        (told.len(), &told[0]["workerId"], &told[0]["budget"]),
+        (data_of_type.len(), &data_of_type[0]["workerId"], &data_of_type[0]["budget"]),
         (1, &json!(world.root), &json!("wallTime"))
     );
     let shown = world.sandbox.run(&["budget", "show", "--worker-id", &world.root]).data_of("budget.shown");
@@ -270,7 +278,7 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     // Behind it, it waits too, and no other task can continue and end.
     world.sandbox.sending(&broken, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
     assert_eq!(world.shown("broken")["status"], "failed");
-    assert_eq!(world.told(&broken, "subagent.failed").len(), 1);
+    assert_eq!(world.data_of_type(&broken, "subagent.failed").len(), 1);
     world.sandbox.run(&["queue", "resume", "--worker-id", &broken]).data_of("queue.resumed");
     world.is("done", "queued");
     world.is("broken", "queued");

@@ -47,7 +47,7 @@ impl TaskCauseFixture {
     }
 
     /// Returns the parent's message about an end.
-    fn told(&self) -> Value {
+    fn end_message(&self) -> Value {
         wait_until("the end to be reported", SOON, || {
             let mut sent = self.events(&self.root, "message.sent").into_iter();
             sent.rfind(|data| !data["subagent"].is_null())
@@ -87,9 +87,12 @@ fn a_task_that_was_canceled_for_a_violation_says_so_to_its_caller() {
     let why = why(&shown);
     assert!(why.starts_with("POLICY_VIOLATION: "), "{why}");
     assert!(why.contains("execute(rm *)") && why.contains("rm -rf x"), "{why}");
-    let told = world.told();
+    let end_message = world.end_message();
     let expected = format!("[Subagent 'Cleaner' ({id}) cancelled: {why}]");
-    assert_eq!((&told["text"], &told["subagent"]["status"]), (&json!(expected), &json!("cancelled")));
+    assert_eq!(
+        (&end_message["text"], &end_message["subagent"]["status"]),
+        (&json!(expected), &json!("cancelled"))
+    );
     let canceled = world.events(id, "subagent.cancelled");
     assert_eq!((canceled.len(), &canceled[0]["error"]), (1, &shown["error"]));
     let printed = world.sandbox.command("subagent").args(["task", "show", "Cleaner"]).run();
@@ -110,7 +113,7 @@ fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
     assert!(why(&shown).starts_with("POLICY_VIOLATION: "), "{shown}");
     assert_eq!(shown["result"], "cleaned");
     assert_eq!(world.events(&id, "turn.completed").len(), 1);
-    begins(&world.told()["text"], &format!("[Subagent 'Fast' ({id}) failed: POLICY_VIOLATION: "));
+    begins(&world.end_message()["text"], &format!("[Subagent 'Fast' ({id}) failed: POLICY_VIOLATION: "));
 
     // The call is reported after the response to the prompt.
     world.give("Late", &format!("!late {}\n!say cleaned", ran("rm -rf y")));
@@ -134,8 +137,11 @@ fn a_task_that_was_canceled_says_by_whom_or_for_what() {
     let shown = world.until("Asker", "cancelled");
     assert_eq!(shown["error"]["code"], "APPROVAL_TIMEOUT", "{shown}");
     let id = shown["taskId"].as_str().unwrap();
-    let told = world.told();
-    begins(&told["text"], &format!("[Subagent 'Asker' ({id}) cancelled: APPROVAL_TIMEOUT: a question"));
+    let end_message = world.end_message();
+    begins(
+        &end_message["text"],
+        &format!("[Subagent 'Asker' ({id}) cancelled: APPROVAL_TIMEOUT: a question"),
+    );
 
     world.give("Long", "!sleep 600000");
     world.until("Long", "running");

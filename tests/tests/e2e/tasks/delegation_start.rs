@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 /// A world with a launcher whose agent reports the servers of its session.
-fn telling(servers: Value) -> Sandbox {
+fn reporting(servers: Value) -> Sandbox {
     let mut sandbox = Sandbox::new();
     let state = sandbox.file_name("sdk-sessions");
     let agent = sandbox.test_agent("sdk-agent", &["--state", &state]).key("mcpServers", servers);
@@ -47,7 +47,7 @@ fn has_server(sandbox: &Sandbox, worker: &str) -> bool {
 
 #[test]
 fn only_who_may_give_tasks_gets_the_task_server() {
-    let mut sandbox = telling(json!({"docs": {"command": "sh"}}));
+    let mut sandbox = reporting(json!({"docs": {"command": "sh"}}));
     define(&sandbox, "lead", "{task: {explore: allow}}");
     define(&sandbox, "alone", "{read: allow}");
     assert!(!is_given(&sandbox, &[]));
@@ -75,7 +75,7 @@ fn only_who_may_give_tasks_gets_the_task_server() {
 
 #[test]
 fn a_server_of_that_name_keeps_a_worker_from_delegating() {
-    let sandbox = telling(json!({"subagent": {"command": "sh"}}));
+    let sandbox = reporting(json!({"subagent": {"command": "sh"}}));
     let error =
         sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]).error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["mcpServer"], "subagent");
@@ -98,7 +98,7 @@ fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn the_token_is_where_the_environment_is_and_nowhere_else() {
-    let sandbox = telling(json!({}));
+    let sandbox = reporting(json!({}));
     let started = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     let token = sandbox.task_token(&worker);
@@ -127,7 +127,7 @@ fn the_token_is_where_the_environment_is_and_nowhere_else() {
 
 #[test]
 fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_reboot() {
-    let sandbox = telling(json!({"docs": {"command": "sh"}}));
+    let sandbox = reporting(json!({"docs": {"command": "sh"}}));
     let started = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     let before = sandbox.task_token(&worker);

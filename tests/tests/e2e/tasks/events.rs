@@ -22,14 +22,16 @@ fn parsed(stdout: &str) -> Vec<Value> {
     stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn is_told(event: &Value) -> bool {
+fn is_milestone(event: &Value) -> bool {
     event["type"].as_str().unwrap().starts_with("subagent.") && event["type"] != "subagent.event"
 }
 
 /// Returns the task events: type and task.
-fn told(events: &[Value]) -> Vec<(&str, &str)> {
-    let told = events.iter().filter(|event| is_told(event));
-    told.map(|event| (event["type"].as_str().unwrap(), event["data"]["name"].as_str().unwrap())).collect()
+fn milestones(events: &[Value]) -> Vec<(&str, &str)> {
+    let milestones = events.iter().filter(|event| is_milestone(event));
+    milestones
+        .map(|event| (event["type"].as_str().unwrap(), event["data"]["name"].as_str().unwrap()))
+        .collect()
 }
 
 fn ids(events: &[Value]) -> Vec<i64> {
@@ -52,7 +54,7 @@ fn of<'a>(kind: &'a str, name: &'a str) -> impl FnMut(&str) -> Option<Value> + '
 }
 
 #[test]
-fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end_of_the_daemon() {
+fn m10_events_of_tasks_below_are_seen_once_and_in_order_also_across_the_end_of_the_daemon() {
     let (sandbox, root) = root();
     let (deep, child) = (sandbox.gate("deep"), sandbox.gate("child"));
     let prompt = format!("!tool read leaf\n{}\n!say from the deep", deep.directive());
@@ -79,13 +81,13 @@ fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end
     following.wait_line("the end of the other", of("subagent.completed", "Child"));
     // It is idle again after it was notified.
     wait_until("the end to be reported", Duration::from_secs(30), || {
-        let is_told = |event: &Value| event["data"]["subagent"]["name"] == "Child";
-        let told = sandbox.events(&root).iter().any(is_told);
-        (told && sandbox.show(&root)["state"] == "idle").then_some(())
+        let is_milestone = |event: &Value| event["data"]["subagent"]["name"] == "Child";
+        let milestones = sandbox.events(&root).iter().any(is_milestone);
+        (milestones && sandbox.show(&root)["state"] == "idle").then_some(())
     });
     sandbox.run(&["worker", "stop", &root]).data_of("worker.stopped");
     let followed = parsed(&following.output().stdout);
-    let seen = told(&followed);
+    let seen = milestones(&followed);
     let of_task = |name: &str| {
         let of = seen.iter().filter(|(_, of)| *of == name);
         of.map(|(kind, _)| kind.strip_prefix("subagent.").unwrap()).collect::<Vec<_>>()
@@ -96,17 +98,20 @@ fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end
     assert!(ids(&followed).is_sorted_by(|one, next| one < next));
     assert_eq!(watch(&sandbox, &root, &[]), followed, "stored and printed events must be equal");
     let task = |name: &str| {
-        let mut told = followed.iter().filter(|event| is_told(event));
-        told.find(|event| event["data"]["name"] == name).unwrap()["workerId"].as_str().unwrap().to_owned()
+        let mut milestones = followed.iter().filter(|event| is_milestone(event));
+        milestones.find(|event| event["data"]["name"] == name).unwrap()["workerId"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     // Every printed event is a cursor, of any worker.
-    for (at, event) in followed.iter().enumerate().filter(|(_, event)| is_told(event)) {
+    for (at, event) in followed.iter().enumerate().filter(|(_, event)| is_milestone(event)) {
         let rest = watch(&sandbox, &root, &["--from-event-id", event["eventId"].as_str().unwrap()]);
         assert_eq!(rest, followed[at + 1..]);
     }
     let of_child = watch(&sandbox, &task("Child"), &[]);
-    assert_eq!(told(&of_child), seen);
-    assert!(told(&watch(&sandbox, &task("Deep"), &[])).iter().all(|(_, name)| *name == "Deep"));
+    assert_eq!(milestones(&of_child), seen);
+    assert!(milestones(&watch(&sandbox, &task("Deep"), &[])).iter().all(|(_, name)| *name == "Deep"));
     // A cursor of a worker above is not valid below.
     let first = followed[0]["eventId"].as_str().unwrap();
     let above = sandbox.run(&["watch", "--worker-id", &task("Deep"), "--from-event-id", first]);
@@ -115,7 +120,7 @@ fn m10_what_is_told_of_tasks_below_is_seen_once_and_in_order_also_across_the_end
 }
 
 #[test]
-fn m10_a_step_is_told_with_its_number_and_a_harmless_name() {
+fn m10_a_step_is_reported_with_its_number_and_a_harmless_name() {
     let (sandbox, root) = root();
     let title = "x".repeat(1000);
     let prompt = format!("!tool read one\n!tool execute {title}\n!say done");
@@ -141,7 +146,8 @@ fn m10_with_tree_every_other_event_below_is_wrapped_with_its_path() {
     let (sandbox, root) = root();
     let _ = sandbox.send(&root, &gives(&sandbox, "Child", "foreground", "!tool read one\n!say hello"));
     let plain = watch(&sandbox, &root, &[]);
-    let child = plain.iter().find(|event| is_told(event)).unwrap()["workerId"].as_str().unwrap().to_owned();
+    let child =
+        plain.iter().find(|event| is_milestone(event)).unwrap()["workerId"].as_str().unwrap().to_owned();
     // Its agent ends some time after its task.
     wait_until("the agent of the task to end", Duration::from_secs(30), || {
         sandbox.events(&child).iter().any(|event| event["type"] == "worker.hibernated").then_some(())
@@ -156,7 +162,7 @@ fn m10_with_tree_every_other_event_below_is_wrapped_with_its_path() {
             watch(&sandbox, &root, &flags[1..]),
             "the other events must be the same as without it"
         );
-        let inside: Vec<Value> = own.into_iter().filter(|event| !is_told(event)).collect();
+        let inside: Vec<Value> = own.into_iter().filter(|event| !is_milestone(event)).collect();
         assert!(inside.iter().any(|event| event["data"]["text"] == "hello"), "{inside:?}");
         let expected: Vec<Value> = inside
             .into_iter()
@@ -202,8 +208,8 @@ fn m10_a_worker_that_gives_its_first_task_while_it_is_followed_is_joined_and_the
     let following = sandbox.follow(&root);
     sandbox.run(&["worker", "stop", &root]).data_of("worker.stopped");
     let followed = parsed(&following.output().stdout);
-    let told = told(&followed);
-    assert_eq!(told.last(), Some(&("subagent.cancelled", "Third")), "{told:?}");
+    let milestones = milestones(&followed);
+    assert_eq!(milestones.last(), Some(&("subagent.cancelled", "Third")), "{milestones:?}");
     assert!(followed.iter().any(|event| event["type"] == "worker.stopped"));
     sandbox.finish();
 }
@@ -215,7 +221,7 @@ fn m10_a_flood_of_a_task_does_not_reach_who_watches_the_worker_above() {
     let events = watch(&sandbox, &root, &[]);
     let below: Vec<Value> =
         events.iter().filter(|event| event["workerId"] != root.as_str()).cloned().collect();
-    assert_eq!(told(&below), [("subagent.spawned", "Child"), ("subagent.completed", "Child")]);
+    assert_eq!(milestones(&below), [("subagent.spawned", "Child"), ("subagent.completed", "Child")]);
     assert_eq!(below.len(), 2, "{below:?}");
     let all = watch(&sandbox, &root, &["--tree"]);
     assert!(all.len() > 3000 && ids(&all).is_sorted_by(|one, next| one < next), "{}", all.len());
@@ -276,13 +282,13 @@ fn m10_a_tree_that_is_followed_is_shown_again_when_it_has_changed_until_nothing_
 #[test]
 fn sessions_that_an_agent_runs_below_its_own_stand_in_the_tree() {
     let (sandbox, root) = root();
-    let tells = |id: &str| {
+    let title_of = |id: &str| {
         let update = json!({"sessionUpdate": "subagent_update", "sessionId": id, "title": "Look", "state": {"state": "idle"}});
         let update = json!({"sessionId": "SESSION", "update": update});
         format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": update}))
     };
-    let given = gives(&sandbox, "Child", "foreground", &format!("{}\n!say done", tells("inner")));
-    let _ = sandbox.send(&root, &format!("{}\n{given}", tells("outer")));
+    let given = gives(&sandbox, "Child", "foreground", &format!("{}\n!say done", title_of("inner")));
+    let _ = sandbox.send(&root, &format!("{}\n{given}", title_of("outer")));
     let tree = sandbox.command("subagent").args(["tree"]).run();
     let lines: Vec<&str> = tree.text().lines().collect();
     assert!(lines[0].starts_with("Root  idle") && lines[1].starts_with("├─ Child  completed"), "{lines:?}");

@@ -58,7 +58,7 @@ fn counts(task: &Value) -> (&str, u64, u64) {
     (task["status"].as_str().unwrap(), task["steps"].as_u64().unwrap(), task["toolCalls"].as_u64().unwrap())
 }
 
-fn told(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn data_of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type);
     events.map(|event| event["data"].clone()).collect()
 }
@@ -78,9 +78,9 @@ fn m6_a_prompt_that_makes_more_tool_calls_than_it_may_ends_with_what_it_has_said
         (&end["error"]["code"], &end["error"]["message"]),
         (&json!("MAX_ITERATIONS_REACHED"), &json!("the task exceeded its limit of 2 tool calls"))
     );
-    let failed = told(&sandbox, &task, "subagent.failed");
+    let failed = data_of_type(&sandbox, &task, "subagent.failed");
     assert_eq!((failed.len(), &failed[0]["status"]), (1, &json!("max_iterations_reached")));
-    let canceled = told(&sandbox, &task, "turn.canceled");
+    let canceled = data_of_type(&sandbox, &task, "turn.canceled");
     assert_eq!(canceled[0]["reason"], "the task exceeded its limit of 2 tool calls");
 
     let task = given(&sandbox, "enough", two, &json!({"maxSteps": 2}));
@@ -107,7 +107,7 @@ fn m6_a_daemon_that_is_started_anew_counts_on() {
     let asks = until(&sandbox, &task, "the question", |task| task["status"] == "waiting_approval");
     assert_eq!(counts(&asks), ("waiting_approval", 2, 2), "a question must count as a step");
     sandbox.kill_daemon();
-    let request = told(&sandbox, &task, "approval.requested").remove(0)["requestId"].take();
+    let request = data_of_type(&sandbox, &task, "approval.requested").remove(0)["requestId"].take();
     let _ = sandbox.approve(&task, &request, "allow");
     sandbox.kill_daemon();
     assert_eq!(counts(&shown(&sandbox, &task)), ("running", 2, 2));
@@ -131,7 +131,7 @@ fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_da
     let ran = "SELECT completed_at - started_at FROM tasks";
     let ran: i64 = database.query_row(ran, [], |row| row.get(0)).unwrap();
     assert!(ran >= 1500, "after {ran} ms");
-    let canceled = told(&sandbox, &task, "turn.canceled");
+    let canceled = data_of_type(&sandbox, &task, "turn.canceled");
     assert_eq!(canceled[0]["reason"], "the task reached its time limit of 1.5 s");
     sandbox.finish();
 }
@@ -179,7 +179,7 @@ fn m9_a_turn_that_ends_ends_the_tasks_that_it_waited_for_and_a_cancel_all_of_the
     gate.open();
     let end = ended(&sandbox, &foreground);
     assert_eq!(end["status"], "cancelled");
-    let canceled = told(&sandbox, &foreground, "turn.canceled");
+    let canceled = data_of_type(&sandbox, &foreground, "turn.canceled");
     assert_eq!(canceled[0]["reason"], "the turn that waited for it has ended");
     assert_eq!(shown(&sandbox, &background)["status"], "running");
     let _ = sandbox.send_no_wait(&worker, "!sleep 600000");
@@ -187,7 +187,7 @@ fn m9_a_turn_that_ends_ends_the_tasks_that_it_waited_for_and_a_cancel_all_of_the
     assert_eq!(ended(&sandbox, &background)["status"], "cancelled");
     // A canceled worker is not woken by the end that this caused.
     let _ = sandbox.send(&worker, "still there");
-    let sent = told(&sandbox, &worker, "message.sent");
+    let sent = data_of_type(&sandbox, &worker, "message.sent");
     assert!(sent.iter().all(|data| data["subagent"].is_null()), "{sent:?}");
     sandbox.finish();
 }
@@ -203,7 +203,7 @@ fn m9_an_end_goes_down_although_the_daemon_is_killed_before_anything_below_has_h
     gate.open();
     wait_until("the daemon to abort", DEADLINE, || once.exists().then_some(()));
     assert_eq!(ended(&sandbox, &foreground)["status"], "cancelled");
-    assert_eq!(told(&sandbox, &foreground, "turn.canceled").len(), 1);
+    assert_eq!(data_of_type(&sandbox, &foreground, "turn.canceled").len(), 1);
     assert_eq!(shown(&sandbox, &background)["status"], "running");
     sandbox.finish();
 }

@@ -171,8 +171,8 @@ fn a_question_of_a_background_task_is_a_question_of_an_idle_worker() {
     let request =
         ["answer", "--worker-id", text(&asked["workerId"]), "--request", text(&asked["data"]["requestId"])];
     world.sandbox.run(&[&request[..], &["--decline"]].concat()).data_of("elicitation.answered");
-    let told = world.sandbox.wait_after(&world.root, &asked["eventId"], "turn.completed");
-    assert_eq!(told["workerId"], *world.root, "the end of the task must be reported: {told}");
+    let reported = world.sandbox.wait_after(&world.root, &asked["eventId"], "turn.completed");
+    assert_eq!(reported["workerId"], *world.root, "the end of the task must be reported: {reported}");
     world.sandbox.finish();
 }
 

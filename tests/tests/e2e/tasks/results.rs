@@ -42,7 +42,7 @@ fn run(sandbox: &Sandbox, agent: &str, prompt: &str) -> Value {
 }
 
 /// Returns the types of a worker's events with this prefix, and its messages.
-fn told(sandbox: &Sandbox, worker: &Value) -> (Vec<String>, Vec<String>) {
+fn events_and_messages(sandbox: &Sandbox, worker: &Value) -> (Vec<String>, Vec<String>) {
     let events = sandbox.events(worker.as_str().unwrap());
     let types = events.iter().filter_map(|event| event["type"].as_str());
     let ends = types.filter(|word| word.starts_with("subagent.") || *word == "turn.completed");
@@ -58,7 +58,7 @@ fn m11_a_result_that_does_not_fit_its_schema_is_asked_for_once_more() {
     let ended = run(&sandbox, "obliging", "!tool read one\n!say seven");
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("[7]")), "{ended}");
     assert_eq!((&ended["runs"], &ended["steps"], &ended["toolCalls"]), (&json!(1), &json!(0), &json!(1)));
-    let (events, sent) = told(&sandbox, &ended["taskId"]);
+    let (events, sent) = events_and_messages(&sandbox, &ended["taskId"]);
     assert_eq!(events, ["subagent.spawned", "turn.completed", "turn.completed", "subagent.completed"]);
     assert_eq!(sent.len(), 2);
     assert!(sent[1].contains("- the message is not JSON"), "{}", sent[1]);
@@ -77,7 +77,11 @@ fn m11_a_result_that_does_not_fit_its_schema_is_asked_for_once_more() {
     let ended = sandbox.run(&["task", "wait", "obliging"]).data_of("task.waited");
     assert_eq!((&ended["status"], &ended["runs"]), (&json!("completed"), &json!(2)), "{ended}");
     assert_eq!(ended["result"], format!("{fenced}\n"));
-    assert_eq!(told(&sandbox, &ended["taskId"]).1.len(), 3, "a valid result must be requested only once");
+    assert_eq!(
+        events_and_messages(&sandbox, &ended["taskId"]).1.len(),
+        3,
+        "a valid result must be requested only once"
+    );
     sandbox.finish();
 }
 
@@ -90,7 +94,7 @@ fn m11_a_result_that_does_not_fit_a_second_time_is_a_failure_and_kept() {
     let wrong = ended["error"]["details"]["errors"].as_array().unwrap();
     assert!(wrong[0]["message"].is_string() && wrong[0]["path"] == "", "{wrong:?}");
     assert!(ended["result"].as_str().unwrap().starts_with("Your last message"), "its last message: {ended}");
-    let (events, sent) = told(&sandbox, &ended["taskId"]);
+    let (events, sent) = events_and_messages(&sandbox, &ended["taskId"]);
     assert_eq!(events, ["subagent.spawned", "turn.completed", "turn.completed", "subagent.failed"]);
     assert!(sent[1].contains("is not of type \"array\""), "{}", sent[1]);
     sandbox.finish();
@@ -110,7 +114,7 @@ fn m11_a_daemon_that_dies_between_a_refused_result_and_the_next_turn_leaves_one_
         wait_until("the point to be reached", SOON, || once.exists().then_some(()));
         let ended = sandbox.run(&["task", "wait", "one"]).data_of("task.waited");
         assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("[7]")), "{point}");
-        let (events, sent) = told(&sandbox, &id);
+        let (events, sent) = events_and_messages(&sandbox, &id);
         assert_eq!(
             events,
             ["subagent.spawned", "turn.completed", "turn.completed", "subagent.completed"],
@@ -134,7 +138,7 @@ fn m11_a_check_without_an_end_does_not_fit_and_delays_no_other_task() {
     assert_eq!((&ended["status"], &ended["result"]), (&json!("failed"), &json!("1")), "{ended}");
     let why = ended["error"]["message"].as_str().unwrap();
     assert!(why.contains("did not end within"), "{why}");
-    assert_eq!(told(&sandbox, &id).1.len(), 1, "that must not be requested once more");
+    assert_eq!(events_and_messages(&sandbox, &id).1.len(), 1, "that must not be requested once more");
     sandbox.finish();
 }
 
@@ -348,8 +352,11 @@ fn a_message_with_cancel_is_the_last_turn_of_a_task_that_runs() {
         (sandbox.run(&["task", "show", "talk"]).data_of("task.shown")["status"] == "running").then_some(())
     });
     let last = ["task", "message", "talk", "--text", "!say last", "--cancel"];
-    let told = sandbox.run(&last).data_of("task.messaged");
-    assert_eq!((&told["message"], &told["status"]), (&json!("last"), &json!("running")));
+    let events_and_messages = sandbox.run(&last).data_of("task.messaged");
+    assert_eq!(
+        (&events_and_messages["message"], &events_and_messages["status"]),
+        (&json!("last"), &json!("running"))
+    );
     gate.open();
     let ended = sandbox.run(&["task", "wait", "talk"]).data_of("task.waited");
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("last")));

@@ -214,8 +214,8 @@ fn a_task_keeps_no_list_of_what_is_to_do_and_is_not_canceled_for_one() {
     update["status"] = "completed".into();
     update["content"] = json!([{"type": "content", "content": {"type": "text", "text": "written"}}]);
     let params = json!({"sessionId": "SESSION", "update": update});
-    let told = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
-    let prompt = format!("!raw {ask}\n!raw {told}\n!say done");
+    let reported = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
+    let prompt = format!("!raw {ask}\n!raw {reported}\n!say done");
     for agent in ["plain", "explore"] {
         let waited = world.sandbox.send(&world.root, &world.gives(agent, agent, "foreground", &prompt));
         let said = waited["assistantText"].as_str().unwrap();

@@ -123,7 +123,11 @@ fn a_denial_without_a_question_needs_no_option() {
         assert_eq!(choice, PermissionDecision::cancelled());
     }
     let mut watch = watching(&spec, &RulesOfChain::default());
-    assert_eq!(see(&mut watch, &tells("2", "make", "completed")), None, "it did not ask: no rule denies it");
+    assert_eq!(
+        see(&mut watch, &reports("2", "make", "completed")),
+        None,
+        "it did not ask: no rule denies it"
+    );
 }
 
 #[test]
@@ -185,12 +189,12 @@ fn the_client_asks_for_what_those_above_restrict() {
 }
 
 #[test]
-fn for_whom_the_work_is_may_have_been_told_before() {
+fn for_whom_the_work_is_may_have_been_reported_before() {
     let spec = task(Vec::new(), &[("task(reviewer)", "allow")], None);
     let mut watch = watching(&spec, &RulesOfChain::default());
-    let told = json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call_update", "b": {"sessionId": "s", "update": {
+    let reported = json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call_update", "b": {"sessionId": "s", "update": {
         "toolCallId": "1", "kind": "other", "title": "subagent_task", "rawInput": {"agent": "reviewer", "prompt": "x"}}}});
-    assert_eq!(see(&mut watch, &told), None);
+    assert_eq!(see(&mut watch, &reported), None);
     let mut asked = asks("1", "", ALL);
     asked["b"]["params"]["toolCall"] = json!({"toolCallId": "1", "kind": "other", "title": "subagent_task"});
     assert!(

@@ -42,10 +42,10 @@ fn what_a_request_leaves_out_was_said_before() {
     for call in [edit, run] {
         // Either the record contains the call, or the watch saw it.
         assert_eq!(decision(&mut watch(UNDER_ALL), &request(&asked, &call)), "deny", "{call}");
-        let mut told = watch(UNDER_ALL);
-        see(&mut told, &updates(&call));
-        see(&mut told, &updates(&json!({"toolCallId": "1", "status": "in_progress", "kind": "other"})));
-        assert_eq!(decision(&mut told, &request(&asked, &Value::Null)), "deny", "{call}");
+        let mut reported = watch(UNDER_ALL);
+        see(&mut reported, &updates(&call));
+        see(&mut reported, &updates(&json!({"toolCallId": "1", "status": "in_progress", "kind": "other"})));
+        assert_eq!(decision(&mut reported, &request(&asked, &Value::Null)), "deny", "{call}");
     }
     let asked = json!({"toolCallId": "1", "title": "Write", "kind": "other"});
     let edit = json!({"toolCallId": "1", "kind": "edit", "locations": [{"path": "/ws/.env"}]});
@@ -96,46 +96,47 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
     let over = updates(&json!({"toolCallId": "call", "status": "completed", "content": rejected}));
 
     // The runtime matched the request to the call.
-    let mut told = watch(UNDER_ALL);
-    see(&mut told, &updates(&call));
-    assert_eq!(decision(&mut told, &request(&asked, &call)), "deny");
-    assert_eq!(see(&mut told, &over), None);
+    let mut reported = watch(UNDER_ALL);
+    see(&mut reported, &updates(&call));
+    assert_eq!(decision(&mut reported, &request(&asked, &call)), "deny");
+    assert_eq!(see(&mut reported, &over), None);
     let other = updates(&json!({"toolCallId": "2", "kind": "execute", "status": "completed",
                                 "rawInput": {"command": "touch x"}}));
-    assert!(see(&mut told, &other).is_some(), "no request was for it");
+    assert!(see(&mut reported, &other).is_some(), "no request was for it");
 
     // The runtime found no match: then a text is no evidence, but a diff is.
-    let mut told = watch(UNDER_ALL);
-    see(&mut told, &updates(&call));
-    assert_eq!(decision(&mut told, &request(&asked, &Value::Null)), "ask");
-    assert_eq!(see(&mut told.clone(), &over), None);
+    let mut reported = watch(UNDER_ALL);
+    see(&mut reported, &updates(&call));
+    assert_eq!(decision(&mut reported, &request(&asked, &Value::Null)), "ask");
+    assert_eq!(see(&mut reported.clone(), &over), None);
     let diff = json!([{"type": "diff", "path": "/ws/.env", "newText": "a"}]);
     let output = json!({"toolCallId": "call", "status": "completed", "rawOutput": {"exit_code": 0}});
     let change = json!({"toolCallId": "call", "status": "completed", "content": diff});
     for (update, evidence) in
         [(change, "it shows a change of /ws/.env"), (output, "it shows the output of a command")]
     {
-        let Some(WorkerInput::Violation { call, .. }) = see(&mut told.clone(), &updates(&update)) else {
+        let Some(WorkerInput::Violation { call, .. }) = see(&mut reported.clone(), &updates(&update)) else {
             panic!("not seen: {update}")
         };
         assert_eq!(call["evidence"], evidence);
     }
     // Output in an earlier update is evidence. A diff in one may be what the request was about.
-    let told_before = |before: Value| {
-        let mut told = told.clone();
-        see(&mut told, &updates(&before));
-        see(&mut told, &over)
+    let reported_before = |before: Value| {
+        let mut reported = reported.clone();
+        see(&mut reported, &updates(&before));
+        see(&mut reported, &over)
     };
     let output =
         json!({"toolCallId": "call", "status": "in_progress", "_meta": {"terminal_output": {"data": "x"}}});
-    assert!(told_before(output).is_some());
-    assert_eq!(told_before(json!({"toolCallId": "call", "content": diff})), None);
+    assert!(reported_before(output).is_some());
+    assert_eq!(reported_before(json!({"toolCallId": "call", "content": diff})), None);
 }
 
 #[test]
 fn a_violation_says_what_was_seen() {
     let mut watch = watch(RULES);
-    let Some(WorkerInput::Violation { call, .. }) = see(&mut watch, &tells("1", "rm x", "completed")) else {
+    let Some(WorkerInput::Violation { call, .. }) = see(&mut watch, &reports("1", "rm x", "completed"))
+    else {
         panic!("not seen")
     };
     assert_eq!(call["evidence"], "it was reported as completed, and no request was for it");
@@ -152,12 +153,12 @@ fn a_call_without_a_kind_or_with_a_reused_id_is_looked_at() {
     assert!(see(&mut watch, &run("tool_call", "rm x")).is_some(), "another call of the same id");
     assert_eq!(see(&mut watch, &run("tool_call_update", "rm x")), None, "the same one");
     see(&mut watch, &asks("2", "rm x", ALL));
-    see(&mut watch, &tells("2", "rm x", "completed"));
-    let mut again = tells("2", "rm y", "completed");
+    see(&mut watch, &reports("2", "rm x", "completed"));
+    let mut again = reports("2", "rm y", "completed");
     again["b"]["update"]["sessionUpdate"] = "tool_call".into();
     assert!(see(&mut watch, &again).is_some(), "that one was not asked for");
     see(&mut watch, &asks("3", "rm x", ALL));
-    let mut twice = tells("3", "rm x", "completed");
+    let mut twice = reports("3", "rm x", "completed");
     twice["b"]["update"]["sessionUpdate"] = "tool_call".into();
     assert_eq!((see(&mut watch, &twice), see(&mut watch, &twice)), (None, None), "it is said twice");
 }

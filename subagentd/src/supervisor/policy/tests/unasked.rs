@@ -49,16 +49,16 @@ fn an_id_that_is_used_again_is_another_call() {
 fn the_call_after_the_last_one_that_is_remembered_is_noticed() {
     let mut watch = watch(RULES);
     for number in 0..2 * MAX_CALLS {
-        see(&mut watch, &tells(&number.to_string(), "ls", "completed"));
+        see(&mut watch, &reports(&number.to_string(), "ls", "completed"));
     }
     assert!(watch.calls.len() <= MAX_CALLS);
-    let rm = |id: &str, status: &str| tells(id, "rm x", status);
+    let rm = |id: &str, status: &str| reports(id, "rm x", status);
     assert!(matches!(see(&mut watch, &rm("last", "completed")), Some(WorkerInput::Violation { .. })));
     // Open calls are remembered longer than completed ones.
     see(&mut watch, &rm("open", "pending"));
     see(&mut watch, &asks("open", "rm x", ALL));
     for number in 0..MAX_CALLS {
-        see(&mut watch, &tells(&format!("more-{number}"), "ls", "completed"));
+        see(&mut watch, &reports(&format!("more-{number}"), "ls", "completed"));
     }
     assert_eq!(see(&mut watch, &rm("open", "completed")), None);
 }

@@ -16,7 +16,7 @@ fn odd(text: &[u8]) -> OsString {
 
 /// Ended by itself with a document on stdout and without a panic.
 #[track_caller]
-fn assert_told(output: &Output) {
+fn assert_rejected(output: &Output) {
     assert!(output.status.code().is_some_and(|code| code <= 2), "{output}");
     assert!(!output.stderr.contains("panicked"), "{output}");
     let document = output.document();
@@ -33,18 +33,18 @@ fn every_flag_and_argument_may_be_no_text() {
         };
         let required = || leaf.required.iter().map(OsString::from);
         for (flag, _) in leaf.flags.iter().filter(|(_, takes_value)| *takes_value) {
-            assert_told(&run(required().chain([flag.into(), odd(b"a\xff")]).collect()));
+            assert_rejected(&run(required().chain([flag.into(), odd(b"a\xff")]).collect()));
             // Some commands write it, and others would read it.
             let _ = fs::remove_file(sandbox.workspace().join(odd(b"a\xff")));
         }
         if !leaf.required.is_empty() {
             let args: Vec<OsString> =
                 required().map(|word| if word == "x" { odd(b"\xfe") } else { word }).collect();
-            assert_told(&run(args));
+            assert_rejected(&run(args));
         }
         assert_eq!(run(required().chain([odd(b"--\xff")]).collect()).status.code(), Some(2));
     }
-    assert_told(&sandbox.command("subagent").args([odd(b"\xff"), "--json".into()]).run());
+    assert_rejected(&sandbox.command("subagent").args([odd(b"\xff"), "--json".into()]).run());
     assert!(sandbox.processes().is_empty());
     sandbox.finish();
 }
@@ -152,7 +152,7 @@ fn a_reader_that_is_gone_changes_nothing() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_told() {
+fn an_output_that_cannot_be_written_is_reported() {
     let sandbox = Sandbox::new();
     let program = sandbox.executable("subagent");
     for args in ["launcher list --json", "prompt render", "--help"] {

@@ -16,7 +16,7 @@ fn accepted() -> Value {
 }
 
 #[test]
-fn a_worker_goes_on_from_another_one_and_is_told_to_read_the_handoff() {
+fn a_worker_goes_on_from_another_one_and_is_asked_to_read_the_handoff() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "build it");
     let data = go_on(&sandbox, &["--from-worker", &worker]);

@@ -68,7 +68,7 @@ fn the_files_lie_in_a_private_folder_of_the_snapshots_name() {
 }
 
 #[test]
-fn the_document_tells_what_the_worker_was_asked_and_did() {
+fn the_document_reports_what_the_worker_was_asked_and_did() {
     let (sandbox, worker) = Sandbox::with_worker();
     let first =
         sandbox.send(&worker, "!plan look|build\n!tool execute make check\n!usage 10 100\nit is green");

@@ -6,7 +6,7 @@ use subagent_tests::harness::{Launcher, Sandbox, assert_shape};
 use super::{shown, text};
 
 #[test]
-fn a_started_worker_is_told_with_all_its_keys() {
+fn a_started_worker_is_reported_with_all_its_keys() {
     let sandbox = Sandbox::new();
     let controller = sandbox.init();
     let started = sandbox.run(&["worker", "start"]).data_of("worker.started");

@@ -6,7 +6,7 @@ use subagent_tests::harness::{Sandbox, assert_shape};
 use super::text;
 
 #[test]
-fn a_stop_is_told_with_its_keys_and_again_unchanged() {
+fn a_stop_is_reported_with_its_keys_and_again_unchanged() {
     let (sandbox, worker) = Sandbox::with_worker();
     let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let shape = json!({"workerId": "w", "controllerId": "ctl", "state": "=stopped", "stoppedAt": "ts", "updatedAt": "ts"});
@@ -38,7 +38,7 @@ fn a_stop_cancels_the_turn_and_its_open_question() {
 }
 
 #[test]
-fn fifty_stops_at_once_all_tell_the_same() {
+fn fifty_stops_at_once_all_report_the_same() {
     let (sandbox, worker) = Sandbox::with_worker();
     let stops: Vec<_> = (0..50).map(|_| sandbox.subagent(&["worker", "stop", &worker]).spawn()).collect();
     let results: Vec<Value> = stops.into_iter().map(|stop| stop.output().data_of("worker.stopped")).collect();

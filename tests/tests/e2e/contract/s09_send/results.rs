@@ -161,7 +161,7 @@ fn what_the_agent_refuses_is_an_error_and_is_remembered_until_a_turn_goes_well()
 }
 
 #[test]
-fn a_busy_worker_and_a_stopped_one_are_told_apart() {
+fn a_busy_worker_and_a_stopped_one_are_distinguished() {
     let (sandbox, worker) = Sandbox::with_worker();
     let busy = |state: &str| {
         let error = sandbox.sending(&worker, "x").run().error("WORKER_BUSY");

@@ -128,10 +128,13 @@ fn fifty_cancels_end_a_turn_once() {
     for (worker, turn) in turns {
         let outputs = at_once(&sandbox, (0..50).map(|_| ["cancel", "--worker-id", worker]));
         let won = outputs.iter().filter(|output| output.status.success());
-        let told: Vec<Value> = won.map(|output| output.data_of("turn.canceled")).collect();
-        assert!(!told.is_empty());
-        assert!(told.iter().all(|data| *data == told[0]), "all must report the same end: {told:#?}");
-        assert_eq!(told[0]["turnId"], turn["turnId"]);
+        let reported: Vec<Value> = won.map(|output| output.data_of("turn.canceled")).collect();
+        assert!(!reported.is_empty());
+        assert!(
+            reported.iter().all(|data| *data == reported[0]),
+            "all must report the same end: {reported:#?}"
+        );
+        assert_eq!(reported[0]["turnId"], turn["turnId"]);
         for output in outputs.iter().filter(|output| !output.status.success()) {
             output.error("WORKER_NOT_RUNNING");
         }

@@ -17,7 +17,7 @@ pub(super) fn failed_start() -> Value {
 }
 
 #[test]
-fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() {
+fn a_start_that_fails_reports_the_last_words_of_this_run_and_may_be_tried_again() {
     let mut sandbox = Sandbox::new();
     // Each run prints something else.
     let count = sandbox.file_name("count");
@@ -45,7 +45,7 @@ fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() 
 }
 
 #[test]
-fn a_runtime_that_cannot_begin_tells_why() {
+fn a_runtime_that_cannot_begin_reports_why() {
     for (errno, code, said) in
         [(13, "BACKEND_RUNTIME_ERROR", "Permission denied"), (28, "STORAGE_FULL", "No space left")]
     {

@@ -3,7 +3,7 @@
 use subagent_tests::harness::Sandbox;
 
 #[track_caller]
-fn told(sandbox: &Sandbox, args: &[&str], code: &str, command: Option<&str>) {
+fn assert_error(sandbox: &Sandbox, args: &[&str], code: &str, command: Option<&str>) {
     let output = sandbox.command("subagent").args(args).run();
     assert!(output.stderr.starts_with(&format!("{code}: ")), "{output}");
     assert!(output.stderr.contains("\nHint: "), "{output}");
@@ -15,21 +15,21 @@ fn told(sandbox: &Sandbox, args: &[&str], code: &str, command: Option<&str>) {
 fn errors_that_have_a_next_step_say_it() {
     let (sandbox, worker) = Sandbox::with_worker();
     let look = format!("subagent worker inspect {worker}");
-    told(&sandbox, &["cancel", "--worker-id", &worker], "WORKER_NOT_RUNNING", Some(&look));
+    assert_error(&sandbox, &["cancel", "--worker-id", &worker], "WORKER_NOT_RUNNING", Some(&look));
     let approve = ["approve", "--worker-id", &worker, "--request", "ap_0000000000", "--decision", "allow"];
-    told(&sandbox, &approve, "APPROVAL_NOT_FOUND", Some(&look));
+    assert_error(&sandbox, &approve, "APPROVAL_NOT_FOUND", Some(&look));
     let watch = format!("subagent watch --worker-id {worker}");
     let wait = ["wait", "--worker-id", &worker, "--from-event-id", "ev_000000000000"];
-    told(&sandbox, &wait, "EVENT_NOT_FOUND", Some(&watch));
+    assert_error(&sandbox, &wait, "EVENT_NOT_FOUND", Some(&watch));
     let start = ["worker", "start", "--launcher", "unknown"];
-    told(&sandbox, &start, "LAUNCHER_NOT_FOUND", Some("subagent launcher list"));
+    assert_error(&sandbox, &start, "LAUNCHER_NOT_FOUND", Some("subagent launcher list"));
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &gate.directive());
-    told(&sandbox, &["send", "--worker-id", &worker, "--text", "x"], "WORKER_BUSY", None);
+    assert_error(&sandbox, &["send", "--worker-id", &worker, "--text", "x"], "WORKER_BUSY", None);
     gate.open();
     let _ = sandbox.turn_end(&accepted);
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let go_on = format!("subagent worker continue --from-worker {worker}");
-    told(&sandbox, &["send", "--worker-id", &worker, "--text", "x"], "WORKER_STOPPED", Some(&go_on));
+    assert_error(&sandbox, &["send", "--worker-id", &worker, "--text", "x"], "WORKER_STOPPED", Some(&go_on));
     sandbox.finish();
 }

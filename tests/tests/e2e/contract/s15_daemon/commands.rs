@@ -71,7 +71,7 @@ fn status_looks_and_starts_nothing() {
 }
 
 #[test]
-fn stop_ends_the_daemon_and_leaves_the_workers_unless_told() {
+fn stop_ends_the_daemon_and_leaves_the_workers_unless_asked() {
     let (sandbox, worker) = Sandbox::with_worker();
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&worker));
     let data = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");

@@ -96,12 +96,12 @@ fn a_foreground_daemon_restarts_at_once_and_its_status_file_says_so() {
     let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
     let old = sandbox.runtime(&worker);
     sandbox.kill(&old);
-    let told = wait_until("a heartbeat that reports the restart", Duration::from_secs(30), || {
+    let reported = wait_until("a heartbeat that reports the restart", Duration::from_secs(30), || {
         status_file(&sandbox).filter(|status| summary(status)[3] == 1)
     });
-    assert_shape(&told, &payload("foreground", &json!([unhealthy()])));
-    assert_eq!(summary(&told), [1, 0, 1, 1, 0]);
-    assert_ne!(told["workerHealth"]["items"][0]["runtime"]["pid"], old.pid);
+    assert_shape(&reported, &payload("foreground", &json!([unhealthy()])));
+    assert_eq!(summary(&reported), [1, 0, 1, 1, 0]);
+    assert_ne!(reported["workerHealth"]["items"][0]["runtime"]["pid"], old.pid);
     wait_until("a heartbeat after it", Duration::from_secs(30), || {
         status_file(&sandbox).filter(|status| summary(status) == [1, 1, 0, 0, 0])
     });

@@ -62,8 +62,8 @@ fn a_reused_pid_is_not_taken_for_a_daemon() {
     let mut status = status_file(&sandbox).unwrap();
     status["pid"] = std::process::id().into();
     fs::write(sandbox.state_dir().join(STATUS_FILE), status.to_string()).unwrap();
-    let told = bare(&subagentd(&sandbox, &["status", "--json"]));
-    assert_eq!((&told["running"], &told["pid"]), (&json!(false), &json!(std::process::id())));
+    let reported = bare(&subagentd(&sandbox, &["status", "--json"]));
+    assert_eq!((&reported["running"], &reported["pid"]), (&json!(false), &json!(std::process::id())));
     sandbox.finish();
 }
 

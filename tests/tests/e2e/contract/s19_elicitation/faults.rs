@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::{answer, elicit, form, of_type, told};
+use super::{answer, answer_received, elicit, form, of_type};
 
 #[test]
 fn a_question_waits_while_the_daemon_is_killed() {
@@ -15,7 +15,7 @@ fn a_question_waits_while_the_daemon_is_killed() {
     let set = ["--accept", "--set", "name=x", "--set", "size=2"];
     assert_eq!(answer(&sandbox, &worker, &set).data_of("elicitation.answered")["delivery"], "delivered");
     assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed");
-    assert_eq!(told(&sandbox, &worker)["content"], json!({"name": "x", "size": 2}));
+    assert_eq!(answer_received(&sandbox, &worker)["content"], json!({"name": "x", "size": 2}));
     sandbox.finish();
 }
 
@@ -66,8 +66,8 @@ fn what_was_filled_in_reaches_the_agent_and_stays_nowhere() {
         let answered = sandbox.subagent(&args).stdin(input.to_string()).run();
         assert_eq!(answered.data_of("elicitation.answered")["delivery"], "delivered");
         let _ = sandbox.turn_end(&waited);
-        let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(told, json!({"action": "accept", "content": {"name": secret, "size": 2}}));
+        let answer_received: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(answer_received, json!({"action": "accept", "content": {"name": secret, "size": 2}}));
     }
     // A job of the writer runs after its idle work.
     let _ = sandbox.send(&worker, "!say on");

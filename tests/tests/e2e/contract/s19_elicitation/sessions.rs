@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::{answer, elicit, of_type, told};
+use super::{answer, answer_received, elicit, of_type};
 
 fn question(more: &Value) -> Value {
     let mut question = json!({"mode": "form", "message": "Which?", "requestedSchema": {"type": "object"}});
@@ -29,7 +29,7 @@ fn a_question_about_a_request_or_of_another_session_is_answered_like_any_other()
         assert_eq!(waited["matchedEvent"]["data"].get("sessionId"), Some(&session).filter(|s| !s.is_null()));
         answer(&sandbox, &worker, &["--accept"]).data_of("elicitation.answered");
         let _ = sandbox.turn_end(&waited);
-        assert_eq!(told(&sandbox, &worker), json!({"action": "accept", "content": {}}));
+        assert_eq!(answer_received(&sandbox, &worker), json!({"action": "accept", "content": {}}));
     }
     sandbox.finish();
 }
@@ -97,8 +97,8 @@ fn a_session_below_the_workers_is_canceled_alone_where_the_agent_lets_it_be() {
     let cancel = |session: &str| {
         sandbox.run(&["cancel", "--worker-id", &worker, "--child-session", session, "--json"])
     };
-    let told = cancel("c 1/").data_of("childSession.canceled");
-    assert_eq!(told, json!({"workerId": worker, "sessionId": "c 1/"}));
+    let answer_received = cancel("c 1/").data_of("childSession.canceled");
+    assert_eq!(answer_received, json!({"workerId": worker, "sessionId": "c 1/"}));
     // The same as for unknown sessions.
     for session in ["c2", "c3"] {
         let error = cancel(session).error("SESSION_NOT_FOUND");

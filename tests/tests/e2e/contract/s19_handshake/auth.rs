@@ -93,7 +93,7 @@ fn the_way_that_the_launcher_names_is_gone_by_the_agent_itself() {
 }
 
 #[test]
-fn a_way_that_the_agent_cannot_go_by_itself_is_told() {
+fn a_way_that_the_agent_cannot_go_by_itself_is_reported() {
     let sandbox = guest(|agent| agent.key("authMethod", json!("telepathy")));
     let error = sandbox.run(&["worker", "start", "--launcher", "agent"]).error("BACKEND_RPC_ERROR");
     assert_eq!(error["details"]["authMethod"], "telepathy");

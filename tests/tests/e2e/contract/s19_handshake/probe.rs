@@ -38,11 +38,11 @@ fn the_agent_says_what_it_is_and_nothing_of_it_is_left() {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("agent", agent);
-    for (name, told) in [("agent", "sdk-agent"), ("demo", "demo-agent")] {
+    for (name, own_name) in [("agent", "sdk-agent"), ("demo", "demo-agent")] {
         let data = sandbox.run(&["launcher", "probe", name, "--handshake"]).data_of("launcher.probed");
         assert_eq!((&data["available"], &data["name"]), (&json!(true), &json!(name)));
         let handshake = &data["handshake"];
-        assert_eq!(handshake["agent"]["name"], told, "{handshake}");
+        assert_eq!(handshake["agent"]["name"], own_name, "{handshake}");
         assert_eq!(handshake["protocolVersion"], 1);
         assert_eq!(handshake["capabilities"]["loadSession"], true);
         assert_eq!(phases(handshake), ["spawn", "initialize", "session", "end"]);
@@ -54,7 +54,7 @@ fn the_agent_says_what_it_is_and_nothing_of_it_is_left() {
 }
 
 #[test]
-fn without_the_flag_nothing_is_started_and_nothing_is_told() {
+fn without_the_flag_nothing_is_started_and_nothing_is_reported() {
     let sandbox = scripted(&["--die", "initialize"]);
     let data = sandbox.run(&PROBE[..3]).data_of("launcher.probed");
     assert!(data.get("handshake").is_none(), "{data}");
@@ -85,7 +85,7 @@ fn it_is_kept_until_the_launcher_changes() {
 }
 
 #[test]
-fn modes_models_and_options_are_told_in_one_form() {
+fn modes_models_and_options_are_reported_in_one_form() {
     let session = json!({
         "sessionId": "s",
         "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]},
@@ -166,7 +166,7 @@ fn an_agent_that_does_not_answer_is_ended_and_the_phase_is_named() {
 }
 
 #[test]
-fn an_agent_that_dies_or_is_no_agent_is_told_with_its_last_words() {
+fn an_agent_that_dies_or_is_no_agent_is_reported_with_its_last_words() {
     for method in ["initialize", "session/new"] {
         let sandbox = scripted(&["--die", method]);
         let error = sandbox.run(&PROBE).error("BACKEND_UNAVAILABLE");

@@ -191,7 +191,7 @@ fn each_phase_of_a_start_may_have_a_deadline_of_its_own() {
 }
 
 #[test]
-fn an_agent_that_wants_a_login_tells_which_command_logs_in() {
+fn an_agent_that_wants_a_login_names_the_command_that_logs_in() {
     let mut sandbox = Sandbox::new();
     sandbox.init();
     let agent = sandbox.demo_agent(&["--needs-auth"]);

@@ -54,7 +54,7 @@ fn only_those_of_a_folder_are_asked_for() {
 }
 
 #[test]
-fn an_agent_with_no_list_is_told_clearly() {
+fn an_agent_with_no_list_is_reported_clearly() {
     let sandbox = scripted(&[]);
     for args in [&LIST[..], &["session", "delete", "--launcher", "agent", "x"]] {
         let error = sandbox.run(args).error("AGENT_METHOD_UNSUPPORTED");

@@ -63,7 +63,7 @@ fn every_kind_goes_along_as_what_it_is() {
 }
 
 #[test]
-fn events_tell_what_was_attached_and_not_what_is_in_it() {
+fn events_report_what_was_attached_and_not_what_is_in_it() {
     let (sandbox, worker) = taking("image,embedded");
     let _ = send(&sandbox, &worker, &["--attach", "notes.md", "--attach", "a b.png", "--attach", "a.bin"]);
     let events = sandbox.events(&worker);
@@ -126,7 +126,7 @@ fn a_message_may_be_attachments_alone() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_before_anything_is_sent() {
+fn what_cannot_be_read_is_reported_before_anything_is_sent() {
     let (sandbox, worker) = taking("embedded");
     let workspace = sandbox.workspace();
     nix::unistd::mkfifo(&workspace.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
 
-use super::{offering, says, set, started, told};
+use super::{offering, options_set, says, set, started};
 
 fn shape() -> Value {
     json!({
@@ -24,7 +24,7 @@ fn a_worker_is_ready_when_what_was_chosen_is_set_the_model_first() {
         ("effort", json!("high")),
         ("fast", json!("true")),
     ];
-    assert_eq!(told(&sandbox, &worker), expected.map(|(option, value)| (option.to_owned(), value)));
+    assert_eq!(options_set(&sandbox, &worker), expected.map(|(option, value)| (option.to_owned(), value)));
     let events = sandbox.events(&worker);
     let types: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();
     let ready = types.iter().position(|kind| **kind == "worker.started").unwrap();
@@ -41,7 +41,7 @@ fn options_that_were_not_chosen_are_not_touched() {
     let sandbox = offering("config", |agent| agent);
     let worker = started(&sandbox, &[]);
     assert_eq!(says(&sandbox, &worker), "ask/small/low/false");
-    assert_eq!(told(&sandbox, &worker), []);
+    assert_eq!(options_set(&sandbox, &worker), []);
     sandbox.finish();
 }
 
@@ -66,7 +66,7 @@ fn the_launcher_chooses_and_flags_and_input_win() {
 }
 
 #[test]
-fn a_living_agent_is_told_at_once_and_its_successors_too() {
+fn a_living_agent_is_notified_at_once_and_its_successors_too() {
     let sandbox = offering("config", |agent| agent);
     let worker = started(&sandbox, &["--set", "fast=true"]);
     let data = set(&sandbox, &worker, &["--model", "large", "--mode", "plan"]);

@@ -130,7 +130,7 @@ fn after_a_reboot_a_worker_gets_its_servers_again_and_no_others() {
 }
 
 #[test]
-fn bad_servers_and_folders_are_told_before_anything_is_started() {
+fn bad_servers_and_folders_are_reported_before_anything_is_started() {
     let sandbox = taking("nothing");
     let fails = |flags: &[&str], code: &str| {
         let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();

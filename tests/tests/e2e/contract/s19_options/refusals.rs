@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape, request};
 
-use super::{offering, says, set, started, told};
+use super::{offering, options_set, says, set, started};
 
 fn start_fails(sandbox: &Sandbox, flags: &[&str]) -> Value {
     let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
@@ -88,13 +88,13 @@ fn what_a_living_agent_does_not_have_changes_nothing() {
     assert_eq!(says(&sandbox, &worker), "plan/small/low/false");
     sandbox.kill(&sandbox.runtime(&worker));
     assert_eq!(says(&sandbox, &worker), "plan/small/low/false", "a refused choice must not be retried");
-    let failed = told(&sandbox, &worker).into_iter().filter(|(option, _)| option == "model").count();
+    let failed = options_set(&sandbox, &worker).into_iter().filter(|(option, _)| option == "model").count();
     assert_eq!(failed, 1);
     sandbox.finish();
 }
 
 #[test]
-fn bad_input_is_told_before_anybody_is_asked() {
+fn bad_input_is_reported_before_anybody_is_asked() {
     let (sandbox, worker) = Sandbox::with_worker();
     let long = format!("a={}", "x".repeat(1025));
     for (flags, code) in [

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::{LayerKind, policy, real};
 use crate::policy::{CallVerdict, RuleAction, ToolCallDescription, ToolKind};
 
-fn judged(rules: &str, told: &[Value]) -> CallVerdict {
+fn judged(rules: &str, reported: &[Value]) -> CallVerdict {
     let mut call = ToolCallDescription::default();
-    told.iter().for_each(|told| call.learn(told));
+    reported.iter().for_each(|reported| call.learn(reported));
     policy(&[(LayerKind::Config, rules)]).decide(&call, &real)
 }
 
@@ -69,22 +69,22 @@ fn the_strictest_of_what_was_said_of_a_call_counts() {
             RuleAction::Allow,
         ),
     ];
-    for (told, expected) in table {
-        let verdict = judged(RULES, &told);
-        assert_eq!(verdict.action, expected, "{told:?} {verdict:#?}");
+    for (reported, expected) in table {
+        let verdict = judged(RULES, &reported);
+        assert_eq!(verdict.action, expected, "{reported:?} {verdict:#?}");
     }
 }
 
 #[test]
-fn a_call_that_is_told_in_too_many_ways_is_asked() {
-    let told: Vec<Value> = (0..40)
+fn a_call_that_is_reported_in_too_many_ways_is_asked() {
+    let reported: Vec<Value> = (0..40)
         .map(|number| json!({"kind": "execute", "rawInput": {"command": format!("{number} x")}}))
         .collect();
-    assert_eq!(judged("full", &told).action, RuleAction::Ask);
+    assert_eq!(judged("full", &reported).action, RuleAction::Ask);
 }
 
 #[test]
-fn what_does_not_tell_its_kind_is_asked_where_a_kind_that_it_may_be_is_denied() {
+fn a_call_without_a_kind_is_asked_where_a_kind_that_it_may_be_is_denied() {
     let table = [
         (RULES, json!({"title": "Confirm Agent Actions"}), RuleAction::Ask),
         (RULES, json!({"title": "Write", "name": "odd"}), RuleAction::Ask),
@@ -104,9 +104,9 @@ fn what_does_not_tell_its_kind_is_asked_where_a_kind_that_it_may_be_is_denied() 
         ("{'*': deny}", json!({"title": "x"}), RuleAction::Deny),
         ("{'*': allow, edit: {'*.env': deny}, odd: allow}", json!({"name": "odd"}), RuleAction::Allow),
     ];
-    for (rules, told, expected) in table {
-        let verdict = judged(rules, std::slice::from_ref(&told));
-        assert_eq!(verdict.action, expected, "{rules} {told} {verdict:#?}");
+    for (rules, reported, expected) in table {
+        let verdict = judged(rules, std::slice::from_ref(&reported));
+        assert_eq!(verdict.action, expected, "{rules} {reported} {verdict:#?}");
     }
 }
 
@@ -128,14 +128,14 @@ fn a_kind_that_says_nothing_and_a_title_alone_are_asked_where_anything_is_denied
     let free = ["full", "{'*': allow}", "{edit: deny, '*': allow}", "{'mcp__github__*': deny, '*': allow}"];
     for kind in ["other", "think", "a kind that ACP may get"] {
         for input in [json!(null), json!({})] {
-            let told = json!({"kind": kind, "title": "Confirm Agent Actions", "rawInput": input});
+            let reported = json!({"kind": kind, "title": "Confirm Agent Actions", "rawInput": input});
             for rules in denying {
-                let verdict = judged(rules, std::slice::from_ref(&told));
-                assert_eq!(verdict.action, RuleAction::Ask, "{rules} {told} {verdict:#?}");
+                let verdict = judged(rules, std::slice::from_ref(&reported));
+                assert_eq!(verdict.action, RuleAction::Ask, "{rules} {reported} {verdict:#?}");
             }
             for rules in free {
-                let verdict = judged(rules, std::slice::from_ref(&told));
-                assert_eq!(verdict.action, RuleAction::Allow, "{rules} {told} {verdict:#?}");
+                let verdict = judged(rules, std::slice::from_ref(&reported));
+                assert_eq!(verdict.action, RuleAction::Allow, "{rules} {reported} {verdict:#?}");
             }
         }
     }
@@ -162,13 +162,13 @@ fn the_inputs_of_a_call_are_read_for_any_kind() {
         let rules =
             "{'*': allow, edit: {'*.env': deny}, execute: {'rm *': deny}, fetch: {'*bad.example*': deny}}";
         for (input, expected) in table {
-            let told = json!({"kind": kind, "title": "x", "rawInput": input});
-            let verdict = judged(rules, std::slice::from_ref(&told));
+            let reported = json!({"kind": kind, "title": "x", "rawInput": input});
+            let verdict = judged(rules, std::slice::from_ref(&reported));
             if expected == RuleAction::Deny || is_vague(&kind) {
-                assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+                assert_eq!(verdict.action, expected, "{reported} {verdict:#?}");
             } else {
                 // What the kind needs may be missing.
-                assert!(verdict.action < RuleAction::Deny, "{told} {verdict:#?}");
+                assert!(verdict.action < RuleAction::Deny, "{reported} {verdict:#?}");
             }
         }
     }
@@ -188,41 +188,45 @@ fn the_inputs_of_a_call_are_read_for_any_kind() {
 #[test]
 fn a_command_that_cannot_be_read_is_asked_where_commands_are_restricted() {
     for command in [json!(5), json!({"x": "rm"}), json!([1, "rm"])] {
-        let told = json!({"kind": "other", "title": "x", "rawInput": {"command": command}});
-        assert_eq!(judged(RULES, std::slice::from_ref(&told)).action, RuleAction::Ask, "{told}");
-        assert_eq!(judged("full", std::slice::from_ref(&told)).action, RuleAction::Allow, "{told}");
+        let reported = json!({"kind": "other", "title": "x", "rawInput": {"command": command}});
+        assert_eq!(judged(RULES, std::slice::from_ref(&reported)).action, RuleAction::Ask, "{reported}");
+        assert_eq!(judged("full", std::slice::from_ref(&reported)).action, RuleAction::Allow, "{reported}");
     }
 }
 
 #[test]
 fn each_folder_that_a_call_names_is_judged() {
     let rules = "{execute: {'git status*': allow}}";
-    let told =
+    let reported =
         |command: &str, cwd: &str| json!({"kind": "execute", "rawInput": {"command": command, "cwd": cwd}});
-    let here = told("git status", "/ws/sub");
+    let here = reported("git status", "/ws/sub");
     assert_eq!(judged(rules, std::slice::from_ref(&here)).action, RuleAction::Allow);
-    assert_eq!(judged(rules, &[told("git status", "/ws/x"), here.clone()]).action, RuleAction::Ask);
+    assert_eq!(judged(rules, &[reported("git status", "/ws/x"), here.clone()]).action, RuleAction::Ask);
     assert_eq!(
-        judged(rules, &[told("git status", "/ws/x"), told("git status -s", "/ws/sub"), here]).action,
+        judged(rules, &[reported("git status", "/ws/x"), reported("git status -s", "/ws/sub"), here]).action,
         RuleAction::Ask
     );
 }
 
 #[test]
 fn arguments_in_a_text_make_the_answer_only_stricter() {
-    let told = |text: &str, status: &str, input: Value| {
+    let reported = |text: &str, status: &str, input: Value| {
         json!({"kind": "other", "title": "x", "status": status, "rawInput": input,
                "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
     };
     let table = [
-        (RULES, told("{\"command\": \"rm x\"}", "in_progress", Value::Null), RuleAction::Deny),
-        (RULES, told("{\"command\": \"ls\"}", "in_progress", Value::Null), RuleAction::Allow),
-        (RULES, told("{\"command\": \"rm x\"}", "completed", Value::Null), RuleAction::Ask),
-        (RULES, told("{\"command\": \"rm x\"}", "pending", json!({"a": 1})), RuleAction::Allow),
-        ("{execute: {'ls*': allow}}", told("{\"command\": \"ls\"}", "pending", Value::Null), RuleAction::Ask),
+        (RULES, reported("{\"command\": \"rm x\"}", "in_progress", Value::Null), RuleAction::Deny),
+        (RULES, reported("{\"command\": \"ls\"}", "in_progress", Value::Null), RuleAction::Allow),
+        (RULES, reported("{\"command\": \"rm x\"}", "completed", Value::Null), RuleAction::Ask),
+        (RULES, reported("{\"command\": \"rm x\"}", "pending", json!({"a": 1})), RuleAction::Allow),
+        (
+            "{execute: {'ls*': allow}}",
+            reported("{\"command\": \"ls\"}", "pending", Value::Null),
+            RuleAction::Ask,
+        ),
     ];
-    for (rules, told, expected) in table {
-        assert_eq!(judged(rules, std::slice::from_ref(&told)).action, expected, "{told}");
+    for (rules, reported, expected) in table {
+        assert_eq!(judged(rules, std::slice::from_ref(&reported)).action, expected, "{reported}");
     }
 }
 
@@ -273,9 +277,9 @@ fn what_stands_deep_in_an_input_is_judged() {
         (json!({"path": "a", "op": {"content": "x"}}), RuleAction::Allow),
     ];
     for (input, expected) in table {
-        let told = json!({"kind": "other", "title": "Actions", "rawInput": input});
-        let verdict = judged(rules, std::slice::from_ref(&told));
-        assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+        let reported = json!({"kind": "other", "title": "Actions", "rawInput": input});
+        let verdict = judged(rules, std::slice::from_ref(&reported));
+        assert_eq!(verdict.action, expected, "{reported} {verdict:#?}");
     }
     let shell = json!({"kind": "execute", "title": "Run", "rawInput": {"steps": [{"script": "rm x"}]}});
     assert_eq!(judged(rules, &[shell]).action, RuleAction::Deny);
@@ -283,8 +287,8 @@ fn what_stands_deep_in_an_input_is_judged() {
         json!({"path": "b.env", "op": {"content": "x"}}),
         json!({"path": "a", "op": {"content": "x", "changes": {"b.env": {}}}}),
     ] {
-        let told = json!({"kind": "read", "rawInput": input});
-        assert_eq!(judged(rules, std::slice::from_ref(&told)).action, RuleAction::Deny, "{told}");
+        let reported = json!({"kind": "read", "rawInput": input});
+        assert_eq!(judged(rules, std::slice::from_ref(&reported)).action, RuleAction::Deny, "{reported}");
     }
 }
 
@@ -295,10 +299,10 @@ fn no_number_of_objects_in_an_input_hides_one() {
         let mut ops = vec![json!({"path": "b.env", "content": "x"})];
         ops.extend((0..others).map(|number| json!({ "path": format!("a{number}") })));
         for kind in ["read", "search"] {
-            let told = json!({"kind": kind, "rawInput": {"ops": ops}});
-            let verdict = judged(rules, std::slice::from_ref(&told));
+            let reported = json!({"kind": kind, "rawInput": {"ops": ops}});
+            let verdict = judged(rules, std::slice::from_ref(&reported));
             assert_eq!(verdict.action, expected, "{kind} {others} {verdict:#?}");
-            assert_eq!(judged("full", &[told]).action, RuleAction::Allow, "{kind} {others}");
+            assert_eq!(judged("full", &[reported]).action, RuleAction::Allow, "{kind} {others}");
         }
     }
 }
@@ -314,8 +318,8 @@ fn of_what_is_not_examined_only_the_command_counts_for_a_tool_of_a_server() {
         ("{'*': allow, edit: {'*.env': deny}}", inputs("command"), RuleAction::Allow),
     ];
     for (rules, input, expected) in table {
-        let told = json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": input});
-        let verdict = judged(rules, &[told]);
+        let reported = json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": input});
+        let verdict = judged(rules, &[reported]);
         assert_eq!(verdict.action, expected, "{rules} {verdict:#?}");
     }
 }
@@ -327,29 +331,29 @@ fn an_input_that_is_too_deep_or_too_large_is_asked_where_something_is_denied() {
     let of = |key: &str, count: usize| json!({"all": (0..count).map(|number| json!({key: format!("a{number}")})).collect::<Vec<_>>()});
     let rules = "{'*': allow, execute: {'rm *': deny}, fetch: {'https://x/*': deny}, edit: {'*.env': deny}}";
     for input in [deep, wide, of("command", 100), of("url", 100), of("path", 100)] {
-        let told = json!({"kind": "other", "title": "Actions", "rawInput": input});
-        let verdict = judged(rules, std::slice::from_ref(&told));
+        let reported = json!({"kind": "other", "title": "Actions", "rawInput": input});
+        let verdict = judged(rules, std::slice::from_ref(&reported));
         assert_eq!(verdict.action, RuleAction::Ask, "{verdict:#?}");
         // A text that is no address is always asked.
-        if told["rawInput"]["all"][0]["url"].is_null() {
-            assert_eq!(judged("{'*': allow}", &[told]).action, RuleAction::Allow);
+        if reported["rawInput"]["all"][0]["url"].is_null() {
+            assert_eq!(judged("{'*': allow}", &[reported]).action, RuleAction::Allow);
         }
     }
-    let told = json!({"kind": "other", "title": "Actions", "rawInput": of("path", 40)});
-    assert_eq!(judged(rules, &[told]).action, RuleAction::Allow, "all of it is examined");
+    let reported = json!({"kind": "other", "title": "Actions", "rawInput": of("path", 40)});
+    assert_eq!(judged(rules, &[reported]).action, RuleAction::Allow, "all of it is examined");
 }
 
 #[test]
 fn the_default_of_a_definition_for_tasks_is_no_reason_to_ask_about_a_title() {
     use crate::policy::Rule;
-    let told = json!({"title": "Confirm"});
+    let reported = json!({"title": "Confirm"});
     let of = |rules: &str, implied: bool| {
         let mut policy = policy(&[(LayerKind::Definition, rules)]);
         if implied {
             let [node] = &mut policy.chain[..] else { panic!("one node") };
             node.layers[0].rules.insert(0, Rule::parse("task", RuleAction::Deny).unwrap());
         }
-        policy.decide(&ToolCallDescription::of(&told), &real).action
+        policy.decide(&ToolCallDescription::of(&reported), &real).action
     };
     for (rules, expected) in [
         ("{'*': allow}", RuleAction::Allow),
