@@ -94,7 +94,7 @@ pub struct Copied {
 /// When a worker gets a copy of its folder instead of a git worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CopyWish {
+pub struct CopyRequest {
     /// Also in a git repository. Otherwise only if git cannot make a worktree.
     pub always: bool,
     /// See [`Copied::limit`] for its meaning.
@@ -157,7 +157,7 @@ pub enum Operation {
         with_changes: bool,
         /// When a copy is planned instead; absent: never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        copy: Option<CopyWish>,
+        copy: Option<CopyRequest>,
     },
     /// Creates the worktree with its branch and runs its setup. May be repeated.
     Create {

@@ -42,14 +42,14 @@ pub(crate) struct TaskPlacement {
 
 /// The submitter of tasks: a manager, or the agent of a worker.
 #[derive(Debug)]
-pub(crate) struct Giver {
+pub(crate) struct TaskSubmitter {
     context: CliContext,
     wish: TaskPlacement,
     /// The task token; set only in the environment of an agent.
     token: Option<String>,
 }
 
-impl Giver {
+impl TaskSubmitter {
     /// Returns the caller of this process. A task token in its environment makes it an agent.
     pub(crate) fn new(context: &CliContext, wish: TaskPlacement) -> Self {
         let context = context.clone();
@@ -96,7 +96,7 @@ impl Giver {
     /// A connection for one conversation.
     ///
     /// # Errors
-    /// Those of [`Giver::workspace`].
+    /// Those of [`TaskSubmitter::workspace`].
     pub(crate) fn client(&self) -> Result<DaemonClient> {
         let client = DaemonClient::new(&self.context, &self.workspace()?);
         Ok(if self.token.is_some() { client.with_patience(PATIENCE) } else { client })
@@ -110,7 +110,7 @@ impl Giver {
     /// The agents that it may call.
     ///
     /// # Errors
-    /// The daemon's for an agent; those of [`Giver::workspace`] and `INVALID_ARGUMENT` for a manager.
+    /// The daemon's for an agent; those of [`TaskSubmitter::workspace`] and `INVALID_ARGUMENT` for a manager.
     pub(crate) async fn agents(&self) -> Result<Callable> {
         if self.token.is_some() {
             let answer = self.client()?.ask(&self.named(ApiRequest::get("/v1/tasks/agents"))).await?;
@@ -166,7 +166,7 @@ impl Giver {
     /// Where a manager's task is run, as a worker that this process would start.
     ///
     /// # Errors
-    /// Those of [`Giver::workspace`], `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+    /// Those of [`TaskSubmitter::workspace`], `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub(crate) async fn place(&self, client: &mut DaemonClient) -> Result<TaskPlace> {
         let workspace = self.workspace()?;
         let cwd = start::cwd(self.wish.cwd.as_deref(), &self.context.env)?;

@@ -8,7 +8,7 @@ pub mod descriptors;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod handoff;
-pub mod life;
+pub mod lifecycle;
 mod notification;
 pub mod peer;
 mod schedule;

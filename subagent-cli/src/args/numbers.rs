@@ -34,8 +34,8 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 /// How often something is done, in whole seconds.
 pub(crate) fn interval(text: &str) -> Result<u64, String> {
     match count(text)? {
-        seconds if seconds > subagentd::life::MAX_SECONDS => {
-            Err(format!("must be {} or less", subagentd::life::MAX_SECONDS))
+        seconds if seconds > subagentd::lifecycle::MAX_SECONDS => {
+            Err(format!("must be {} or less", subagentd::lifecycle::MAX_SECONDS))
         }
         seconds => Ok(seconds),
     }

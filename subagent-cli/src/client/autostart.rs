@@ -10,7 +10,7 @@ use subagent_config::environment::daemon_inherits;
 use subagent_config::{Environment, proc, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
-use subagentd::life::refuse_foreign_proc;
+use subagentd::lifecycle::refuse_foreign_proc;
 use tokio::time::Instant;
 
 use super::connect::{DaemonConnection, attempt, read_info, unresponsive, unusable};

@@ -41,7 +41,7 @@ impl DaemonClient {
             let Some(link) = self.link.as_mut() else { continue };
             let info = link.info.clone();
             let asked = exchange(link, &ask, self.handle.as_ref());
-            match patiently(&info, until, asked).await {
+            match with_liveness_probe(&info, until, asked).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
                 Err(failure) => {
@@ -65,7 +65,7 @@ impl DaemonClient {
             let info = link.info.clone();
             let until = ask.limit.map(|limit| Instant::now() + limit);
             let handle = self.handle.as_ref();
-            let opened = patiently(&info, until, async {
+            let opened = with_liveness_probe(&info, until, async {
                 match send(&mut link, ask, handle).await? {
                     Ok(response) if response.status().is_success() => Ok(Ok(response)),
                     Ok(response) => Ok(Err(match answer::<Value>(response).await? {
@@ -110,7 +110,7 @@ impl DaemonClient {
 ///
 /// # Errors
 /// `DAEMON_UNRESPONSIVE{pid}`.
-pub(super) async fn patiently<T>(
+pub(super) async fn with_liveness_probe<T>(
     info: &DaemonInfo,
     deadline: Option<Instant>,
     answer: impl Future<Output = T>,

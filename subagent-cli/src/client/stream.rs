@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::exchange::{DaemonResponse, Lost, is_leaving};
 use super::losses::RetryBudget;
-use super::request::patiently;
+use super::request::with_liveness_probe;
 use super::{ApiRequest, DaemonClient, REQUEST_LIMIT, RequestPath, segment};
 use crate::failure::{Failure, Result};
 
@@ -161,7 +161,7 @@ impl EventSubscription<'_> {
             let lost = match self.said.take() {
                 Some(StreamEndReason::Failed(failure)) => return Err(failure),
                 Some(StreamEndReason::Leaving) => Lost::Leaving,
-                None => match patiently(&info, deadline, lines.next()).await? {
+                None => match with_liveness_probe(&info, deadline, lines.next()).await? {
                     Ok(Some(found)) => match self.take(&found)? {
                         events if events.is_empty() => continue,
                         events => return Ok(SubscriptionStep::Batch(EventBatch::Events(events))),

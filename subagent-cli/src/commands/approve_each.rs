@@ -7,7 +7,7 @@ use serde_json::Value;
 use subagent_config::Workspace;
 use subagent_protocol::state::QuestionKind;
 
-use super::live_wait;
+use super::wait_status;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
@@ -35,7 +35,7 @@ pub(super) fn run(
         }
         for question in open {
             match one(&mut dialog, client, &mut follower, &question).await? {
-                DialogOutcome::Interrupted => live_wait::leave("approve"),
+                DialogOutcome::Interrupted => wait_status::leave("approve"),
                 DialogOutcome::Answered | DialogOutcome::Skipped | DialogOutcome::Elsewhere => {}
             }
         }

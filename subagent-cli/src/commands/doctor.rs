@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use subagent_protocol::Code;
-use subagentd::life::refuse_below_guard;
+use subagentd::lifecycle::refuse_below_guard;
 
 use crate::args::doctor::Doctor;
 use crate::context::{CliContext, path_value};

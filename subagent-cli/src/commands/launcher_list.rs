@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::agent_asked::{noted, workspace_of};
 use super::launcher_found;
+use super::launcher_handshake::{noted, workspace_of};
 use crate::args::local::LauncherList;
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;

@@ -11,7 +11,7 @@ use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQuestion, LoginKind, terminal_command};
 use subagent_protocol::clean::one_line;
 
-use super::agent_asked::LauncherAgent;
+use super::launcher_handshake::LauncherAgent;
 use super::launcher_probe::patience;
 use crate::args::agents::{LauncherLogin, LauncherLogout};
 use crate::ask::Patience;

@@ -5,8 +5,8 @@ use subagent_config::{handshakes, launcher, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
 
-use super::agent_asked::{LauncherAgent, workspace_of};
 use super::launcher_found;
+use super::launcher_handshake::{LauncherAgent, workspace_of};
 use crate::args::agents::LauncherProbe;
 use crate::ask::{AgentFolder, Patience};
 use crate::context::{CliContext, path_value, present_path};

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::agent_asked::{noted, workspace_of};
 use super::launcher_found;
+use super::launcher_handshake::{noted, workspace_of};
 use crate::args::local::LauncherName;
 use crate::context::CliContext;
 use crate::failure::Result;

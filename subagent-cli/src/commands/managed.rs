@@ -10,7 +10,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{IfBusy, SendTurn};
 use subagent_protocol::mcp::McpServers;
 
-use super::environment_again::AgentEnvironmentSource;
+use super::resend_environment::AgentEnvironmentSource;
 use super::worktree::land;
 use super::{diff, named_worker, worker_continue, worker_start};
 use crate::args::TypedFlags;

@@ -14,7 +14,7 @@ use crate::output::{CliOutcome, OutputFormat};
 use crate::tasks::TaskPlacement;
 
 pub(super) fn run(args: Mcp, context: &CliContext) -> Result<CliOutcome> {
-    let wish = TaskPlacement {
+    let placement = TaskPlacement {
         cwd: args.cwd.clone(),
         config: args.config.config.clone(),
         ..TaskPlacement::default()
@@ -23,7 +23,7 @@ pub(super) fn run(args: Mcp, context: &CliContext) -> Result<CliOutcome> {
     let context = CliContext { format: OutputFormat::Json, ..context.clone() };
     let commands = Commands { context: context.clone(), cwd: args.cwd, config: args.config.config };
     let offer = ToolOffer { prefix: args.prefix, tools: args.tools, commands: Some(Arc::new(commands)) };
-    mcp::run(wish, offer, &context)
+    mcp::run(placement, offer, &context)
 }
 
 impl mcp::Commands for Commands {

@@ -2,8 +2,8 @@
 
 use subagent_protocol::api::GoOn;
 
-use super::environment_again::AgentEnvironmentSource;
 use super::named_worker;
+use super::resend_environment::AgentEnvironmentSource;
 use crate::args::queue::QueueResume;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
 use crate::context::CliContext;

@@ -14,12 +14,12 @@ use subagent_protocol::until::{self, Until};
 use subagent_protocol::worker_name::LAST;
 
 use super::attachments;
-use super::environment_again::AgentEnvironmentSource;
-use super::live_wait::{self, Live};
+use super::resend_environment::AgentEnvironmentSource;
 use super::send_agent::DefinitionLookup;
 use super::text_source::{SourcedText, TextSources};
 use super::wait_end::{WaitEnd, code_of};
-use super::{named_worker, text_risk, turn_result};
+use super::wait_status::{self, Live};
+use super::{named_worker, shell_expansion, turn_result};
 use crate::args::turns::{Send, wait_limit};
 use crate::client::{ApiRequest, Cursor, DaemonClient, WorkerWait, block_on, segment};
 use crate::context::{CliContext, present, present_path};
@@ -91,9 +91,9 @@ pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
         takes_pipe: positional,
     };
     let SourcedText { text, from_command_line } = sources.read()?;
-    let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
+    let risks = if from_command_line { shell_expansion::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && context.format == OutputFormat::Text {
-        complain(&text_risk::lines(&risks, is_argument));
+        complain(&shell_expansion::lines(&risks, is_argument));
     }
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let simulate = match (args.request_approval, debug_mode) {
@@ -143,7 +143,7 @@ pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
         Ok(sent) => sent,
         Err(failure) => {
             let failure = match warned {
-                true => failure.with("warnings", vec![text_risk::warning(&risks)]),
+                true => failure.with("warnings", vec![shell_expansion::warning(&risks)]),
                 false => failure,
             };
             return if judged { Ok(CliOutcome::failed(code_of(&failure), failure)) } else { Err(failure) };
@@ -176,7 +176,7 @@ pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
         }
     };
     if !risks.is_empty() {
-        data["warnings"] = json!([text_risk::warning(&risks)]);
+        data["warnings"] = json!([shell_expansion::warning(&risks)]);
     }
     let Some(end) = end else { return Ok(CliOutcome::report(kind, data, shown).of_workers(&[address])) };
     if !positional {
@@ -302,7 +302,7 @@ fn send(
             first => first,
         };
         let waited = loop {
-            let waited = live_wait::wait(&mut client, next.take(), waiting.clone())
+            let waited = wait_status::wait(&mut client, next.take(), waiting.clone())
                 .await
                 .map_err(|failure| of_turn(failure, &turn))?;
             let event = &waited["matchedEvent"];
@@ -311,7 +311,7 @@ fn send(
             };
             match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
                 DialogOutcome::Skipped => break waited,
-                DialogOutcome::Interrupted => live_wait::leave(&format!("wait {}", waiting.worker_id)),
+                DialogOutcome::Interrupted => wait_status::leave(&format!("wait {}", waiting.worker_id)),
                 DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());

@@ -3,7 +3,7 @@
 use serde_json::json;
 use subagent_protocol::ask::AgentQuestion;
 
-use super::agent_asked::LauncherAgent;
+use super::launcher_handshake::LauncherAgent;
 use crate::args::agents::SessionDelete;
 use crate::ask::Patience;
 use crate::context::CliContext;

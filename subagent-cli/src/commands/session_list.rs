@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use subagent_protocol::ask::AgentQuestion;
 use subagent_protocol::handshake::ListedSession;
 
-use super::agent_asked::LauncherAgent;
+use super::launcher_handshake::LauncherAgent;
 use crate::args::agents::SessionList;
 use crate::ask::Patience;
 use crate::context::{CliContext, path_value, present_path};

@@ -13,7 +13,7 @@ use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, human, text};
-use crate::tasks::{Giver, TaskPlacement};
+use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
 pub(super) fn add<T: serde::Serialize>(
@@ -30,7 +30,7 @@ pub(super) fn add<T: serde::Serialize>(
         argument: args.prompt,
         ..TextSources::default()
     };
-    let wish = TaskPlacement {
+    let placement = TaskPlacement {
         sandbox: present(args.sandbox),
         cwd: present_path(args.cwd),
         config: present_path(args.config.config),
@@ -38,13 +38,13 @@ pub(super) fn add<T: serde::Serialize>(
         agents: None,
         controller_id: present(args.controller_id),
     };
-    let loaded = context.config(wish.config.as_deref(), wish.cwd.as_deref())?;
-    let mut giver = Giver::new(context, wish);
+    let loaded = context.config(placement.config.as_deref(), placement.cwd.as_deref())?;
+    let mut submitter = TaskSubmitter::new(context, placement);
     let mut definition = present(args.task);
     if let Some(agent) = present(args.agent) {
         // As `run` and `worker start` read it.
         match loaded.config.launcher(&agent).is_ok() {
-            true => giver.use_launcher(agent),
+            true => submitter.use_launcher(agent),
             false => definition = Some(agent),
         }
     } else if definition.is_none() && args.send.is_none() {
@@ -52,9 +52,9 @@ pub(super) fn add<T: serde::Serialize>(
         return Err(Failure::input(message));
     }
     let text = sources.read()?.text;
-    let mut client = giver.client()?;
+    let mut client = submitter.client()?;
     block_on(async move {
-        let mut place = giver.place(&mut client).await?;
+        let mut place = submitter.place(&mut client).await?;
         // The daemon gives the agents its own.
         place.env.clear();
         let choice = place.choice.clone();

@@ -13,7 +13,7 @@ use crate::client::{DaemonClient, block_on};
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
-use crate::tasks::{Giver, TaskPlacement};
+use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// The definition that sums up.
 const AGENT: &str = "summary";
@@ -23,7 +23,7 @@ const END: &str = "\n## Recommended Next Step\n";
 pub(super) fn run(args: Summary, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = named_worker(&args.worker_id, &workspace)?.to_owned();
-    let wish = TaskPlacement {
+    let placement = TaskPlacement {
         cwd: present_path(args.cwd.cwd),
         config: args.config.config,
         launcher: present(args.launcher),
@@ -33,7 +33,7 @@ pub(super) fn run(args: Summary, context: &CliContext) -> Result<CliOutcome> {
         let mut client = DaemonClient::new(context, &workspace);
         let seen = InspectedWorker::of(&mut client, &worker).await?;
         let document = seen.hand_off(&mut client, None, context).await?;
-        Ok((sum_up(&seen, &document.read()?, wish, context).await?, seen.worker_id()))
+        Ok((sum_up(&seen, &document.read()?, placement, context).await?, seen.worker_id()))
     })?;
     let text = result(&shown)?;
     let data = serde_json::json!({"workerId": worker_id, "taskId": shown.task.task_id, "summary": text});
@@ -47,11 +47,11 @@ pub(super) fn run(args: Summary, context: &CliContext) -> Result<CliOutcome> {
 pub(super) async fn sum_up(
     seen: &InspectedWorker,
     handoff: &str,
-    mut wish: TaskPlacement,
+    mut placement: TaskPlacement,
     context: &CliContext,
 ) -> Result<TaskShown> {
-    wish.launcher = wish.launcher.or_else(|| seen.launcher());
-    let giver = Giver::new(context, wish);
+    placement.launcher = placement.launcher.or_else(|| seen.launcher());
+    let submitter = TaskSubmitter::new(context, placement);
     let task = RunTask {
         worktree: None,
         agent: Some(AGENT.to_owned()),
@@ -63,7 +63,7 @@ pub(super) async fn sum_up(
         overrides: TaskOverrides::default(),
         manager: None,
     };
-    once(&giver, task).await
+    once(&submitter, task).await
 }
 
 /// What it came to.

@@ -5,7 +5,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::{GoOn, MoveTurn};
 
-use super::environment_again::AgentEnvironmentSource;
+use super::resend_environment::AgentEnvironmentSource;
 use super::{has_state, named_worker};
 use crate::args::queue::{TurnCommand, TurnList, TurnMove, TurnRetry};
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};

@@ -2,9 +2,9 @@
 
 use subagent_protocol::until::Until;
 
-use super::live_wait::{self, Live};
 use super::selected::WorkerSelector;
 use super::wait_end::{WaitEnd, code_of};
+use super::wait_status::{self, Live};
 use super::{named_worker, wait_many, wait_rest};
 use crate::args::turns::Wait;
 use crate::client::{Cursor, DaemonClient, WorkerWait, block_on};
@@ -55,7 +55,7 @@ pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     };
     let live = Live::new(context, &workspace)?;
     let waited = block_on(async {
-        let event = live_wait::wait(&mut client, live, waiting).await?["matchedEvent"].take();
+        let event = wait_status::wait(&mut client, live, waiting).await?["matchedEvent"].take();
         let end = match args.exit_status {
             true => Some(WaitEnd::of(&mut client, &address, &event).await?),
             false => None,

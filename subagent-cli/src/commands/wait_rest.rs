@@ -12,8 +12,8 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::worker_name;
 use tokio::time::Instant;
 
-use super::live_wait::{self, Live};
 use super::wait_end::{WaitEnd, answer_command, code_of};
+use super::wait_status::{self, Live};
 use super::{named_worker, turn_result};
 use crate::args::turns::{Wait, wait_limit};
 use crate::client::{DaemonClient, block_on};
@@ -56,7 +56,7 @@ pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
             let live = Live::new(context, &workspace)?;
             let left = Cell::new(workers.iter().filter(|worker| worker.item.is_none()).count());
             let work = wait(&mut client, &mut workers, args.any, limit, &left);
-            if !Box::pin(live_wait::wait_rest(live, &addresses, &left, work)).await? {
+            if !Box::pin(wait_status::wait_rest(live, &addresses, &left, work)).await? {
                 break;
             }
             let Some(dialog) = &mut dialog else { break };
@@ -123,7 +123,7 @@ async fn ask(
         let Some(question) = QuestionRef::of_event(event) else { continue };
         match dialog.ask_waited(client, follower, &question, event).await? {
             DialogOutcome::Skipped => return Ok(false),
-            DialogOutcome::Interrupted => live_wait::leave(&format!("wait {}", human::named(item))),
+            DialogOutcome::Interrupted => wait_status::leave(&format!("wait {}", human::named(item))),
             DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
         }
         worker.item = None;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use subagent_config::Workspace;
 
-use super::live_wait;
 use super::selected::WorkerSelector;
+use super::wait_status;
 use super::watch::unwrapped;
 use crate::client::DaemonClient;
 use crate::context::CliContext;
@@ -74,7 +74,7 @@ impl Prompts {
             let asked =
                 self.dialog.ask_waited(&mut self.client, &mut self.follower, &question, &event).await?;
             if asked == DialogOutcome::Interrupted {
-                live_wait::leave(&self.command);
+                wait_status::leave(&self.command);
             }
         }
         Ok(())

@@ -29,10 +29,10 @@ pub(super) fn run(args: WorkerHandoff, context: &CliContext) -> Result<CliOutcom
     let mut client = DaemonClient::new(context, &workspace);
     let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         let worker = segment(named_worker(address, &workspace)?);
-        let wish =
+        let placement =
             TaskPlacement { cwd: present_path(args.several.cwd.cwd.clone()), ..TaskPlacement::default() };
         let summary = match args.summary {
-            true => Some(summary(client, &worker, wish, context).await?),
+            true => Some(summary(client, &worker, placement, context).await?),
             false => None,
         };
         let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}"))).await?;
@@ -45,13 +45,13 @@ pub(super) fn run(args: WorkerHandoff, context: &CliContext) -> Result<CliOutcom
 async fn summary(
     client: &mut DaemonClient,
     worker: &str,
-    wish: TaskPlacement,
+    placement: TaskPlacement,
     context: &CliContext,
 ) -> Result<String> {
     let seen = InspectedWorker::of(client, worker).await?;
     let document = seen.hand_off(client, None, context).await?;
     let text = document.read()?;
-    summary::result(&summary::sum_up(&seen, &text, wish, context).await?)
+    summary::result(&summary::sum_up(&seen, &text, placement, context).await?)
 }
 
 /// Has a snapshot made of the worker of which this is shown.

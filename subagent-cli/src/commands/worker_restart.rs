@@ -2,7 +2,7 @@
 
 use subagent_protocol::api::RestartWorker;
 
-use super::environment_again::BulkWorkerChange;
+use super::resend_environment::BulkWorkerChange;
 use super::several::ChangeReport;
 use crate::args::workers::WorkerRestart;
 use crate::context::CliContext;

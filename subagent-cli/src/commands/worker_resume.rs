@@ -2,7 +2,7 @@
 
 use subagent_protocol::api::GoOn;
 
-use super::environment_again::BulkWorkerChange;
+use super::resend_environment::BulkWorkerChange;
 use super::several::ChangeReport;
 use crate::args::workers::WorkerResume;
 use crate::context::CliContext;

@@ -52,7 +52,7 @@ pub(super) struct DaemonRunArgs {
     pub(super) restart_cooldown_seconds: u64,
     /// Remove stopped workers and old events after this many days; 0 or never keeps them [default:
     /// $SUBAGENT_RETENTION_DAYS, else 30]
-    #[arg(long, value_name = "DAYS", value_parser = subagentd::life::days)]
+    #[arg(long, value_name = "DAYS", value_parser = subagentd::lifecycle::days)]
     pub(super) retention_days: Option<u64>,
     /// Print JSON
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::ControllerHandle;
-use subagentd::life::{self, RestoreOptions, Restored};
+use subagentd::lifecycle::{self, RestoreOptions, Restored};
 
 use super::args::Restore;
 use crate::context::{CliContext, path_value};
@@ -20,7 +20,7 @@ pub(super) fn restore(args: Restore, state_dir: PathBuf, context: &CliContext) -
         force: args.force,
         handle,
     };
-    let restored = life::restore(&options).map_err(Failure::from)?;
+    let restored = lifecycle::restore(&options).map_err(Failure::from)?;
     Ok(CliOutcome::report("state.restored", data(&restored), lines(&restored)))
 }
 

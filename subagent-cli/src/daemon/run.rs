@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use subagent_config::Environment;
-use subagentd::life::{self, RunOptions, StartMode};
+use subagentd::lifecycle::{self, RunOptions, StartMode};
 
 use super::args::DaemonRunArgs;
 use crate::failure::Failure;
@@ -13,15 +13,15 @@ use crate::output::{OutputFormat, finish, json as one_line, print};
 
 pub(super) fn run(args: &DaemonRunArgs, state_dir: PathBuf, env: &Environment) -> ExitCode {
     let mode = if args.background { StartMode::Background } else { StartMode::Foreground };
-    let idle_exit_seconds = match life::idle_exit_seconds(env) {
+    let idle_exit_seconds = match lifecycle::idle_exit_seconds(env) {
         Ok(seconds) => seconds,
         Err(error) => return refuse(mode, OutputFormat::of(args.json), error.into()),
     };
-    let retention_days = match args.retention_days.map_or_else(|| life::retention_days(env), Ok) {
+    let retention_days = match args.retention_days.map_or_else(|| lifecycle::retention_days(env), Ok) {
         Ok(days) => days,
         Err(error) => return refuse(mode, OutputFormat::of(args.json), error.into()),
     };
-    life::run(RunOptions {
+    lifecycle::run(RunOptions {
         state_dir,
         environment: env.clone(),
         runtime_program: None,

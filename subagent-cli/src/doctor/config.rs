@@ -1,7 +1,7 @@
 //! Checks the config file, and whether the agents that it names are installed.
 
 use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
-use subagentd::life::{idle_exit_seconds, retention_days};
+use subagentd::lifecycle::{idle_exit_seconds, retention_days};
 
 use super::facts::{DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};

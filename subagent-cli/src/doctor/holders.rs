@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use subagent_config::{proc, regular};
-use subagentd::supervisor::strays;
+use subagentd::supervisor::stray_processes;
 
 /// The program of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl LockHolder {
 /// Returns all of them, and those whose files are inaccessible: their state dir is unknown.
 pub(super) fn find() -> (Vec<LockHolder>, Vec<i32>) {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    for pid in strays::pids() {
+    for pid in stray_processes::pids() {
         match look(pid) {
             Ok(holder) => found.extend(holder),
             Err(_) => unknown.push(pid),

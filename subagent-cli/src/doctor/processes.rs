@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use subagent_protocol::Code;
 use subagent_protocol::ids::WorkerId;
-use subagentd::supervisor::strays;
+use subagentd::supervisor::stray_processes;
 
 use super::copies;
 use super::database::counted;
@@ -214,7 +214,7 @@ fn stray_markers(facts: &DoctorFacts) -> BTreeMap<&str, Vec<i32>> {
         let ours = worker.parse::<WorkerId>().is_ok()
             && facts.state_dir.join("runtimes").join(worker).is_dir()
             && !unguarded(worker)
-            && !strays::is_guarded(marker);
+            && !stray_processes::is_guarded(marker);
         if ours {
             found.entry(marker).or_default().push(*pid);
         }
@@ -232,7 +232,7 @@ fn strays(facts: &DoctorFacts) -> Vec<Finding> {
             list.join(", ")
         );
         found.push(if facts.fix {
-            match strays::end_marked(marker) {
+            match stray_processes::end_marked(marker) {
                 0 => Finding::ok(GROUP, STRAYS, format!("{seen}; gone by themselves")),
                 ended => Finding::fixed(GROUP, STRAYS, format!("{seen}; {ended} ended")),
             }

@@ -66,7 +66,8 @@ impl ToolCallHandler {
             }
             TaskToolCall::Message(task, message) => {
                 let about = About { name: Some(&task), ..About::default() };
-                let sent = async { self.message(&mut self.shared.giver.client()?, &task, &message).await };
+                let sent =
+                    async { self.message(&mut self.shared.submitter.client()?, &task, &message).await };
                 match self.whole(sent).await {
                     Ok(answer) => {
                         self.shared.ends.watch(&self.context.peer, &answer.task);
@@ -85,7 +86,7 @@ impl ToolCallHandler {
         call: manager::ManagerToolCall,
     ) -> CallToolResult {
         let waits = matches!(call, manager::ManagerToolCall::Wait { .. });
-        let answer = async { manager::carry_out(&mut self.shared.giver.client()?, commands, call).await };
+        let answer = async { manager::carry_out(&mut self.shared.submitter.client()?, commands, call).await };
         manager::result(match waits {
             false => self.whole(answer).await,
             true => tokio::select! {
@@ -96,8 +97,8 @@ impl ToolCallHandler {
     }
 
     async fn spawn(&self, run: RunTask) -> Result<(DaemonClient, TaskView)> {
-        let mut client = self.shared.giver.client()?;
-        let task = self.whole(self.shared.giver.run(&mut client, run)).await?;
+        let mut client = self.shared.submitter.client()?;
+        let task = self.whole(self.shared.submitter.run(&mut client, run)).await?;
         Ok((client, task))
     }
 
@@ -108,7 +109,7 @@ impl ToolCallHandler {
         agent: Option<&str>,
         message: MessageTask,
     ) -> Result<(DaemonClient, TaskView)> {
-        let mut client = self.shared.giver.client()?;
+        let mut client = self.shared.submitter.client()?;
         let resumed = async {
             let shown = self.show(&mut client, task).await?.task;
             if let (Some(wanted), Some(is)) = (agent, &shown.agent)
@@ -153,13 +154,13 @@ impl ToolCallHandler {
 
     /// Waits for the end of a task, and sends progress notifications.
     async fn end(&self, client: &mut DaemonClient, task: &TaskView) -> Result<TaskShown> {
-        let giver = &self.shared.giver;
+        let submitter = &self.shared.submitter;
         if task.status.is_end() {
             return self.show(client, task.task_id.as_str()).await;
         }
         let mut progress = Progress::of(&self.context);
         progress.notify(task).await;
-        let mut wait = TaskWait::new(task.task_id.as_str(), giver.token(), None).knowing(task);
+        let mut wait = TaskWait::new(task.task_id.as_str(), submitter.token(), None).knowing(task);
         let mut known = task.clone();
         loop {
             if let Some(shown) = wait.next(client).await? {
@@ -174,7 +175,7 @@ impl ToolCallHandler {
     }
 
     async fn get(&self, look: &SubagentQuery) -> Result<CallToolResult> {
-        let mut client = self.shared.giver.client()?;
+        let mut client = self.shared.submitter.client()?;
         let deadline = look.wait.map(|wait| Instant::now() + Duration::from_millis(wait));
         let Some(one) = &look.one else {
             let mut tasks = self.list(&mut client).await?;
@@ -199,8 +200,8 @@ impl ToolCallHandler {
         for task in tasks.iter().filter(|task| TaskStatusFilter::Running.takes(task.status)) {
             let (shared, task) = (self.shared.clone(), task.clone());
             ends.spawn(async move {
-                let wait = TaskWait::new(task.task_id.as_str(), shared.giver.token(), Some(deadline));
-                let mut client = shared.giver.client()?;
+                let wait = TaskWait::new(task.task_id.as_str(), shared.submitter.token(), Some(deadline));
+                let mut client = shared.submitter.client()?;
                 wait.knowing(&task).end(&mut client).await.map(drop)
             });
         }
@@ -220,7 +221,7 @@ impl ToolCallHandler {
     }
 
     async fn show(&self, client: &mut DaemonClient, task: &str) -> Result<TaskShown> {
-        let ask = self.shared.giver.named(ApiRequest::get(format!("/v1/tasks/{}", segment(task))));
+        let ask = self.shared.submitter.named(ApiRequest::get(format!("/v1/tasks/{}", segment(task))));
         read(client.ask(&ask).await?)
     }
 
@@ -234,7 +235,7 @@ impl ToolCallHandler {
         task: &str,
         message: &MessageTask,
     ) -> Result<TaskMessaged> {
-        let ask = self.shared.giver.change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
+        let ask = self.shared.submitter.change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
         read(client.ask(&ask).await?)
     }
 
@@ -244,7 +245,7 @@ impl ToolCallHandler {
         let canceled = async {
             let request = CancelTask { reason: Some("its caller stopped waiting".to_owned()) };
             let ask = ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?;
-            self.shared.giver.client()?.ask(&self.shared.giver.named(ask)).await
+            self.shared.submitter.client()?.ask(&self.shared.submitter.named(ask)).await
         };
         let _: std::result::Result<Result<_>, _> = timeout(END_LIMIT, canceled).await;
     }
@@ -273,9 +274,9 @@ impl ToolCallHandler {
 
 /// Returns the caller's own tasks.
 pub(super) async fn own_tasks(shared: &ToolServerState, client: &mut DaemonClient) -> Result<Vec<TaskView>> {
-    let list: TaskList = read(client.ask(&shared.giver.named(ApiRequest::get("/v1/tasks"))).await?)?;
+    let list: TaskList = read(client.ask(&shared.submitter.named(ApiRequest::get("/v1/tasks"))).await?)?;
     let mut tasks = list.items;
-    if shared.giver.token().is_none() {
+    if shared.submitter.token().is_none() {
         tasks.retain(|task| task.parent.is_none());
     }
     Ok(tasks)

@@ -31,7 +31,7 @@ impl AgentListNotifier {
         shared: &Arc<ToolServerState>,
         peer: &Peer<RoleServer>,
     ) -> Result<Vec<CallableAgent>> {
-        let Callable { agents, worker } = shared.giver.agents().await?;
+        let Callable { agents, worker } = shared.submitter.agents().await?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents.clone());
         if let Some(worker) = worker {
             self.follow(shared, peer, Some(worker));
@@ -42,21 +42,21 @@ impl AgentListNotifier {
     /// Records that the agents could not be determined. The client gets a notification as soon as they can.
     pub(super) fn missed(&self, shared: &Arc<ToolServerState>, peer: &Peer<RoleServer>) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
-        if shared.giver.token().is_some() {
+        if shared.submitter.token().is_some() {
             self.follow(shared, peer, None);
         }
     }
 
     /// Checks a manager's agents again, which reads a few files.
     pub(super) async fn called(&self, shared: &Arc<ToolServerState>, peer: &Peer<RoleServer>) {
-        if shared.giver.token().is_none() {
+        if shared.submitter.token().is_none() {
             self.look(shared, peer).await;
         }
     }
 
     /// Checks the agents again and notifies the client of a change.
     async fn look(&self, shared: &ToolServerState, peer: &Peer<RoleServer>) {
-        if let Ok(Callable { agents, .. }) = shared.giver.agents().await {
+        if let Ok(Callable { agents, .. }) = shared.submitter.agents().await {
             self.are(agents, peer).await;
         }
     }
@@ -107,13 +107,13 @@ async fn turns(shared: &ToolServerState, peer: &Peer<RoleServer>, worker: Option
     let worker = match worker {
         Some(worker) => worker,
         None => {
-            let Callable { agents, worker } = shared.giver.agents().await?;
+            let Callable { agents, worker } = shared.submitter.agents().await?;
             shared.changes.are(agents, peer).await;
             let Some(worker) = worker else { return Ok(()) };
             worker
         }
     };
-    let mut client = shared.giver.client()?;
+    let mut client = shared.submitter.client()?;
     let path = format!("/v1/workers/{}", segment(&worker));
     let latest = client.ask(&ApiRequest::get(format!("{path}/events/latest"))).await?;
     let mut cursor = latest["event"]["eventId"].as_str().map(str::to_owned);

@@ -16,7 +16,7 @@ use crate::output::rule::task_path;
 
 /// Shows each question of a task and of the tasks below it, one at a time. Never ends.
 pub(super) async fn ask_user(shared: &ToolServerState, peer: &Peer<RoleServer>, task: &str) {
-    if shared.giver.token().is_none() && has_forms(peer) {
+    if shared.submitter.token().is_none() && has_forms(peer) {
         // Without a daemon there are no questions; the call reports the error.
         let _ = ask_all(shared, peer, task).await;
     }
@@ -32,7 +32,7 @@ fn has_forms(peer: &Peer<RoleServer>) -> bool {
 }
 
 async fn ask_all(shared: &ToolServerState, peer: &Peer<RoleServer>, task: &str) -> Result<()> {
-    let (mut client, mut watch) = (shared.giver.client()?, shared.giver.client()?);
+    let (mut client, mut watch) = (shared.submitter.client()?, shared.submitter.client()?);
     let mut questions = QuestionReader::of(task);
     loop {
         for question in questions.next(&mut client).await? {

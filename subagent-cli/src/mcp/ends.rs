@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::answers;
 use crate::client::{ApiRequest, DaemonClient, TaskWait, read_info, running_soon};
 use crate::failure::Result;
-use crate::tasks::Giver;
+use crate::tasks::TaskSubmitter;
 
 /// The resource with the client's tasks, in the form of `get_subagents`.
 pub(super) const TASKS: &str = "subagent://tasks";
@@ -36,7 +36,7 @@ pub(super) struct EndNotifier(Arc<EndNotifierInner>);
 
 #[derive(Debug)]
 struct EndNotifierInner {
-    giver: Arc<Giver>,
+    submitter: Arc<TaskSubmitter>,
     /// Whether this process is outside of any worker.
     outside: bool,
     /// Whether the client has disconnected.
@@ -51,9 +51,9 @@ struct EndNotifierInner {
 }
 
 impl EndNotifier {
-    pub(super) fn new(giver: Arc<Giver>, closed: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(submitter: Arc<TaskSubmitter>, closed: watch::Receiver<bool>) -> Self {
         Self(Arc::new(EndNotifierInner {
-            giver,
+            submitter,
             outside: !proc::is_below_guard(),
             closed,
             watched: Mutex::default(),
@@ -65,7 +65,7 @@ impl EndNotifier {
 
     /// Whether the client is a manager, as far as is known without a daemon.
     pub(super) fn is_notified(&self) -> bool {
-        self.0.outside && self.0.giver.token().is_none()
+        self.0.outside && self.0.submitter.token().is_none()
     }
 
     /// Watches a background task until its end, unless it is already watched or has ended.
@@ -81,7 +81,7 @@ impl EndNotifier {
         tokio::spawn(async move {
             let mut closed = ends.0.closed.clone();
             let ended = tokio::select! {
-                ended = end(&ends.0.giver, &task) => ended.ok(),
+                ended = end(&ends.0.submitter, &task) => ended.ok(),
                 _ = closed.wait_for(|closed| *closed) => None,
             };
             // Precedes the notification, because the client may continue the task at once.
@@ -142,8 +142,8 @@ impl EndNotifier {
 
 /// Waits for the end of a task, even if daemons change. It restarts a crashed daemon at most once per
 /// [`PAUSE`], and waits for one that stopped in order.
-async fn end(giver: &Giver, task: &TaskView) -> Result<TaskShown> {
-    let state_dir = giver.workspace()?.state_dir;
+async fn end(submitter: &TaskSubmitter, task: &TaskView) -> Result<TaskShown> {
+    let state_dir = submitter.workspace()?.state_dir;
     let mut next_start = Instant::now();
     loop {
         let wait = TaskWait::new(task.task_id.as_str(), None, None).knowing(task);
@@ -154,7 +154,7 @@ async fn end(giver: &Giver, task: &TaskView) -> Result<TaskShown> {
         let until = Instant::now() + PAUSE;
         if read_info(&state_dir).is_some_and(|info| !info.ending) && Instant::now() >= next_start {
             next_start = until;
-            if giver.client()?.ask(&ApiRequest::get("/v1/daemon")).await.is_ok() {
+            if submitter.client()?.ask(&ApiRequest::get("/v1/daemon")).await.is_ok() {
                 continue;
             }
         }

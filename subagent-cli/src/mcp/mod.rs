@@ -34,7 +34,7 @@ use crate::client::block_on;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
-use crate::tasks::{Giver, TaskPlacement};
+use crate::tasks::{TaskPlacement, TaskSubmitter};
 pub(crate) use manager::{CommandFuture, Commands, NewLanding, NewMessage, NewWorker};
 use server::ToolServer;
 
@@ -70,8 +70,8 @@ const CALLS_LIMIT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// `INVALID_INPUT` if the first message does not initialize MCP.
-pub(crate) fn run(wish: TaskPlacement, offer: ToolOffer, context: &CliContext) -> Result<CliOutcome> {
-    let giver = Giver::new(context, wish);
+pub(crate) fn run(placement: TaskPlacement, offer: ToolOffer, context: &CliContext) -> Result<CliOutcome> {
+    let submitter = TaskSubmitter::new(context, placement);
     offer.check()?;
     block_on(async move {
         let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
@@ -85,14 +85,14 @@ pub(crate) fn run(wish: TaskPlacement, offer: ToolOffer, context: &CliContext) -
             }
         });
         let (read, write) = stdio_pipes();
-        Box::pin(serve((giver, offer), read, write, asked)).await?;
+        Box::pin(serve((submitter, offer), read, write, asked)).await?;
         Ok(CliOutcome::Printed(ExitCode::SUCCESS))
     })
 }
 
 /// Serves on these streams until the first one ends or a stop is requested.
 async fn serve<R, W>(
-    (giver, offer): (Giver, ToolOffer),
+    (submitter, offer): (TaskSubmitter, ToolOffer),
     read: R,
     write: W,
     asked: impl Future<Output = ()>,
@@ -103,7 +103,7 @@ where
 {
     let (closing, closed) = watch::channel(false);
     let busy = Arc::new(watch::Sender::new(()));
-    let server = ToolServer::new(giver, offer, closed, busy.clone());
+    let server = ToolServer::new(submitter, offer, closed, busy.clone());
     let read = EofSignal { inner: read, closing: closing.clone() };
     let mut asked = pin!(asked);
     let begun = tokio::select! {

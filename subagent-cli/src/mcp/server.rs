@@ -28,7 +28,7 @@ use super::tools::{INSTRUCTIONS, tools};
 use super::{ToolOffer, prefix};
 use crate::client::{ApiRequest, DaemonClient, RequestPath};
 use crate::failure::Failure;
-use crate::tasks::Giver;
+use crate::tasks::TaskSubmitter;
 
 /// Timeout of the tool list. Clients drop a server that starts too slowly.
 const LIST_LIMIT: Duration = Duration::from_secs(8);
@@ -44,7 +44,7 @@ pub(super) struct ToolServer(Arc<ToolServerState>);
 /// The state that all calls share.
 #[derive(Debug)]
 pub(super) struct ToolServerState {
-    pub(super) giver: Arc<Giver>,
+    pub(super) submitter: Arc<TaskSubmitter>,
     pub(super) changes: AgentListNotifier,
     pub(super) ends: EndNotifier,
     /// Whether the client has disconnected.
@@ -64,7 +64,7 @@ impl ToolServerState {
 
     /// Returns the commands for a manager; `None` for a worker's agent.
     pub(super) fn commands(&self) -> Option<&dyn Commands> {
-        self.offer.commands.as_deref().filter(|_| self.giver.token().is_none())
+        self.offer.commands.as_deref().filter(|_| self.submitter.token().is_none())
     }
 
     fn offers(&self, tool: &str) -> bool {
@@ -74,15 +74,16 @@ impl ToolServerState {
 
 impl ToolServer {
     pub(super) fn new(
-        giver: Giver,
+        submitter: TaskSubmitter,
         offer: ToolOffer,
         closed: watch::Receiver<bool>,
         busy: Arc<watch::Sender<()>>,
     ) -> Self {
-        let giver = Arc::new(giver);
-        let (changes, ends) = (AgentListNotifier::default(), EndNotifier::new(giver.clone(), closed.clone()));
+        let submitter = Arc::new(submitter);
+        let (changes, ends) =
+            (AgentListNotifier::default(), EndNotifier::new(submitter.clone(), closed.clone()));
         Self(Arc::new(ToolServerState {
-            giver,
+            submitter,
             changes,
             ends,
             closed,
@@ -94,7 +95,7 @@ impl ToolServer {
 
     /// Returns the current tools, or those of the last list if they cannot be determined.
     async fn tools(&self, context: &RequestContext<RoleServer>) -> Vec<Tool> {
-        let is_notified = self.0.giver.token().is_some();
+        let is_notified = self.0.submitter.token().is_some();
         let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
         if let Ok(Ok(agents)) = found {
@@ -122,7 +123,7 @@ impl ToolServer {
     /// Whether the client is a manager, not a worker's agent: a running daemon refuses agents. Starts no
     /// daemon.
     async fn manages(&self) -> bool {
-        let Some(workspace) = self.0.commands().and_then(|_| self.0.giver.workspace().ok()) else {
+        let Some(workspace) = self.0.commands().and_then(|_| self.0.submitter.workspace().ok()) else {
             return false;
         };
         // The list is empty for an owner. An unresponsive daemon refuses nothing.
@@ -148,7 +149,7 @@ impl ToolServer {
         context: &RequestContext<RoleServer>,
         watch: bool,
     ) -> std::result::Result<String, Failure> {
-        let mut client = DaemonClient::of_running(self.0.giver.workspace()?.state_dir);
+        let mut client = DaemonClient::of_running(self.0.submitter.workspace()?.state_dir);
         let tasks = match own_tasks(&self.0, &mut client).await {
             Err(failure) if failure.is(Code::DaemonNotRunning) => Vec::new(),
             tasks => tasks?,

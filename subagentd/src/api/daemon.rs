@@ -15,7 +15,7 @@ use super::body::Body;
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
-use crate::life::MAX_SECONDS;
+use crate::lifecycle::MAX_SECONDS;
 use crate::supervisor::HealthCheckOptions;
 
 /// Describes the daemon. All callers may use it, including agents: clients probe with it.

@@ -79,7 +79,7 @@ pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
 pub(crate) use examine::{gaps, known_workers};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
-pub use tx::{Once, Tx};
+pub use tx::{Execution, Tx};
 pub(crate) use tx::{recall, used_for_another};
 pub use worker_names::NewName;
 pub use writer::{Durability, ForeignKeys};

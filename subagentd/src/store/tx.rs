@@ -16,11 +16,11 @@ use super::words;
 
 /// Whether a request with an idempotency key was executed or replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Once {
+pub enum Execution {
     /// Executed in this transaction.
-    Now,
+    Fresh,
     /// Executed in an earlier transaction; the stored result is returned.
-    Before,
+    Replayed,
 }
 
 /// A running transaction (a savepoint within the writer's).
@@ -243,15 +243,15 @@ impl Tx<'_> {
         key: Option<&(String, String)>,
         now: Timestamp,
         change: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<(T, Once)> {
-        let Some((key, fingerprint)) = key else { return Ok((change(self)?, Once::Now)) };
+    ) -> Result<(T, Execution)> {
+        let Some((key, fingerprint)) = key else { return Ok((change(self)?, Execution::Fresh)) };
         let unreadable = |error: serde_json::Error| StoreError::BadRow(format!("a stored result: {error}"));
         if let Some(earlier) = self.recall(key, fingerprint)? {
-            return Ok((serde_json::from_str(&earlier).map_err(unreadable)?, Once::Before));
+            return Ok((serde_json::from_str(&earlier).map_err(unreadable)?, Execution::Replayed));
         }
         let result = change(self)?;
         self.remember(key, fingerprint, &serde_json::to_string(&result).map_err(unreadable)?, now)?;
-        Ok((result, Once::Now))
+        Ok((result, Execution::Fresh))
     }
 
     /// Returns the stored result of an earlier request with this key.

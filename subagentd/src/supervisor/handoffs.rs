@@ -16,7 +16,7 @@ use super::shared::SupervisorState;
 use super::{ApiCaller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
 use crate::store::handoffs::{self, HandoffRow};
-use crate::store::{Durability, Once, WorkerRow, controllers, retention};
+use crate::store::{Durability, Execution, WorkerRow, controllers, retention};
 
 /// Name of the folder for snapshots, in the state dir or in the requested one.
 pub(super) const FOLDER: &str = "handoffs";
@@ -128,7 +128,7 @@ impl Supervisor {
                 })
             })
             .await;
-        if !matches!(stored, Ok((_, Once::Now))) {
+        if !matches!(stored, Ok((_, Execution::Fresh))) {
             // No row refers to these files.
             files::remove(&folder);
         }

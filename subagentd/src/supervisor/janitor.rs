@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::removal::AT_ONCE;
 use super::shared::{SupervisorState, is_ending};
-use super::{Supervisor, entropy, leftovers};
+use super::{Supervisor, entropy, orphaned_files};
 use crate::store::removal::{EventDeletion, Removal};
 use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, removal, retention, workers};
 
@@ -95,7 +95,7 @@ async fn finish(shared: &SupervisorState, removal: &Removal) -> Result<bool> {
         repeat(shared, ForeignKeys::Checked, move |c| removal::delete_references(c, id)).await?;
         repeat(shared, ForeignKeys::KnownToBeNone, move |c| removal::delete_turns(c, id)).await?;
         subagent_failpoint::hit("remove.before_files");
-        if !leftovers::remove_all_of(shared, removal.worker_id.as_str()).await {
+        if !orphaned_files::remove_all_of(shared, removal.worker_id.as_str()).await {
             return Ok(false);
         }
         subagent_failpoint::hit("remove.after_files");
@@ -166,7 +166,7 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
         deleted |= expire_events(shared, row, cutoff).await?;
     }
     forget_requests(shared, cutoff).await?;
-    leftovers::remove(leftovers::find(shared, cutoff).await?).await;
+    orphaned_files::remove(orphaned_files::find(shared, cutoff).await?).await;
     if deleted { give_back(shared).await } else { Ok(()) }
 }
 

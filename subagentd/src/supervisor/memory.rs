@@ -9,7 +9,7 @@ use std::path::Path;
 use subagent_config::proc;
 use subagent_protocol::process::ProcessId;
 
-use super::strays::pids;
+use super::stray_processes::pids;
 
 /// Maximum number of processes that are measured. Each measurement walks a process's memory map.
 const MAX_PROCESSES: usize = 1000;

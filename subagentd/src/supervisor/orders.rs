@@ -14,11 +14,11 @@ use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::store::{OwnerCheck, WorkerRow, controllers};
 
 /// The target of a request to a worker.
-pub(super) enum Reached {
+pub(super) enum Target {
     /// The actor of the worker.
-    Actor(ActorHandle),
+    Live(ActorHandle),
     /// The stored result of a repeated request to a stopped worker.
-    Past(serde_json::Value),
+    Replayed(serde_json::Value),
 }
 
 impl Supervisor {
@@ -32,18 +32,18 @@ impl Supervisor {
         row: &WorkerRow,
         owner: &OwnerCheck,
         key: &Option<(String, String)>,
-    ) -> Result<Reached> {
+    ) -> Result<Target> {
         match self.roster.live(row.worker_id.as_str()) {
-            Ok(handle) => Ok(Reached::Actor(handle)),
+            Ok(handle) => Ok(Target::Live(handle)),
             Err(_) if row.state == "stopped" => match self.recall(key).await? {
-                Some(response) => Ok(Reached::Past(response)),
+                Some(response) => Ok(Target::Replayed(response)),
                 None => {
                     self.check_owner_of(owner, row).await?;
                     let error = stopped_for_good(WorkerState::Stopped);
                     Err(error.with("workerId", row.worker_id.as_str()))
                 }
             },
-            Err(_) => Ok(Reached::Actor(self.roster.adopted(&self.shared, row).await?)),
+            Err(_) => Ok(Target::Live(self.roster.adopted(&self.shared, row).await?)),
         }
     }
 

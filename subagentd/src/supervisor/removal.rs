@@ -12,7 +12,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::read_response;
-use super::{ApiCaller, Supervisor, entropy, janitor, leftovers};
+use super::{ApiCaller, Supervisor, entropy, janitor, orphaned_files};
 use crate::core::WorkerInput;
 use crate::store::{Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, retention, workers};
 
@@ -100,8 +100,8 @@ impl Supervisor {
 
     async fn stop_for_removal(&self, row: &WorkerRow, owner: &OwnerCheck, input: WorkerInput) -> Result<()> {
         let handle = match self.reach(row, owner, &None).await {
-            Ok(super::orders::Reached::Actor(handle)) => handle,
-            Ok(super::orders::Reached::Past(_)) => return Ok(()),
+            Ok(super::orders::Target::Live(handle)) => handle,
+            Ok(super::orders::Target::Replayed(_)) => return Ok(()),
             Err(error) if error.code == Code::WorkerStopped => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -159,7 +159,7 @@ impl Supervisor {
         let old_keys = self.cutoff(now, age.max(KEYS_KEPT)).await?;
         let keys = self.shared.store.read(move |connection| retention::count_requests(connection, old_keys));
         let keys = keys.await?;
-        let left = leftovers::find(&self.shared, cutoff).await?;
+        let left = orphaned_files::find(&self.shared, cutoff).await?;
         let left_bytes = left.iter().map(|left| left.bytes).sum::<u64>();
         let paths: Vec<_> = left.iter().map(|left| left.path.display().to_string()).collect();
         let result = move |items: Vec<PrunedWorker>| Pruned {
@@ -179,7 +179,7 @@ impl Supervisor {
         let pruned = self.mark_in_steps(items, (owner, concerned), key, now, result, ids).await?;
         // Only now the caller's permission is certain. If the daemon dies here, the next run finds
         // the rest.
-        leftovers::remove(left).await;
+        orphaned_files::remove(left).await;
         janitor::forget_requests(&self.shared, old_keys).await?;
         Ok(pruned)
     }
@@ -266,7 +266,7 @@ impl Supervisor {
             label: row.label.clone(),
             stopped_at: row.stopped_at.unwrap_or(row.updated_at),
             events: size.events,
-            bytes: size.bytes + leftovers::bytes_of(&self.shared, row.worker_id.as_str()).await,
+            bytes: size.bytes + orphaned_files::bytes_of(&self.shared, row.worker_id.as_str()).await,
         })
     }
 }

@@ -187,7 +187,7 @@ impl SupervisorState {
     }
 
     /// Notifies the actors of these workers that a task changed.
-    pub(super) fn ring(&self, ids: impl IntoIterator<Item = RowId>) {
+    pub(super) fn wake_actors(&self, ids: impl IntoIterator<Item = RowId>) {
         self.bells.update(ids, |rung| *rung += 1);
     }
 

@@ -7,17 +7,17 @@ use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
-use super::orders::Reached;
+use super::orders::Target;
 use super::spec;
 use super::worker::{ActorHandle, Also, Snapshot};
 use super::{
-    ApiCaller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
-    options, places, policy, program, sandbox, strays, worktrees,
+    ApiCaller, Supervisor, controllers, definition, delegation, entropy, environment, inbox, locks, options,
+    places, policy, program, sandbox, session_in_use, stray_processes, worktrees,
 };
 use crate::core::Worker;
 use crate::core::WorkerInput;
 use crate::core::worker::LifecycleState;
-use crate::store::{Durability, NewName, NewWorker, Once, OwnerCheck, WorkerRow, workers};
+use crate::store::{Durability, Execution, NewName, NewWorker, OwnerCheck, WorkerRow, workers};
 
 /// Time beyond the launcher's deadline for starting the runtime and storing its records.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
@@ -78,7 +78,11 @@ impl Supervisor {
                     let choice = &request.choice;
                     let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
                     if let Some(session) = &request.resume {
-                        held::check(&workers::list(tx.connection(), None)?, session, &request.launcher)?;
+                        session_in_use::check(
+                            &workers::list(tx.connection(), None)?,
+                            session,
+                            &request.launcher,
+                        )?;
                     }
                     let new = NewWorker {
                         worker_id: worker_id.clone(),
@@ -111,7 +115,7 @@ impl Supervisor {
             })
             .await;
         subagent_failpoint::hit("worker.after_commit");
-        if !matches!(stored, Ok((_, Once::Now))) {
+        if !matches!(stored, Ok((_, Execution::Fresh))) {
             // A repetition uses the worker of the first request.
             environment::remove(&file);
         }
@@ -156,8 +160,8 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
         match self.reach(&row, &owner, &key).await {
-            Ok(Reached::Actor(handle)) => self.stop(&handle, Some(owner), key).await,
-            Ok(Reached::Past(_)) => self.past_stop(row).await,
+            Ok(Target::Live(handle)) => self.stop(&handle, Some(owner), key).await,
+            Ok(Target::Replayed(_)) => self.past_stop(row).await,
             Err(error) if error.code == Code::WorkerStopped => self.past_stop(row).await,
             Err(error) => Err(error),
         }
@@ -233,7 +237,7 @@ impl Supervisor {
                         .with("reason", "removing")
                         .recommend("repeat the command to wait longer"));
                 }
-                let left = guard.map(|(_, guard)| strays::below(guard.pid)).unwrap_or_default();
+                let left = guard.map(|(_, guard)| stray_processes::below(guard.pid)).unwrap_or_default();
                 Err(Error::new(
                     Code::StopIncomplete,
                     "not all processes of the worker have ended yet; they are being killed again and again",

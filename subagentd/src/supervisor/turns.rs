@@ -14,10 +14,10 @@ use subagent_protocol::state::{QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::environment::AgentEnvironment;
-use super::orders::{Reached, read_response};
+use super::orders::{Target, read_response};
 use super::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
-use super::{ApiCaller, Supervisor, agent_sent, attachments, depth, entropy, hooks, views};
+use super::{ApiCaller, Supervisor, agent_sent, attachments, entropy, hooks, nesting_limit, views};
 use crate::core::decision::PermissionDecision;
 use crate::core::inbox::QuestionInput;
 use crate::core::queue::{QueuePosition, Queued};
@@ -55,14 +55,14 @@ impl Supervisor {
             tracing::trace!(text = request.text, "sent");
         }
         check_size(&request, MAX_PROMPT_BYTES)?;
-        depth::check(&request.blocks)?;
+        nesting_limit::check(&request.blocks)?;
         attachments::check(&request.attachments)?;
         let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
         let reached = self.reach(&row, &owner, &key).await;
         let handle = match reached.map_err(|error| self.shared.refused(&row, error))? {
-            Reached::Actor(handle) => handle,
-            Reached::Past(response) => return read_response(response),
+            Target::Live(handle) => handle,
+            Target::Replayed(response) => return read_response(response),
         };
         let turn_id = TurnId::from_random(entropy::random()?);
         if request.simulate.is_none()
@@ -144,10 +144,10 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
         let reason = request.reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
         let (response, handle) = match self.reach(&row, &owner, &key).await {
-            Ok(Reached::Actor(handle)) => {
+            Ok(Target::Live(handle)) => {
                 (self.cancel_now(&row, &handle, owner, key, reason).await?, Some(handle))
             }
-            Ok(Reached::Past(response)) => (response, None),
+            Ok(Target::Replayed(response)) => (response, None),
             Err(error) if error.code == Code::WorkerStopped => {
                 let message = "the worker is stopped: there is no turn to cancel";
                 let error = Error::new(Code::WorkerNotRunning, message).with("state", "stopped");
@@ -298,8 +298,8 @@ impl Supervisor {
             None => None,
         };
         let handle = match self.reach(row, &owner, &key).await? {
-            Reached::Actor(handle) => handle,
-            Reached::Past(response) => return Ok(response),
+            Target::Live(handle) => handle,
+            Target::Replayed(response) => return Ok(response),
         };
         let (made, added_rule) = (choice.clone(), always.as_ref().map(|(rule, _)| rule.clone()));
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {

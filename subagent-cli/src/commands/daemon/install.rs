@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use subagent_config::state_dir;
-use subagentd::life::refuse_below_guard;
+use subagentd::lifecycle::refuse_below_guard;
 
 use super::systemctl::{in_words, order, reload};
 use super::unit::{SystemdUnit, UnitEnvironment, text};

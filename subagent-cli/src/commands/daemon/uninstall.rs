@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::json;
-use subagentd::life::refuse_below_guard;
+use subagentd::lifecycle::refuse_below_guard;
 
 use super::install::{report, unwritable};
 use super::systemctl::{in_words, order, reload};

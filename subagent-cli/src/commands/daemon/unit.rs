@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use subagent_config::{Environment, runtime_dir};
-use subagentd::life;
+use subagentd::lifecycle;
 
 use crate::context::path_value;
 use crate::failure::{Failure, Result};
@@ -57,7 +57,7 @@ impl UnitEnvironment {
     /// `INVALID_ARGUMENT` for a value that the daemon would refuse.
     pub(super) fn of(env: &Environment) -> Result<Self> {
         let retention_days = match env.var("SUBAGENT_RETENTION_DAYS") {
-            Some(_) => Some(life::retention_days(env)?),
+            Some(_) => Some(lifecycle::retention_days(env)?),
             None => None,
         };
         let log = env.var("SUBAGENT_LOG").map(|level| level.to_string_lossy().into_owned());

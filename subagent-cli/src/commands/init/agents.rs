@@ -5,7 +5,7 @@ use subagent_config::LoadedConfig;
 use subagent_config::installed::{self, Presence};
 use subagent_protocol::Code;
 
-use crate::commands::agent_asked;
+use crate::commands::launcher_handshake;
 use crate::commands::launcher_probe::asked;
 use crate::context::CliContext;
 use crate::output::write_stderr;
@@ -45,7 +45,7 @@ pub(super) fn find(loaded: &LoadedConfig, asks: bool, context: &CliContext) -> V
 
 fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
     write_stderr(&format!("asking {name} ...\n"));
-    let report = agent_asked::LauncherAgent::of(&loaded.config, name, None, context)
+    let report = launcher_handshake::LauncherAgent::of(&loaded.config, name, None, context)
         .and_then(|agent| asked(&agent, context));
     match report {
         Ok(report) if report["error"].is_null() => Login::Done,

@@ -31,7 +31,7 @@ use self::sink::RunPrinter;
 use super::selected::WorkerSelector;
 use super::text_source::{SourcedText, TextSources};
 use super::worker_start::{self, Prepared, WorkerStartRequest};
-use super::{attachments, diff, text_risk};
+use super::{attachments, diff, shell_expansion};
 use crate::args::run::{RunArgs, RunOutputFormat};
 use crate::client::{DaemonClient, block_on};
 use crate::context::{CliContext, present_path};
@@ -69,9 +69,9 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
         takes_pipe: true,
     };
     let SourcedText { text, from_command_line } = sources.read()?;
-    let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
+    let risks = if from_command_line { shell_expansion::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && form == RunOutputFormat::Text {
-        complain(&text_risk::lines(&risks, is_argument));
+        complain(&shell_expansion::lines(&risks, is_argument));
     }
     let attachments = attachments::read(&args.attach, &context.env.cwd)?;
     let config = args.start.config.config.clone();

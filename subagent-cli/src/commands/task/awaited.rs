@@ -17,7 +17,7 @@ use crate::failure::Result;
 use crate::output::rule::task_path;
 use crate::output::{CliOutcome, complain};
 use crate::starting::Starting;
-use crate::tasks::Giver;
+use crate::tasks::TaskSubmitter;
 
 /// The exit code of a wait that ends because a question is open.
 const NEEDS_ANSWER: u8 = 15;
@@ -58,25 +58,25 @@ impl OnQuestion {
 /// # Errors
 /// As [`TaskWait::next`], and [`Dialog::ask`].
 pub(super) async fn wait(
-    giver: &Giver,
+    submitter: &TaskSubmitter,
     client: &mut DaemonClient,
     mut end: TaskWait,
     mut on_question: OnQuestion,
 ) -> Result<Option<TaskWaitEnd>> {
     let begun = Instant::now();
     let mut now = changed(&mut end, client).await?;
-    while let Some(starting) = giver.starting(&now.task) {
+    while let Some(starting) = submitter.starting(&now.task) {
         now = Starting::during(Some(starting), begun, Box::pin(changed(&mut end, client))).await?;
     }
     if now.task.status.is_end() {
         return Ok(Some(TaskWaitEnd::Ended(Box::new(now))));
     }
-    if giver.token().is_some() {
+    if submitter.token().is_some() {
         // An agent does not see the questions of its tasks; they are for the owner.
         return Ok(Some(TaskWaitEnd::Ended(Box::new(end.end(client).await?))));
     }
     let task = now.task.task_id.to_string();
-    let (mut questions, mut asker) = (QuestionReader::of(&task), giver.client()?);
+    let (mut questions, mut asker) = (QuestionReader::of(&task), submitter.client()?);
     let mut ended = pin!(end.end(client));
     loop {
         let asked = tokio::select! {
@@ -87,7 +87,7 @@ pub(super) async fn wait(
         for question in &asked {
             match &mut on_question {
                 OnQuestion::Ask(dialog) => {
-                    let mut asking = Box::pin(ask(giver, &mut asker, dialog, question));
+                    let mut asking = Box::pin(ask(submitter, &mut asker, dialog, question));
                     let asked = tokio::select! {
                         biased;
                         asked = &mut asking => asked?,
@@ -106,7 +106,7 @@ pub(super) async fn wait(
             }
         }
         if matches!(on_question, OnQuestion::End) {
-            let now = TaskWait::new(&task, None, None).next(&mut giver.client()?).await?.unwrap_or(now);
+            let now = TaskWait::new(&task, None, None).next(&mut submitter.client()?).await?.unwrap_or(now);
             return Ok(Some(TaskWaitEnd::NeedsAnswer(Box::new(now), asked)));
         }
     }
@@ -122,7 +122,7 @@ async fn changed(end: &mut TaskWait, client: &mut DaemonClient) -> Result<TaskSh
 }
 
 async fn ask(
-    giver: &Giver,
+    submitter: &TaskSubmitter,
     client: &mut DaemonClient,
     dialog: &mut Dialog,
     listed: &Value,
@@ -130,7 +130,7 @@ async fn ask(
     let text = |key: &str| listed[key].as_str().unwrap_or_default().to_owned();
     let kind = QuestionKind::parse(&text("kind")).unwrap_or(QuestionKind::Permission);
     let question = QuestionRef { worker_id: text("workerId"), request_id: text("requestId"), kind };
-    let mut follower = giver.client()?;
+    let mut follower = submitter.client()?;
     dialog.ask(client, &question, QuestionReader::over(&mut follower, listed)).await
 }
 

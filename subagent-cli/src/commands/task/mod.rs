@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::awaited::{OnQuestion, TaskWaitEnd};
 use super::text_source::TextSources;
-use super::{has_state, live_wait, worktree};
+use super::{has_state, wait_status, worktree};
 use crate::args::CwdFlag;
 use crate::args::tasks::{OneTask, TaskCancel, TaskCommand, TaskList, TaskMessage, TaskResult, TaskWait};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, TaskWait as Wait, block_on, read, segment};
@@ -23,7 +23,7 @@ use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
-use crate::tasks::{Giver, TaskPlacement};
+use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// The lines of one task.
 const KEYS: &[&str] = &[
@@ -80,8 +80,8 @@ fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
         let message = format!("--status {status} is not one of {known}");
         return Err(Failure::argument(message).with("flag", "--status").with("status", status));
     }
-    let giver = giver(args.cwd, context);
-    let workspace = giver.workspace()?;
+    let submitter = submitter(args.cwd, context);
+    let workspace = submitter.workspace()?;
     let data = if has_state(&workspace) {
         let query = RequestPath::new("/v1/tasks")
             .with("parent", present(args.parent).as_deref())
@@ -89,7 +89,7 @@ fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
             .with("status", args.status.as_deref())
             .with("archived", args.archived.then_some("true"))
             .with("all", args.all.then_some("true"));
-        asked(&giver, ApiRequest::get(query))?
+        asked(&submitter, ApiRequest::get(query))?
     } else {
         serde_json::json!({"items": [], "count": 0})
     };
@@ -103,23 +103,23 @@ fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
 }
 
 fn wait(args: &TaskWait, context: &CliContext) -> Result<CliOutcome> {
-    let giver = giver(args.one.cwd.clone(), context);
-    let task = named(&args.one.task, &giver)?;
+    let submitter = submitter(args.one.cwd.clone(), context);
+    let task = named(&args.one.task, &submitter)?;
     // What is too long to be added to a point in time is no limit.
     let time = std::time::Duration::try_from_secs_f64(args.timeout).ok().filter(|time| !time.is_zero());
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
-    let mut client = giver.client()?;
-    let end = Wait::new(task, giver.token(), deadline);
+    let mut client = submitter.client()?;
+    let end = Wait::new(task, submitter.token(), deadline);
     let waited = block_on(async {
         let on_question = OnQuestion::of(context, args.no_wait_for_answers, !args.no_ask);
-        awaited::wait(&giver, &mut client, end, on_question).await
+        awaited::wait(&submitter, &mut client, end, on_question).await
     });
     let waited = waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
         true => failure.with("timeoutSeconds", args.timeout),
         false => failure,
     })?;
     let shown = match waited {
-        None => live_wait::leave(&format!("task wait {}", args.one.task)),
+        None => wait_status::leave(&format!("task wait {}", args.one.task)),
         Some(TaskWaitEnd::Ended(shown)) => shown,
         Some(TaskWaitEnd::NeedsAnswer(shown, questions)) => return awaited::needs_answer(&shown, questions),
     };
@@ -147,9 +147,9 @@ fn message(args: TaskMessage, context: &CliContext) -> Result<CliOutcome> {
         allow_fresh: input.flag("allowFresh").unwrap_or(args.allow_fresh),
         mode: None,
     };
-    let giver = giver(args.cwd, context);
-    let path = format!("/v1/tasks/{}/messages", segment(named(&task, &giver)?));
-    let data = asked(&giver, giver.change(path, &request)?)?;
+    let submitter = submitter(args.cwd, context);
+    let path = format!("/v1/tasks/{}/messages", segment(named(&task, &submitter)?));
+    let data = asked(&submitter, submitter.change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status", "message"]);
     Ok(CliOutcome::report("task.messaged", data, lines))
 }
@@ -181,10 +181,10 @@ fn result(args: &TaskResult, context: &CliContext) -> Result<CliOutcome> {
 }
 
 fn cancel(args: TaskCancel, context: &CliContext) -> Result<CliOutcome> {
-    let giver = giver(args.one.cwd, context);
-    let path = format!("/v1/tasks/{}/cancel", segment(named(&args.one.task, &giver)?));
+    let submitter = submitter(args.one.cwd, context);
+    let path = format!("/v1/tasks/{}/cancel", segment(named(&args.one.task, &submitter)?));
     let request = CancelTask { reason: present(args.reason) };
-    let data = asked(&giver, ApiRequest::change(path, &request)?)?;
+    let data = asked(&submitter, ApiRequest::change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);
     Ok(CliOutcome::report("task.cancelled", data, lines))
 }
@@ -198,22 +198,22 @@ fn merge(one: &OneTask, context: &CliContext) -> Result<CliOutcome> {
     Ok(CliOutcome::list("worktree.merged", data, names.join("\n"), "(nothing to merge)"))
 }
 
-fn giver(cwd: CwdFlag, context: &CliContext) -> Giver {
-    Giver::new(context, TaskPlacement { cwd: cwd.cwd, ..TaskPlacement::default() })
+fn submitter(cwd: CwdFlag, context: &CliContext) -> TaskSubmitter {
+    TaskSubmitter::new(context, TaskPlacement { cwd: cwd.cwd, ..TaskPlacement::default() })
 }
 
-fn asked(giver: &Giver, ask: ApiRequest) -> Result<Value> {
-    let mut client: DaemonClient = giver.client()?;
-    let ask = giver.named(ask);
+fn asked(submitter: &TaskSubmitter, ask: ApiRequest) -> Result<Value> {
+    let mut client: DaemonClient = submitter.client()?;
+    let ask = submitter.named(ask);
     block_on(async move { client.ask(&ask).await })
 }
 
 /// The task as data, and as what it is; with what was said below it, or without.
 fn shown(one: &OneTask, transcripts: bool, context: &CliContext) -> Result<(Value, TaskShown)> {
-    let giver = giver(one.cwd.clone(), context);
-    let path = format!("/v1/tasks/{}", segment(named(&one.task, &giver)?));
+    let submitter = submitter(one.cwd.clone(), context);
+    let path = format!("/v1/tasks/{}", segment(named(&one.task, &submitter)?));
     let query = RequestPath::new(&path).with("transcripts", transcripts.then_some("true"));
-    let data = asked(&giver, ApiRequest::get(query))?;
+    let data = asked(&submitter, ApiRequest::get(query))?;
     let shown = read(data.clone())?;
     Ok((data, shown))
 }
@@ -224,10 +224,10 @@ pub(super) fn value(task: &impl Serialize) -> Result<Value> {
 }
 
 /// The name or id, unless there can be no such task.
-fn named<'a>(task: &'a str, giver: &Giver) -> Result<&'a str> {
+fn named<'a>(task: &'a str, submitter: &TaskSubmitter) -> Result<&'a str> {
     let message = match task.trim() {
         "" => "an empty text names no task; `subagent task list` shows them".to_owned(),
-        _ if has_state(&giver.workspace()?) => return Ok(task),
+        _ if has_state(&submitter.workspace()?) => return Ok(task),
         _ => format!("there is no task {task}: nothing was started in this workspace so far"),
     };
     Err(Failure::new(Code::TaskNotFound, message)

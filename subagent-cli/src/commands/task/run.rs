@@ -19,7 +19,7 @@ use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
-use crate::tasks::{Giver, TaskPlacement};
+use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
     let input = InputObject::load(args.input.as_deref(), input::TASK_RUN, &context.typed)
@@ -57,7 +57,7 @@ pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
         worktree: worktree::typed(args.worktree, &input)?,
         manager: None,
     };
-    let wish = TaskPlacement {
+    let placement = TaskPlacement {
         sandbox: either(args.sandbox, "sandbox"),
         cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         config: args.config.config,
@@ -65,15 +65,15 @@ pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
         agents: args.agents,
         controller_id: either(args.controller_id, "controllerId"),
     };
-    let giver = Giver::new(context, wish);
-    task.overrides.filesystem = giver.filesystem()?;
-    let mut client = giver.client()?;
+    let submitter = TaskSubmitter::new(context, placement);
+    task.overrides.filesystem = submitter.filesystem()?;
+    let mut client = submitter.client()?;
     let (spawned, ended) = block_on(async {
         // Heard from the beginning: a task may have begun before the answer says so.
         let mut signals = Interruptions::new()?;
         let mut asked = false;
         let task = {
-            let mut given = pin!(giver.run(&mut client, task));
+            let mut given = pin!(submitter.run(&mut client, task));
             tokio::select! {
                 biased;
                 task = &mut given => task?,
@@ -96,7 +96,7 @@ pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
                 };
                 let task = task.task_id.as_str();
                 let on_question = OnQuestion::of(context, no_wait, asks);
-                Some(wait(&giver, &mut client, task, on_question, interrupted).await?)
+                Some(wait(&submitter, &mut client, task, on_question, interrupted).await?)
             }
         };
         Ok((task, ended))
@@ -116,30 +116,30 @@ pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
 ///
 /// # Errors
 /// Those of giving it.
-pub(in crate::commands) async fn once(giver: &Giver, task: RunTask) -> Result<TaskShown> {
+pub(in crate::commands) async fn once(submitter: &TaskSubmitter, task: RunTask) -> Result<TaskShown> {
     let mut signals = Interruptions::new()?;
-    let mut client = giver.client()?;
-    let task = giver.run(&mut client, task).await?;
+    let mut client = submitter.client()?;
+    let task = submitter.run(&mut client, task).await?;
     let interrupted = async {
         signals.next().await;
     };
-    match wait(giver, &mut client, task.task_id.as_str(), OnQuestion::Say, interrupted).await? {
+    match wait(submitter, &mut client, task.task_id.as_str(), OnQuestion::Say, interrupted).await? {
         TaskWaitEnd::Ended(shown) | TaskWaitEnd::NeedsAnswer(shown, _) => Ok(*shown),
     }
 }
 
 /// Waits for the end of the task. An interrupted wait cancels the task.
 async fn wait(
-    giver: &Giver,
+    submitter: &TaskSubmitter,
     client: &mut DaemonClient,
     task: &str,
     on_question: OnQuestion,
     interrupted: impl Future<Output = ()>,
 ) -> Result<TaskWaitEnd> {
-    let end = TaskWait::new(task, giver.token(), None);
+    let end = TaskWait::new(task, submitter.token(), None);
     tokio::select! {
         biased;
-        waited = awaited::wait(giver, client, end, on_question) => {
+        waited = awaited::wait(submitter, client, end, on_question) => {
             if let Some(waited) = waited? {
                 return Ok(waited);
             }
@@ -147,11 +147,11 @@ async fn wait(
         () = interrupted => {}
     }
     let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };
-    let ask = giver.named(ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);
-    giver.client()?.ask(&ask).await?;
+    let ask = submitter.named(ApiRequest::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);
+    submitter.client()?.ask(&ask).await?;
     // The text that it had written is reported if the task ends within `REQUEST_LIMIT`.
-    let mut client = giver.client()?;
-    match timeout(REQUEST_LIMIT, TaskWait::new(task, giver.token(), None).end(&mut client)).await {
+    let mut client = submitter.client()?;
+    match timeout(REQUEST_LIMIT, TaskWait::new(task, submitter.token(), None).end(&mut client)).await {
         Ok(ended) => Ok(TaskWaitEnd::Ended(Box::new(ended?))),
         Err(_) => Err(Failure::internal("the task was canceled and has not ended").with("taskId", task)),
     }

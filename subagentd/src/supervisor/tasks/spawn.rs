@@ -19,7 +19,7 @@ use crate::core::worker::LifecycleState;
 use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
-    Cursor, Durability, NewName, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places,
+    Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, task_places,
 };
 
 /// Maximum length of a description, in characters.
@@ -135,13 +135,13 @@ impl Supervisor {
             .write(Durability::Full, 4, move |tx| tx.once(key.as_ref(), now, |tx| spawn.store(tx, now)))
             .await;
         subagent_failpoint::hit("task_spawn.after_commit");
-        if !matches!(stored, Ok((_, Once::Now))) {
+        if !matches!(stored, Ok((_, Execution::Fresh))) {
             // A repetition uses the worker of the first request.
             environment::remove(&file);
         }
         let task_id = stored?.0;
         // The parent's actor starts to track the new task.
-        self.shared.ring(parent);
+        self.shared.wake_actors(parent);
         self.spawned(task_id.as_str()).await
     }
 
@@ -218,7 +218,7 @@ impl Supervisor {
             Ok((tasks::of_worker(connection, &wanted)?, task_places::next(connection, id)?))
         });
         let (task, next) = read.await?;
-        self.shared.ring(next);
+        self.shared.wake_actors(next);
         let task = task.ok_or_else(|| self.roster.not_found(task_id))?;
         Ok(shown::view(&task, false))
     }

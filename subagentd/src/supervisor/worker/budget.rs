@@ -17,7 +17,7 @@ use crate::core::budget::runs;
 use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::core::{Fact, WorkerInput};
 use crate::steady::steady;
-use crate::store::{Durability, Once, OwnerCheck, Tx, accounts};
+use crate::store::{Durability, Execution, OwnerCheck, Tx, accounts};
 use crate::supervisor::entropy;
 
 /// Delay after a failure of the store.
@@ -201,7 +201,7 @@ impl Actor {
             Ok((response, added, once))
         });
         let result = write.await.map(|(response, added, once)| {
-            if once == Once::Now {
+            if once == Execution::Fresh {
                 self.adopt(self.worker.clone(), &[], last(&added));
                 self.budgets.is_news();
                 if self.tasks.gives() {

@@ -10,7 +10,7 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::WorkerInput;
 use crate::core::worker::LifecycleState;
-use crate::supervisor::{locks, process, strays};
+use crate::supervisor::{locks, process, stray_processes};
 
 impl Actor {
     /// Handles the end of the runtime's process.
@@ -115,7 +115,8 @@ impl Actor {
             return;
         }
         self.swept = true;
-        let killed = strays::end(strays::marker(self.worker_id.as_str(), self.incarnation)).await;
+        let killed =
+            stray_processes::end(stray_processes::marker(self.worker_id.as_str(), self.incarnation)).await;
         if killed > 0 {
             tracing::warn!(worker = %self.worker_id, killed, "processes that runtime and guard left were ended");
         }

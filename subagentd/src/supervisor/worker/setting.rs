@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use crate::core::worker::{LifecycleState, RuntimeStatus, stopped_for_good};
-use crate::store::{Durability, Once, OwnerCheck, Tx, used_for_another};
+use crate::store::{Durability, Execution, OwnerCheck, Tx, used_for_another};
 use crate::supervisor::entropy;
 use crate::supervisor::spec::Spec;
 
@@ -150,14 +150,14 @@ impl Actor {
                 if let Some((key, fingerprint)) = &key
                     && let Some(earlier) = tx.recall(key, fingerprint)?
                 {
-                    return Ok((serde_json::from_str(&earlier).ok(), Once::Before));
+                    return Ok((serde_json::from_str(&earlier).ok(), Execution::Replayed));
                 }
-                may(tx).map(|()| (None, Once::Now))
+                may(tx).map(|()| (None, Execution::Fresh))
             })
             .await?;
         subagent_failpoint::hit("options.after_commit");
         let (response, once) = stored;
-        if once == Once::Now {
+        if once == Execution::Fresh {
             self.spec = next;
         }
         if let Some(response) = response {

@@ -17,7 +17,7 @@ use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers}
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::shared::LiveToken;
 use crate::supervisor::{
-    daemon_start, definition, delegation, environment, journal, locks, program, sandbox, strays,
+    daemon_start, definition, delegation, environment, journal, locks, program, sandbox, stray_processes,
 };
 
 /// Time limit from a runtime's start until it listens.
@@ -337,7 +337,7 @@ impl Actor {
             // The turn for which this runtime is started was accepted but not sent.
             last_turn: self.worker.turn().map_or(self.worker.last_turn, |turn| turn.no - 1),
             boot_id: self.shared.boot_id.clone(),
-            marker: strays::marker(self.worker_id.as_str(), incarnation),
+            marker: stray_processes::marker(self.worker_id.as_str(), incarnation),
             agent: AgentCommand {
                 program,
                 args: launcher.args.clone(),

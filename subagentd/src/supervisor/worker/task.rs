@@ -122,7 +122,7 @@ impl Actor {
             self.tasks.ended = own.ended;
         }
         if std::mem::take(&mut self.tasks.changed) {
-            self.shared.ring(ring.into_iter().filter(|other| *other != self.id));
+            self.shared.wake_actors(ring.into_iter().filter(|other| *other != self.id));
         }
         if matches!(self.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) {
             return false;

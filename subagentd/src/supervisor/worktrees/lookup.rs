@@ -5,7 +5,7 @@ use std::path::Path;
 use subagent_protocol::api::{
     CopyMode, NewWorktree, WorktreeEnd, WorktreeState, WorktreeView, WorktreesListed,
 };
-use subagent_protocol::worktree::{CopyWish, Operation, WorktreeResult};
+use subagent_protocol::worktree::{CopyRequest, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::operation;
@@ -108,12 +108,12 @@ impl Supervisor {
     }
 
     /// When the worktree of a new worker is a copy. It never contains the daemon's own folders.
-    fn copy_wish(&self, wanted: &NewWorktree) -> Option<CopyWish> {
+    fn copy_request(&self, wanted: &NewWorktree) -> Option<CopyRequest> {
         if wanted.copy == CopyMode::Never {
             return None;
         }
         let without = always_hidden(self.shared.setup.own_folders()).to_vec();
-        Some(CopyWish { always: wanted.copy == CopyMode::Always, limit: wanted.copy_limit, without })
+        Some(CopyRequest { always: wanted.copy == CopyMode::Always, limit: wanted.copy_limit, without })
     }
 
     /// What the worktree of a new worker would be made from. Nothing is stored.
@@ -137,7 +137,7 @@ impl Supervisor {
             branch: wanted.choice.branch.clone(),
             base: wanted.choice.base.clone(),
             with_changes: wanted.choice.with_changes,
-            copy: self.copy_wish(wanted),
+            copy: self.copy_request(wanted),
         };
         match operation::run(&self.shared, &operation, env).await? {
             WorktreeResult::Planned(plan) => Ok(Some(Planned::new(plan, wanted.clone()))),

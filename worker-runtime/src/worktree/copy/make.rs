@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::fs::{futimens, ioctl_ficlone, openat, renameat, symlinkat, unlinkat};
 use subagent_protocol::Error;
-use subagent_protocol::worktree::{Copied, CopyWish, Plan, Worktree};
+use subagent_protocol::worktree::{Copied, CopyRequest, Plan, Worktree};
 
 use super::super::work::{OperationContext, step};
 use super::super::{errors, plan};
@@ -17,7 +17,7 @@ use super::tree::{self, Found};
 use super::{hidden, manifest};
 
 /// Determines what a copy would contain. Refuses one above the limit.
-pub(in super::super) fn plan(cwd: &Path, root: &Path, wish: &CopyWish) -> Result<Plan, Error> {
+pub(in super::super) fn plan(cwd: &Path, root: &Path, wish: &CopyRequest) -> Result<Plan, Error> {
     if !cwd.is_dir() {
         return Err(errors::argument("cwd", format!("the folder {} does not exist", cwd.display())));
     }

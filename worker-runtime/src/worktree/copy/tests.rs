@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use subagent_protocol::worktree::{AfterLanding, Copied, CopyWish, Landing, LandingMode};
+use subagent_protocol::worktree::{AfterLanding, Copied, CopyRequest, Landing, LandingMode};
 
 use super::super::lock::Lock;
 use super::super::work::WaitLimits;
@@ -35,8 +35,8 @@ impl CopyFixture {
         Self { _dir: dir, main, root }
     }
 
-    fn wish(&self, limit: u64) -> CopyWish {
-        CopyWish { always: true, limit, without: vec![self.main.join("state")] }
+    fn wish(&self, limit: u64) -> CopyRequest {
+        CopyRequest { always: true, limit, without: vec![self.main.join("state")] }
     }
 
     fn create(&self) -> Worktree {

@@ -25,7 +25,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The daemon's files that are watched and restored.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct StateDirWatch {
     pub(super) lock: FileLock,
     pub(super) socket: SocketFile,
     pub(super) announcement: Announcement,
@@ -33,7 +33,7 @@ pub(super) struct Surroundings {
     replace: mpsc::Sender<UnixListener>,
 }
 
-impl Surroundings {
+impl StateDirWatch {
     /// Begins to watch the files.
     pub(super) fn new(
         lock: FileLock,
@@ -49,12 +49,12 @@ impl Surroundings {
             })
             .inspect_err(|error| tracing::warn!(%error, "no inotify: a lost lock or socket is noticed late"))
             .ok();
-        let surroundings = Self { lock, socket, announcement, inotify, replace };
-        surroundings.watch(&surroundings.announcement.path());
-        if let Some(inotify) = &surroundings.inotify {
-            inotify.watch_folders_of(surroundings.lock.path());
+        let watcher = Self { lock, socket, announcement, inotify, replace };
+        watcher.watch(&watcher.announcement.path());
+        if let Some(inotify) = &watcher.inotify {
+            inotify.watch_folders_of(watcher.lock.path());
         }
-        surroundings
+        watcher
     }
 
     /// Keeps the socket in place. Ends when the daemon must end: its lock is not its own any more, or no client can
@@ -221,14 +221,13 @@ mod tests {
                 started_at: Timestamp(0),
             };
             let announcement = Announcement::write(dir.path(), &info).unwrap();
-            let mut surroundings = Surroundings::new(held, file, announcement, replace);
+            let mut watcher = StateDirWatch::new(held, file, announcement, replace);
             if !inotify {
-                surroundings.inotify = None;
+                watcher.inotify = None;
             }
             let sinks = watch::Sender::new(0);
             let awaited = Awaited { sinks: sinks.subscribe(), schedules: watch::Sender::new(0).subscribe() };
-            let keeping =
-                tokio::spawn(async move { surroundings.keep(|| remake, connections, awaited).await });
+            let keeping = tokio::spawn(async move { watcher.keep(|| remake, connections, awaited).await });
             Self { dir, lock, socket, replaced, count, sinks, keeping }
         }
 

@@ -18,7 +18,7 @@ use super::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
-use crate::supervisor::remains::{self, WorkerFolder};
+use crate::supervisor::orphaned_runtimes::{self, WorkerFolder};
 
 /// The mode in the note of a restore's lock.
 const RESTORE: &str = "restore";
@@ -132,7 +132,7 @@ fn replace(
         refuse_orphans(&options.file, &orphans)?;
     }
     let now = payload::now();
-    let found = remains::all(state_dir);
+    let found = orphaned_runtimes::all(state_dir);
     let of = |known: &Known| found.iter().find(|remains| remains.worker_id.as_str() == known.worker_id);
     let live_workers: Vec<WorkerId> = known
         .iter()
@@ -165,7 +165,7 @@ fn replace(
         .iter()
         .filter(unknown)
         // A folder that cannot be moved does no harm.
-        .filter(|remains| remains::set_aside(remains, &aside).is_ok())
+        .filter(|remains| orphaned_runtimes::set_aside(remains, &aside).is_ok())
         .map(|remains| remains.worker_id.clone())
         .collect();
     Ok(Restored {
@@ -198,7 +198,10 @@ fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[
 fn orphans(state_dir: &Path, known: &[Known]) -> Vec<WorkerFolder> {
     let is_known =
         |remains: &WorkerFolder| known.iter().any(|known| known.worker_id == remains.worker_id.as_str());
-    remains::all(state_dir).into_iter().filter(|remains| !is_known(remains) && remains.lives()).collect()
+    orphaned_runtimes::all(state_dir)
+        .into_iter()
+        .filter(|remains| !is_known(remains) && remains.lives())
+        .collect()
 }
 
 fn refuse_orphans(file: &Path, orphans: &[WorkerFolder]) -> Result<()> {

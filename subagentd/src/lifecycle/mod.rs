@@ -24,8 +24,8 @@ mod separate;
 mod serve;
 mod signals;
 mod socket;
+mod state_dir_watch;
 mod stop;
-mod surroundings;
 mod takeover;
 
 use std::process::ExitCode;

@@ -21,8 +21,8 @@ use super::payload;
 use super::report::StartReporter;
 use super::signals::Signals;
 use super::socket::SocketFile;
+use super::state_dir_watch::{StateDirWatch, remake_folder};
 use super::stop::{self, Reason, ShutdownHandles};
-use super::surroundings::{Surroundings, remake_folder};
 use super::takeover::Claim;
 use super::{error, idle};
 use crate::api::{self, Api, Listening};
@@ -105,7 +105,7 @@ pub(super) async fn serve(
     drop(starting);
     tracing::info!(generation = info.generation, socket = %info.socket.display(), "ready");
 
-    let mut surroundings = Surroundings::new(lock, socket, announcement, replace);
+    let mut watcher = StateDirWatch::new(lock, socket, announcement, replace);
     let again = || {
         let prepare = || RuntimeDir::prepare(&options.environment, &options.state_dir);
         remake_folder(prepare, &info.socket)
@@ -115,7 +115,7 @@ pub(super) async fn serve(
         biased;
         signal = signals.next() => Reason::Signal(signal),
         Some(request) = stops.recv() => Reason::Request(request),
-        reason = surroundings.keep(again, connections.clone(), awaited) => reason,
+        reason = watcher.keep(again, connections.clone(), awaited) => reason,
         ended = &mut serving => Reason::ServerEnded(format!("{ended:?}")),
         () = when_idle(options, &supervisor, (&deliveries, &schedules), &connections) => Reason::Idle,
         never = heartbeat.beat() => match never {},
@@ -123,7 +123,7 @@ pub(super) async fn serve(
     };
     manager.stopping(&reason.to_string());
 
-    let Surroundings { lock, socket, announcement, .. } = surroundings;
+    let StateDirWatch { lock, socket, announcement, .. } = watcher;
     // Announced before any connection to a runtime ends.
     if lock.is_own() {
         announcement.ending();
