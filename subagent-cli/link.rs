@@ -1,11 +1,11 @@
 //! How `subagent` and `subagent-runtime`, the two programs that start most often, are linked.
 //! Figures: `docs/performance-counts.md`.
-//!
-//! - At a fixed address: a position-independent program changes 20,000 addresses in its tables at
-//!   each start. Heap, stack and libraries stay at random addresses. Both programs are Rust without C
-//!   libraries of their own. The daemon, which contains SQLite, stays position-independent.
-//! - With the unwinder inside, if the C compiler has it as an archive (`src/bin/link`): a start loads
-//!   one library less.
+
+// - At a fixed address: a position-independent program changes 20,000 addresses in its tables at
+//   each start. Heap, stack and libraries stay at random addresses. Both programs are Rust without C
+//   libraries of their own. The daemon, which contains SQLite, stays position-independent.
+// - With the unwinder inside, if the C compiler has it as an archive (`src/bin/link`): a start loads
+//   one library less.
 
 use std::env;
 use std::path::Path;

@@ -1,7 +1,6 @@
-//! Merges config files by key: project over user over built-in. Pure.
-//!
-//! A project file comes with a clone, so it is untrusted. It can add entries and select existing ones. It
-//! cannot loosen a limit, reset the user's `false`, or change parts of the user's launchers and servers.
+//! Merges config files by key: project over user over built-in. Pure. A project file comes with a
+//! clone, so it is untrusted. It can add entries and select existing ones. It cannot loosen a
+//! limit, reset the user's `false`, or change parts of the user's launchers and servers.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! User configuration (config file, launchers, roles) and paths (workspace, state dir, sockets).
-//!
-//! The crate does not know the daemon, prints nothing and starts nothing. It must not read the process's
-//! environment or working folder: callers pass an [`Environment`], so the daemon can act for its caller.
+//! The crate does not know the daemon, prints nothing and starts nothing.
+
+// It must not read the process's environment or working folder: callers pass an [`Environment`],
+// so the daemon can act for its caller.
 
 pub mod agents;
 pub mod approvals;

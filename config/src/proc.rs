@@ -1,7 +1,6 @@
-//! Reads processes from `/proc`: parents, start times and sessions. Linux only.
-//!
-//! Must not signal processes or cache results. A result may be outdated at once; where that matters,
-//! functions read again until two results agree.
+//! Reads processes from `/proc`: parents, start times and sessions. Linux only. Must not signal
+//! processes or cache results. A result may be outdated at once; where that matters, functions read
+//! again until two results agree.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};

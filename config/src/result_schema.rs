@@ -1,7 +1,6 @@
 //! Validates the JSON in a result against a JSON Schema. Must not fetch referenced schemas.
-//!
-//! Untrusted schemas go through [`ResultSchema::bounded`]. Validation recurses and its time is not limited:
-//! callers need [`STACK_BYTES`] and a timeout.
+//! Untrusted schemas go through [`ResultSchema::bounded`]. Validation recurses and its time is not
+//! limited: callers need [`STACK_BYTES`] and a timeout.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};

@@ -1,6 +1,5 @@
-//! The folder of the sockets: short enough for the kernel and accessible only to its user.
-//!
-//! Only the daemon creates paths here; clients read them from its `daemon.json`. A folder with files of
+//! The folder of the sockets: short enough for the kernel and accessible only to its user. Only the
+//! daemon creates paths here; clients read them from its `daemon.json`. A folder with files of
 //! workers stays in use, even if `XDG_RUNTIME_DIR` changes.
 
 use std::ffi::OsString;

@@ -1,7 +1,6 @@
-//! Identity of a state dir's folder. A copy has the same files in another folder, but the processes,
-//! sockets and workers that they name belong to the original.
-//!
-//! Only a daemon writes the identity; any process may read it.
+//! Identity of a state dir's folder. A copy has the same files in another folder, but the
+//! processes, sockets and workers that they name belong to the original. Only a daemon writes the
+//! identity; any process may read it.
 
 use std::fs::Metadata;
 use std::io;

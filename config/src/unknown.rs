@@ -1,7 +1,6 @@
-//! Finds unknown keys of a config file and suggests similar ones. Pure.
-//!
-//! Unknown keys are warnings, because an older program may read a newer file. Sections with their own check
-//! are not covered here.
+//! Finds unknown keys of a config file and suggests similar ones. Pure. Unknown keys are warnings,
+//! because an older program may read a newer file. Sections with their own check are not covered
+//! here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

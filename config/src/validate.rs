@@ -1,7 +1,6 @@
 //! Converts a parsed document to a [`Config`], or returns the place of the first violation. Pure.
-//!
-//! Unknown keys are ignored for older programs. Null equals absent where commented-out entries leave a
-//! null. Where a name shows an intent (such as a launcher), null is an error.
+//! Unknown keys are ignored for older programs. Null equals absent where commented-out entries
+//! leave a null. Where a name shows an intent (such as a launcher), null is an error.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
 //! Failpoints: a test makes the process die, exit, hang, fail or violate an invariant here. This
-//! proves that nothing is lost, and that the checks would notice a loss.
-//!
-//! Must not exist in an ordinary build: without the feature `enabled` every call compiles to
-//! nothing. With it, `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the
-//! environment of the process arms them.
-//!
-//! With `SUBAGENT_FAILPOINTS_ONCE=FILE` too, only the process that can create that file carries out
-//! a fault, so that its successor lives; the file contains its pid. `hang` stops the thread, `wait`
-//! stops it until that file is removed, and `error(28)` fails with that system error instead of
-//! `EIO`. `name=abort@3` applies to the third pass through the point, in any process: each pass
-//! adds a byte to `FILE.name`.
+//! proves that nothing is lost, and that the checks would notice a loss. Must not exist in an
+//! ordinary build: without the feature `enabled` every call compiles to nothing.
+
+// With it, `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the
+// environment of the process arms them.
+//
+// With `SUBAGENT_FAILPOINTS_ONCE=FILE` too, only the process that can create that file carries out
+// a fault, so that its successor lives; the file contains its pid. `hang` stops the thread, `wait`
+// stops it until that file is removed, and `error(28)` fails with that system error instead of
+// `EIO`. `name=abort@3` applies to the third pass through the point, in any process: each pass
+// adds a byte to `FILE.name`.
 
 use std::ffi::OsString;
 use std::io;

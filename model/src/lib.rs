@@ -1,7 +1,6 @@
-//! What views show of workers, put together from the API's snapshots and events: rows, needs, activity,
-//! and the transcript as a story.
-//!
-//! No I/O, no clock, no layout: a view decides how things look, here it is decided what there is to see.
+//! What views show of workers, put together from the API's snapshots and events: rows, needs,
+//! activity, and the transcript as a story. No I/O, no clock, no layout: a view decides how things
+//! look, here it is decided what there is to see.
 
 mod activity;
 mod story;

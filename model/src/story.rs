@@ -1,7 +1,9 @@
-//! The transcript of a worker as a story: messages, thoughts, tool calls, plans, questions, ends of turns.
-//!
-//! Lists of items are joined in one way only, so a page that is loaded before or after another one fits, wherever they were
-//! cut: the story of all events is the join of the stories of any of their parts.
+//! The transcript of a worker as a story: messages, thoughts, tool calls, plans, questions, ends of
+//! turns.
+
+// Lists of items are joined in one way only, so a page that is loaded before or after another one
+// fits, wherever they were cut: the story of all events is the join of the stories of any of their
+// parts.
 
 use serde_json::{Map, Value};
 use subagent_protocol::api::{StoryItem, StoryKind};

@@ -1,7 +1,6 @@
-//! All workers as a view shows them: a snapshot, and the events that follow it.
-//!
-//! What events do not say (usage, budgets, worktrees, a worker that was removed) is that of the snapshot; a view that wants
-//! it newer takes another one.
+//! All workers as a view shows them: a snapshot, and the events that follow it. What events do not
+//! say (usage, budgets, worktrees, a worker that was removed) is that of the snapshot; a view that
+//! wants it newer takes another one.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,9 @@
-//! The panel: a page in a browser of this machine with all workers of the user, in a process of its own.
-//!
-//! It listens on the loopback addresses, serves embedded files, and passes a list of requests on to the daemons' unix
-//! sockets. It keeps nothing on disk and holds no rule about workers: what may be done is decided by the daemons, on behalf of
-//! the process that asked.
+//! The panel: a page in a browser of this machine with all workers of the user, in a process of its
+//! own. It keeps nothing on disk and holds no rule about workers: the daemons decide what may be
+//! done, on behalf of the process that asked.
+
+// It listens on the loopback addresses, serves embedded files, and passes a list of requests on to
+// the daemons' unix sockets.
 
 mod assets;
 mod body;

@@ -39,7 +39,7 @@ pub(crate) fn holders(
     let unknown = |why: &str| {
         Error::new(
             Code::ForbiddenOrigin,
-            format!("the panel cannot tell which process sent the request: {why}"),
+            format!("the panel cannot identify the process that sent the request: {why}"),
         )
         .recommend(
             "use a browser of the same user on this machine; for ssh -L start the panel with --forwarded",

@@ -1,8 +1,9 @@
 //! Questions of the command line to an agent without a worker. `subagent-runtime ask` reads one
-//! [`AgentQuery`] from standard input and writes [`AgentQueryOutput`] lines to standard output, as JSON.
-//!
-//! The input stays open while the answer is wanted. It contains the agent's environment and
-//! is therefore never stored.
+//! [`AgentQuery`] from standard input and writes [`AgentQueryOutput`] lines to standard output, as
+//! JSON.
+
+// The input stays open while the answer is wanted. It contains the agent's environment and is
+// therefore never stored.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,7 +1,5 @@
-//! A file attached to a message, as read when the message was sent.
-//!
-//! The form for the agent is chosen when it gets the file, because its capabilities
-//! are certain only then.
+//! A file attached to a message, as read when the message was sent. The form for the agent is
+//! chosen when it gets the file, because its capabilities are certain only then.
 
 use serde::{Deserialize, Serialize};
 

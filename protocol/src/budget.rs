@@ -1,7 +1,6 @@
-//! Budgets: limits and usage of a worker with its tasks, or of all workers of a controller.
-//!
-//! Pure. Unreported usage is unknown and never 0. Reported usage counts as a bounded number,
-//! or not at all.
+//! Budgets: limits and usage of a worker with its tasks, or of all workers of a controller. Pure.
+//! Unreported usage is unknown and never 0. Reported usage counts as a bounded number, or not at
+//! all.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

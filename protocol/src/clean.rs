@@ -1,7 +1,6 @@
-//! Makes foreign text harmless for a terminal and for a document. Pure.
-//!
-//! Labels, titles, messages and errors come from agents and from others who write to them. No text
-//! may move the cursor, set a title, write to the clipboard, imitate other text or hide text.
+//! Makes foreign text harmless for a terminal and for a document. Pure. Labels, titles, messages
+//! and errors come from agents and from others who write to them. No text may move the cursor, set
+//! a title, write to the clipboard, imitate other text or hide text.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,8 @@
-//! Client requests of an agent (`fs/*`, `terminal/*`): the bodies of their records,
-//! and their public view.
-//!
-//! The journal contains the parameters as the agent sent them. Of the responses it contains only
-//! small facts, never the content of a file. Nothing here fails: unknown data is omitted and stays
-//! in the raw text.
+//! Client requests of an agent (`fs/*`, `terminal/*`): the bodies of their records, and their
+//! public view. Nothing here fails: unknown data is omitted and stays in the raw text.
+
+// The journal contains the parameters as the agent sent them. Of the responses it contains only
+// small facts, never the content of a file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -1,5 +1,4 @@
 //! The format of a journal record in a file: `crc32c length json\n`, both numbers as 8 hex digits.
-//!
 //! The header is frozen: a daemon reads journals of runtimes that are months old. The checksum
 //! covers only the JSON. A reader stops at the first bad record and reports its position.
 

@@ -1,7 +1,6 @@
-//! Limits the nesting of JSON values that are shown. Pure.
-//!
-//! JSON parsers stop at 128 levels. An agent's value may have nearly as many, and is shown within
-//! an event within an envelope. One such value must not make a whole list of events unreadable.
+//! Limits the nesting of JSON values that are shown. Pure. JSON parsers stop at 128 levels. An
+//! agent's value may have nearly as many, and is shown within an event within an envelope. One such
+//! value must not make a whole list of events unreadable.
 
 use serde_json::Value;
 

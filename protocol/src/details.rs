@@ -1,7 +1,6 @@
 //! The facts that an agent reported about itself and its session, merged record by record: the
-//! agent of `worker show`.
-//!
-//! Pure. Must not guess: unreported values stay unknown. Every text and list has a limit.
+//! agent of `worker show`. Pure. Must not guess: unreported values stay unknown. Every text and
+//! list has a limit.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

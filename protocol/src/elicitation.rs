@@ -1,5 +1,4 @@
 //! The lenient view of ACP's `elicitation/create`: an agent's question, as a form or a link.
-//!
 //! Nothing here fails: unknown data is omitted from the view and stays in the raw text. [`content`]
 //! checks whether an answer fits.
 

@@ -1,8 +1,8 @@
 //! Events: their types, and how the public `data` and `raw` are derived from stored data.
-//!
-//! An event of a runtime is stored as the raw body of its record. `data` is a pure function of
-//! it, computed on read, so that a better function needs no migration. An event of the daemon is
-//! stored as its `data`.
+
+// An event of a runtime is stored as the raw body of its record. `data` is a pure function of it,
+// computed on read, so that a better function needs no migration. An event of the daemon is stored
+// as its `data`.
 
 use std::borrow::Cow;
 

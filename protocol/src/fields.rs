@@ -1,7 +1,6 @@
-//! The fields of a `progress.update` by kind; `docs/events.md` contains them as a table.
-//!
-//! Only fields with the expected type are used, so readers need not check types. Everything else
-//! stays in the raw text. Nothing here fails.
+//! The fields of a `progress.update` by kind; `docs/events.md` contains them as a table. Only
+//! fields with the expected type are used, so readers need not check types. Everything else stays
+//! in the raw text. Nothing here fails.
 
 use serde::Serialize;
 use serde_json::{Map, Number, Value};

@@ -1,9 +1,9 @@
-//! Frames of the command socket between daemon and runtime: one JSON object per
-//! line, at most [`crate::MAX_LINE_BYTES`].
-//!
-//! `hello`, `end`, `cancel` and `terminate` are frozen: a runtime may be months older than the
-//! daemon. Everything else requires a capability in `hello`. The socket carries commands and
-//! positions, never events: those are read from the journal.
+//! Frames of the command socket between daemon and runtime: one JSON object per line, at most
+//! [`crate::MAX_LINE_BYTES`].
+
+// `hello`, `end`, `cancel` and `terminate` are frozen: a runtime may be months older than the
+// daemon. Everything else requires a capability in `hello`. The socket carries commands and
+// positions, never events: those are read from the journal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

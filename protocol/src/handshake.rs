@@ -1,8 +1,6 @@
-//! An agent's information about itself in a uniform form, from the raw responses
-//! to `initialize` and `session/new`.
-//!
-//! Lenient: missing data is unknown, data of another shape is omitted, and nothing fails. The
-//! raw responses are authoritative.
+//! An agent's information about itself in a uniform form, from the raw responses to `initialize`
+//! and `session/new`. Lenient: missing data is unknown, data of another shape is omitted, and
+//! nothing fails. The raw responses are authoritative.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

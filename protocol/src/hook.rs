@@ -1,7 +1,5 @@
-//! Hooks: commands of the user that run before or after a worker's actions,
-//! in Claude Code's format.
-//!
-//! The hooks of a worker are resolved once, at its start, and stored with it.
+//! Hooks: commands of the user that run before or after a worker's actions, in Claude Code's
+//! format. The hooks of a worker are resolved once, at its start, and stored with it.
 
 use std::path::PathBuf;
 

@@ -1,10 +1,11 @@
 //! Everything that crosses a process boundary. This covers ids, states, errors, journal records,
-//! frames of the command socket, and requests and responses of the HTTP API. It also covers
-//! events and their derivation from raw ACP.
-//!
-//! Architecture invariant: this crate does no I/O, starts no task and reads no clock.
-//! Everything is a value or a pure function of values, so that daemon, runtime, CLI and
-//! tests agree by construction.
+//! frames of the command socket, and requests and responses of the HTTP API. Architecture
+//! invariant: this crate does no I/O, starts no task and reads no clock.
+
+// It also covers events and their derivation from raw ACP.
+//
+// Everything is a value or a pure function of values, so that daemon, runtime, CLI and tests agree
+// by construction.
 
 #[cfg(windows)]
 compile_error!(

@@ -1,9 +1,9 @@
 //! Foreign text in our own Markdown documents: bounded, without control characters, and never able
 //! to imitate our own text. Pure.
-//!
-//! A longer text is quoted line by line, so that no line can be a heading or the end of the quote.
-//! Where its HTML must not be interpreted either, it becomes a fenced code block. A short text
-//! becomes a code span in one line.
+
+// A longer text is quoted line by line, so that no line can be a heading or the end of the quote.
+// Where its HTML must not be interpreted either, it becomes a fenced code block. A short text
+// becomes a code span in one line.
 
 use std::fmt::Write as _;
 

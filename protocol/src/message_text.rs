@@ -1,8 +1,8 @@
 //! The text of an agent's message: its pieces, and the tool calls between them.
-//!
-//! Text before and after a tool call forms separate paragraphs, joined by a blank line. The final
-//! message is the text after the last tool call, or the whole text if that is empty. Does not know
-//! the source of the pieces.
+
+// Text before and after a tool call forms separate paragraphs, joined by a blank line. The final
+// message is the text after the last tool call, or the whole text if that is empty. Does not know
+// the source of the pieces.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

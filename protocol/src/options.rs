@@ -1,7 +1,6 @@
 //! The user's options of an agent's session: its mode, its model, values of its config options.
-//!
-//! They are applied to every session that the worker's agent opens. Other options are
-//! left to the agent.
+//! They are applied to every session that the worker's agent opens. Other options are left to the
+//! agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

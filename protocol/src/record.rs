@@ -1,8 +1,8 @@
 //! Journal records: what a runtime writes before any process is notified.
-//!
-//! A record is one JSON object in the framing of [`crate::codec`]. Its head (`n`, `at`, `t`) is
-//! frozen; `b` is the body, whose shape depends on `t`. The body of an agent's update is
-//! the agent's text verbatim. It is neither parsed nor copied on its way into the database.
+
+// A record is one JSON object in the framing of [`crate::codec`]. Its head (`n`, `at`, `t`) is
+// frozen; `b` is the body, whose shape depends on `t`. The body of an agent's update is the
+// agent's text verbatim. It is neither parsed nor copied on its way into the database.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,5 @@
 //! What an agent and its descendants may reach: resolved once, at the start of the worker, and
-//! enforced by the kernel.
-//!
-//! Every path is absolute and without symbolic links.
+//! enforced by the kernel. Every path is absolute and without symbolic links.
 
 mod host_port;
 

@@ -1,8 +1,6 @@
-//! The start parameters of a new runtime, sent by the daemon over standard input
-//! as one JSON object.
-//!
-//! They contain the agent's environment and are therefore never put on a command line, into a log
-//! or into the database.
+//! The start parameters of a new runtime, sent by the daemon over standard input as one JSON
+//! object. They contain the agent's environment and are therefore never put on a command line, into
+//! a log or into the database.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,6 @@
-//! JSON text with an escaped half of a surrogate pair (`"\ud83d"` without its other half).
-//!
-//! Programs that cut UTF-16 text at any position write such text. RFC 8259 permits it, but Rust
-//! strings cannot represent it. Only that half becomes U+FFFD. Must not repair anything else.
+//! JSON text with an escaped half of a surrogate pair (`"\ud83d"` without its other half). Programs
+//! that cut UTF-16 text at any position write such text. RFC 8259 permits it, but Rust strings
+//! cannot represent it. Only that half becomes U+FFFD. Must not repair anything else.
 
 use std::borrow::Cow;
 

@@ -1,16 +1,16 @@
 //! The caller's view of a task: its result as one text element, cut within its limit, and errors in
 //! the same form. Pure.
-//!
-//! The text of a result comes from an agent and is read by another one. It must not be able to end
-//! its element and continue as text of this program. Therefore every `<` that is followed by the
-//! name of an element of ours becomes `&lt;`. The case of the name does not matter, nor do
-//! characters other than letters and digits before or within it. All other text stays unchanged, so that code and
-//! markup in a result can be read and copied. Attributes are escaped as XML requires, without line
-//! ends and control characters.
-//!
-//! **Tokens are estimated**, because the reading model is unknown: four ASCII characters count
-//! as one, every other character as one. For English and code that is close to the truth, for
-//! other scripts above it.
+
+// The text of a result comes from an agent and is read by another one. It must not be able to end
+// its element and continue as text of this program. Therefore every `<` that is followed by the
+// name of an element of ours becomes `&lt;`. The case of the name does not matter, nor do
+// characters other than letters and digits before or within it. All other text stays unchanged, so
+// that code and markup in a result can be read and copied. Attributes are escaped as XML requires,
+// without line ends and control characters.
+//
+// **Tokens are estimated**, because the reading model is unknown: four ASCII characters count as
+// one, every other character as one. For English and code that is close to the truth, for other
+// scripts above it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

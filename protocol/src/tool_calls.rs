@@ -1,9 +1,9 @@
 //! The tool calls that an agent leaves open at the end of its turn, and how they are closed.
-//!
-//! Some agents leave a canceled call `in_progress` forever, and may never mention a refused one
-//! again. Views must not show these as running, so the end of a turn closes them with an event of
-//! our own. Their outcome is not known, so their status is `unknown`, which is not a term of ACP:
-//! `failed` would be a guess. Later updates of the agent count as usual.
+
+// Some agents leave a canceled call `in_progress` forever, and may never mention a refused one again.
+// Views must not show these as running, so the end of a turn closes them with an event of our own.
+// Their outcome is not known, so their status is `unknown`, which is not a term of ACP: `failed`
+// would be a guess. Later updates of the agent count as usual.
 
 use std::collections::HashMap;
 

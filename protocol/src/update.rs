@@ -1,8 +1,8 @@
-//! The lenient view of ACP's `session/update`: its kind and its text.
-//!
-//! Nothing here fails: an unknown update keeps its own name as kind and its raw text in the
-//! journal. Supported formats: ACP v1 `SessionUpdate`, and the nested format of older agents
-//! without `sessionUpdate` (`update: {agent_message_chunk: {content: [{type: "text", text}]}}`).
+//! The lenient view of ACP's `session/update`: its kind and its text. Nothing here fails: an
+//! unknown update keeps its own name as kind and its raw text in the journal.
+
+// Supported formats: ACP v1 `SessionUpdate`, and the nested format of older agents without
+// `sessionUpdate` (`update: {agent_message_chunk: {content: [{type: "text", text}]}}`).
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! The base of a worker's diff: the state of its git work tree when its first turn began.
-//!
-//! `subagent-runtime base` writes it to a folder of the state directory. The folder has the file
-//! [`FILE`] with a [`TreeBase`], and a git directory with the objects that the repository may lose.
-//! `subagent-runtime diff` reads a [`DiffTask`] and writes a [`Compared`].
+
+// `subagent-runtime base` writes it to a folder of the state directory. The folder has the file
+// [`FILE`] with a [`TreeBase`], and a git directory with the objects that the repository may lose.
+// `subagent-runtime diff` reads a [`DiffTask`] and writes a [`Compared`].
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! Git worktrees of workers, and the operations of `subagent-runtime worktree`.
-//!
-//! That program reads one [`Operation`] from standard input and writes one [`WorktreeResult`] to
-//! standard output, as one line of JSON each. An operation that was killed can be repeated: it
-//! is then completed or undone.
+
+// That program reads one [`Operation`] from standard input and writes one [`WorktreeResult`] to
+// standard output, as one line of JSON each. An operation that was killed can be repeated: it is
+// then completed or undone.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! The filter of system calls, for what neither Landlock nor namespaces limit.
-//!
-//! Unix sockets by path lead to the user's programs that accept any process of the user: the
-//! session bus, `tmux`, a container engine, this daemon. The kernel cannot distinguish paths there,
-//! so sockets of that family cannot be created (`socketpair` can). `io_uring` creates sockets
-//! without a system call, and the keyrings are shared with the user's session.
+
+// Unix sockets by path lead to the user's programs that accept any process of the user: the
+// session bus, `tmux`, a container engine, this daemon. The kernel cannot distinguish paths there,
+// so sockets of that family cannot be created (`socketpair` can). `io_uring` creates sockets
+// without a system call, and the keyrings are shared with the user's session.
 
 use std::collections::BTreeMap;
 use std::io;

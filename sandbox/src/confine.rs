@@ -1,8 +1,8 @@
-//! `confine [--proxy FD] SANDBOX -- COMMAND ARGS...`: becomes the command, inside the sandbox.
-//!
-//! With bubblewrap it becomes that first, which restarts it inside the namespaces:
-//! Landlock forbids mounts, so it is applied last. Must not run anything that the agent
-//! chose before everything is applied.
+//! `confine [--proxy FD] SANDBOX -- COMMAND ARGS...`: becomes the command, inside the sandbox. Must
+//! not run anything that the agent chose before everything is applied.
+
+// With bubblewrap it becomes that first, which restarts it inside the namespaces: Landlock forbids
+// mounts, so it is applied last.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,7 +1,6 @@
-//! Opens the paths of a sandbox without following links, and finds what surrounds hidden ones.
-//!
-//! The paths were free of links when they were resolved. A link that exists now was created later,
-//! and is not followed.
+//! Opens the paths of a sandbox without following links, and finds what surrounds hidden ones. The
+//! paths were free of links when they were resolved. A link that exists now was created later, and
+//! is not followed.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,8 +1,6 @@
 //! Hands a listening socket of the sandbox's network to the proxy outside, which accepts the
-//! agent's connections on it. The namespace has no other way out.
-//!
-//! A socket belongs to the namespace in which it was made, so no process has to forward bytes
-//! between both.
+//! agent's connections on it. The namespace has no other way out. A socket belongs to the namespace
+//! in which it was made, so no process has to forward bytes between both.
 
 use std::io::{self, IoSlice, Read as _};
 use std::mem::MaybeUninit;

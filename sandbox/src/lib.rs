@@ -1,13 +1,11 @@
-//! Confines an agent and all its descendants. They can do only what
-//! a [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows them.
-//!
-//! Two layers, both applied if the machine has them: Landlock (files, TCP, signals, abstract
-//! sockets) and bubblewrap (namespaces: hidden files do not exist there). In both, a filter of
-//! system calls removes what neither limits: unix sockets by path, the keyrings, `io_uring`. No
-//! capability is kept, even by root.
-//!
-//! Must not decide what is allowed (the config does), and must never start anything with
-//! less confinement than requested.
+//! Confines an agent and all its descendants. They can do only what a
+//! [`Sandbox`](subagent_protocol::sandbox::Sandbox) allows them. Must not decide what is allowed
+//! (the config does), and must never start anything with less confinement than requested.
+
+// Two layers, both applied if the machine has them: Landlock (files, TCP, signals, abstract
+// sockets) and bubblewrap (namespaces: hidden files do not exist there). In both, a filter of
+// system calls removes what neither limits: unix sockets by path, the keyrings, `io_uring`. No
+// capability is kept, even by root.
 
 mod machine;
 

@@ -1,8 +1,6 @@
-//! Landlock: the rules of a sandbox, and the kernel's version of Landlock.
-//!
-//! Rules allow, and nothing revokes what a rule on a parent folder allows. Hidden paths are
-//! therefore omitted by allowing what surrounds them. Landlock does not protect file names and
-//! the results of `stat`.
+//! Landlock: the rules of a sandbox, and the kernel's version of Landlock. Rules allow, and nothing
+//! revokes what a rule on a parent folder allows. Hidden paths are therefore omitted by allowing
+//! what surrounds them. Landlock does not protect file names and the results of `stat`.
 
 use std::io;
 use std::path::{Path, PathBuf};

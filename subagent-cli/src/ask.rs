@@ -1,7 +1,6 @@
-//! Asking an agent something for a moment, without a worker or a daemon: through `subagent-runtime ask`, which starts
-//! the agent below a guard and ends it.
-//!
-//! Nothing is left when this process is killed: the runtime's input ends then, and with it everything.
+//! Asking an agent something for a moment, without a worker or a daemon: through `subagent-runtime
+//! ask`, which starts the agent below a guard and ends it. Nothing is left when this process is
+//! killed: the runtime's input ends then, and with it everything.
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -1,7 +1,6 @@
-//! The command line: `subagent` (what a manager types), and the thin mains of `subagentd` and `subagent-runtime`.
-//!
-//! Architecture invariants: it holds no state and opens no database; it knows no rule of the control plane. Only this
-//! crate writes to a terminal.
+//! The command line: `subagent` (what a manager types), and the thin mains of `subagentd` and
+//! `subagent-runtime`. Architecture invariants: it holds no state and opens no database; it knows
+//! no rule of the control plane. Only this crate writes to a terminal.
 
 pub mod args;
 mod ask;

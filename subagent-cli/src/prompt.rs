@@ -1,7 +1,6 @@
-//! The prompt for a manager agent: the body of the skill `subagent-manager`, and the roles of a config.
-//! Pure.
-//!
-//! The skill's file is the only source of workflow and rules; only the last section is replaced.
+//! The prompt for a manager agent: the body of the skill `subagent-manager`, and the roles of a
+//! config. Pure. The skill's file is the only source of workflow and rules; only the last section
+//! is replaced.
 
 use subagent_config::{Config, RoleDefaults, RoleHint};
 

@@ -1,8 +1,8 @@
-//! The daemon's side of what it reads from files and runtimes, as functions of bytes: for fuzzing and for tests that
-//! damage good input.
-//!
-//! Built only with the feature `testing`. Each function takes any bytes and must return. It panics
-//! only if its own result is wrong: an input can be bad, the answer to it cannot.
+//! The daemon's side of what it reads from files and runtimes, as functions of bytes: for fuzzing
+//! and for tests that damage good input.
+
+// Built only with the feature `testing`. Each function takes any bytes and must return. It panics
+// only if its own result is wrong: an input can be bad, the answer to it cannot.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,7 +1,6 @@
-//! The time that budgets count: how long turns run does not depend on the clock of the machine being set.
-//!
-//! Accounts store times of day. This module removes what the clock was moved by since the daemon read it first. A
-//! change between two daemons is not noticed.
+//! The time that budgets count: how long turns run does not depend on the clock of the machine
+//! being set. Accounts store times of day. This module removes what the clock was moved by since
+//! the daemon read it first. A change between two daemons is not noticed.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,7 +1,6 @@
-//! Invalid input: a corpus of valid bytes, ways to damage them, and the limits that
-//! a parser must keep.
-//!
-//! For tests of parsers in all crates. A failure prints the seed and the beginning of the input.
+//! Invalid input: a corpus of valid bytes, ways to damage them, and the limits that a parser must
+//! keep. For tests of parsers in all crates. A failure prints the seed and the beginning of the
+//! input.
 
 #![allow(
     clippy::unwrap_used,

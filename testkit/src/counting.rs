@@ -1,7 +1,6 @@
 //! An allocator that counts, for test executables that measure allocations: `#[global_allocator]
-//! static ALLOCATOR: Counting = Counting;`
-//!
-//! It counts for the whole process, so a test that measures runs [`crate::in_own_process`].
+//! static ALLOCATOR: Counting = Counting;` It counts for the whole process, so a test that measures
+//! runs [`crate::in_own_process`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};

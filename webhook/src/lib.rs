@@ -1,8 +1,6 @@
-//! Sends one message to a webhook, and ends.
-//!
-//! TLS, DNS and responses of foreign servers stay in this process, which has a deadline and
-//! little memory. Must not decide which URLs are allowed, follow redirects, read a body, or print
-//! a URL or a secret.
+//! Sends one message to a webhook, and ends. TLS, DNS and responses of foreign servers stay in this
+//! process, which has a deadline and little memory. Must not decide which URLs are allowed, follow
+//! redirects, read a body, or print a URL or a secret.
 
 mod post;
 mod signature;

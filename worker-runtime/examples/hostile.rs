@@ -1,7 +1,6 @@
-//! The worst that agents leave behind, for the tests of the guard: `hostile MODE [ARGS...]`.
-//!
-//! Every process keeps its stderr open and writes its pid to stdout once it is set up. End of file
-//! on stderr proves that no process is left. Outside a test these programs do not end.
+//! The worst that agents leave behind, for the tests of the guard: `hostile MODE [ARGS...]`. Every
+//! process keeps its stderr open and writes its pid to stdout once it is set up. End of file on
+//! stderr proves that no process is left. Outside a test these programs do not end.
 // The zombies are deliberate: the guard has to reap them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::zombie_processes)]
 

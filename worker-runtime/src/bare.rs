@@ -1,9 +1,10 @@
-//! A runtime without its environment, for simulations and for tests of its readers. Uses the
-//! real conversation, line splitter, record encoding and order of effects, without a process,
-//! file, socket or clock.
-//!
-//! Built only with the feature `testing`. Decides nothing: it does with values what the driver does
-//! between conversation and system. The caller plays the system.
+//! A runtime without its environment, for simulations and for tests of its readers. Decides
+//! nothing: it does with values what the driver does between conversation and system.
+
+// Uses the real conversation, line splitter, record encoding and order of effects, without a
+// process, file, socket or clock.
+//
+// Built only with the feature `testing`. The caller plays the system.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
-//! A runtime's parsers as functions of bytes, for fuzzing and for tests with damaged input.
-//!
-//! Built only with the feature `testing`. Each function accepts any input and must return. It
-//! panics only if its own result is wrong, never because the input is invalid.
+//! A runtime's parsers as functions of bytes, for fuzzing and for tests with damaged input. Built
+//! only with the feature `testing`. Each function accepts any input and must return. It panics only
+//! if its own result is wrong, never because the input is invalid.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,27 +1,27 @@
 //! One worker: the ACP client of its agent, the writer of its journal, and its command socket. Also
-//! contains the guard, which ends the agent's whole process tree.
-//!
-//! Architecture invariant: this crate knows no SQLite, no HTTP and no config file. It has one
-//! thread (and a second one while the agent waits for a file), and it outlives the daemon that
-//! started it. Its actions are in the journal before any process is notified.
-//!
-//! The daemon starts a runtime as `subagent-runtime run`, with
-//!
-//! | descriptor | what |
-//! |---|---|
-//! | 0 | one [`subagent_protocol::start::RuntimeStart`] as JSON, then end of file |
-//! | 1 | a pipe: one line as soon as the command socket listens, then end of file |
-//! | 2 | `/dev/null`, or a file for errors before there is a journal |
-//! | 3 ([`subagent_protocol::start::LOCK_FD`]) | `<directory>/lock`, open and locked; the starter closes its own |
-//! | 4 ([`subagent_protocol::start::GUARD_LOCK_FD`]) | `<directory>/guard.lock`, open and locked; handed to the guard |
-//!
-//! It exits with 0 after an ordinary end, proven by the journal's last record, and with 2 if it
-//! could not begin. SIGTERM, a command, or removing its lock file ends it.
-//!
-//! The command line starts `subagent-runtime ask` to ask an agent a question without a worker:
-//! see [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one
-//! command of the user: see [`subagent_protocol::command_run`]. One such command is
-//! `subagent-runtime base`: see [`work_tree`].
+//! contains the guard, which ends the agent's whole process tree. Architecture invariant: this
+//! crate knows no SQLite, no HTTP and no config file.
+
+// It has one thread (and a second one while the agent waits for a file), and it outlives the
+// daemon that started it. Its actions are in the journal before any process is notified.
+//
+// The daemon starts a runtime as `subagent-runtime run`, with
+//
+// | descriptor | what |
+// |---|---|
+// | 0 | one [`subagent_protocol::start::RuntimeStart`] as JSON, then end of file |
+// | 1 | a pipe: one line as soon as the command socket listens, then end of file |
+// | 2 | `/dev/null`, or a file for errors before there is a journal |
+// | 3 ([`subagent_protocol::start::LOCK_FD`]) | `<directory>/lock`, open and locked; the starter closes its own |
+// | 4 ([`subagent_protocol::start::GUARD_LOCK_FD`]) | `<directory>/guard.lock`, open and locked; handed to the guard |
+//
+// It exits with 0 after an ordinary end, proven by the journal's last record, and with 2 if it
+// could not begin. SIGTERM, a command, or removing its lock file ends it.
+//
+// The command line starts `subagent-runtime ask` to ask an agent a question without a worker: see
+// [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one command of
+// the user: see [`subagent_protocol::command_run`]. One such command is `subagent-runtime base`:
+// see [`work_tree`].
 
 mod acp;
 mod ask;

@@ -1,7 +1,5 @@
-//! The log of the agent's stderr and of invalid lines on its stdout. Errors
-//! quote its last characters.
-//!
-//! Its size is bounded. The file also contains notes of the runtime itself.
+//! The log of the agent's stderr and of invalid lines on its stdout. Errors quote its last
+//! characters. Its size is bounded. The file also contains notes of the runtime itself.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};

@@ -1,8 +1,8 @@
 //! Notices without polling that our files were removed: the worker's directory, its lock, the
 //! command socket, and journal segments, which the daemon deletes after reading.
-//!
-//! Only reports that something changed. Watches the files themselves. Of folders shared by many
-//! workers it watches only moves, so that another worker's files cause no wakeup.
+
+// Only reports that something changed. Watches the files themselves. Of folders shared by many
+// workers it watches only moves, so that another worker's files cause no wakeup.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

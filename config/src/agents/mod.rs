@@ -1,7 +1,6 @@
 //! Agent definitions as files: Markdown with YAML front matter for purpose, permissions and prompt.
-//!
-//! Files are untrusted: all sizes are limited, and a bad file becomes a [`DefinitionProblem`]. The module does not
-//! know workers and must not start programs. [`read`] is pure.
+//! Files are untrusted: all sizes are limited, and a bad file becomes a [`DefinitionProblem`]. The
+//! module does not know workers and must not start programs. [`read`] is pure.
 
 mod builtin;
 mod catalog;

@@ -320,7 +320,7 @@ fn the_nearest_definition_of_a_name_counts_and_says_what_it_hides() {
     let x = catalog.named("x").unwrap();
     let levels: Vec<&str> = x.hides.iter().map(|hidden| hidden.source.level()).collect();
     assert_eq!(levels, ["project", "user"]);
-    assert!(x.definition.notes[0].message.contains("not used"), "two of one level are told of");
+    assert!(x.definition.notes[0].message.contains("not used"), "two of one level are reported");
     let given = r#"{"x": {"description": "given", "prompt": "P", "tools": ["Read"]}}"#;
     let catalog = world.find(given);
     let x = catalog.named("x").unwrap();

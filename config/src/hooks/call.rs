@@ -1,7 +1,6 @@
 //! Translates the tool calls of any agent to the names that Claude Code's hooks expect: `Bash` with
-//! `command`, `Edit` with `file_path`. Pure.
-//!
-//! If the agent omits the tool's name, it is derived from ACP's kind.
+//! `command`, `Edit` with `file_path`. Pure. If the agent omits the tool's name, it is derived from
+//! ACP's kind.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,6 @@
-//! The key `hooks` of config files and definitions: commands before or after actions of a worker. Pure.
-//!
-//! The format is Claude Code's. An unknown event is an error in a config file. A definition keeps
-//! unsupported events and kinds of hooks of Claude Code as ignored.
+//! The key `hooks` of config files and definitions: commands before or after actions of a worker.
+//! Pure. The format is Claude Code's. An unknown event is an error in a config file. A definition
+//! keeps unsupported events and kinds of hooks of Claude Code as ignored.
 
 pub mod call;
 pub mod load;

@@ -118,7 +118,7 @@ impl Folder {
         let repository = Some(&self.root).filter(|_| self.scope == Scope::Local);
         let repository = repository.and_then(|root| Repository::around(root));
         repository.map_or(Ok(()), |repository| repository.ignore(IGNORED)).map_err(|error| {
-            format!("git cannot be told to ignore {}: .git/info/exclude: {error}", self.path().display())
+            format!("git cannot ignore {}: .git/info/exclude: {error}", self.path().display())
         })
     }
 

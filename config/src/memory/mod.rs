@@ -1,6 +1,5 @@
-//! Agent memory: a folder in which the agents of a definition keep notes between runs.
-//!
-//! The agent controls the content, so it is hostile input: no link below the folder of a [`Scope`] is
+//! Agent memory: a folder in which the agents of a definition keep notes between runs. The agent
+//! controls the content, so it is hostile input: no link below the folder of a [`Scope`] is
 //! followed, and only regular files are read. This module never changes a note.
 
 mod folder;

@@ -180,7 +180,7 @@ impl Judge<'_> {
                         self.commands(call, real, &mut judged);
                     }
                     Some(_) => self.commands(call, real, &mut judged),
-                    None => judged.push(self.unknown(kind, name, "what it runs is not told")),
+                    None => judged.push(self.unknown(kind, name, "its command is not reported")),
                 },
                 ToolKind::Read | ToolKind::Edit | ToolKind::Delete | ToolKind::Move | ToolKind::Search => {
                     let paths: Vec<&String> = match kind.changes_files() {
@@ -188,14 +188,14 @@ impl Judge<'_> {
                         false => call.paths.iter().collect(),
                     };
                     if paths.is_empty() || call.more {
-                        judged.push(self.unknown(kind, name, "which files it is about is not told in full"));
+                        judged.push(self.unknown(kind, name, "its files are not all reported"));
                     }
                     judged.extend(paths.into_iter().map(|path| self.path(kind, name, path, real)));
                 }
                 ToolKind::Fetch if call.urls.is_empty() => judged.push(self.word(kind, name, None)),
                 ToolKind::Fetch => {
                     if call.more {
-                        judged.push(self.unknown(kind, name, "which addresses it gets is not told in full"));
+                        judged.push(self.unknown(kind, name, "its addresses are not all reported"));
                     }
                     judged.extend(call.urls.iter().map(|url| self.address(name, url)));
                 }
@@ -204,7 +204,7 @@ impl Judge<'_> {
                     judged.push(answer.judged(kind, name.map(str::to_owned)));
                 }
                 ToolKind::Task if call.more => {
-                    judged.push(self.doubtful(kind, name, "which agent it calls is not told clearly"));
+                    judged.push(self.doubtful(kind, name, "the called agent is not clear"));
                 }
                 ToolKind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
                 ToolKind::Think | ToolKind::Other => {
@@ -240,7 +240,7 @@ impl Judge<'_> {
             self.execute(command, name, call.cwd.as_deref(), real, judged);
         }
         if call.more {
-            judged.push(self.doubtful(ToolKind::Execute, name, "what it runs is not told in full"));
+            judged.push(self.doubtful(ToolKind::Execute, name, "its command is not reported in full"));
         }
     }
 

@@ -1,7 +1,6 @@
 //! Runs generated lines in real shells: an allowed line must not start a denied program (`bad`).
-//!
-//! Every allowed line runs in dash, bash and zsh, in an empty folder, with a `PATH` of marker programs and
-//! starters. With `SUBAGENT_REQUIRE_SHELLS=1` a missing shell is a failure.
+//! Every allowed line runs in dash, bash and zsh, in an empty folder, with a `PATH` of marker
+//! programs and starters. With `SUBAGENT_REQUIRE_SHELLS=1` a missing shell is a failure.
 
 mod lines;
 mod pieces;

@@ -180,7 +180,7 @@ fn only_command(command: Option<&CallCommand>) -> Result<String, String> {
 }
 
 fn quoted() -> String {
-    "there are quotes in it, or words that need them, and a rule does not tell them apart".to_owned()
+    "it has quotes, or words that need them, and a rule cannot distinguish them".to_owned()
 }
 
 /// Whether a shell passes these words unchanged.

@@ -1,7 +1,6 @@
-//! A permission rule and its text. Pure.
-//!
-//! The text is `TOOL` or `TOOL(PATTERN)`: `edit`, `edit(src/**)`, `execute(git push*)`, `mcp__github__*`,
-//! `task(reviewer)`. The action is separate.
+//! A permission rule and its text. Pure. The text is `TOOL` or `TOOL(PATTERN)`: `edit`,
+//! `edit(src/**)`, `execute(git push*)`, `mcp__github__*`, `task(reviewer)`. The action is
+//! separate.
 
 use std::fmt;
 

@@ -1,7 +1,6 @@
-//! Finds the commands of a command line with a parser of the shell language. Pure. It reports what it does
-//! not understand and must not guess.
-//!
-//! The text is untrusted: length and nesting are limited before parsing, and the parser has its own stack.
+//! Finds the commands of a command line with a parser of the shell language. Pure. It reports what
+//! it does not understand and must not guess. The text is untrusted: length and nesting are limited
+//! before parsing, and the parser has its own stack.
 
 mod builtins;
 mod grammar;

@@ -1,7 +1,6 @@
-//! Composes the request that starts a worker, from config, files and the caller's choices. The command line
-//! does so for its user, the daemon for tasks.
-//!
-//! Pure except for reading files and locating programs. All inputs are passed in.
+//! Composes the request that starts a worker, from config, files and the caller's choices. The
+//! command line does so for its user, the daemon for tasks. Pure except for reading files and
+//! locating programs. All inputs are passed in.
 
 pub mod agent;
 pub mod answers;

@@ -1,7 +1,6 @@
-//! The MCP servers of a worker's agent in ACP's form: from the config and `--mcp-config`, with the caller's
-//! variables expanded.
-//!
-//! The values may be secrets. They go to the daemon and must not appear elsewhere.
+//! The MCP servers of a worker's agent in ACP's form: from the config and `--mcp-config`, with the
+//! caller's variables expanded. The values may be secrets. They go to the daemon and must not
+//! appear elsewhere.
 
 use std::collections::BTreeMap;
 use std::path::Path;

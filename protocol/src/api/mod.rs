@@ -1,7 +1,6 @@
-//! Requests and responses of the HTTP API (`/v1` on the daemon's socket).
-//!
-//! Every response is an envelope: `{schemaVersion, ok: true, type, data}` or
-//! `{schemaVersion, ok: false, type: "error", error}`. Followed events are NDJSON without an envelope.
+//! Requests and responses of the HTTP API (`/v1` on the daemon's socket). Every response is an
+//! envelope: `{schemaVersion, ok: true, type, data}` or `{schemaVersion, ok: false, type: "error",
+//! error}`. Followed events are NDJSON without an envelope.
 
 mod approvals;
 mod backups;

@@ -1,8 +1,6 @@
-//! The `data` of events as types: the tables in `docs/events.md`, and
-//! the source of `docs/events.schema.json`.
-//!
-//! Reads and decides nothing. [`crate::fields`] creates values from an agent's data, and the
-//! daemon's rules create the others.
+//! The `data` of events as types: the tables in `docs/events.md`, and the source of
+//! `docs/events.schema.json`. Reads and decides nothing. [`crate::fields`] creates values from an
+//! agent's data, and the daemon's rules create the others.
 
 #[cfg(feature = "openapi")]
 mod definitions;

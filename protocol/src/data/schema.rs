@@ -1,7 +1,6 @@
 //! Generates the JSON Schemas of events and hook inputs, `docs/events.schema.json` and
-//! `docs/hooks.schema.json`, from the types.
-//!
-//! They allow unknown fields and kinds, because later versions add some.
+//! `docs/hooks.schema.json`, from the types. They allow unknown fields and kinds, because later
+//! versions add some.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! The pattern of a text field: a regular expression in JSON Schema's
-//! dialect, which is JavaScript's.
-//!
-//! Only patterns with the same meaning in Rust are checked; the form's author has to check others.
-//! Patterns come from an agent, so time and memory are limited.
+//! The pattern of a text field: a regular expression in JSON Schema's dialect, which is
+//! JavaScript's. Only patterns with the same meaning in Rust are checked; the form's author has to
+//! check others. Patterns come from an agent, so time and memory are limited.
 
 use regex_lite::{Regex, RegexBuilder};
 

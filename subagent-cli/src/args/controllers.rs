@@ -90,8 +90,8 @@ pub struct ControllerStatus {
 
 /// List controllers whose owner may have died
 ///
-/// States: dormant (no owner), active (its process lives), orphaned (its process has ended), conflicted (that cannot be
-/// told). Nothing is changed; with --json the last two have the command that takes over.
+/// States: dormant (no owner), active (its process lives), orphaned (its process has ended), conflicted
+/// (unknown). Nothing is changed; with --json the last two have the command that takes over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,6 @@
 //! Groups of commands, such as `subagent worker`, built only when one of their commands is typed.
-//!
-//! With `defer`, clap postpones what a variant's [`Args`] add, but adds a [`Subcommand`]'s commands at once. Each group is
-//! therefore both.
+//! With `defer`, clap postpones what a variant's [`Args`] add, but adds a [`Subcommand`]'s commands
+//! at once. Each group is therefore both.
 
 use clap::{Args, Command, Subcommand};
 

@@ -31,8 +31,8 @@ pub struct WorkerHandoff {
 
 /// Have an agent sum up what a worker did
 ///
-/// A task of the agent `summary` reads what was asked, said and done, as a handoff
-/// tells it, with the fast model of the launcher if it has one. It has no tools.
+/// A task of the agent `summary` reads what was asked, said and done, as in a
+/// handoff, with the fast model of the launcher if it has one. It has no tools.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ pub struct Summary {
 /// Start a worker that goes on with what another one has begun
 ///
 /// Makes a handoff of the worker (or takes the last one, if nothing happened
-/// since), starts a worker like it, and tells that one to read the handoff. The
+/// since), starts a worker like it, and asks that one to read the handoff. The
 /// launcher may be another one: a different agent goes on.
 ///
 /// The rules of --allow, --ask and --deny that the worker was started with

@@ -1,7 +1,6 @@
-//! The command line of `subagent`: flags, help and usage errors. Nothing is done here.
-//!
-//! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
-//! typed (and not left at their default) is kept for the duplicate rule of `--input`.
+//! The command line of `subagent`: flags, help and usage errors. Nothing is done here. What a
+//! flag's value means for a command is the command's business; here it only gets its type. Which
+//! flags were typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
 pub mod agents;
 pub mod answer;

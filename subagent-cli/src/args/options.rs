@@ -29,7 +29,7 @@ pub struct OptionFlags {
 /// Choose mode, model and config options of a worker's agent, and its budget
 ///
 /// They count now, also while a turn is open, and for every agent that is started for this worker later. If no agent
-/// runs, the next one is told when it starts: `applied` is false. What is not chosen is the agent's own business;
+/// runs, the next one gets them when it starts: `applied` is false. What is not chosen is the agent's own business;
 /// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout`,
 /// `--on-rate-limit` and limits alone start none.
 #[derive(Debug, Args)]

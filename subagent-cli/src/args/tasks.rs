@@ -219,11 +219,11 @@ pub struct TaskWait {
     pub one: OneTask,
 }
 
-/// Tell the agent of a task something
+/// Send a message to the agent of a task
 ///
 /// A task that has not begun gets it as a part of its prompt, one that runs as its next turn, one that has ended goes on
-/// with it and knows what it did before. With --cancel it is the last that it is told: what runs goes on, the message is its
-/// next turn, and then it ends. One that has not begun is canceled at once, and one that has ended stays as it is.
+/// with it and knows what it did before. With --cancel the message is its last: what runs goes on, the message is its next
+/// turn, and then it ends. One that has not begun is canceled at once, and one that has ended stays as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

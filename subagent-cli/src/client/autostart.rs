@@ -1,7 +1,6 @@
-//! Finds or starts the daemon: probe, take `start.lock`, probe again, spawn, wait for its readiness.
-//!
-//! Must not start a daemon from below a worker's guard: it would be the worker's child and die with it. A
-//! command that may not start a daemon waits for another process to start one.
+//! Finds or starts the daemon: probe, take `start.lock`, probe again, spawn, wait for its
+//! readiness. Must not start a daemon from below a worker's guard: it would be the worker's child
+//! and die with it. A command that may not start a daemon waits for another process to start one.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,7 +1,6 @@
-//! Takes file locks with a deadline.
-//!
-//! The lock call blocks, so a contended lock needs its own thread. After the deadline that thread remains;
-//! it releases the lock as soon as it gets it, and ends with the process.
+//! Takes file locks with a deadline. The lock call blocks, so a contended lock needs its own
+//! thread. After the deadline that thread remains; it releases the lock as soon as it gets it, and
+//! ends with the process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;

@@ -1,7 +1,8 @@
-//! The client of the daemon: finds or starts it, sends requests, and repeats them after a lost connection.
-//!
-//! Clients read `<stateDir>/daemon.json` and must not compute paths. A repeated change keeps its
-//! idempotency key, a repeated wait or stream its cursor. Every wait has a deadline or probes the daemon.
+//! The client of the daemon: finds or starts it, sends requests, and repeats them after a lost
+//! connection. Clients read `<stateDir>/daemon.json` and must not compute paths.
+
+// A repeated change keeps its idempotency key, a repeated wait or stream its cursor. Every wait
+// has a deadline or probes the daemon.
 
 mod autostart;
 mod connect;

@@ -1,9 +1,9 @@
 //! What git says of a folder, never for long, and without running anything that is named there.
-//!
-//! The folder is the agent's, its `.git/config` too: what that names (filters, hooks, monitors, transports,
-//! submodules) would run here, in the owner's name and beyond the guard's reach. So git gets settings that win over it,
-//! no `SUBAGENT_*` variable and none of its own. Must not fail: a folder without git, or a git that hangs, is a
-//! sentence in the handoff.
+//! Must not fail: a folder without git, or a git that hangs, is a sentence in the handoff.
+
+// The folder is the agent's, its `.git/config` too: what that names (filters, hooks, monitors,
+// transports, submodules) would run here, in the owner's name and beyond the guard's reach. So git
+// gets settings that win over it, no `SUBAGENT_*` variable and none of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

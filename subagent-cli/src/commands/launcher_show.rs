@@ -1,7 +1,6 @@
-//! `launcher show`: one launcher of the config file. No daemon is involved.
-//!
-//! The values of its variables are replaced by `<set>`: keys of APIs are kept there, and what this command prints ends
-//! up in logs and transcripts.
+//! `launcher show`: one launcher of the config file. No daemon is involved. The values of its
+//! variables are replaced by `<set>`: keys of APIs are kept there, and what this command prints
+//! ends up in logs and transcripts.
 
 use serde_json::{Map, Value, json};
 

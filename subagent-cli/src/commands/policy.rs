@@ -94,7 +94,7 @@ fn judged(part: &Judged) -> Value {
 fn shown(verdict: &CallVerdict, none: bool, notes: &[String]) -> String {
     let mut lines = vec![format!("action: {}", verdict.action)];
     for part in &verdict.judged {
-        let subject = part.subject.as_deref().unwrap_or("(not told)");
+        let subject = part.subject.as_deref().unwrap_or("(unknown)");
         let by = part.by.as_ref().map(|by| {
             let place = match (&by.source, by.at) {
                 (Some(source), Some(at)) => format!(" at {source}:{}:{}", at.line, at.column),

@@ -1,7 +1,6 @@
-//! A request that needs an agent whose environment is gone, as after a reboot: the daemon refuses it with
-//! `ENV_REQUIRED`, and it is asked once more, under the same key, with what the agent would inherit from this caller.
-//!
-//! Must not print the values: they go to the daemon only.
+//! A request that needs an agent whose environment is gone, as after a reboot: the daemon refuses
+//! it with `ENV_REQUIRED`, and it is asked once more, under the same key, with what the agent would
+//! inherit from this caller. Must not print the values: they go to the daemon only.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,6 @@
-//! Waiting with a line on stderr that says what the agent is doing.
-//!
-//! The wait is the same as without it. The line follows the worker's events on a connection of its
-//! own. An error there leaves the line as it is and does not disturb the wait.
+//! Waiting with a line on stderr that says what the agent is doing. The wait is the same as without
+//! it. The line follows the worker's events on a connection of its own. An error there leaves the
+//! line as it is and does not disturb the wait.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;

@@ -1,7 +1,8 @@
 //! `worker start`: what is typed becomes a request to start a worker, and the daemon starts it.
-//!
-//! The daemon never looks at its own PATH, config or environment for it. What is wrong with the controller is reported
-//! before what is wrong with the launcher, as the daemon alone knows controllers it is asked first.
+
+// The daemon never looks at its own PATH, config or environment for it. What is wrong with the
+// controller is reported before what is wrong with the launcher, as the daemon alone knows
+// controllers it is asked first.
 
 use std::path::PathBuf;
 use std::time::Duration;

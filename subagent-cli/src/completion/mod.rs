@@ -1,7 +1,8 @@
 //! `subagent __complete SHELL WORD... CURRENT`: the completion that shell scripts call at each Tab.
-//!
-//! It must not start programs or write to files or stderr. Without a timely answer there are fewer
-//! candidates. `clap_complete` passes only the current word, but names depend on `--cwd` and `--config`.
+//! It must not start programs or write to files or stderr.
+
+// Without a timely answer there are fewer candidates. `clap_complete` passes only the current
+// word, but names depend on `--cwd` and `--config`.
 
 mod candidate;
 mod facts;

@@ -1,7 +1,6 @@
-//! The scripts for the shells. Each calls only `subagent __complete`, so old scripts complete new commands.
-//!
-//! A script calls the `subagent` in the PATH or the program that printed it, never a typed `./subagent`,
-//! which a project could provide. It must not evaluate candidates.
+//! The scripts for the shells. Each calls only `subagent __complete`, so old scripts complete new
+//! commands. A script calls the `subagent` in the PATH or the program that printed it, never a
+//! typed `./subagent`, which a project could provide. It must not evaluate candidates.
 
 use super::{COMMAND, FILES, FOLDERS};
 use crate::args::completions::Shell;

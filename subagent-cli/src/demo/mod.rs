@@ -1,7 +1,6 @@
-//! `subagent demo`: shows the main guarantees with a real daemon, a real runtime and a scripted agent.
-//!
-//! Every step prints a command and runs it as a process. It must use only what the commands print, like a
-//! user.
+//! `subagent demo`: shows the main guarantees with a real daemon, a real runtime and a scripted
+//! agent. Every step prints a command and runs it as a process. It must use only what the commands
+//! print, like a user.
 
 mod interrupt;
 mod next;

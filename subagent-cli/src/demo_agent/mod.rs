@@ -1,7 +1,6 @@
-//! The scripted ACP agent of the hidden command `subagent demo-agent`: prompts contain its actions, so that
-//! demo and tests need no model and no network (`docs/demo-agent.md`).
-//!
-//! It must not know the daemon, runtime or files of this project. Blocking I/O keeps the order of a script.
+//! The scripted ACP agent of the hidden command `subagent demo-agent`: prompts contain its actions,
+//! so that demo and tests need no model and no network (`docs/demo-agent.md`). It must not know the
+//! daemon, runtime or files of this project. Blocking I/O keeps the order of a script.
 
 mod agent;
 mod choices;

@@ -1,7 +1,6 @@
-//! The hostile processes of `!spawn` that an agent may leave behind. Copies of this program play them.
-//!
-//! Each process appends its pid to the pid file and lives until it is killed or that file is deleted, so
-//! that a failed test leaves no process.
+//! The hostile processes of `!spawn` that an agent may leave behind. Copies of this program play
+//! them. Each process appends its pid to the pid file and lives until it is killed or that file is
+//! deleted, so that a failed test leaves no process.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

@@ -1,6 +1,5 @@
-//! One turn: executes the steps of a script in order and handles messages of the client.
-//!
-//! A cancel takes effect before each step and inside of every wait and flood. A [`Stop`] ends a turn early;
+//! One turn: executes the steps of a script in order and handles messages of the client. A cancel
+//! takes effect before each step and inside of every wait and flood. A [`Stop`] ends a turn early;
 //! only [`run`] responds to the prompt.
 
 use std::io;

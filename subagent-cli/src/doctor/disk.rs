@@ -75,7 +75,7 @@ fn room(id: &'static str, folder: &Path) -> Finding {
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     let shown = folder.display();
     match statvfs(existing) {
-        Err(error) => Finding::warning(GROUP, id, format!("cannot be told for {shown}: {error}"))
+        Err(error) => Finding::warning(GROUP, id, format!("unknown for {shown}: {error}"))
             .advise(format!("see `df -h {}`", quoted(existing))),
         Ok(found) => {
             #[allow(clippy::useless_conversion, reason = "the widths differ by platform")]

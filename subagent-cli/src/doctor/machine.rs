@@ -84,7 +84,7 @@ fn peer_pidfd() -> Finding {
         getsockopt(&socket, sockopt::PeerPidfd).map_err(|error| error.to_string())
     });
     match asked {
-        Ok(_) => Finding::ok(GROUP, ID, "the kernel tells who connects"),
+        Ok(_) => Finding::ok(GROUP, ID, "the kernel identifies connected processes"),
         Err(error) => Finding::ok(
             GROUP,
             ID,

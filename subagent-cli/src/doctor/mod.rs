@@ -1,7 +1,6 @@
-//! `subagent doctor`: finds problems and says how to solve them.
-//!
-//! Must not change files without `--fix`, which repairs only what needs no judgment, and must not open the
-//! database. Each check has a timeout. The only program that it starts is bubblewrap, to test it.
+//! `subagent doctor`: finds problems and says how to solve them. Must not change files without
+//! `--fix`, which repairs only what needs no judgment, and must not open the database. Each check
+//! has a timeout. The only program that it starts is bubblewrap, to test it.
 
 mod config;
 mod copies;

@@ -1,7 +1,6 @@
 //! Executes tool calls, each on its own connection, so that the calls of one turn run in parallel.
-//!
-//! A cancel by the client must not abort a request that is being sent: whether the task started would be
-//! unknown.
+//! A cancel by the client must not abort a request that is being sent: whether the task started
+//! would be unknown.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,7 +1,6 @@
-//! Notifies a manager's client of the ends of its background tasks: by messages and by changes of [`TASKS`].
-//!
-//! A call that starts or continues a task watches it; a subscription watches all running tasks. Must not
-//! restart a daemon that stopped in order.
+//! Notifies a manager's client of the ends of its background tasks: by messages and by changes of
+//! [`TASKS`]. A call that starts or continues a task watches it; a subscription watches all running
+//! tasks. Must not restart a daemon that stopped in order.
 
 #![allow(deprecated, reason = "the revisions of MCP that clients speak now have no other message")]
 

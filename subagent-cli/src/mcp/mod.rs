@@ -1,7 +1,6 @@
-//! `subagent mcp`: an MCP server on stdin and stdout for agents and managers that delegate tasks. A thin
-//! layer over the daemon's API without state of its own.
-//!
-//! It ends with its stdin. Foreground tasks are then canceled; background tasks continue.
+//! `subagent mcp`: an MCP server on stdin and stdout for agents and managers that delegate tasks. A
+//! thin layer over the daemon's API without state of its own. It ends with its stdin. Foreground
+//! tasks are then canceled; background tasks continue.
 
 mod answers;
 mod arguments;

@@ -47,7 +47,7 @@ const DENIED: &str = "What is denied to you is denied to it, too.";
 /// Returns how to detect the end of a background task.
 const fn end(is_notified: bool) -> &'static str {
     match is_notified {
-        true => "you are told when the task has ended; do not wait for it by asking again and again",
+        true => "you are notified when the task has ended; do not wait for it by asking again and again",
         false => "get_subagents with wait_seconds waits for the end",
     }
 }
@@ -114,7 +114,7 @@ fn spawn_subagent(agents: &[CallableAgent], is_notified: bool) -> Tool {
 
 fn get_subagents(is_notified: bool) -> Tool {
     let needless = match is_notified {
-        true => " You are told when a background task ends, so there is no need to ask for that.",
+        true => " You are notified when a background task ends, so there is no need to ask for that.",
         false => "",
     };
     let text = format!(
@@ -136,15 +136,15 @@ fn get_subagents(is_notified: bool) -> Tool {
 }
 
 fn message_subagent() -> Tool {
-    let text = "Tell a subagent of yours something. One that has not begun gets it as a part of its task, one that runs as its next turn, \
+    let text = "Send a message to a subagent of yours. One that has not begun gets it as a part of its task, one that runs as its next turn, \
 one that has ended goes on with it and knows what it did before. With cancel it is stopped after that, or at once if it has not begun.";
     let properties = json!({
         "name_or_id": {"type": "string", "description": "Which one, by its name or id"},
-        "message": {"type": "string", "description": "What it is told"},
+        "message": {"type": "string", "description": "The message"},
         "cancel": {"type": "boolean", "default": false, "description": "Whether it stops after this"},
     });
     new("message_subagent", text.to_owned(), properties, &["name_or_id", "message"])
-        .annotate(changes("Tell a subagent something"))
+        .annotate(changes("Send a message to a subagent"))
 }
 
 /// Returns the schema of overrides that narrow a definition.

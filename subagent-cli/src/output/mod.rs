@@ -1,7 +1,8 @@
 //! What a command prints: one document on stdout, or an error where the contract wants it.
-//!
-//! Commands never print by themselves (but for the followed `watch`, the line of a wait and warnings); they return an
-//! [`CliOutcome`]. What a terminal gets instead of the contract's lines is made here, from the same data.
+
+// Commands never print by themselves (but for the followed `watch`, the line of a wait and
+// warnings); they return an [`CliOutcome`]. What a terminal gets instead of the contract's lines
+// is made here, from the same data.
 
 pub mod advice;
 pub mod ago;

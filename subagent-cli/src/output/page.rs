@@ -1,7 +1,5 @@
-//! Text for a terminal, put together piece by piece.
-//!
-//! All text is cleaned before it is put on a page. So the text of an agent cannot bring control
-//! codes of its own to a terminal.
+//! Text for a terminal, put together piece by piece. All text is cleaned before it is put on a
+//! page. So the text of an agent cannot bring control codes of its own to a terminal.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 

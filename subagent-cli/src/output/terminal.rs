@@ -1,5 +1,4 @@
 //! What is at the other end of stdout and stderr: a terminal or not, how wide, with colours or not.
-//!
 //! Only this module decides it. An output that is not a terminal gets the lines and documents of
 //! the contract; the variables cannot change that.
 

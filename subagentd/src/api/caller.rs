@@ -131,7 +131,7 @@ fn unplaced(process: ProcessId, error: PeerError) -> ApiError {
     if let PeerError::Unknown(cause) | PeerError::Ancestors(cause) = &error
         && descriptors::is_reached(cause)
     {
-        return descriptors::too_many("cannot tell which process sent the request").into();
+        return descriptors::too_many("cannot identify the process that sent the request").into();
     }
     let (code, advice) = match error {
         PeerError::BelowUnknown => (

@@ -153,7 +153,7 @@ fn status(facts: &HandoffFacts, out: &mut MarkdownDocument) {
         out.line(&format!("- context: {}", span(&counts(context), NOTE_BYTES)));
     }
     out.line(&format!(
-        "- this page tells what happened up to event {}, at {}",
+        "- this page covers events up to {}, at {}",
         facts.up_to, facts.created_at
     ));
     if !facts.work.plan.is_empty() {
@@ -313,8 +313,8 @@ fn risks(facts: &HandoffFacts, out: &mut MarkdownDocument) {
         "the agent's session could not be restored: it had forgotten what came before",
     );
     times(risks.runtimes_lost, "the worker's runtime died: work may have been cut off");
-    times(risks.gaps, "records of the journal are missing: more may have happened than is told here");
-    times(facts.work.forgotten, "older tool calls are not told");
+    times(risks.gaps, "records of the journal are missing: more may have happened than this page lists");
+    times(facts.work.forgotten, "older tool calls are not listed");
     if risks.not_all_seen {
         out.line("- plan, files and commands are those of the newest events alone");
     }

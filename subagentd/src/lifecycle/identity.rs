@@ -30,7 +30,7 @@ const ID_BYTES: usize = 16;
 /// # Errors
 /// `DAEMON_START_FAILED` when the folder cannot be read or separated.
 pub(super) fn settle(state_dir: &Path) -> Result<StateFolder> {
-    let failed = |cause| error::at_path("it cannot tell whether this is a copy:", state_dir, &cause);
+    let failed = |cause| error::at_path("it cannot determine whether this is a copy:", state_dir, &cause);
     let folder = File::open(state_dir).map_err(failed)?;
     let boot_id = proc::boot_id().map_err(failed)?;
     let own = || own_identity(state_dir, &folder, &boot_id);

@@ -98,7 +98,7 @@ fn run_reporting(options: &RunOptions, report: &mut StartReporter) -> Result<()>
 /// `DAEMON_START_FAILED`.
 pub fn refuse_foreign_proc() -> Result<()> {
     proc::is_of_this_namespace().map_err(|cause| {
-        error::start_failed("it cannot tell an agent from its owner", &cause).recommend(proc::FOREIGN_ADVICE)
+        error::start_failed("it cannot distinguish an agent from its owner", &cause).recommend(proc::FOREIGN_ADVICE)
     })
 }
 

@@ -1,8 +1,8 @@
 //! A cron line in a time zone: each local time at most once.
-//!
-//! `croner` computes local times. What they are on the time line is decided here, as RFC 5545 does: a local time that
-//! occurs twice is its first occurrence, and one that does not exist is read with the offset before the gap. So 02:30 fires
-//! at 03:30 where the clocks go from 02:00 to 03:00.
+
+// `croner` computes local times. What they are on the time line is decided here, as RFC 5545 does:
+// a local time that occurs twice is its first occurrence, and one that does not exist is read with
+// the offset before the gap. So 02:30 fires at 03:30 where the clocks go from 02:00 to 03:00.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};

@@ -1,7 +1,6 @@
-//! Schedules and triggers: one owner waits for the next time or event, stores what is due, and starts it.
-//!
-//! A firing is stored before it is started, and becomes running in the transaction that stores its task or its turn. So a
-//! daemon that dies anywhere loses none and starts none twice.
+//! Schedules and triggers: one owner waits for the next time or event, stores what is due, and
+//! starts it. A firing is stored before it is started, and becomes running in the transaction that
+//! stores its task or its turn. So a daemon that dies anywhere loses none and starts none twice.
 
 mod commands;
 mod context;

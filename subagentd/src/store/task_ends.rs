@@ -223,7 +223,7 @@ impl Tx<'_> {
             params![due.task.0, signed(due.run), turn_id.as_str()],
         )?;
         if noted != 1 {
-            return Err(Error::new(Code::TurnNotQueued, "the end of the task was told before"));
+            return Err(Error::new(Code::TurnNotQueued, "the end of the task was reported before"));
         }
         Ok(())
     }

@@ -1,8 +1,6 @@
-//! A task between the end of its last turn and its completion: its result has to meet a schema, or its files are to be
-//! merged.
-//!
-//! Nothing is stored about that time, so each later reader finds the same. Whether a result fits is
-//! not decided here.
+//! A task between the end of its last turn and its completion: its result has to meet a schema, or
+//! its files are to be merged. Nothing is stored about that time, so each later reader finds the
+//! same. Whether a result fits is not decided here.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::api::{TaskMerge, TaskStatus};

@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::controllers::required;
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::worker::{ActorMessage, LimitOrder};
 use super::{ApiCaller, Supervisor, entropy};
 use crate::core::worker::{LifecycleState, stopped_for_good};
@@ -85,8 +85,8 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("budget {worker}"), &change)?;
         let handle = match self.reach(&row, &owner, &key).await? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         let (reply, answer) = oneshot::channel::<Result<Value>>();
         let order =

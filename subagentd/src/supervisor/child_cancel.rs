@@ -7,7 +7,7 @@ use subagent_protocol::api::{CancelChildSession, ChildSessionCanceled};
 use subagent_protocol::state::WorkerState;
 use tokio::sync::oneshot;
 
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::worker::{self, ActorMessage, ChildCancel};
 use super::{ApiCaller, Supervisor, entropy};
 use crate::core::worker::{LifecycleState, stopped_for_good};
@@ -33,8 +33,8 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("cancel child {worker}"), &request)?;
         let handle = match self.reach(&row, &owner, &key).await? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         if let Some(response) = self.recall(&key).await? {
             return read_response(response);

@@ -17,7 +17,7 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind, WorkerStat
 use subagent_protocol::tags::{Selector, Tags};
 use subagent_protocol::{Code, Error, Result};
 
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::questions::{DELIVERY, delivery};
 use super::spec::Spec;
 use super::turns::StoredDecision;
@@ -302,8 +302,8 @@ impl Supervisor {
         let mut attempt = 1;
         loop {
             let handle = match self.reach(row, &owner, &key).await? {
-                Target::Live(handle) => handle,
-                Target::Replayed(response) => return Ok(response),
+                RequestTarget::Live(handle) => handle,
+                RequestTarget::Replayed(response) => return Ok(response),
             };
             let id = row.id;
             let open =

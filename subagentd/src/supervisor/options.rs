@@ -8,7 +8,7 @@ use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::{ActorMessage, SetOrder};
@@ -51,8 +51,8 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("options {worker}"), &request)?;
         let handle =
             match self.reach(&row, &owner, &key).await.map_err(|error| self.shared.refused(&row, error))? {
-                Target::Live(handle) => handle,
-                Target::Replayed(response) => return read_response(response),
+                RequestTarget::Live(handle) => handle,
+                RequestTarget::Replayed(response) => return read_response(response),
             };
         let mut limit = request.options.patience() + MARGIN;
         if handle.snapshot.borrow().worker.hibernation != Hibernation::None {

@@ -14,7 +14,7 @@ use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::store::{OwnerCheck, WorkerRow, controllers};
 
 /// The target of a request to a worker.
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     /// The actor of the worker.
     Live(ActorHandle),
     /// The stored result of a repeated request to a stopped worker.
@@ -32,18 +32,18 @@ impl Supervisor {
         row: &WorkerRow,
         owner: &OwnerCheck,
         key: &Option<(String, String)>,
-    ) -> Result<Target> {
+    ) -> Result<RequestTarget> {
         match self.roster.live(row.worker_id.as_str()) {
-            Ok(handle) => Ok(Target::Live(handle)),
+            Ok(handle) => Ok(RequestTarget::Live(handle)),
             Err(_) if row.state == "stopped" => match self.recall(key).await? {
-                Some(response) => Ok(Target::Replayed(response)),
+                Some(response) => Ok(RequestTarget::Replayed(response)),
                 None => {
                     self.check_owner_of(owner, row).await?;
                     let error = stopped_for_good(WorkerState::Stopped);
                     Err(error.with("workerId", row.worker_id.as_str()))
                 }
             },
-            Err(_) => Ok(Target::Live(self.roster.adopted(&self.shared, row).await?)),
+            Err(_) => Ok(RequestTarget::Live(self.roster.adopted(&self.shared, row).await?)),
         }
     }
 

@@ -12,7 +12,7 @@ use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, Result};
 
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::{ApiCaller, Supervisor, views};
 use crate::core::decision::ElicitationReply;
 use crate::core::{Worker, WorkerInput};
@@ -78,8 +78,8 @@ impl Supervisor {
         let found = self.question(row, request_id, QuestionKind::Elicitation).await?;
         let reply = reply(&elicitation_view(&found), request)?;
         let handle = match self.reach(row, &owner, &key).await? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return Ok(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return Ok(response),
         };
         let action = reply.action;
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {

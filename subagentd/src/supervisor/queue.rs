@@ -14,7 +14,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::environment::AgentEnvironment;
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::turns::{accepted, of_worker};
 use super::worker::Respond;
 use super::{ApiCaller, Supervisor, entropy, spec};
@@ -206,8 +206,8 @@ impl Supervisor {
     ) -> Result<T> {
         let row = self.row_of_turn(turn).await?;
         let handle = match self.reach(&row, &owner, key).await {
-            Ok(Target::Live(handle)) => handle,
-            Ok(Target::Replayed(response)) => return read_response(response),
+            Ok(RequestTarget::Live(handle)) => handle,
+            Ok(RequestTarget::Replayed(response)) => return read_response(response),
             Err(error) => return Err(self.not_waiting(turn, error).await),
         };
         let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
@@ -246,8 +246,8 @@ impl Supervisor {
             },
         };
         let handle = match self.reach(&row, &owner, &key).await? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         // The retry uses the worker's current definition.
         message.as_object_mut().map(|message| message.remove("agent"));
@@ -277,8 +277,8 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("resume queue {worker}"), &request)?;
         let handle = match self.reach(&row, &owner, &key).await? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         let worker_id = row.worker_id.clone();
         let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {

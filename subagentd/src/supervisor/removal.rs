@@ -100,8 +100,8 @@ impl Supervisor {
 
     async fn stop_for_removal(&self, row: &WorkerRow, owner: &OwnerCheck, input: WorkerInput) -> Result<()> {
         let handle = match self.reach(row, owner, &None).await {
-            Ok(super::orders::Target::Live(handle)) => handle,
-            Ok(super::orders::Target::Replayed(_)) => return Ok(()),
+            Ok(super::orders::RequestTarget::Live(handle)) => handle,
+            Ok(super::orders::RequestTarget::Replayed(_)) => return Ok(()),
             Err(error) if error.code == Code::WorkerStopped => return Ok(()),
             Err(error) => return Err(error),
         };

@@ -5,7 +5,7 @@ use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
 use super::environment::AgentEnvironment;
-use super::orders::Target;
+use super::orders::RequestTarget;
 use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::Snapshot;
@@ -32,8 +32,8 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
         match self.reach(&row, &owner, &key).await.map_err(|error| self.shared.refused(&row, error))? {
-            Target::Replayed(response) => self.restarted(&row, since(&response), None).await,
-            Target::Live(handle) => {
+            RequestTarget::Replayed(response) => self.restarted(&row, since(&response), None).await,
+            RequestTarget::Live(handle) => {
                 let snapshot = handle.follow();
                 let respond =
                     Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));

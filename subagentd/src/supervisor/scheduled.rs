@@ -9,7 +9,7 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::{Code, Error, Result};
 
-use super::orders::Target;
+use super::orders::RequestTarget;
 use super::tasks::TaskCaller;
 use super::worker::{Also, Respond};
 use super::{ApiCaller, Supervisor, controllers, entropy, hooks, spec, turns};
@@ -130,7 +130,7 @@ impl Supervisor {
                 turns::check_text(&text)?;
             }
         }
-        let Target::Live(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else {
+        let RequestTarget::Live(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else {
             return Err(Error::new(Code::Internal, "a firing has no key"));
         };
         let (message, input) = turns::plain(&text);
@@ -155,7 +155,9 @@ impl Supervisor {
         };
         let row = self.row(worker).await?;
         let turn_id: TurnId = turn.parse().map_err(|_| Error::new(Code::TurnNotFound, turn))?;
-        let Target::Live(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else { return Ok(()) };
+        let RequestTarget::Live(handle) = self.reach(&row, &OwnerCheck(None), &None).await? else {
+            return Ok(());
+        };
         let open = handle.snapshot.borrow().worker.open_turn().cloned();
         let input = match open {
             Some(open) if open == turn_id => WorkerInput::Cancel { reason: REPLACED.to_owned() },

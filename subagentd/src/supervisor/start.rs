@@ -7,7 +7,7 @@ use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
-use super::orders::Target;
+use super::orders::RequestTarget;
 use super::spec;
 use super::worker::{ActorHandle, Also, Snapshot};
 use super::{
@@ -160,8 +160,8 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
         match self.reach(&row, &owner, &key).await {
-            Ok(Target::Live(handle)) => self.stop(&handle, Some(owner), key).await,
-            Ok(Target::Replayed(_)) => self.past_stop(row).await,
+            Ok(RequestTarget::Live(handle)) => self.stop(&handle, Some(owner), key).await,
+            Ok(RequestTarget::Replayed(_)) => self.past_stop(row).await,
             Err(error) if error.code == Code::WorkerStopped => self.past_stop(row).await,
             Err(error) => Err(error),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Result};
 
-use super::orders::Target;
+use super::orders::RequestTarget;
 use super::worker::Also;
 use super::{Supervisor, entropy};
 use crate::core::WorkerInput;
@@ -46,10 +46,10 @@ impl Supervisor {
     /// Stops the worker of an archived task, if the check in the same transaction allows it.
     pub(super) async fn stop_archived(&self, row: &WorkerRow, check: Option<Also>) -> Result<()> {
         match self.reach(row, &OwnerCheck(None), &None).await {
-            Ok(Target::Live(handle)) => {
+            Ok(RequestTarget::Live(handle)) => {
                 self.stop_with(&handle, None, None, WorkerInput::Stop, check).await.map(drop)
             }
-            Ok(Target::Replayed(_)) => Ok(()),
+            Ok(RequestTarget::Replayed(_)) => Ok(()),
             Err(error) if error.code == Code::WorkerStopped => Ok(()),
             Err(error) => Err(error),
         }

@@ -14,7 +14,7 @@ use subagent_protocol::state::{QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::environment::AgentEnvironment;
-use super::orders::{Target, read_response};
+use super::orders::{RequestTarget, read_response};
 use super::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
 use super::{ApiCaller, Supervisor, agent_sent, attachments, entropy, hooks, nesting_limit, views};
@@ -61,8 +61,8 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
         let reached = self.reach(&row, &owner, &key).await;
         let handle = match reached.map_err(|error| self.shared.refused(&row, error))? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         let turn_id = TurnId::from_random(entropy::random()?);
         if request.simulate.is_none()
@@ -144,10 +144,10 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
         let reason = request.reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
         let (response, handle) = match self.reach(&row, &owner, &key).await {
-            Ok(Target::Live(handle)) => {
+            Ok(RequestTarget::Live(handle)) => {
                 (self.cancel_now(&row, &handle, owner, key, reason).await?, Some(handle))
             }
-            Ok(Target::Replayed(response)) => (response, None),
+            Ok(RequestTarget::Replayed(response)) => (response, None),
             Err(error) if error.code == Code::WorkerStopped => {
                 let message = "the worker is stopped: there is no turn to cancel";
                 let error = Error::new(Code::WorkerNotRunning, message).with("state", "stopped");
@@ -298,8 +298,8 @@ impl Supervisor {
             None => None,
         };
         let handle = match self.reach(row, &owner, &key).await? {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return Ok(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return Ok(response),
         };
         let (made, added_rule) = (choice.clone(), always.as_ref().map(|(rule, _)| rule.clone()));
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {

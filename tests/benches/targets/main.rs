@@ -1,9 +1,9 @@
 //! Measures the whole product from outside, through its installed executables: the rows of the
 //! table of targets in `docs/performance.md`. A complete run writes that table.
-//!
-//! `cargo bench -p subagent-tests` runs all rows, `-- list send` some, and `-- --quick` all of them
-//! very briefly, which only shows that they work. The machine should be idle. A C compiler is
-//! required. The reference is measured too if it is installed where `reference.rs` looks for it.
+
+// `cargo bench -p subagent-tests` runs all rows, `-- list send` some, and `-- --quick` all of them
+// very briefly, which only shows that they work. The machine should be idle. A C compiler is
+// required. The reference is measured too if it is installed where `reference.rs` looks for it.
 
 #![allow(
     clippy::unwrap_used,

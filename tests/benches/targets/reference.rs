@@ -1,11 +1,11 @@
 //! The reference, Python `subagent-cli`, in its own workspace beside ours, with the same agent.
-//!
-//! Installed as follows in the checkout, or in a folder named by `SUBAGENT_REFERENCE`:
-//!
-//! ```sh
-//! python3 -m venv target/reference
-//! target/reference/bin/pip install subagent-cli==0.1.7 typer==0.24.1 click==8.3.1
-//! ```
+
+// Installed as follows in the checkout, or in a folder named by `SUBAGENT_REFERENCE`:
+//
+// ```sh
+// python3 -m venv target/reference
+// target/reference/bin/pip install subagent-cli==0.1.7 typer==0.24.1 click==8.3.1
+// ```
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,5 @@
-//! The rules, the counters, and the verdict on each call.
-//!
-//! Allocates only while the library is loaded: a child between fork and exec
-//! may call anything here.
+//! The rules, the counters, and the verdict on each call. Allocates only while the library is
+//! loaded: a child between fork and exec may call anything here.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;

@@ -1,8 +1,6 @@
-//! An agent with minimal cost, so that measurements show only the product. It has one
-//! thread, blocking reads, and lines built without a serializer.
-//! `subagent_tests::fast_agent` describes its prompts.
-//!
-//! It answers at once and does not read its input while it writes a turn.
+//! An agent with minimal cost, so that measurements show only the product. It has one thread,
+//! blocking reads, and lines built without a serializer. `subagent_tests::fast_agent` describes its
+//! prompts. It answers at once and does not read its input while it writes a turn.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,22 +1,21 @@
-//! An agent that writes its bytes by hand and breaks every rule of the wire, one case at a time.
-//!
-//! By default it behaves well. A prompt with the line `hostile: NAME` plays that case between
-//! the chunks `before` and `after`. Then it ends the turn with `end_turn`, unless the case is
-//! not to end it.
-//!
-//! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that response,
-//! `--bytes N` is the size of `long-line`, and `--list` prints the names. `hostile: tree REGISTRY
-//! SHAPE` starts a process tree (`subagent_tests::trees`) and works until it is canceled. `hostile:
-//! write FILE` writes the bytes of a file. `hostile: escape TARGETS` tries every way out of a
-//! sandbox and reports the results (`hostile_agent/escapes.rs`).
-//!
-//! `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` replace the
-//! handling of a request (`--complain METHOD` ends with a message on stdout). `--history` repeats
-//! a history in `session/resume`. `quirk: NAME` plays what a real agent does with permissions
-//! (`hostile_agent/quirks.rs`). `--log-in FILE` is a login at a terminal, which writes its
-//! findings into the file.
-//!
-//! It shares no code with the peer that it tests.
+//! An agent that writes its bytes by hand and breaks every rule of the wire, one case at a time. It
+//! shares no code with the peer that it tests.
+
+// By default it behaves well. A prompt with the line `hostile: NAME` plays that case between the
+// chunks `before` and `after`. Then it ends the turn with `end_turn`, unless the case is not to
+// end it.
+//
+// `--at-initialize NAME` and `--at-session-new NAME` play a case just before that response,
+// `--bytes N` is the size of `long-line`, and `--list` prints the names. `hostile: tree REGISTRY
+// SHAPE` starts a process tree (`subagent_tests::trees`) and works until it is canceled. `hostile:
+// write FILE` writes the bytes of a file. `hostile: escape TARGETS` tries every way out of a
+// sandbox and reports the results (`hostile_agent/escapes.rs`).
+//
+// `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` replace the
+// handling of a request (`--complain METHOD` ends with a message on stdout). `--history` repeats a
+// history in `session/resume`. `quirk: NAME` plays what a real agent does with permissions
+// (`hostile_agent/quirks.rs`). `--log-in FILE` is a login at a terminal, which writes its findings
+// into the file.
 
 #[path = "hostile_agent/delegation.rs"]
 mod delegation;

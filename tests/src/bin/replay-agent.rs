@@ -1,10 +1,10 @@
 //! An agent that replays the output of a real one: `replay-agent TRANSCRIPT STATE`.
-//!
-//! A transcript has one line per message, `> ` to the agent and `< ` from it. Each process plays
-//! one part, from one `initialize` to the next. `STATE.part` counts the parts, and `STATE.said`
-//! gets every written line. The agent's output is replayed byte for byte, except that responses get
-//! the id of the present request. It waits only for the requests in the transcript. A further
-//! request whose method is missing there is answered with `-32601`.
+
+// A transcript has one line per message, `> ` to the agent and `< ` from it. Each process plays
+// one part, from one `initialize` to the next. `STATE.part` counts the parts, and `STATE.said`
+// gets every written line. The agent's output is replayed byte for byte, except that responses get
+// the id of the present request. It waits only for the requests in the transcript. A further
+// request whose method is missing there is answered with `-32601`.
 
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a program of the tests: stdout is its wire")]
 

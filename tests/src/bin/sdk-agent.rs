@@ -1,14 +1,14 @@
 //! An agent built on the official SDK, so that a foreign codec checks ours.
-//!
-//! It answers a prompt with the prompt's words, one chunk each. The word `options` reports the
-//! chosen session options. A prompt with the word `ask` first requests a permission and prints
-//! `permission: <optionId>`. One with `elicit` requests a form and prints `elicitation: <answer>`.
-//! One with `wait` waits until it is canceled.
-//!
-//! Lines that begin with `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a
-//! terminal without a waiting request) become client requests, if the client offers them. Their
-//! results are printed. `--state DIR` stores the sessions, so that `session/load` replays them in a
-//! new process. It uses only the SDK's types.
+
+// It answers a prompt with the prompt's words, one chunk each. The word `options` reports the
+// chosen session options. A prompt with the word `ask` first requests a permission and prints
+// `permission: <optionId>`. One with `elicit` requests a form and prints `elicitation: <answer>`.
+// One with `wait` waits until it is canceled.
+//
+// Lines that begin with `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a
+// terminal without a waiting request) become client requests, if the client offers them. Their
+// results are printed. `--state DIR` stores the sessions, so that `session/load` replays them in a
+// new process. It uses only the SDK's types.
 
 #[path = "sdk_agent/options.rs"]
 mod options;

@@ -1,7 +1,6 @@
-//! The executables under test, in one folder and under their usual names.
-//!
-//! Cargo builds them with the tests as binaries of this package, so their features match everything
-//! else in the run. Benchmarks use other ones ([`use_executables_of`]).
+//! The executables under test, in one folder and under their usual names. Cargo builds them with
+//! the tests as binaries of this package, so their features match everything else in the run.
+//! Benchmarks use other ones ([`use_executables_of`]).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
-//! Watches a sandbox continuously while others break it. Temporary inconsistencies must not
-//! last for 5 s.
-//!
-//! Two guarantees have a time limit. A worker may not be reported as running (or gone) for longer
-//! without (or with) a live runtime. No process of an agent may outlive its runtime and guard by
-//! more. It only reads the database and `/proc`.
+//! Watches a sandbox continuously while others break it. Temporary inconsistencies must not last
+//! for 5 s.
+
+// Two guarantees have a time limit. A worker may not be reported as running (or gone) for longer
+// without (or with) a live runtime. No process of an agent may outlive its runtime and guard by
+// more. It only reads the database and `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
-//! A separate world for each test: folders, environment, executables, and the proof that
-//! no process is left.
-//!
-//! A test creates a [`Sandbox`], runs commands in it, and ends with [`Sandbox::finish`]. That stops
-//! the workers and the daemon, and checks every invariant and that no process is left. A sandbox
-//! dropped without it (by a failed test) kills everything, so that tests cannot disturb each other.
-//!
-//! Everything here panics with the observed data instead of returning errors: a test must not
-//! continue after a failed set-up. Only [`wait_until`] sleeps.
+//! A separate world for each test: folders, environment, executables, and the proof that no process
+//! is left. Everything here panics with the observed data instead of returning errors: a test must
+//! not continue after a failed set-up.
+
+// A test creates a [`Sandbox`], runs commands in it, and ends with [`Sandbox::finish`]. That stops
+// the workers and the daemon, and checks every invariant and that no process is left. A sandbox
+// dropped without it (by a failed test) kills everything, so that tests cannot disturb each other.
+//
+// Only [`wait_until`] sleeps.
 
 #![allow(
     clippy::unwrap_used,

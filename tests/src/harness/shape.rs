@@ -1,10 +1,10 @@
 //! Compares JSON with a pattern exactly: no key may be missing or added, no type may differ.
-//!
-//! A string in a pattern names the expected type: `str`, `int`, `float`, `bool`, `list`, `object`,
-//! `any`, `ts` (a timestamp as the contract prints it), or the prefix of an id (`ctl`, `ci`, `w`,
-//! `turn`, `ev`, `ap`, `hs`, `sess`). A trailing `?` also allows null; `=text` is exactly that
-//! text. A key that ends with `!` may be absent. A list with one pattern means any number of such
-//! values. Other lists, numbers, bools and null stand for themselves.
+
+// A string in a pattern names the expected type: `str`, `int`, `float`, `bool`, `list`, `object`,
+// `any`, `ts` (a timestamp as the contract prints it), or the prefix of an id (`ctl`, `ci`, `w`,
+// `turn`, `ev`, `ap`, `hs`, `sess`). A trailing `?` also allows null; `=text` is exactly that
+// text. A key that ends with `!` may be absent. A list with one pattern means any number of such
+// values. Other lists, numbers, bools and null stand for themselves.
 
 use serde_json::Value;
 

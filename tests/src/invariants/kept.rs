@@ -1,7 +1,6 @@
 //! Only data that may be deleted is gone: workers that a command removed or that were stopped long
-//! ago, and events below a worker's mark. The mark never passes events that are still needed.
-//!
-//! The other checks do not see deleted data: their views of the database omit it (`narrow`).
+//! ago, and events below a worker's mark. The mark never passes events that are still needed. The
+//! other checks do not see deleted data: their views of the database omit it (`narrow`).
 
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::event::EventType;

@@ -1,7 +1,5 @@
 //! The locks of workers and their holders, read without touching them: a lock that a check takes
-//! briefly could disturb the product.
-//!
-//! A lock proves that its holder lives; a pid alone does not.
+//! briefly could disturb the product. A lock proves that its holder lives; a pid alone does not.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! What must hold after every test, in spite of any killed process: one file per invariant.
-//!
-//! They check from outside: the database (read-only), the journals, the processes, and what the
-//! product acknowledged during the test. `tests/invariants.rs` damages a finished state once for
-//! each check and proves that the check fails.
+
+// They check from outside: the database (read-only), the journals, the processes, and what the
+// product acknowledged during the test. `tests/invariants.rs` damages a finished state once for
+// each check and proves that the check fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check that cannot run must stop the test")]
 

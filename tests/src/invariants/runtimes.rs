@@ -1,9 +1,9 @@
-//! No worker is reported as running without a live runtime, and none lives for a worker
-//! reported as lost, failed or stopped. The runtime's lock is the proof; the process in the
-//! database is checked as well.
-//!
-//! A temporary mismatch is not a violation: callers repeat the check for 5
-//! s (`Sandbox::check`, the lookout).
+//! No worker is reported as running without a live runtime, and none lives for a worker reported as
+//! lost, failed or stopped. The runtime's lock is the proof; the process in the database is checked
+//! as well.
+
+// A temporary mismatch is not a violation: callers repeat the check for 5 s (`Sandbox::check`, the
+// lookout).
 
 use rusqlite::Connection;
 use subagent_protocol::process::ProcessId;

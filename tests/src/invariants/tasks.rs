@@ -31,13 +31,13 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
     ),
     (
         "the end of a task was reported more often than it ended",
-        "SELECT told.task_id, told.times, t.runs FROM
+        "SELECT sent.task_id, sent.times, t.runs FROM
            (SELECT task_id, count(*) AS times FROM
              (SELECT payload ->> '$.subagent.subagentId' AS task_id FROM events WHERE type = 'message.sent'
               UNION ALL SELECT message ->> '$.subagent.subagentId' FROM queued_turns)
-            WHERE task_id IS NOT NULL GROUP BY task_id) told
-         JOIN workers w ON w.worker_id = told.task_id JOIN tasks t ON t.worker = w.id
-         WHERE told.times > t.runs - (t.outcome IS NULL)",
+            WHERE task_id IS NOT NULL GROUP BY task_id) sent
+         JOIN workers w ON w.worker_id = sent.task_id JOIN tasks t ON t.worker = w.id
+         WHERE sent.times > t.runs - (t.outcome IS NULL)",
     ),
     (
         "an end was reported by a missing turn",

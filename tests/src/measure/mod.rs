@@ -1,7 +1,6 @@
 //! Tools for measurements: statistics, targets and their results, the table, and facts about
-//! machine and processes. The rows are in `benches/targets/`.
-//!
-//! Evaluates numbers and does not produce them: nothing here starts a process or reads a clock.
+//! machine and processes. The rows are in `benches/targets/`. Evaluates numbers and does not
+//! produce them: nothing here starts a process or reads a clock.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a row without figures is a mistake in the row")]
 

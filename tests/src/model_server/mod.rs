@@ -1,17 +1,17 @@
-//! A local model server: real agents use it instead of their vendor's service, so that tests
-//! need no network, key or cost. It listens only on the loopback interface. Dropping it
-//! discards all its data.
-//!
-//! The user's text scripts its responses (`script` lists the directives): a test's prompt decides
-//! what the model does.
-//!
-//! One file per wire format (`anthropic`, `gemini`, `openai_chat`, `openai_responses`) translates
-//! to and from the neutral `script::Turn` and `reply::Piece`. A new format is one more file with a
-//! `routes()` that is merged in `routes`. Only these know a vendor, only `tools` knows the names of
-//! agents' tools, and nothing knows ACP or our product.
-//!
-//! A request that offers the model no tools is not a turn of the conversation (but a title or
-//! summary). It always gets the same harmless response and counts as [`Asked::Aside`].
+//! A local model server: real agents use it instead of their vendor's service, so that tests need
+//! no network, key or cost. It listens only on the loopback interface. Dropping it discards all its
+//! data.
+
+// The user's text scripts its responses (`script` lists the directives): a test's prompt decides
+// what the model does.
+//
+// One file per wire format (`anthropic`, `gemini`, `openai_chat`, `openai_responses`) translates
+// to and from the neutral `script::Turn` and `reply::Piece`. A new format is one more file with a
+// `routes()` that is merged in `routes`. Only these know a vendor, only `tools` knows the names of
+// agents' tools, and nothing knows ACP or our product.
+//
+// A request that offers the model no tools is not a turn of the conversation (but a title or
+// summary). It always gets the same harmless response and counts as [`Asked::Aside`].
 
 mod anthropic;
 mod gemini;

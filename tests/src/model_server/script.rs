@@ -1,22 +1,22 @@
 //! Converts a user's text to the steps of the model's response: pure, no I/O, no vendor.
-//!
-//! The first line that begins with a directive counts, with all text after it, so that an agent or
-//! a manager may add a preamble. A directive on a later line overrides `FAIL` and `CUT`:
-//!
-//! | directive | the model |
-//! |---|---|
-//! | `SAY: text` | says the text, in a few chunks |
-//! | `RUN: command` | calls the agent's shell tool, then says `DONE: ` and what the tool returned |
-//! | `READ: path` | the same with the agent's tool for reading a file |
-//! | `WRITE: path=text` | the same with the agent's tool for writing a file |
-//! | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
-//! | `DELEGATE: text` | the same with the agent's tool for a subagent, which gets the text |
-//! | `SLOW: seconds` | says `tick N ` every 50 ms for this time |
-//! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened`; with a text in the lines below, waits and says that |
-//! | `FAIL: status` | answers with this HTTP status, however often it is asked |
-//! | `FAIL: status seconds` | the same, and names the time until the limit ends |
-//! | `CUT: text` | says the text and breaks the connection |
-//! | anything else | says the whole text back |
+
+// The first line that begins with a directive counts, with all text after it, so that an agent or
+// a manager may add a preamble. A directive on a later line overrides `FAIL` and `CUT`:
+//
+// | directive | the model |
+// |---|---|
+// | `SAY: text` | says the text, in a few chunks |
+// | `RUN: command` | calls the agent's shell tool, then says `DONE: ` and what the tool returned |
+// | `READ: path` | the same with the agent's tool for reading a file |
+// | `WRITE: path=text` | the same with the agent's tool for writing a file |
+// | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
+// | `DELEGATE: text` | the same with the agent's tool for a subagent, which gets the text |
+// | `SLOW: seconds` | says `tick N ` every 50 ms for this time |
+// | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened`; with a text in the lines below, waits and says that |
+// | `FAIL: status` | answers with this HTTP status, however often it is asked |
+// | `FAIL: status seconds` | the same, and names the time until the limit ends |
+// | `CUT: text` | says the text and breaks the connection |
+// | anything else | says the whole text back |
 
 use std::path::PathBuf;
 use std::time::Duration;

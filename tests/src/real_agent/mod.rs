@@ -1,8 +1,6 @@
-//! Real coding agents, pinned in `tests/real-agents/` and installed by
-//! `tests/real-agents/install`. Describes how to start each one so that it talks only to a
-//! [`ModelServer`]. Starts nothing itself.
-//!
-//! Properties of single agents are in `known`, as data; everything else applies to all.
+//! Real coding agents, pinned in `tests/real-agents/` and installed by `tests/real-agents/install`.
+//! Describes how to start each one so that it talks only to a [`ModelServer`]. Starts nothing
+//! itself. Properties of single agents are in `known`, as data; everything else applies to all.
 
 mod installed;
 mod known;

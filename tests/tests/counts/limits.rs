@@ -1,8 +1,8 @@
 //! All limits, in one table. A test fails with every count above its limit.
-//!
-//! To change one, run `cargo test --workspace --test counts -- --nocapture`, which prints each
-//! count beside its limit. Write down the new count, with a limit about a quarter above it, or
-//! above the results of several runs.
+
+// To change one, run `cargo test --workspace --test counts -- --nocapture`, which prints each
+// count beside its limit. Write down the new count, with a limit about a quarter above it, or
+// above the results of several runs.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,9 @@
-//! No large circle of imports: files that need each other can only be read,
-//! tested and changed together.
-//!
-//! An import counts from the file that uses a name to the file that defines it. A re-export in
-//! between is no dependency, nor is `mod x;`. Tests at the end of a file do not count. Imports are
-//! read from the text, so a macro can hide one.
+//! No large circle of imports: files that need each other can only be read, tested and changed
+//! together.
+
+// An import counts from the file that uses a name to the file that defines it. A re-export in
+// between is no dependency, nor is `mod x;`. Tests at the end of a file do not count. Imports are
+// read from the text, so a macro can hide one.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 

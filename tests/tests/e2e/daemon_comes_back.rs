@@ -1,7 +1,6 @@
 //! A daemon that dies while tasks run restarts without a command; one that ended in order does not.
-//!
-//! Between the death and the awaited result no test uses the command line, which
-//! would start a daemon.
+//! Between the death and the awaited result no test uses the command line, which would start a
+//! daemon.
 
 use std::fs;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Another local user: what they can reach, and where a user's secrets are within their reach.
-//!
-//! Runs as root, which alone can become another user; otherwise it reports that clearly. Tests
-//! whose names end with `turns_red` prove that each check can fail (`cargo test --workspace --test
-//! e2e -- --ignored turns_red`).
+
+// Runs as root, which alone can become another user; otherwise it reports that clearly. Tests
+// whose names end with `turns_red` prove that each check can fail (`cargo test --workspace --test
+// e2e -- --ignored turns_red`).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};

@@ -1,9 +1,9 @@
 //! Every process that may die is killed, stopped or asked twice, many times and at random moments,
 //! and every invariant is checked afterwards. `SUBAGENT_FAULTS=N` does N times as much;
 //! `SUBAGENT_TEST_SEED` repeats the order of a run.
-//!
-//! Each suite prints one line that begins with `faults:` and its amount of work. `red.rs` proves on
-//! demand that the checks work.
+
+// Each suite prints one line that begins with `faults:` and its amount of work. `red.rs` proves on
+// demand that the checks work.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 

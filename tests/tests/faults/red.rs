@@ -1,7 +1,6 @@
 //! Each invariant is proven to fail: the product violates it on purpose (`SUBAGENT_SABOTAGE`, only
-//! in test builds), and exactly the right check fails.
-//!
-//! On demand: `cargo test --workspace --test faults -- --ignored turns_red`.
+//! in test builds), and exactly the right check fails. On demand: `cargo test --workspace --test
+//! faults -- --ignored turns_red`.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,6 @@
-//! Selects the next process to kill or stop.
-//!
-//! A guard is killed only while its runtime lives, and a runtime only while its guard
-//! lives (or nothing was started yet). Killing both before either can react is
-//! another fault, in `one_stroke.rs`.
+//! Selects the next process to kill or stop. A guard is killed only while its runtime lives, and a
+//! runtime only while its guard lives (or nothing was started yet). Killing both before either can
+//! react is another fault, in `one_stroke.rs`.
 
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Random, Sandbox};

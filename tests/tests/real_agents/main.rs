@@ -1,10 +1,10 @@
 //! The real agents through the whole product, with a local model server. Clearly reported as
 //! skipped where they are not installed; `SUBAGENT_REQUIRE_REAL_AGENTS=1` makes that a failure.
-//!
-//! Every case runs with every agent. Common behavior is asserted in the case. Differing behavior is
-//! the case's return value, which is compared with the table in `docs/agents.md`; `UPDATE_AGENTS=1`
-//! rewrites the table. A new case is a function in one of the modules and a line in [`CASES`]; a
-//! new agent goes into `subagent_tests::real_agent`.
+
+// Every case runs with every agent. Common behavior is asserted in the case. Differing behavior is
+// the case's return value, which is compared with the table in `docs/agents.md`; `UPDATE_AGENTS=1`
+// rewrites the table. A new case is a function in one of the modules and a line in [`CASES`]; a
+// new agent goes into `subagent_tests::real_agent`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is a test")]
 

@@ -1,7 +1,6 @@
-//! Turns the attachments of a prompt into content blocks that this agent accepts.
-//!
-//! Pure. A link is always accepted. An attachment that the agent accepts in no form is rejected
-//! before anything is sent.
+//! Turns the attachments of a prompt into content blocks that this agent accepts. Pure. A link is
+//! always accepted. An attachment that the agent accepts in no form is rejected before anything is
+//! sent.
 
 use agent_client_protocol_schema::v1::{
     AudioContent, ContentBlock, EmbeddedResource, EmbeddedResourceResource, ImageContent, ResourceLink,

@@ -1,7 +1,6 @@
-//! The JSON-RPC envelope of one line, borrowed from the line.
-//!
-//! Does not judge methods or results. Serde would accept an array as a struct and treat `"id":null`
-//! as an absent id, so this module distinguishes them.
+//! The JSON-RPC envelope of one line, borrowed from the line. Does not judge methods or results.
+//! Serde would accept an array as a struct and treat `"id":null` as an absent id, so this module
+//! distinguishes them.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,6 @@
-//! The wire format of ACP: lines, the JSON-RPC envelope, and the messages that we send.
-//!
-//! Knows no states and does no I/O. Strict in what it sends, lenient in what it accepts. Input that
-//! cannot be understood becomes noise (size, digest and head) and never ends the conversation.
+//! The wire format of ACP: lines, the JSON-RPC envelope, and the messages that we send. Knows no
+//! states and does no I/O. Strict in what it sends, lenient in what it accepts. Input that cannot
+//! be understood becomes noise (size, digest and head) and never ends the conversation.
 
 pub(crate) mod attachments;
 pub(crate) mod client_operation;

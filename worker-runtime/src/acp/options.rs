@@ -1,7 +1,6 @@
-//! The modes, models and config options of an agent, and the requests that set them.
-//!
-//! Pure and lenient: entries that cannot be parsed count as unknown, and the agent judges unknown
-//! values. Keeps no more entries than a person can choose from.
+//! The modes, models and config options of an agent, and the requests that set them. Pure and
+//! lenient: entries that cannot be parsed count as unknown, and the agent judges unknown values.
+//! Keeps no more entries than a person can choose from.
 
 use serde_json::Value;
 use subagent_protocol::options::{Current, OptionValue, SessionOption};

@@ -1,8 +1,6 @@
-//! The queue of lines to the agent.
-//!
-//! Must not block: the agent's output is still read while its input pipe is full, or both sides
-//! would deadlock. Automatic responses are bounded. While unread results wait, no further request
-//! of the agent is started. We send one prompt at a time.
+//! The queue of lines to the agent. Must not block: the agent's output is still read while its
+//! input pipe is full, or both sides would deadlock. Automatic responses are bounded. While unread
+//! results wait, no further request of the agent is started. We send one prompt at a time.
 
 use std::collections::VecDeque;
 

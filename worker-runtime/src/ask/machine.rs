@@ -1,7 +1,5 @@
-//! One question to an agent as a pure state machine, from the start to the proof that
-//! no process is left.
-//!
-//! Does no I/O and reads no clock: each input carries the time.
+//! One question to an agent as a pure state machine, from the start to the proof that no process is
+//! left. Does no I/O and reads no clock: each input carries the time.
 
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
-//! `subagent-runtime ask`: starts an agent, asks it one question and ends it. Needs no
-//! worker, journal or daemon.
-//!
-//! Leaves no process: the agent runs below a guard like a worker's agent. Every request has a
-//! deadline. End of standard input ends everything.
+//! `subagent-runtime ask`: starts an agent, asks it one question and ends it. Needs no worker,
+//! journal or daemon. Leaves no process: the agent runs below a guard like a worker's agent. Every
+//! request has a deadline. End of standard input ends everything.
 
 mod driver;
 mod machine;

@@ -1,11 +1,11 @@
-//! Reads and writes text files within the workspace.
-//!
-//! Files are written in place: mode, owner, links, attributes and watchers stay, and a crash leaves
-//! no extra file. Space for the new text is reserved first, so a full disk changes nothing; the
-//! journal holds the text already.
-//!
-//! Blocks: runs on its own thread. Must not wait for a pipe or a device: opens only what was found
-//! to be a regular file, through the descriptor that found it.
+//! Reads and writes text files within the workspace. Must not wait for a pipe or a device: opens
+//! only what was found to be a regular file, through the descriptor that found it.
+
+// Files are written in place: mode, owner, links, attributes and watchers stay, and a crash leaves
+// no extra file. Space for the new text is reserved first, so a full disk changes nothing; the
+// journal holds the text already.
+//
+// Blocks: runs on its own thread.
 
 use std::ffi::OsStr;
 use std::fs::File;

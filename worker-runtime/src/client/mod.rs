@@ -1,8 +1,8 @@
 //! Carries out what the agent asks of its client: text files in the workspace, and terminals.
-//!
-//! File requests and terminal starts run in order on one thread, which exists only while there is
-//! work. A hanging file system delays these requests, but neither a cancel nor the end. The
-//! conversation decides what is carried out and when.
+
+// File requests and terminal starts run in order on one thread, which exists only while there is
+// work. A hanging file system delays these requests, but neither a cancel nor the end. The
+// conversation decides what is carried out and when.
 
 mod files;
 mod lines;

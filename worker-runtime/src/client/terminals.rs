@@ -1,6 +1,5 @@
-//! The agent's terminals: commands, each below its own guard, with the end of their output.
-//!
-//! A terminal is a pipe and not a pseudo terminal: only programs read the output, and there is no
+//! The agent's terminals: commands, each below its own guard, with the end of their output. A
+//! terminal is a pipe and not a pseudo terminal: only programs read the output, and there is no
 //! input. When its command ends, everything that the command started ends too.
 
 use std::fs::File;

@@ -1,16 +1,16 @@
 //! Resolves an absolute path to a file within the workspace, without a way out of it.
-//!
-//! Walks one name at a time. Opens each name below the previous folder without following a link,
-//! and keeps every folder open. Reads links and walks their targets in the same way. `..` returns
-//! to the folder we came from, not to the parent according to the file system. A process that swaps
-//! folders and links meanwhile can therefore only change where we end within the roots. The result
-//! is a descriptor, not a name.
-//!
-//! A path that was resolved and allowed before is walked without following any link: it
-//! leads there or nowhere.
-//!
-//! Blocks: for the thread of [`super::files`]. Opens only folders and links for
-//! more than an inspection.
+
+// Walks one name at a time. Opens each name below the previous folder without following a link,
+// and keeps every folder open. Reads links and walks their targets in the same way. `..` returns
+// to the folder we came from, not to the parent according to the file system. A process that swaps
+// folders and links meanwhile can therefore only change where we end within the roots. The result
+// is a descriptor, not a name.
+//
+// A path that was resolved and allowed before is walked without following any link: it leads there
+// or nowhere.
+//
+// Blocks: for the thread of [`super::files`]. Opens only folders and links for more than an
+// inspection.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;

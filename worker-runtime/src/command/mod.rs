@@ -1,11 +1,10 @@
-//! `subagent-runtime command`: runs one command of the user with a deadline and leaves
-//! no process of it.
-//!
-//! Reads one line of JSON, a [`CommandRun`], and writes one, a [`CommandResult`]. The
-//! caller keeps standard input open while it wants the result. End of input ends the
-//! command and everything it started.
-//!
-//! Must not start a thread or an async runtime (it reaps every child), nor interpret the output.
+//! `subagent-runtime command`: runs one command of the user with a deadline and leaves no process
+//! of it. Must not start a thread or an async runtime (it reaps every child), nor interpret the
+//! output.
+
+// Reads one line of JSON, a [`CommandRun`], and writes one, a [`CommandResult`]. The caller keeps
+// standard input open while it wants the result. End of input ends the command and everything it
+// started.
 
 mod output;
 mod running;

@@ -1,8 +1,8 @@
 //! Client requests of the agent that the worker's rules cover. First their paths are resolved. Then
-//! the daemon is asked, as if the agent had requested a permission. Only an allowed request is
-//! carried out, and only at the resolved path.
-//!
-//! Judges nothing: rules are the daemon's business, and so is who decides without a rule.
+//! the daemon is asked, as if the agent had requested a permission. Judges nothing: rules are the
+//! daemon's business, and so is who decides without a rule.
+
+// Only an allowed request is carried out, and only at the resolved path.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,9 +1,9 @@
-//! Client requests of the agent (files and terminals): recorded, handed to
-//! the driver, answered once.
-//!
-//! The driver fetches a request by its number once its record is written. A request that was
-//! withdrawn, dropped or answered meanwhile is not carried out. Requests that the worker's rules
-//! cover first wait for a permission ([`super::asking`]).
+//! Client requests of the agent (files and terminals): recorded, handed to the driver, answered
+//! once.
+
+// The driver fetches a request by its number once its record is written. A request that was
+// withdrawn, dropped or answered meanwhile is not carried out. Requests that the worker's rules
+// cover first wait for a permission ([`super::asking`]).
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,6 @@
-//! The sessions below the agent's own that the agent has reported (`subagent_update`).
-//!
-//! Agents report them to clients that declare the capability `subagents`, as ours does. They serve
-//! to name the session that asks, and to cancel sessions that support it.
+//! The sessions below the agent's own that the agent has reported (`subagent_update`). Agents
+//! report them to clients that declare the capability `subagents`, as ours does. They serve to name
+//! the session that asks, and to cancel sessions that support it.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,7 +1,6 @@
-//! What an agent's definition adds to its session: a prompt and a preferred model.
-//!
-//! The prompt is sent as ACP's `systemPrompt` if the agent offers that. Otherwise it goes as a
-//! marked block before each prompt until the current session has answered one.
+//! What an agent's definition adds to its session: a prompt and a preferred model. The prompt is
+//! sent as ACP's `systemPrompt` if the agent offers that. Otherwise it goes as a marked block
+//! before each prompt until the current session has answered one.
 
 use serde_json::Value;
 use subagent_protocol::definition::{Instructions, is_kept};

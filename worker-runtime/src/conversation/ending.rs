@@ -1,7 +1,6 @@
-//! Ends the agent in steps, each with a deadline, and then everything it started.
-//!
-//! The steps are `session/cancel`, `session/close` if offered, end of input, SIGTERM, and the
-//! guard's SIGKILL. When the agent ends, the remaining steps are skipped.
+//! Ends the agent in steps, each with a deadline, and then everything it started. The steps are
+//! `session/cancel`, `session/close` if offered, end of input, SIGTERM, and the guard's SIGKILL.
+//! When the agent ends, the remaining steps are skipped.
 
 use subagent_protocol::record::{self, ApprovalClosedReason, EndedRecord, RecordType, Terminating, TurnEnd};
 

@@ -1,7 +1,6 @@
 //! Agents that require a login. Tries the launcher's login method once, if the agent can run it
-//! alone. Otherwise an error tells the user what to do.
-//!
-//! Must not answer questions meant for a user, nor send a prompt twice.
+//! alone. Otherwise an error tells the user what to do. Must not answer questions meant for a user,
+//! nor send a prompt twice.
 
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -1,9 +1,9 @@
 //! One worker's conversation with its agent as a pure state machine. It begins with the agent's
-//! start, has a session with turns, and ends with the proof that no process is left.
-//!
-//! Does no I/O, reads no clock and generates no random numbers. Inputs come from the driver;
-//! effects go into a batch of records and a list of actions. The driver writes the batch first and
-//! then carries out the actions in order.
+//! start, has a session with turns, and ends with the proof that no process is left. Does no I/O,
+//! reads no clock and generates no random numbers.
+
+// Inputs come from the driver; effects go into a batch of records and a list of actions. The
+// driver writes the batch first and then carries out the actions in order.
 
 mod approvals;
 mod asking;

@@ -1,8 +1,8 @@
 //! The agent's tool calls, and the call that a permission request is about.
-//!
-//! In ACP a request updates its tool call: values that it omits stay as they were. Some agents send
-//! only an id, others an id of the request's own. This module decides nothing; it adds known values
-//! to the request's record.
+
+// In ACP a request updates its tool call: values that it omits stay as they were. Some agents send
+// only an id, others an id of the request's own. This module decides nothing; it adds known values
+// to the request's record.
 
 mod fit;
 

@@ -1,7 +1,6 @@
-//! Decides when a runtime restarts a daemon that died. It does so after its connection was lost,
-//! at most once a minute, and never if the daemon ended in order.
-//!
-//! Pure. [`starter`] looks and starts; the driver owns timers and pipes.
+//! Decides when a runtime restarts a daemon that died. It does so after its connection was lost, at
+//! most once a minute, and never if the daemon ended in order. Pure. [`starter`] looks and starts;
+//! the driver owns timers and pipes.
 
 pub(crate) mod sibling;
 pub(crate) mod starter;

@@ -1,8 +1,8 @@
 //! Starts a program as a sibling of this process: as a child of this process's parent.
-//!
-//! A runtime adopts the orphans of its descendants and ends them with its agent. The daemon must
-//! therefore never be a descendant. A second fork is not enough: the kernel would give the orphan
-//! back to the runtime.
+
+// A runtime adopts the orphans of its descendants and ends them with its agent. The daemon must
+// therefore never be a descendant. A second fork is not enough: the kernel would give the orphan
+// back to the runtime.
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;

@@ -1,7 +1,6 @@
 //! Checks whether the daemon died and restarts it, with the same protocol as a command:
-//! `start.lock`, a check, a start in the background, one line on its standard output.
-//!
-//! No function here blocks.
+//! `start.lock`, a check, a start in the background, one line on its standard output. No function
+//! here blocks.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};

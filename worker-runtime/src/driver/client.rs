@@ -1,7 +1,5 @@
-//! Client requests of the agent, in order and as fast as the agent reads the responses.
-//!
-//! Carries out nothing whose record is not written, and at most one request for an agent
-//! that does not read.
+//! Client requests of the agent, in order and as fast as the agent reads the responses. Carries out
+//! nothing whose record is not written, and at most one request for an agent that does not read.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! The main loop of a runtime: waits for the next event, hands it to the conversation, writes the
-//! records, and then carries out the conversation's actions.
-//!
-//! Decides nothing about the worker; the conversation does.
+//! records, and then carries out the conversation's actions. Decides nothing about the worker; the
+//! conversation does.
 
 mod agent;
 mod alarms;

@@ -1,7 +1,6 @@
-//! Runs git with a deadline and without hooks, monitors, pagers and prompts.
-//!
-//! The caller chooses which other settings of the repository apply, see [`GitSettings`]. Locations
-//! from the user's shell (`GIT_DIR`, `GIT_INDEX_FILE`) are always ignored.
+//! Runs git with a deadline and without hooks, monitors, pagers and prompts. The caller chooses
+//! which other settings of the repository apply, see [`GitSettings`]. Locations from the user's
+//! shell (`GIT_DIR`, `GIT_INDEX_FILE`) are always ignored.
 
 pub(crate) mod listen;
 

@@ -1,7 +1,6 @@
-//! The ancestors of a process, which prove the worker that a peer belongs to.
-//!
-//! Everything that an agent starts has the guard among its ancestors, even after double forks,
-//! because the guard is a subreaper. Must not cache: parents change.
+//! The ancestors of a process, which prove the worker that a peer belongs to. Everything that an
+//! agent starts has the guard among its ancestors, even after double forks, because the guard is a
+//! subreaper. Must not cache: parents change.
 
 use std::io;
 

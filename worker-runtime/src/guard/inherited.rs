@@ -1,7 +1,6 @@
-//! The descriptors that the guard is started with.
-//!
-//! Does not trust them. A wrong call fails before anything is started. Descriptors that leaked from
-//! the runtime are neither passed to the agent nor held open here.
+//! The descriptors that the guard is started with. Does not trust them. A wrong call fails before
+//! anything is started. Descriptors that leaked from the runtime are neither passed to the agent
+//! nor held open here.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,24 +1,24 @@
-//! The guard: a small process between the runtime and its agent that ends the
-//! agent's whole process tree.
-//!
-//! It is the agent's parent and a subreaper in its own session. Everything that the agent starts
-//! therefore stays its descendant, even after forking or detaching. The tree is ended when the life
-//! pipe ends (the runtime is gone or wants the end) or the agent exits. The guard then stops and
-//! kills its descendants until `waitpid` returns ECHILD. That result proves that no process is
-//! left; `guard.lock` is held until then.
-//!
-//! Must not start an async runtime or a thread, read configuration, know ACP or the journal, or use
-//! more memory than waiting needs. All Linux-only code is in the modules marked below.
-//!
-//! The caller (the runtime) prepares cwd and environment of the agent, and these descriptors.
-//!
-//! | fd | what |
-//! |---|---|
-//! | 0, 1, 2 | the agent's stdin, stdout and stderr; the guard gives its own copies up after the start |
-//! | 3 | life pipe, read end: `T` = SIGTERM to the agent's group, `K` = end now, end of file = end now |
-//! | 4 | status pipe, write end: one [`GuardStatus`] as JSON per line |
-//! | 5 | `guard.lock`, already locked; released by the guard's exit and by nothing else |
-//! | 6 | with `--proxy`: the channel to the proxy of the sandbox; the guard's exit closes its last copy |
+//! The guard: a small process between the runtime and its agent that ends the agent's whole process
+//! tree. Must not start an async runtime or a thread, read configuration, know ACP or the journal,
+//! or use more memory than waiting needs.
+
+// It is the agent's parent and a subreaper in its own session. Everything that the agent starts
+// therefore stays its descendant, even after forking or detaching. The tree is ended when the life
+// pipe ends (the runtime is gone or wants the end) or the agent exits. The guard then stops and
+// kills its descendants until `waitpid` returns ECHILD. That result proves that no process is
+// left; `guard.lock` is held until then.
+//
+// All Linux-only code is in the modules marked below.
+//
+// The caller (the runtime) prepares cwd and environment of the agent, and these descriptors.
+//
+// | fd | what |
+// |---|---|
+// | 0, 1, 2 | the agent's stdin, stdout and stderr; the guard gives its own copies up after the start |
+// | 3 | life pipe, read end: `T` = SIGTERM to the agent's group, `K` = end now, end of file = end now |
+// | 4 | status pipe, write end: one [`GuardStatus`] as JSON per line |
+// | 5 | `guard.lock`, already locked; released by the guard's exit and by nothing else |
+// | 6 | with `--proxy`: the channel to the proxy of the sandbox; the guard's exit closes its last copy |
 
 pub mod ancestry;
 mod options;

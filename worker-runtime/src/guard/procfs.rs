@@ -1,7 +1,5 @@
-//! Reads `/proc` data about one process. Linux only.
-//!
-//! Signals nothing and caches nothing: every result may be outdated at once, and
-//! the callers handle that.
+//! Reads `/proc` data about one process. Linux only. Signals nothing and caches nothing: every
+//! result may be outdated at once, and the callers handle that.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,7 +1,5 @@
-//! The guard's reports to the runtime: one JSON object per line on the status pipe.
-//!
-//! Does no I/O. A runtime may read lines of an older guard: fields may only be
-//! added, with a default.
+//! The guard's reports to the runtime: one JSON object per line on the status pipe. Does no I/O. A
+//! runtime may read lines of an older guard: fields may only be added, with a default.
 
 use serde::{Deserialize, Serialize};
 

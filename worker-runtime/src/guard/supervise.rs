@@ -1,7 +1,5 @@
-//! The guard's process: waits for the runtime, signals and children, and carries out the
-//! effects of the state.
-//!
-//! Decides nothing; [`super::state`] does. Linux only.
+//! The guard's process: waits for the runtime, signals and children, and carries out the effects of
+//! the state. Decides nothing; [`super::state`] does. Linux only.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,8 +1,9 @@
-//! The process tree below this process: finds, stops and kills it.
-//!
-//! Must not touch a process that is not a descendant. A pid alone proves nothing, because it may be
-//! reused. Our own children keep theirs until we reap them, which does not happen during a sweep.
-//! All others are held by a pidfd while their parent is looked up.
+//! The process tree below this process: finds, stops and kills it. Must not touch a process that is
+//! not a descendant.
+
+// A pid alone proves nothing, because it may be reused. Our own children keep theirs until we reap
+// them, which does not happen during a sweep. All others are held by a pidfd while their parent is
+// looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 

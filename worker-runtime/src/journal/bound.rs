@@ -1,7 +1,5 @@
-//! Limits the size of a record to what its reader accepts. A larger record would make
-//! everything after it unreadable.
-//!
-//! Pure. Does not change bodies within the limit.
+//! Limits the size of a record to what its reader accepts. A larger record would make everything
+//! after it unreadable. Pure. Does not change bodies within the limit.
 
 use std::borrow::Cow;
 

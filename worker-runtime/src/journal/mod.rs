@@ -1,8 +1,8 @@
 //! The journal: what this runtime did and received, written before any process is notified.
-//!
-//! Each batch is one `write(2)`. Nothing is synced: written records survive the death of this
-//! process, and the boot id in each segment reveals a power loss. Does not know ACP, nor decide
-//! what a full disk means for a turn.
+
+// Each batch is one `write(2)`. Nothing is synced: written records survive the death of this
+// process, and the boot id in each segment reveals a power loss. Does not know ACP, nor decide
+// what a full disk means for a turn.
 
 pub(crate) mod batch;
 mod bound;

@@ -1,5 +1,4 @@
 //! One file of the journal. Appends completely or not at all, with space reserved behind its end.
-//!
 //! Does not interpret its content. A full disk causes short writes: a failure leaves the file as it
 //! was, or marks it as broken.
 

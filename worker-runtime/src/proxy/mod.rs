@@ -1,8 +1,9 @@
-//! The proxy of a sandbox whose network is a list of hosts: HTTP `CONNECT` with a token.
-//!
-//! Each guard gets a channel. The sandbox below it sends a listening socket of its network namespace
-//! through that channel, so only its processes can connect. The proxy serves the socket until the
-//! guard ends. Must not connect to a host that the list does not have.
+//! The proxy of a sandbox whose network is a list of hosts: HTTP `CONNECT` with a token. Must not
+//! connect to a host that the list does not have.
+
+// Each guard gets a channel. The sandbox below it sends a listening socket of its network
+// namespace through that channel, so only its processes can connect. The proxy serves the socket
+// until the guard ends.
 
 mod addresses;
 mod connection;

@@ -1,7 +1,5 @@
-//! One connection as a task: frames in, frames out.
-//!
-//! Decides nothing. Sends only the newest end of the journal, so that a slow daemon
-//! delays no other work.
+//! One connection as a task: frames in, frames out. Decides nothing. Sends only the newest end of
+//! the journal, so that a slow daemon delays no other work.
 
 use std::io;
 use std::time::Duration;

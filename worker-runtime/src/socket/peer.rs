@@ -1,8 +1,8 @@
 //! Decides whether the peer of a connection is trusted.
-//!
-//! An agent runs as the same user as its owner, so it could connect and command its own worker or
-//! another one. Every process that an agent started has its guard as an ancestor. A guard that is
-//! also above this runtime is no reason to refuse: the daemon itself then runs below an agent.
+
+// An agent runs as the same user as its owner, so it could connect and command its own worker or
+// another one. Every process that an agent started has its guard as an ancestor. A guard that is
+// also above this runtime is no reason to refuse: the daemon itself then runs below an agent.
 
 use std::fs;
 use std::io;

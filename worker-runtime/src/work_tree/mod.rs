@@ -1,8 +1,9 @@
 //! The state of a git work tree: recorded when a worker's first turn begins, for later comparison.
-//!
-//! Must not change the user's repository (index, objects, refs, stash, work tree), and must not
-//! run programs named there. Everything is therefore written to our own git directory, which
-//! borrows the repository's objects.
+//! Must not change the user's repository (index, objects, refs, stash, work tree), and must not run
+//! programs named there.
+
+// Everything is therefore written to our own git directory, which borrows the repository's
+// objects.
 
 mod answer;
 mod changes;

@@ -1,17 +1,17 @@
 //! Creates a commit of everything in a work tree, similar to a stash.
-//!
-//! Its tree contains the files byte by byte, without git's filters. It includes untracked files,
-//! and ignored files that are newer than the setup.
-//!
-//! Its parents are, in this order:
-//!
-//! 1. `HEAD`;
-//! 2. a commit of the index, with the sides of unmerged files as `.subagent-unmerged/SIDE/PATH`;
-//! 3. commits that only the branch, the reflogs or an unfinished operation had;
-//! 4. commits like this one for repositories below that are no submodules of another work tree.
-//!
-//! `git worktree add PATH REF` restores the files, `git log REF^2` shows the index, and `git log
-//! REF` shows all commits.
+
+// Its tree contains the files byte by byte, without git's filters. It includes untracked files,
+// and ignored files that are newer than the setup.
+//
+// Its parents are, in this order:
+//
+// 1. `HEAD`;
+// 2. a commit of the index, with the sides of unmerged files as `.subagent-unmerged/SIDE/PATH`;
+// 3. commits that only the branch, the reflogs or an unfinished operation had;
+// 4. commits like this one for repositories below that are no submodules of another work tree.
+//
+// `git worktree add PATH REF` restores the files, `git log REF^2` shows the index, and `git log
+// REF` shows all commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,16 +1,15 @@
-//! `subagent-runtime worktree`: one operation on a
-//! git worktree, see [`subagent_protocol::worktree`].
-//!
-//! Knows no workers. Must not lose a byte: removed content is in a commit that a ref keeps.
-//!
-//! A worktree whose agent is in a sandbox is a separate repository, see `own`. A copy of a folder
-//! without git is one too, see `copy`.
-//!
-//! The worktree's git directory (`.git/worktrees/ID`) has up to three files of ours:
-//!
-//! - `subagent`: contains the worktree's name; the worktree is ours and complete.
-//! - `subagent-ready`: its time is the end of the setup.
-//! - `subagent-removing`: a removal has begun.
+//! `subagent-runtime worktree`: one operation on a git worktree, see
+//! [`subagent_protocol::worktree`]. Knows no workers. Must not lose a byte: removed content is in a
+//! commit that a ref keeps.
+
+// A worktree whose agent is in a sandbox is a separate repository, see `own`. A copy of a folder
+// without git is one too, see `copy`.
+//
+// The worktree's git directory (`.git/worktrees/ID`) has up to three files of ours:
+//
+// - `subagent`: contains the worktree's name; the worktree is ours and complete.
+// - `subagent-ready`: its time is the end of the setup.
+// - `subagent-removing`: a removal has begun.
 
 mod checkout;
 mod commits;

@@ -1,8 +1,6 @@
-//! `subagent-runtime command`: one command of the user, its deadline, and the end
-//! of all its processes.
-//!
-//! The proof that none is left is the end of file of a pipe whose write end every process
-//! of the command holds.
+//! `subagent-runtime command`: one command of the user, its deadline, and the end of all its
+//! processes. The proof that none is left is the end of file of a pipe whose write end every
+//! process of the command holds.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};

@@ -1,10 +1,10 @@
 //! The guard as the runtime uses it: a real process with real, stubborn process trees.
-//!
-//! The proof that no process is left is independent of the guard. Every process of a tree holds the
-//! write end of the stderr pipe, so the kernel's end of file shows that all are gone.
-//!
-//! Deliberate damage makes these tests fail: 8 without the subreaper (all with a detached process),
-//! 4 if the agent inherits the guard's signal mask, 2 if the guard keeps the agent's pipes open.
+
+// The proof that no process is left is independent of the guard. Every process of a tree holds the
+// write end of the stderr pipe, so the kernel's end of file shows that all are gone.
+//
+// Deliberate damage makes these tests fail: 8 without the subreaper (all with a detached process),
+// 4 if the agent inherits the guard's signal mask, 2 if the guard keeps the agent's pipes open.
 #![cfg(target_os = "linux")]
 // The lints' exception for tests does not cover helper functions and modules.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_wrap)]

@@ -1,7 +1,5 @@
-//! Pre-approved permissions of a node that cannot ask. Pure.
-//!
-//! A grant replaces only an `ask`, never a `deny`. A node cannot grant what its parent would have to ask
-//! for.
+//! Pre-approved permissions of a node that cannot ask. Pure. A grant replaces only an `ask`, never
+//! a `deny`. A node cannot grant what its parent would have to ask for.
 
 use super::{MatchResult, Node, Places, RuleDecision, RuleQuery, names_protected};
 use crate::policy::{Decider, LayerKind, RuleAction};

@@ -1,7 +1,6 @@
 //! Property tests over chains of up to six nodes: no node gets a looser answer than its ancestors.
-//!
-//! Each property takes the decider as a function. [`what_forgets_those_above_is_found_out`] proves with
-//! faulty deciders that the properties can fail.
+//! Each property takes the decider as a function. [`what_forgets_those_above_is_found_out`] proves
+//! with faulty deciders that the properties can fail.
 
 use std::fmt::Debug;
 

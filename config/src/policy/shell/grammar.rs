@@ -1,7 +1,6 @@
-//! The subset of the shell language that dash, bash and zsh parse alike. Pure.
-//!
-//! Only a line of this grammar can be allowed; `docs/policy.md` describes it. A differential test runs
-//! generated lines in the three shells. Where the shells differ, parsing must end with the reason.
+//! The subset of the shell language that dash, bash and zsh parse alike. Pure. Only a line of this
+//! grammar can be allowed; `docs/policy.md` describes it. A differential test runs generated lines
+//! in the three shells. Where the shells differ, parsing must end with the reason.
 
 mod here;
 mod word;

@@ -1,7 +1,6 @@
-//! Command lines and programs in the arguments of any program. Pure.
-//!
-//! The program may use such an argument for another purpose, so no rule has to allow it. It needs an
-//! approval if a rule restricts commands.
+//! Command lines and programs in the arguments of any program. Pure. The program may use such an
+//! argument for another purpose, so no rule has to allow it. It needs an approval if a rule
+//! restricts commands.
 
 use super::starts::{self, TAKE_LINES};
 use super::text::ShellText;

@@ -1,7 +1,6 @@
-//! Detects numeric words. Pure.
-//!
-//! zsh and bash evaluate numeric operands as expressions: a bare name is a variable whose value is
-//! evaluated again, and an array index can run a command. So only literal numbers are accepted there.
+//! Detects numeric words. Pure. zsh and bash evaluate numeric operands as expressions: a bare name
+//! is a variable whose value is evaluated again, and an array index can run a command. So only
+//! literal numbers are accepted there.
 
 use super::text::ShellText;
 

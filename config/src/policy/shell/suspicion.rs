@@ -1,7 +1,6 @@
-//! Searches arguments, quoted texts and here-documents for denied commands. Pure.
-//!
-//! Many programs start others from their arguments, and no list of them is complete. So every occurrence of
-//! a denied command's name counts.
+//! Searches arguments, quoted texts and here-documents for denied commands. Pure. Many programs
+//! start others from their arguments, and no list of them is complete. So every occurrence of a
+//! denied command's name counts.
 
 /// Maximum number of occurrences per line; more need an approval.
 pub(in super::super) const MAX_PLACES: usize = 64;

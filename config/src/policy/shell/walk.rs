@@ -1,7 +1,5 @@
-//! Collects the commands in the parser's tree. Pure.
-//!
-//! The match names every kind of node, so that a kind of a newer parser is a compile error, not an unjudged
-//! command.
+//! Collects the commands in the parser's tree. Pure. The match names every kind of node, so that a
+//! kind of a newer parser is a compile error, not an unjudged command.
 
 use rable::{CasePattern, Node, NodeKind};
 

@@ -1,7 +1,6 @@
-//! Code that the two programs that start most often contain, so that no start loads a library for it:
-//! the unwinder, and two functions of `libm`. Figures: `docs/performance-counts.md`.
-//!
-//! Must not contain code that this workspace calls.
+//! Code that the two programs that start most often contain, so that no start loads a library for
+//! it: the unwinder, and two functions of `libm`. Figures: `docs/performance-counts.md`. Must not
+//! contain code that this workspace calls.
 #![allow(unsafe_code, reason = "the linker takes these symbols; no code of ours calls them")]
 
 #[cfg(static_unwinder)]

@@ -1,7 +1,6 @@
-//! A run from the start of its worker to the proof that nothing of it is left.
-//!
-//! While the start is pending, the worker's id is unknown. A run that has to end then finds the
-//! worker by its tag. The start itself is never given up: its worker may appear at any time.
+//! A run from the start of its worker to the proof that nothing of it is left. While the start is
+//! pending, the worker's id is unknown. A run that has to end then finds the worker by its tag. The
+//! start itself is never given up: its worker may appear at any time.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};

@@ -1,7 +1,6 @@
-//! Where a run prints.
-//!
-//! A write into a pipe that is not read blocks without a limit. So a thread of its own writes, one
-//! job after the other. The run waits for that thread, with its deadline and its signals.
+//! Where a run prints. A write into a pipe that is not read blocks without a limit. So a thread of
+//! its own writes, one job after the other. The run waits for that thread, with its deadline and
+//! its signals.
 
 use std::io;
 use std::sync::mpsc;

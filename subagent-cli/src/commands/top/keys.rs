@@ -1,7 +1,5 @@
-//! Keys from the bytes that a terminal sends. Pure.
-//!
-//! A sequence may come in pieces, as over a slow connection. What was pasted is one key, so that no line of it can answer
-//! a question.
+//! Keys from the bytes that a terminal sends. Pure. A sequence may come in pieces, as over a slow
+//! connection. What was pasted is one key, so that no line of it can answer a question.
 
 /// The longest sequence of a key; what is longer is none.
 const MAX_SEQUENCE: usize = 32;

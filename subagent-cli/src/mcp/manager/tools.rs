@@ -55,7 +55,7 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
         .annotate(changes("Start a worker")),
         tool(
             "send_message",
-            "Send a message to a worker and return at once. wait_for tells how the turn ended.",
+            "Send a message to a worker and return at once. wait_for returns how the turn ended.",
             json!({
                 "worker_id": worker.clone(),
                 "message": {"type": "string", "description": "The text"},

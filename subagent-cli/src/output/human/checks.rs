@@ -118,7 +118,7 @@ pub(super) fn policy(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let judged = data["judged"].as_array()?;
     for part in judged {
         let own = word(part, "action");
-        let subject = part["subject"].as_str().unwrap_or("(not told)");
+        let subject = part["subject"].as_str().unwrap_or("(unknown)");
         view.page.plain("  ").word(of_action(own), own).plain("  ");
         view.page.word(Style::Plain, &format!("{} {subject}", word(part, "kind"))).end();
         let by = &part["by"];

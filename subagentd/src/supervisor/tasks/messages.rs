@@ -7,7 +7,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::orders::{Target, read_response};
+use super::super::orders::{RequestTarget, read_response};
 use super::super::worker::Also;
 use super::super::{Supervisor, entropy, hooks, spec, turns};
 use super::{RequestGuard, TaskCaller, shown};
@@ -124,8 +124,8 @@ impl Supervisor {
     ) -> Result<TaskMessage> {
         let (worker, reached) = self.reach_task(row, guarded).await?;
         let handle = match reached {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         let first = crate::store::workers::load;
         let known = self.shared.store.read(move |connection| first(connection, &worker)).await?;
@@ -148,8 +148,8 @@ impl Supervisor {
     ) -> Result<TaskMessage> {
         let (worker, reached) = self.reach_task(row, guarded).await?;
         let handle = match reached {
-            Target::Live(handle) => handle,
-            Target::Replayed(response) => return read_response(response),
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return read_response(response),
         };
         let (message, input) = turns::plain(&request.message);
         let turn_id = TurnId::from_random(entropy::random()?);
@@ -205,7 +205,7 @@ impl Supervisor {
 
     async fn end_task(&self, row: &TaskRow, guarded: &RequestGuard, reason: Option<String>) -> Result<()> {
         let (_, reached) = self.reach_task(row, guarded).await?;
-        let Target::Live(handle) = reached else { return Ok(()) };
+        let RequestTarget::Live(handle) = reached else { return Ok(()) };
         let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
         let input = WorkerInput::EndTask { ending: TaskEnding::Cancelled, reason };
         let (owner, key) = guarded.clone();

@@ -16,7 +16,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::compose::TaskPurpose;
 use super::delegation::TaskToken;
-use super::orders::Target;
+use super::orders::RequestTarget;
 use super::{ApiCaller, Supervisor, spec};
 use crate::store::tasks::{self, TaskRow};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
@@ -145,13 +145,13 @@ impl Supervisor {
     }
 
     /// Returns the row and the actor of a task's worker.
-    async fn reach_task(&self, row: &TaskRow, guarded: &RequestGuard) -> Result<(WorkerRow, Target)> {
+    async fn reach_task(&self, row: &TaskRow, guarded: &RequestGuard) -> Result<(WorkerRow, RequestTarget)> {
         let worker = self.row(row.task_id.as_str()).await?;
         let owner = guarded.0.clone().unwrap_or(OwnerCheck(None));
         let reached = match (&guarded.0, self.roster.live(row.task_id.as_str())) {
-            (_, Ok(handle)) => Target::Live(handle),
+            (_, Ok(handle)) => RequestTarget::Live(handle),
             (None, Err(_)) if worker.state != "stopped" => {
-                Target::Live(self.roster.adopted(&self.shared, &worker).await?)
+                RequestTarget::Live(self.roster.adopted(&self.shared, &worker).await?)
             }
             _ => self.reach(&worker, &owner, &guarded.1).await?,
         };

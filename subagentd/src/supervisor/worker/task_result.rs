@@ -1,9 +1,11 @@
-//! The completion of a task at work: its result is held against its schema when its last turn is over, and its agent is
-//! asked once more if it does not fit; then its files are merged (`writeBack`).
-//!
-//! Schema and text come from others: they are looked at in another process, for a bounded time, and never while
-//! anything is being stored. What was found is stored at once, with what follows from it; a daemon that dies before that
-//! leaves nothing, and the next one looks again. A merge is stored with its task, and a killed one can be repeated.
+//! The completion of a task at work: its result is held against its schema when its last turn is
+//! over, and its agent is asked once more if it does not fit; then its files are merged
+//! (`writeBack`).
+
+// Schema and text come from others: they are looked at in another process, for a bounded time, and
+// never while anything is being stored. What was found is stored at once, with what follows from
+// it; a daemon that dies before that leaves nothing, and the next one looks again. A merge is
+// stored with its task, and a killed one can be repeated.
 
 use serde_json::{Value, json};
 use subagent_protocol::ids::TurnId;

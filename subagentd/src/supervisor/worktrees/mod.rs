@@ -1,8 +1,9 @@
-//! Git worktrees of workers: planned with the worker's start, made before its first runtime, removed after its end if
-//! nothing in them would be lost, and landed.
-//!
-//! Must not run git: [`operation`] has `subagent-runtime` do it. The row of a worktree is stored before anything is on
-//! disk and deleted after all of it is gone, so that the next daemon can finish each step.
+//! Git worktrees of workers: planned with the worker's start, made before its first runtime,
+//! removed after its end if nothing in them would be lost, and landed. Must not run git:
+//! [`operation`] has `subagent-runtime` do it.
+
+// The row of a worktree is stored before anything is on disk and deleted after all of it is gone,
+// so that the next daemon can finish each step.
 
 mod ends;
 mod land;

@@ -1,7 +1,5 @@
-//! Ways out of a sandbox: each tries to read, change or reach something that the
-//! agent does not own.
-//!
-//! A successful escape returns its achievement; the error is what prevented it.
+//! Ways out of a sandbox: each tries to read, change or reach something that the agent does not
+//! own. A successful escape returns its achievement; the error is what prevented it.
 #![allow(clippy::permissions_set_readonly_false)]
 
 use std::fs::{self, File, OpenOptions};

@@ -1,9 +1,9 @@
 //! Replays the output of real agents to the real runtime: every line is journaled verbatim and
 //! becomes the same events as before.
-//!
-//! `tests/fixtures/transcripts/` contains the conversations and, in `expected.txt`, the resulting
-//! events. After an intended change, `UPDATE_TRANSCRIPTS=1 cargo test --workspace --test e2e
-//! events` writes that file.
+
+// `tests/fixtures/transcripts/` contains the conversations and, in `expected.txt`, the resulting
+// events. After an intended change, `UPDATE_TRANSCRIPTS=1 cargo test --workspace --test e2e
+// events` writes that file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! Peers of other versions beside the current ones: clients, daemons and state directories of an
 //! earlier version are understood; a later version gets a clear answer and breaks nothing.
-//!
-//! The first version's messages are recorded in `tests/fixtures/0.1.0`. `SUBAGENT_OLD_BINARIES=DIR`
-//! also tests its executables (made with `git worktree add` of the tag and `cargo build`). Without
-//! it, that test reports that it was skipped.
+
+// The first version's messages are recorded in `tests/fixtures/0.1.0`. `SUBAGENT_OLD_BINARIES=DIR`
+// also tests its executables (made with `git worktree add` of the tag and `cargo build`). Without
+// it, that test reports that it was skipped.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

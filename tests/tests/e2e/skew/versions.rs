@@ -1,8 +1,8 @@
 //! Data of earlier versions is understood: frames, journals, state directories.
-//!
-//! `tests/fixtures/VERSION` contains them as that version wrote them; they never change. A release
-//! adds its own with `cargo test --workspace --test e2e -- --ignored write_the_fixtures`, which
-//! writes to `tests/fixtures/` below the version.
+
+// `tests/fixtures/VERSION` contains them as that version wrote them; they never change. A release
+// adds its own with `cargo test --workspace --test e2e -- --ignored write_the_fixtures`, which
+// writes to `tests/fixtures/` below the version.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,12 +1,12 @@
 //! A copy of a folder, for a workspace without git. It lies where worktrees do, and has the same
 //! operations. Changes are taken file by file.
-//!
-//! `worktree.repository` is the folder of all copies. It has, besides the copy `NAME`:
-//!
-//! - `.NAME.base`: the files at the start of the changes; the copy is complete.
-//! - `.NAME.new`, `.NAME.removing`: a copy that is being made or removed.
-//! - `.lock`: held while one of the copies is merged or landed.
-//! - `.retired/NAME/TIME`: a discarded copy.
+
+// `worktree.repository` is the folder of all copies. It has, besides the copy `NAME`:
+//
+// - `.NAME.base`: the files at the start of the changes; the copy is complete.
+// - `.NAME.new`, `.NAME.removing`: a copy that is being made or removed.
+// - `.lock`: held while one of the copies is merged or landed.
+// - `.retired/NAME/TIME`: a discarded copy.
 
 mod make;
 mod manifest;

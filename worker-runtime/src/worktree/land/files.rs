@@ -1,7 +1,6 @@
 //! `Merge`: applies the changes of a worktree to the files of the main work tree, without a commit.
-//!
-//! Replaces each file in one step. Can be repeated after a kill: files that equal
-//! the worktree's are done.
+//! Replaces each file in one step. Can be repeated after a kill: files that equal the worktree's
+//! are done.
 
 use std::collections::BTreeSet;
 use std::fs;

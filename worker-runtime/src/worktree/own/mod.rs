@@ -1,11 +1,11 @@
-//! A worktree whose agent is in a sandbox: a separate repository that borrows
-//! the main one's objects.
-//!
-//! Paths cannot confine a linked worktree: its branch is moved with a lock file beside other
-//! branches, a stash belongs to all worktrees, and write access to objects allows deleting them.
-//! The separate repository belongs to the agent, including its settings, which may name programs.
-//! Every process that reads its files therefore runs in the agent's sandbox. The outside takes only
-//! objects, which git verifies, and results, which are trusted for this worktree only.
+//! A worktree whose agent is in a sandbox: a separate repository that borrows the main one's
+//! objects.
+
+// Paths cannot confine a linked worktree: its branch is moved with a lock file beside other
+// branches, a stash belongs to all worktrees, and write access to objects allows deleting them.
+// The separate repository belongs to the agent, including its settings, which may name programs.
+// Every process that reads its files therefore runs in the agent's sandbox. The outside takes only
+// objects, which git verifies, and results, which are trusted for this worktree only.
 
 pub(super) mod ask;
 pub(super) mod create;

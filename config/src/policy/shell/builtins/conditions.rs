@@ -1,7 +1,6 @@
-//! The conditions `[`, `test` and `[[`. Pure.
-//!
-//! `[[` evaluates numeric operands as expressions. `[` of dash, bash and zsh takes integers, but zsh
-//! evaluates the operand of `-t`. Operators can be recognized only if the number of words is known.
+//! The conditions `[`, `test` and `[[`. Pure. `[[` evaluates numeric operands as expressions. `[`
+//! of dash, bash and zsh takes integers, but zsh evaluates the operand of `-t`. Operators can be
+//! recognized only if the number of words is known.
 
 use super::super::numbers;
 use super::super::text::ShellText;
