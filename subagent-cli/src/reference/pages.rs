@@ -34,9 +34,9 @@ pub(crate) fn all() -> io::Result<BTreeMap<String, String>> {
 const HEAD: &str = "\
 # The command line
 
-This page is generated from the definitions of the command line (`UPDATE_REFERENCE=1 cargo test -p subagent-cli --lib reference`), as are
-the manual pages in [man/](man/). What the commands print as JSON is in [api.md](api.md); what their errors mean is in
-[troubleshooting.md](troubleshooting.md).
+*Reference.* All commands and flags. Their JSON is in [api.md](api.md), their errors in
+[errors.md](errors.md). This page and the manual pages in [man/](man/) are generated from the
+definitions of the command line: `UPDATE_REFERENCE=1 cargo test -p subagent-cli --lib reference`.
 
 ";
 

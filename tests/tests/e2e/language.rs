@@ -77,6 +77,53 @@ fn limits_are_named_max() {
     }
 }
 
+/// Returns the identifiers of a line, without those in its comment.
+fn identifiers(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    code.split(|char: char| !char.is_alphanumeric() && char != '_').filter(|word| !word.is_empty())
+}
+
+/// Whether an identifier contains the word, in snake case or camel case.
+fn contains_word(identifier: &str, word: &str) -> bool {
+    let camel = format!("{}{}", word[..1].to_uppercase(), &word[1..]);
+    let starts_word = |end: usize| identifier[end..].chars().next().is_none_or(char::is_uppercase);
+    identifier.split('_').any(|part| part.eq_ignore_ascii_case(word))
+        || identifier.match_indices(&camel).any(|(start, _)| starts_word(start + camel.len()))
+}
+
+#[test]
+fn identifiers_say_what_was_reported_sent_or_received() {
+    // A name in the schema of events.
+    let on_the_wire = "#[schema(as = ";
+    let old = ["told", "tell", "tells"];
+    let mut found = Vec::new();
+    for (name, text) in files(&[".rs"]) {
+        for (number, line) in (1..).zip(text.lines()) {
+            let outside_strings: String = line.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+            let mut words = identifiers(&outside_strings).filter(|_| !line.contains(on_the_wire));
+            if let Some(word) = words.find(|word| old.iter().any(|old| contains_word(word, old))) {
+                found.push(format!("{name}:{number}: {word}"));
+            }
+        }
+    }
+    allow(0, "identifiers of the old dialect", &found);
+}
+
+/// Maximum number of lines of the comment that begins a file: its purpose, what it must not do.
+const MAX_PURPOSE: usize = 3;
+
+#[test]
+fn a_file_begins_with_its_purpose_in_three_lines() {
+    let mut long = Vec::new();
+    for (name, text) in files(&[".rs"]) {
+        let lines = text.lines().filter(|line| line.starts_with("//!")).count();
+        if lines > MAX_PURPOSE {
+            long.push(format!("{name}: {lines} lines"));
+        }
+    }
+    allow(0, "files that begin with more than three lines about their purpose", &long);
+}
+
 #[test]
 fn comments_of_items_are_sentences() {
     let mut short = Vec::new();
@@ -248,6 +295,29 @@ fn pages_have_their_diagrams_and_the_readme_is_short() {
     }
     let (_, readme) = documents.iter().find(|(name, _)| name == "README.md").unwrap();
     assert!(readme.lines().count() <= 150, "README.md has more than 150 lines");
+    let (before, _) = readme.split_once("$ subagent wait").unwrap();
+    let words = before.split_whitespace().count();
+    assert!(words <= 300, "README.md: {words} words before the reader's own first result");
+}
+
+/// The kinds of pages. Each page begins with its kind, after its title.
+const KINDS: &[&str] = &[
+    "*Tutorial.*",
+    "*How-to.*",
+    "*How-to and reference.*",
+    "*How-to for contributors.*",
+    "*Reference.*",
+    "*Explanation.*",
+];
+
+#[test]
+fn each_page_begins_with_its_kind() {
+    for (name, text) in files(&[".md"]) {
+        let page = name.starts_with("docs/") && name != "docs/README.md";
+        let begin = text.lines().nth(2).unwrap_or_default();
+        let known = KINDS.iter().any(|kind| begin.starts_with(kind));
+        assert!(!page || known, "{name} begins with {begin:?}, and not with its kind");
+    }
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn tests_of_rules(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn the_table_of_rules_of_delegation_names_their_tests() {
-    let document = fs::read_to_string(root().join("docs/delegation.md")).unwrap();
+    let document = fs::read_to_string(root().join("docs/internals/delegation.md")).unwrap();
     let sources = files(&[".rs"]);
     let tests: BTreeSet<&str> = sources
         .iter()

@@ -46,7 +46,7 @@ fn every_code_is_produced_by_a_test_or_has_a_reason_why_not() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut tests = String::new();
     read(&root.join("tests/tests"), &mut tests);
-    let documented = fs::read_to_string(root.join("docs/troubleshooting.md")).unwrap();
+    let documented = fs::read_to_string(root.join("docs/errors.md")).unwrap();
     let mut wrong = Vec::new();
     for code in Code::ALL {
         let excused = NOT_HERE.iter().any(|(known, _)| known == code);
@@ -54,13 +54,13 @@ fn every_code_is_produced_by_a_test_or_has_a_reason_why_not() {
         if tested == excused {
             wrong.push(format!("{code}: expected by a test: {tested}, excused: {excused}"));
         }
-        assert!(documented.contains(&format!("`{code}`")), "{code} is not in docs/troubleshooting.md");
+        assert!(documented.contains(&format!("`{code}`")), "{code} is not in docs/errors.md");
     }
     assert_eq!(wrong, Vec::<String>::new());
     let migrating = fs::read_to_string(root.join("docs/migrating.md")).unwrap();
     for code in RETIRED {
         assert!(Code::parse(code).is_none(), "{code} is there again");
-        for (text, name) in [(&documented, "troubleshooting.md"), (&migrating, "migrating.md")] {
+        for (text, name) in [(&documented, "errors.md"), (&migrating, "migrating.md")] {
             assert!(text.contains(&format!("`{code}`")), "{code} is not in docs/{name}");
         }
     }
