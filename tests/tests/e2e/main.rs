@@ -59,6 +59,7 @@ mod pipes;
 mod policy;
 mod queue;
 mod quirks;
+mod recording;
 mod reference;
 mod removal;
 mod restart;

@@ -1,8 +1,6 @@
-//! Every view for people, at a real pseudo terminal of 60, 80 and 200 columns,
-//! compared with stored snapshots.
-//!
-//! `UPDATE_VIEWS=1` rewrites them. Times, ids and pids are replaced. Runs of spaces count as two,
-//! so that the width of a time does not matter.
+//! Every view for people, at a real pseudo terminal of 60, 80 and 200 columns, compared with stored
+//! snapshots. `UPDATE_VIEWS=1` rewrites them. Times, ids and pids are replaced. Runs of spaces
+//! count as two, so that the width of a time does not matter.
 
 mod changes;
 mod normal;
@@ -14,7 +12,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
 
-use normal::{normal, width};
+pub(super) use normal::normal;
+use normal::width;
 use snapshot::fits;
 
 const WIDTHS: [u16; 3] = [60, 80, 200];

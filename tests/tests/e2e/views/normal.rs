@@ -6,7 +6,7 @@ use subagent_tests::harness::Sandbox;
 const IDS: &[&str] = &["w_", "turn_", "ap_", "el_", "ev_", "ctl_", "sandbox-", "task_", "hs_"];
 
 /// Returns the content of a screen with ids, times and pids replaced.
-pub(super) fn normal(sandbox: &Sandbox, lines: &[String]) -> String {
+pub(in super::super) fn normal(sandbox: &Sandbox, lines: &[String]) -> String {
     let folder = sandbox.executable("subagent");
     let folder = folder.strip_suffix("/subagent").unwrap_or(&folder);
     let lines = lines.iter().map(|line| one(&line.replace(folder, "/bin")));
