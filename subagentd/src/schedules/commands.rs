@@ -50,9 +50,9 @@ pub(super) struct WatchedCommand<'a> {
     pub(super) timeout_seconds: u64,
 }
 
-/// When the command of a trigger runs next. After the clock went back that is now.
+/// When the command of a trigger runs next: now if it has not run yet, and after the clock went back.
 pub(super) fn next_run(row: &ScheduleRow, every_seconds: u64, now: Timestamp) -> Timestamp {
-    if row.cursor > now {
+    if row.cursor.0 <= 0 || row.cursor > now {
         return now;
     }
     let millis = i64::try_from(every_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);

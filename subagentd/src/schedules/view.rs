@@ -1,7 +1,7 @@
 //! Schedules and triggers as they are shown.
 
 use subagent_protocol::api::{Attendant, FiringView, ScheduleView, ScheduledWork, TriggerView};
-use subagent_protocol::schedule::SchedulePause;
+use subagent_protocol::schedule::{FiringStatus, SchedulePause};
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Error, Result};
 
@@ -11,15 +11,27 @@ use crate::store::schedules::{self, ScheduleRow, Starter};
 use crate::store::{Connection, trigger_sources};
 use crate::supervisor::entropy;
 
-/// Why the work cannot be started now, if that is known.
-async fn work_trouble(context: &ScheduleContext, row: &ScheduleRow) -> Result<Option<Error>> {
-    match &row.work {
-        ScheduledWork::Send(message) if row.paused != Some(SchedulePause::WorkerGone) => {
-            let worker = message.worker.clone();
-            let read = move |connection: &Connection| trigger_sources::cannot_be_sent_to(connection, &worker);
+/// What keeps the work from being started or going on, if that is known.
+async fn work_trouble(
+    context: &ScheduleContext,
+    row: &ScheduleRow,
+    last: Option<&FiringView>,
+) -> Result<Option<Error>> {
+    if let ScheduledWork::Send(message) = &row.work
+        && row.paused != Some(SchedulePause::WorkerGone)
+    {
+        let worker = message.worker.clone();
+        let read = move |connection: &Connection| trigger_sources::cannot_be_sent_to(connection, &worker);
+        if let Some(error) = context.stream.store.read(read).await? {
+            return Ok(Some(error));
+        }
+    }
+    match last.filter(|last| last.status == FiringStatus::Running).and_then(|last| last.worker_id.clone()) {
+        Some(worker) => {
+            let read = move |connection: &Connection| trigger_sources::is_held_up(connection, &worker);
             context.stream.store.read(read).await
         }
-        _ => Ok(None),
+        None => Ok(None),
     }
 }
 
@@ -33,7 +45,8 @@ async fn last_firing(context: &ScheduleContext, row: &ScheduleRow) -> Result<Opt
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Result<Option<TriggerView>> {
-    let (last_firing, mut trouble) = (last_firing(context, &row).await?, work_trouble(context, &row).await?);
+    let last_firing = last_firing(context, &row).await?;
+    let mut trouble = work_trouble(context, &row, last_firing.as_ref()).await?;
     let attendant = attendant(context, &row);
     let Starter::Trigger { mut source } = row.times.starter else { return Ok(None) };
     if let TriggerSource::After { worker, .. } = &source
@@ -81,7 +94,8 @@ fn attendant(context: &ScheduleContext, row: &ScheduleRow) -> Option<Attendant> 
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(super) async fn schedule(context: &ScheduleContext, row: ScheduleRow) -> Result<Option<ScheduleView>> {
-    let (last_firing, trouble) = (last_firing(context, &row).await?, work_trouble(context, &row).await?);
+    let last_firing = last_firing(context, &row).await?;
+    let trouble = work_trouble(context, &row, last_firing.as_ref()).await?;
     let now = entropy::now();
     let next = match row.paused {
         Some(_) => None,

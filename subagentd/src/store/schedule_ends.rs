@@ -11,6 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::schedules::text;
+use super::tasks;
 use super::tx::Tx;
 use super::workers;
 use crate::core::Fact;
@@ -32,28 +33,34 @@ pub(crate) struct FiringEnd {
 pub(crate) fn ended(connection: &Connection) -> Result<Vec<FiringEnd>> {
     // A removed worker has neither task nor turn; a dropped message has no row.
     let sql = "SELECT f.id, CASE WHEN f.turn_id IS NOT NULL THEN coalesce(u.status, 'canceled')
-                                 WHEN k.worker IS NULL THEN 'canceled' ELSE k.outcome END
+                                 WHEN k.worker IS NULL THEN 'canceled' ELSE k.outcome END,
+                      CASE WHEN f.turn_id IS NOT NULL THEN e.payload -> '$.error' ELSE k.error END
                FROM firings f
                LEFT JOIN workers w ON w.worker_id = f.worker_id
                LEFT JOIN tasks k ON k.worker = w.id
                LEFT JOIN turns u ON u.turn_id = f.turn_id
+               LEFT JOIN events e ON e.seq = u.end_seq
                WHERE f.status = 'running'
                  AND NOT EXISTS (SELECT 1 FROM queued_turns q WHERE q.turn_id = f.turn_id)";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let read = |row: &Row<'_>| Ok((RowId(row.get(0)?), row.get::<_, Option<String>>(1)?));
-    let found: Vec<(RowId, Option<String>)> =
-        statement.query_map([], read).and_then(Iterator::collect).map_err(StoreError::from)?;
-    Ok(found.into_iter().filter_map(|(firing, word)| end(firing, &word?)).collect())
+    let read = |row: &Row<'_>| {
+        let word: Option<String> = row.get(1)?;
+        let error = tasks::error(row, 2)?;
+        Ok(word.and_then(|word| end(RowId(row.get(0).ok()?), &word, error)))
+    };
+    let found = statement.query_map([], read).and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
+    Ok(found.map_err(StoreError::from)?.into_iter().flatten().collect())
 }
 
-fn end(firing: RowId, word: &str) -> Option<FiringEnd> {
+/// The end of a firing whose task or turn has this status; `error` is that of the task or turn.
+fn end(firing: RowId, word: &str, error: Option<Error>) -> Option<FiringEnd> {
     let status = match (TurnStatus::parse(word), TaskStatus::parse(word)) {
         (Some(TurnStatus::Accepted), _) => return None,
         (Some(TurnStatus::Completed), _) | (_, Some(TaskStatus::Completed)) => FiringStatus::Completed,
         (Some(TurnStatus::Canceled), _) | (_, Some(TaskStatus::Cancelled)) => FiringStatus::Canceled,
         _ => FiringStatus::Failed,
     };
-    let error = (status == FiringStatus::Failed).then(|| {
+    let generic = || {
         let code = match TaskStatus::parse(word) {
             Some(TaskStatus::TimedOut) => Code::TimedOut,
             Some(TaskStatus::MaxIterationsReached) => Code::MaxIterationsReached,
@@ -61,7 +68,8 @@ fn end(firing: RowId, word: &str) -> Option<FiringEnd> {
             _ => Code::BackendRuntimeError,
         };
         Error::new(code, format!("what it started has ended as {word}"))
-    });
+    };
+    let error = (status == FiringStatus::Failed).then(|| error.unwrap_or_else(generic));
     Some(FiringEnd { firing, started: true, status, error, pause: None })
 }
 

@@ -1,6 +1,7 @@
 //! What triggers wait for: whether it can still occur, and what a watched command has written last.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -37,6 +38,22 @@ pub(crate) fn cannot_be_sent_to(connection: &Connection, worker: &str) -> Result
         }
         Some(_) => None,
     })
+}
+
+/// Why the message or the task of a firing does not begin: the queue of its worker is paused.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_held_up(connection: &Connection, worker: &WorkerId) -> Result<Option<Error>> {
+    let sql = "SELECT name, queue_pause FROM workers WHERE worker_id = ?1 AND queue_pause IS NOT NULL";
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+    let found = rows::one(connection, sql, [worker.as_str()], read).optional().map_err(StoreError::from)?;
+    Ok(found.map(|(name, reason)| {
+        let message = format!("the newest firing waits: the queue of {name} is paused ({reason})");
+        Error::new(Code::QueuePaused, message)
+            .with("workerId", worker.as_str())
+            .recommend(format!("remove the reason, then run `subagent queue resume --worker-id {worker}`"))
+    }))
 }
 
 /// Why no turn of a worker ends any more, if that is so.
@@ -112,16 +129,15 @@ impl Tx<'_> {
         }
     }
 
-    /// If the newest firing is a failed run, failures are no longer in a row. One whose work could not be started is
-    /// none.
+    /// Takes back the failed runs since the last end of the work. A failure of the work remains.
     fn forgive_failed_runs(&self, id: RowId) -> Result<()> {
-        let sql = "SELECT status = 'failed' AND error ->> '$.code' IS ?2 FROM firings WHERE schedule = ?1
-                   ORDER BY id DESC LIMIT 1";
-        let code = Code::CommandFailed.as_str();
-        let newest = rows::one(self.connection, sql, params![id.0, code], |row| row.get(0)).optional();
-        if newest.map_err(StoreError::from)?.unwrap_or(false) {
-            self.execute("UPDATE schedules SET failures = 0 WHERE id = ?1", [id.0])?;
-        }
+        let sql = "UPDATE schedules SET failures = max(0, failures -
+                     (SELECT count(*) FROM firings WHERE schedule = ?1 AND status = 'failed'
+                         AND error ->> '$.code' IS ?2 AND ended_at > coalesce(
+                       (SELECT max(ended_at) FROM firings WHERE schedule = ?1
+                         AND status IN ('completed', 'failed') AND error ->> '$.code' IS NOT ?2), 0)))
+                   WHERE id = ?1 AND failures > 0";
+        self.execute(sql, params![id.0, Code::CommandFailed.as_str()])?;
         Ok(())
     }
 

@@ -48,8 +48,6 @@ struct Model {
     occurrences: Vec<u8>,
     failed: usize,
     in_a_row: u32,
-    /// Whether the newest firing is a run that failed.
-    newest_failed: bool,
     paused: bool,
 }
 
@@ -65,15 +63,12 @@ impl Model {
             Op::Fail => {
                 self.failed += 1;
                 self.in_a_row += 1;
-                self.newest_failed = true;
                 if self.in_a_row >= MAX_FAILURES {
                     self.pause();
                 }
             }
             Op::Run(output) => {
-                if self.newest_failed {
-                    self.in_a_row = 0;
-                }
+                self.in_a_row = 0;
                 if self.observed.replace(*output).is_some_and(|before| before != *output) {
                     self.fire(format!("output {output}"));
                 }
@@ -87,7 +82,6 @@ impl Model {
     }
 
     fn fire(&mut self, payload: String) {
-        self.newest_failed = false;
         *self.waiting.entry(payload).or_default() += 1;
     }
 
@@ -276,6 +270,12 @@ fn a_run_that_succeeds_ends_failed_runs_and_not_failures_of_the_work() {
     let (status, error) = (FiringStatus::Failed, Some(Error::new(Code::InvalidArgument, "no")));
     let end = FiringEnd { firing: RowId(firing), started: false, status, error, pause: None };
     Tx::new(world.connection, &mut seq).end_firing(&end, Timestamp(2_000)).unwrap();
+    world.store(&Op::Run(2), false);
+    assert_eq!(world.row().failures, 1);
+    // A failed run between the two makes no difference.
+    world.now = 3_000;
+    world.store(&Op::Fail, false);
+    assert_eq!(world.row().failures, 2);
     world.store(&Op::Run(2), false);
     assert_eq!(world.row().failures, 1);
 }
