@@ -175,6 +175,7 @@ fn load_by(
     if let (false, Some(origin)) = (loaded.loaded, origin(source)) {
         return Err(ConfigError::ConfigMissing { path: loaded.path, origin });
     }
+    let user = below.clone();
     let below = below.filter(|user| *user != loaded.path && user.try_exists().unwrap_or(true));
     let below = below.map(|user| (user, ConfigSource::User));
     let own = loaded.loaded.then(|| (loaded.path.clone(), source));
@@ -182,6 +183,9 @@ fn load_by(
     for (path, source) in below.into_iter().chain(own) {
         let file::Written { text, mut document } = read(&path)?;
         builtin::complete(&mut document, env);
+        if source == ConfigSource::Project && user.as_ref() != Some(&path) {
+            file::check_project(&path, &text, &document, user.as_deref())?;
+        }
         configs.push(file::check(&path, &text, &document)?);
         loaded.files.push(ConfigFile { path, source, text, document });
     }
@@ -204,7 +208,7 @@ fn over(project: Config, loaded: &LoadedConfig, user: &Config) -> Result<Config,
     let documents: Vec<&Value> = loaded.files.iter().map(|file| &file.document).collect();
     let (mut merged, _) = layers::merge(&documents, Some(0));
     // These keys are not merged, because they carry positions in their files.
-    for key in ["permissions", "hooks", "notify"] {
+    for key in ["permissions", "hooks", "notify", "schedules", "triggers"] {
         merged.as_object_mut().map(|merged| merged.remove(key));
     }
     let config = file::check(&loaded.path, "", &merged)?;
@@ -212,6 +216,8 @@ fn over(project: Config, loaded: &LoadedConfig, user: &Config) -> Result<Config,
         permissions: project.permissions,
         hooks: project.hooks,
         notify: user.notify.clone(),
+        schedules: user.schedules.clone(),
+        triggers: user.triggers.clone(),
         ..config
     })
 }

@@ -60,6 +60,21 @@ const KEYS: &[&str] = &[
     "delegation.resultMaxTokens",
     "titles",
     "notify",
+    "schedules",
+    "schedules.*.cron",
+    "schedules.*.timezone",
+    "schedules.*.missed",
+    "schedules.*.cwd",
+    "schedules.*.agent",
+    "schedules.*.text",
+    "schedules.*.launcher",
+    "schedules.*.sandbox",
+    "schedules.*.worktree",
+    "schedules.*.overlap",
+    "schedules.*.maxFailures",
+    "triggers",
+    "triggers.*.watch",
+    "triggers.*.debounce",
     "hooks",
     "hooks.PreToolUse",
     "launchers.*.tiers",
@@ -130,12 +145,18 @@ fn the_example_has_no_other_keys() {
             || path.starts_with("mcpServers.")
             || path.starts_with("permissions.")
             || path.starts_with("sandboxes.")
+            || path.starts_with("schedules.")
+            || path.starts_with("triggers.")
             || path.starts_with("launchers.*.sandbox.")
     };
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };
         for (key, value) in members {
-            let name = if ["launchers", "roleHints", "prices"].contains(&path) { "*" } else { key };
+            let name = if ["launchers", "roleHints", "prices", "schedules", "triggers"].contains(&path) {
+                "*"
+            } else {
+                key
+            };
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
             assert!(name == "*" || known(&path), "{path} is not in the list");
             below(&path, value, known);

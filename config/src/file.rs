@@ -16,7 +16,7 @@ use crate::check::{self as checks, CheckResult};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::model::Config;
-use crate::{budgets, hooks, notify, policy, regular, syntax, validate};
+use crate::{budgets, declared, hooks, notify, policy, regular, syntax, validate};
 
 /// Maximum size of a config file in bytes.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -72,7 +72,20 @@ pub(crate) fn check(path: &Path, text: &str, document: &Value) -> Result<Config,
         config.permissions = Some(policy::place_rules(rules, &document["permissions"], &positions));
     }
     place_hooks(&mut config.hooks, text.as_bytes());
+    if !(config.schedules.is_empty() && config.triggers.is_empty()) {
+        declared::locate(&mut config.schedules, &mut config.triggers, &keys::of(text));
+    }
     Ok(config)
+}
+
+/// Checks that a project's file has no key that counts only in the user's file.
+pub(crate) fn check_project(
+    path: &Path,
+    text: &str,
+    document: &Value,
+    user: Option<&Path>,
+) -> Result<(), ConfigError> {
+    located(path, text, declared::check_project(document, user))
 }
 
 /// Adds positions and the file's hash to hooks that were parsed from `bytes`.
@@ -130,7 +143,8 @@ fn located<T>(path: &Path, text: &str, checked: CheckResult<T>) -> Result<T, Con
             .of(&found.place)
             .or_else(|| budgets::position(text, &found.place))
             .or_else(|| hooks::position(&keys::of(text), &found.place))
-            .or_else(|| notify::position(&keys::of(text), &found.place)),
+            .or_else(|| notify::position(&keys::of(text), &found.place))
+            .or_else(|| declared::position(&keys::of(text), &found.place)),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

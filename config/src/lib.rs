@@ -12,6 +12,7 @@ pub mod builtin;
 mod bytes;
 mod check;
 pub mod controller_hint;
+pub mod declared;
 mod delegation;
 pub mod discovery;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use subagent_protocol::state::OnRateLimit;
 use crate::agents::Tier;
 use crate::approvals::Approvals;
 use crate::budgets::Budgets;
+use crate::declared::{DeclaredSchedules, DeclaredTriggers};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
@@ -47,6 +48,10 @@ pub struct Config {
     pub hooks: FileHooks,
     /// Notification targets. Only those of the user file count.
     pub notify: Vec<NotificationSink>,
+    /// Work at certain times. Only that of the user file counts.
+    pub schedules: DeclaredSchedules,
+    /// Work on events. Only that of the user file counts.
+    pub triggers: DeclaredTriggers,
     /// Token prices for agents that report no cost. Only those of the user file count.
     pub prices: Prices,
     /// How worktrees are created and merged back.

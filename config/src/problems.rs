@@ -10,7 +10,7 @@ use crate::discovery::{self, ConfigSource};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::unknown::UnknownKey;
-use crate::{builtin, file, notify, unknown, validate};
+use crate::{builtin, declared, file, notify, unknown, validate};
 
 /// A problem of a config file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +53,25 @@ pub fn of_command(
             Ok(file::Written { text, mut document }) => {
                 builtin::complete(&mut document, env);
                 let keys = keys::of(&text);
-                for (at, violation) in violations(&document) {
+                let mut found = violations(&document);
+                let user = discovery::user_path(env).filter(|user| *user != path);
+                match declared::check_project(&document, user.as_deref()) {
+                    Err(violation) if source == ConfigSource::Project && user.is_some() => {
+                        found.push((Vec::new(), violation));
+                    }
+                    // The daemon reads the user's file alone.
+                    Err(violation) if user.is_some() => {
+                        let line = declared::position(&keys, &violation.place).map(|at| at.line);
+                        let message = format!("{} {}", violation.place, violation.problem);
+                        checked.dangling.push(ConfigProblem { file: path.clone(), line, message });
+                    }
+                    _ => {}
+                }
+                for (at, violation) in found {
                     let message = format!("{} {}", violation.place, violation.problem);
-                    let own = notify::position(&keys, &violation.place).map(|at| at.line);
+                    let own = notify::position(&keys, &violation.place)
+                        .or_else(|| declared::position(&keys, &violation.place))
+                        .map(|at| at.line);
                     let line = own.or_else(|| line(&keys, &at));
                     checked.problems.push(ConfigProblem { file: path.clone(), line, message });
                 }
@@ -72,7 +88,7 @@ pub fn of_command(
             }
         }
     }
-    checked.dangling = dangling(&documents);
+    checked.dangling.extend(dangling(&documents));
     Ok(checked)
 }
 
@@ -114,7 +130,9 @@ fn violations(document: &Value) -> Vec<(Vec<String>, Violation)> {
 fn below(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Violation)>) {
     let Err(violation) = validate::config(&alone(value, path)) else { return };
     let before = found.len();
-    for (key, value) in value.as_object().into_iter().flatten() {
+    // A key of a schedule or a trigger alone lacks the required ones.
+    let is_whole = matches!(path.as_slice(), [section, _] if section == "schedules" || section == "triggers");
+    for (key, value) in value.as_object().filter(|_| !is_whole).into_iter().flatten() {
         path.push(key.clone());
         below(value, path, found);
         path.pop();

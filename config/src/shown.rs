@@ -110,6 +110,7 @@ fn is_secret(path: &[&str]) -> bool {
     let server = match path {
         ["mcpServers", _, below @ ..] | ["launchers", _, "mcpServers", _, below @ ..] => below,
         ["launchers", _, "env", _] => return true,
+        ["triggers", _, "webhook", _] => return true,
         ["notify", _, key] => return ["url", "secret", "command"].contains(key),
         _ => return false,
     };

@@ -100,6 +100,46 @@ const ROLE: PermittedKeys = Of(&[
     ("recommendedSkills", Any),
 ]);
 
+/// The keys that a schedule and a trigger have in common come first.
+const SCHEDULE: PermittedKeys = Of(&[
+    ("cwd", Any),
+    ("stateDir", Any),
+    ("agent", Any),
+    ("send", Any),
+    ("text", Any),
+    ("launcher", Any),
+    ("sandbox", Any),
+    ("worktree", Any),
+    ("overlap", Any),
+    ("maxFailures", Any),
+    ("cron", Any),
+    ("every", Any),
+    ("at", Any),
+    ("timezone", Any),
+    ("missed", Any),
+]);
+
+const TRIGGER: PermittedKeys = Of(&[
+    ("cwd", Any),
+    ("stateDir", Any),
+    ("agent", Any),
+    ("send", Any),
+    ("text", Any),
+    ("launcher", Any),
+    ("sandbox", Any),
+    ("worktree", Any),
+    ("overlap", Any),
+    ("maxFailures", Any),
+    ("after", Any),
+    ("status", Any),
+    ("onCommand", Any),
+    ("every", Any),
+    ("timeout", Any),
+    ("watch", Any),
+    ("debounce", Any),
+    ("webhook", Of(&[("tokenSha256", Any)])),
+]);
+
 const ROOT: PermittedKeys = Of(&[
     ("launchers", Named(&LAUNCHER)),
     ("mcpServers", SERVERS),
@@ -111,6 +151,8 @@ const ROOT: PermittedKeys = Of(&[
     ("hooks", Any),
     ("notify", Any),
     ("prices", Any),
+    ("schedules", Named(&SCHEDULE)),
+    ("triggers", Named(&TRIGGER)),
     (
         "worktrees",
         Of(&[

@@ -14,8 +14,8 @@ use crate::check::{
 use crate::error::FieldPath;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
 use crate::{
-    approvals, budgets, delegation, hooks, idle, mcp, notify, policy, prices, rate_limits, sandbox, session,
-    titles, worktrees,
+    approvals, budgets, declared, delegation, hooks, idle, mcp, notify, policy, prices, rate_limits, sandbox,
+    session, titles, worktrees,
 };
 
 /// Maximum value of `queueLimit`.
@@ -23,7 +23,11 @@ const MAX_QUEUE_LIMIT: u32 = 1_000;
 
 pub(crate) fn config(document: &Value) -> CheckResult<Config> {
     let Some(root) = object(Some(document), || "root".to_owned())? else { return Ok(Config::default()) };
+    let schedules = declared::schedules(root)?;
+    let triggers = declared::triggers(root, &schedules)?;
     Ok(Config {
+        schedules,
+        triggers,
         launchers: named(root, "launchers", "launchers", launcher)?,
         mcp_servers: mcp::servers(root, "")?,
         permissions: policy::rules(root.get("permissions"))?,

@@ -8,6 +8,7 @@ pub mod descriptors;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod handoff;
+mod inotify;
 pub mod lifecycle;
 mod notification;
 pub mod peer;
@@ -18,3 +19,4 @@ mod sim;
 mod steady;
 pub mod store;
 pub mod supervisor;
+mod user_config;

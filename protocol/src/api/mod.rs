@@ -60,8 +60,8 @@ pub use queue::{
 };
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use schedules::{
-    AddSchedule, Attendant, ChangeSchedule, FiringView, Firings, ScheduleFired, SchedulePaused,
-    ScheduleRemoved, ScheduleView, ScheduledMessage, ScheduledWork, Schedules,
+    AddSchedule, Attendant, ChangeSchedule, DeclarationProblem, FiringView, Firings, ScheduleFired,
+    SchedulePaused, ScheduleRemoved, ScheduleView, ScheduledMessage, ScheduledWork, Schedules,
 };
 pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{

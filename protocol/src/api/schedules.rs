@@ -1,5 +1,7 @@
 //! Schedules: work at certain times, and the result of each time.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::controllers::ControllerChoice;
@@ -128,6 +130,10 @@ pub struct ScheduleView {
     pub last_firing: Option<FiringView>,
     /// Time when it was added.
     pub created_at: Timestamp,
+    /// Absolute path of the config file that declares it; absent if a command added it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub declared_in: Option<PathBuf>,
 }
 
 /// `GET /v1/schedules`: all schedules.
@@ -138,6 +144,27 @@ pub struct Schedules {
     pub items: Vec<ScheduleView>,
     /// Number of the schedules.
     pub count: usize,
+    /// Schedules of the config file that are not in effect as they are declared there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<DeclarationProblem>,
+}
+
+/// Why a schedule or a trigger of the config file is not in effect as it is declared. An earlier
+/// version of it stays.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeclarationProblem {
+    /// Name of the schedule or the trigger; absent if the whole file cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Absolute path of the config file.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub file: PathBuf,
+    /// Line of its name from 1, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The reason, with an advice.
+    pub error: Error,
 }
 
 /// The result of one time of a schedule, or of one occurrence of a trigger.

@@ -1,11 +1,12 @@
 //! Triggers: work that events start, and the result of each firing.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::controllers::ControllerChoice;
-use super::schedules::{Attendant, FiringView, ScheduledWork, max_failures, queue};
+use super::schedules::{Attendant, DeclarationProblem, FiringView, ScheduledWork, max_failures, queue};
 use crate::error::Error;
 use crate::ids::ControllerId;
 use crate::schedule::{Overlap, SchedulePause};
@@ -67,6 +68,10 @@ pub struct TriggerView {
     pub last_firing: Option<FiringView>,
     /// Time when it was added.
     pub created_at: Timestamp,
+    /// Absolute path of the config file that declares it; absent if a command added it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub declared_in: Option<PathBuf>,
 }
 
 /// `GET /v1/triggers`: all triggers.
@@ -77,6 +82,9 @@ pub struct Triggers {
     pub items: Vec<TriggerView>,
     /// Number of the triggers.
     pub count: usize,
+    /// Triggers of the config file that are not in effect as they are declared there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<DeclarationProblem>,
 }
 
 /// `POST /v1/triggers/{trigger}/fire`: fires a trigger with a payload.

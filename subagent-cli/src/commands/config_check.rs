@@ -1,7 +1,9 @@
 //! `config check`: all that is wrong with the config files. No daemon is involved.
 
 use serde_json::{Value, json};
+use subagent_config::discovery;
 use subagent_config::problems::{self, ConfigProblem};
+use subagentd::schedules::check_declared;
 
 use crate::args::config::ConfigCheck;
 use crate::context::{CliContext, path_value};
@@ -9,7 +11,18 @@ use crate::failure::Result;
 use crate::output::CliOutcome;
 
 pub(super) fn run(args: &ConfigCheck, context: &CliContext) -> Result<CliOutcome> {
-    let found = problems::of_command(args.config.config.as_deref(), args.cwd.as_deref(), &context.env)?;
+    let (config, cwd) = (args.config.config.as_deref(), args.cwd.as_deref());
+    let mut found = problems::of_command(config, cwd, &context.env)?;
+    // Without a config that can be used, the problems are known by now.
+    if let Ok(loaded) = discovery::load(config, cwd, &context.env) {
+        let file = loaded.user_file().unwrap_or(&loaded.path);
+        let declared = check_declared(&loaded.config, &context.env).into_iter();
+        found.problems.extend(declared.map(|(line, message)| ConfigProblem {
+            file: file.to_owned(),
+            line,
+            message,
+        }));
+    }
     let of_unknown = found.unknown.iter().map(|key| ConfigProblem {
         file: key.file.clone(),
         line: key.line,

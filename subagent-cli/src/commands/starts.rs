@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{
     ChangeSchedule, ControllerChoice, RunTask, ScheduledMessage, ScheduledWork, TaskMode, TaskOverrides,
 };
+use subagent_protocol::clean::one_line;
 
 use super::text_source::TextSources;
 use crate::args::starts::{OneStarter, StartFlags};
@@ -145,7 +146,9 @@ impl Starters {
             false => json!({"items": [], "count": 0}),
         };
         let lines = text::rows(&self.all_seen(&data), self.columns, "");
-        Ok(CliOutcome::list(kind, data, lines, empty))
+        let problems: Vec<String> =
+            data["problems"].as_array().into_iter().flatten().map(not_in_effect).collect();
+        Ok(CliOutcome::list(kind, data, lines, empty).with_notes(&problems))
     }
 
     fn all_seen(&self, data: &Value) -> Value {
@@ -171,6 +174,19 @@ impl Starters {
         }
         seen
     }
+}
+
+/// An entry of the config file that the daemon could not take, in a line.
+fn not_in_effect(problem: &Value) -> String {
+    let file = problem["file"].as_str().unwrap_or_default();
+    let line = problem["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
+    let message = problem["error"]["message"].as_str().unwrap_or_default();
+    let text = match problem["name"].as_str() {
+        Some(name) => format!("{file}{line}: {name} is not in effect: {message}"),
+        // The message begins with the file.
+        None => format!("the previous schedules and triggers stay: {message}"),
+    };
+    one_line(&text)
 }
 
 /// The outcome of a removal.

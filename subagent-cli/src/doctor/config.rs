@@ -2,6 +2,7 @@
 
 use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
 use subagentd::lifecycle::{idle_exit_seconds, retention_days};
+use subagentd::schedules::check_declared;
 
 use super::facts::{DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};
@@ -11,6 +12,7 @@ const VARIABLES: &str = "config.variables";
 const FILE: &str = "config.file";
 const WORKSPACE: &str = "config.workspace";
 const UNKNOWN: &str = "config.unknownKey";
+const DECLARED: &str = "config.schedules";
 const LAUNCHERS: &str = "config.launchers";
 
 pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
@@ -70,8 +72,23 @@ fn file(facts: &DoctorFacts) -> Vec<Finding> {
         Finding::warning(GROUP, UNKNOWN, key.to_string())
             .advise("correct it, or remove it; `subagent config check` names all problems")
     }));
+    found.extend(declared(facts, &loaded));
     found.extend(launchers(facts, &loaded));
     found
+}
+
+/// Reports declared schedules and triggers that no daemon can take. A daemon reports them itself.
+fn declared(facts: &DoctorFacts, loaded: &LoadedConfig) -> Vec<Finding> {
+    if facts.schedules.is_some() {
+        return Vec::new();
+    }
+    let file = loaded.user_file().unwrap_or(&loaded.path).display().to_string();
+    let finding = |(line, message): (Option<u64>, String)| {
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        Finding::warning(GROUP, DECLARED, format!("{file}{line}: {message}"))
+            .advise("correct it; `subagent config check` names all problems")
+    };
+    check_declared(&loaded.config, &facts.env).into_iter().map(finding).collect()
 }
 
 /// Reports configured launchers that cannot be started, or else the installed agents.

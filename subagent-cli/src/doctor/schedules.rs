@@ -1,8 +1,8 @@
 //! Schedules and triggers: whether they fire, and whether a daemon is there when they do.
 
-use subagent_protocol::Error;
-use subagent_protocol::api::{Attendant, ScheduleView, TriggerView};
+use subagent_protocol::api::{Attendant, DeclarationProblem, ScheduleView, TriggerView};
 use subagent_protocol::schedule::SchedulePause;
+use subagent_protocol::{Code, Error};
 
 use super::facts::DoctorFacts;
 use super::finding::{Finding, Group};
@@ -17,6 +17,10 @@ pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
     let count = schedules.clone().count() + triggers.clone().count();
     let mut found: Vec<Finding> = schedules.filter_map(schedule).collect();
     found.extend(triggers.filter_map(trigger));
+    let problems = facts.schedules.iter().flat_map(|all| &all.problems);
+    // A file that cannot be used is named by both.
+    let of_triggers = facts.triggers.iter().flat_map(|all| &all.problems).filter(|one| one.name.is_some());
+    found.extend(problems.chain(of_triggers).map(not_in_effect));
     if found.is_empty() && count > 0 {
         found.push(Finding::ok(GROUP, ID, format!("{count} schedules and triggers can fire")));
     }
@@ -39,6 +43,22 @@ fn trigger(trigger: &TriggerView) -> Option<Finding> {
     does_not_fire("trigger", &trigger.name, trigger.paused, trigger.error.as_ref())
 }
 
+/// An entry of the config file that the daemon could not take.
+fn not_in_effect(problem: &DeclarationProblem) -> Finding {
+    let DeclarationProblem { name, file, line, error } = problem;
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    let (file, message) = (file.display(), &error.message);
+    let seen = match name {
+        Some(name) => format!("{name} is not in effect as {file}{line} declares it: {message}"),
+        None => format!("schedules and triggers of {file} stay as they were: {message}"),
+    };
+    Finding::warning(GROUP, ID, seen).advise(advice_of(error).unwrap_or("correct the file"))
+}
+
+fn advice_of(error: &Error) -> Option<&str> {
+    error.details.get("recommendedAction").and_then(|action| action.as_str())
+}
+
 /// What keeps one from firing, unless its owner wanted that.
 fn does_not_fire(
     kind: &str,
@@ -53,6 +73,9 @@ fn does_not_fire(
             format!("the {kind} {name} is paused ({reason}){why}"),
             format!("see `subagent {kind} log {name}`; then `subagent {kind} resume {name}`, or remove it"),
         ),
+        (None, Some(error)) if error.code == Code::QueuePaused => {
+            (format!("the {kind} {name} goes on later{why}"), advice_of(error).unwrap_or_default().to_owned())
+        }
         (None, Some(_)) => (
             format!("the {kind} {name} cannot fire{why}"),
             format!("remove it with `subagent {kind} rm {name}`, or add it again for another worker"),

@@ -152,10 +152,7 @@ fn status(facts: &HandoffFacts, out: &mut MarkdownDocument) {
     if let Some(context) = &facts.work.context {
         out.line(&format!("- context: {}", span(&counts(context), NOTE_BYTES)));
     }
-    out.line(&format!(
-        "- this page covers events up to {}, at {}",
-        facts.up_to, facts.created_at
-    ));
+    out.line(&format!("- this page covers events up to {}, at {}", facts.up_to, facts.created_at));
     if !facts.work.plan.is_empty() {
         out.line("");
         out.line("Its last plan:");

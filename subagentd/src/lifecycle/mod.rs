@@ -9,7 +9,6 @@ mod files;
 mod heartbeat;
 mod identity;
 mod idle;
-mod inotify;
 mod lock;
 mod log;
 mod memory;
@@ -98,7 +97,8 @@ fn run_reporting(options: &RunOptions, report: &mut StartReporter) -> Result<()>
 /// `DAEMON_START_FAILED`.
 pub fn refuse_foreign_proc() -> Result<()> {
     proc::is_of_this_namespace().map_err(|cause| {
-        error::start_failed("it cannot distinguish an agent from its owner", &cause).recommend(proc::FOREIGN_ADVICE)
+        error::start_failed("it cannot distinguish an agent from its owner", &cause)
+            .recommend(proc::FOREIGN_ADVICE)
     })
 }
 

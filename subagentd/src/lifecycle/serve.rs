@@ -69,7 +69,9 @@ pub(super) async fn serve(
     let program = runtime_program(options)?;
     let deliveries =
         Deliveries::start(&supervisor, options.environment.clone(), program.clone(), &options.state_dir);
-    let schedules = Schedules::start(&supervisor, options.environment.clone(), program, stay(options));
+    let state_dir = options.state_dir.clone();
+    let environment = options.environment.clone();
+    let schedules = Schedules::start(&supervisor, environment, program, state_dir, stay(options));
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
     let router = api::router(Api {

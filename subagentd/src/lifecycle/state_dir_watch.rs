@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 
 use super::awaited::Awaited;
 use super::files::Announcement;
-use super::inotify::Inotify;
 use super::lock::FileLock;
 use super::socket::SocketFile;
 use super::stop::Reason;
 use crate::api::Connections;
+use crate::inotify::Inotify;
 
 /// Minimum time between two checks triggered by connections when inotify works: a check takes 14
 /// system calls.

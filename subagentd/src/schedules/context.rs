@@ -11,9 +11,10 @@ use subagent_protocol::api::{Attendant, RunTask, ScheduledWork};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::schedule::{Missed, SchedulePause};
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Error, Result};
+use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
+use super::declarations::Declarations;
 use crate::schedule::{Times, template};
 use crate::store::schedules::{ScheduleRow, Starter};
 use crate::store::{Durability, RowId};
@@ -59,6 +60,8 @@ pub(super) struct ScheduleContext {
     /// `subagent-runtime`, which runs commands.
     pub(super) runtime_program: PathBuf,
     pub(super) stay: Stay,
+    /// Those of the user's config file.
+    pub(super) declarations: Declarations,
     /// Told when a schedule or a firing was changed.
     pub(super) changed: Notify,
     /// The rounds of the owner.
@@ -122,6 +125,11 @@ pub(super) fn zone(name: &str) -> std::result::Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| {
         format!("the time zone {name} is not known; names are like Europe/Berlin or UTC, and are read from /usr/share/zoneinfo (tzdata)")
     })
+}
+
+/// Whether the daemon could not do it, rather than that it cannot be done.
+pub(super) const fn is_of_the_daemon(code: Code) -> bool {
+    matches!(code, Code::StorageError | Code::StorageFull | Code::DaemonNotRunning | Code::TooManyOpenFiles)
 }
 
 /// Pauses a schedule or a trigger for a reason that is not a user's.

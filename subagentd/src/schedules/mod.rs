@@ -2,8 +2,12 @@
 //! starts it. A firing is stored before it is started, and becomes running in the transaction that
 //! stores its task or its turn. So a daemon that dies anywhere loses none and starts none twice.
 
+mod checks;
 mod commands;
+mod config_check;
 mod context;
+mod declarations;
+mod declared;
 mod owner;
 mod sources;
 mod triggers;
@@ -16,8 +20,7 @@ use std::time::Duration;
 
 use subagent_config::Environment;
 use subagent_protocol::api::{
-    AddSchedule, Attendant, FiringView, Firings, ScheduleRemoved, ScheduleView, ScheduledWork,
-    Schedules as Listed,
+    AddSchedule, Attendant, FiringView, Firings, ScheduleRemoved, ScheduleView, Schedules as Listed,
 };
 use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::time::Timestamp;
@@ -25,21 +28,18 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
-use crate::schedule::Times;
 use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, Starter, StoredTimes};
-use crate::store::{Connection, trigger_sources};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
-use context::{ScheduleContext, zone};
+use checks::{check_name, check_room, check_work, first_time};
+use context::ScheduleContext;
+use declarations::Declarations;
 
+pub use config_check::check_declared;
 pub use context::Stay;
 pub use triggers::check_payload;
 
 /// Firings that the log shows.
 const MAX_LOG: u32 = 200;
-/// Schedules and triggers of a state dir.
-const MAX_SCHEDULES: usize = 1000;
-/// Maximum length of a name, in bytes.
-const MAX_NAME: usize = 64;
 /// How long to wait until a change is carried out.
 const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -54,9 +54,11 @@ impl Schedules {
         supervisor: &Supervisor,
         environment: Environment,
         runtime_program: PathBuf,
+        state_dir: PathBuf,
         stay: Stay,
     ) -> Self {
         let context = Arc::new(ScheduleContext {
+            declarations: Declarations::new(environment.clone(), state_dir),
             runtime_program,
             supervisor: supervisor.clone(),
             stream: supervisor.stream(),
@@ -69,6 +71,7 @@ impl Schedules {
             watched: watch::Sender::default(),
         });
         tokio::spawn(owner::run(Arc::clone(&context)));
+        tokio::spawn(declared::watch(Arc::clone(&context)));
         Self(context)
     }
 
@@ -93,13 +96,11 @@ impl Schedules {
         let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
         let now = entropy::now();
         check_name(ScheduleKind::Schedule, &name)?;
-        let zone = zone(&timezone).map_err(|problem| wrong("timezone", problem))?;
-        let times = Times::of(&when, zone, now).map_err(|problem| wrong("when", problem))?;
-        let next = times.next(now).ok_or_else(|| wrong("when", "this time never comes".to_owned()))?;
-        self.check_work(&mut work).await?;
+        let next = first_time(&when, &timezone, now)?;
+        check_work(&self.0, &mut work).await?;
         self.check_attended(next, now)?;
         let starter = Starter::Times { when, timezone, missed };
-        let rules = StoredTimes { starter, overlap, max_failures };
+        let rules = StoredTimes { starter, overlap, max_failures, declared: None };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
         self.show(&name).await
     }
@@ -107,16 +108,7 @@ impl Schedules {
     /// Stores a new schedule or trigger, if there is room for it.
     async fn store(&self, caller: ApiCaller, new: NewSchedule) -> Result<()> {
         let count = self.0.stream.store.read(|connection| Ok(schedules::all(connection)?.len())).await?;
-        if count >= MAX_SCHEDULES {
-            return Err(Error::new(
-                Code::InvalidArgument,
-                format!("there are {MAX_SCHEDULES} schedules and triggers already"),
-            )
-            .with("limit", MAX_SCHEDULES)
-            .recommend(
-                "remove one that is no longer needed with `subagent schedule rm` or `subagent trigger rm`",
-            ));
-        }
+        check_room(count)?;
         self.0.supervisor.add_schedule(caller, new).await?;
         self.carried_out().await;
         Ok(())
@@ -133,26 +125,6 @@ impl Schedules {
             .recommend("run `subagent daemon install`, or keep `subagentd run` running, then add it again"))
     }
 
-    /// What would be started has to exist now.
-    async fn check_work(&self, work: &mut ScheduledWork) -> Result<()> {
-        match work {
-            ScheduledWork::Task(task) => self.0.supervisor.check_task(&self.0.with_environment(task)).await,
-            ScheduledWork::Send(message) => {
-                if message.text.trim().is_empty() {
-                    return Err(wrong("text", "the message is empty".to_owned()));
-                }
-                message.worker = self.0.supervisor.find_worker(&message.worker).await?;
-                let worker = message.worker.clone();
-                let read =
-                    move |connection: &Connection| trigger_sources::cannot_be_sent_to(connection, &worker);
-                match self.0.stream.store.read(read).await? {
-                    Some(error) => Err(error),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-
     /// All schedules.
     ///
     /// # Errors
@@ -162,7 +134,8 @@ impl Schedules {
         for row in self.rows(ScheduleKind::Schedule).await? {
             items.extend(view::schedule(&self.0, row).await?);
         }
-        Ok(Listed { count: items.len(), items })
+        let problems = self.0.declarations.problems(ScheduleKind::Schedule).await;
+        Ok(Listed { count: items.len(), items, problems })
     }
 
     /// One schedule.
@@ -190,11 +163,13 @@ impl Schedules {
     }
 
     async fn row(&self, kind: ScheduleKind, name: &str) -> Result<ScheduleRow> {
+        self.in_line_with_config().await;
         let name = name.to_owned();
         self.0.stream.store.read(move |connection| schedules::named(connection, kind, &name)).await
     }
 
     async fn rows(&self, kind: ScheduleKind) -> Result<Vec<ScheduleRow>> {
+        self.in_line_with_config().await;
         let mut rows = self.0.stream.store.read(schedules::all).await?;
         rows.retain(|row| row.times.starter.kind() == kind);
         Ok(rows)
@@ -270,9 +245,17 @@ impl Schedules {
         name: &str,
         change: ScheduleChange,
     ) -> Result<Option<crate::store::RowId>> {
+        self.in_line_with_config().await;
         let changed = self.0.supervisor.change_schedule(caller, kind, name, change).await?;
         self.carried_out().await;
         Ok(changed)
+    }
+
+    /// Waits until a change of the config file is carried out.
+    async fn in_line_with_config(&self) {
+        if self.0.declarations.is_stale().await {
+            self.carried_out().await;
+        }
     }
 
     /// Waits until the owner has looked at what was changed.
@@ -286,24 +269,4 @@ impl Schedules {
             tracing::warn!("a change of a schedule or a trigger is stored, and is not carried out yet");
         }
     }
-}
-
-fn wrong(field: &str, problem: String) -> Error {
-    Error::new(Code::InvalidArgument, problem).with("field", field)
-}
-
-fn check_name(kind: ScheduleKind, name: &str) -> Result<()> {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
-    if name.is_empty()
-        || name.len() > MAX_NAME
-        || !name.chars().all(is_plain)
-        || name.starts_with(['-', '_', '.'])
-    {
-        let message = format!(
-            "a {}'s name has 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and begins with none of the last three",
-            kind.word()
-        );
-        return Err(wrong("name", message));
-    }
-    Ok(())
 }

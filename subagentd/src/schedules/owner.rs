@@ -12,7 +12,8 @@ use subagent_protocol::trigger::{EndStatus, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
 use super::commands::{self, Runs, WatchedCommand};
-use super::context::{STORE_RETRY, ScheduleContext, pause, times, work};
+use super::context::{STORE_RETRY, ScheduleContext, is_of_the_daemon, pause, times, work};
+use super::declared;
 use super::watching::Watchers;
 use crate::alarm;
 use crate::schedule::{Admission, ScheduleProgress, admit, look};
@@ -88,6 +89,7 @@ async fn round(
     watchers: &mut Watchers,
 ) -> Result<Outlook> {
     let store = &context.stream.store;
+    declared::reconcile(context).await?;
     for end in store.read(schedule_ends::ended).await? {
         finish(context, end).await?;
     }
@@ -304,11 +306,6 @@ async fn finish(context: &ScheduleContext, end: FiringEnd) -> Result<()> {
         context.stream.noted(worker, seq);
     }
     Ok(())
-}
-
-/// Whether the daemon could not do it, rather than that it cannot be done.
-const fn is_of_the_daemon(code: Code) -> bool {
-    matches!(code, Code::StorageError | Code::StorageFull | Code::DaemonNotRunning | Code::TooManyOpenFiles)
 }
 
 /// Whether no later firing can be started either.

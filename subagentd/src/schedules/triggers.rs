@@ -1,16 +1,16 @@
 //! Requests about triggers. After the firing they share everything with schedules.
 
 use subagent_protocol::api::{
-    AddTrigger, DeliverTrigger, FireTrigger, FiringView, Firings, ScheduledWork, TriggerRemoved, TriggerView,
-    Triggers,
+    AddTrigger, DeliverTrigger, FireTrigger, FiringView, Firings, TriggerRemoved, TriggerView, Triggers,
 };
-use subagent_protocol::trigger::MAX_PAYLOAD_BYTES;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::trigger::{MAX_PAYLOAD_BYTES, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Schedules, view, wrong};
-use crate::schedule::template;
+use super::checks::{check_name, check_trigger, wrong};
+use super::{Schedules, view};
 use crate::store::schedules::{NewFiring, ScheduleKind, Starter, StoredTimes};
-use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange};
+use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, entropy};
 
 /// Maximum length of the identifier of an occurrence, in bytes.
 const MAX_OCCURRENCE: usize = 200;
@@ -23,17 +23,15 @@ impl Schedules {
     /// those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
     pub async fn add_trigger(&self, caller: ApiCaller, request: AddTrigger) -> Result<TriggerView> {
         let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
-        super::check_name(ScheduleKind::Trigger, &name)?;
-        template::check(text_of(&work)).map_err(|problem| wrong("text", problem))?;
-        let task = self.check_source(&mut source).await?;
-        self.check_work(&mut work).await?;
-        if let (Some(task), ScheduledWork::Send(message)) = (task, &work)
-            && message.worker == task
-        {
-            let message = "the message would run the task again, and its end would send the message again";
-            return Err(wrong("work", message.to_owned()).with("workerId", task));
+        check_name(ScheduleKind::Trigger, &name)?;
+        check_trigger(&self.0, &mut source, &mut work).await?;
+        if let TriggerSource::Command { every_seconds, .. } = &source {
+            let now = entropy::now();
+            let millis = i64::try_from(every_seconds.saturating_mul(1000)).unwrap_or(i64::MAX);
+            self.check_attended(Timestamp(now.0.saturating_add(millis)), now)?;
         }
-        let rules = StoredTimes { starter: Starter::Trigger { source }, overlap, max_failures };
+        let rules =
+            StoredTimes { starter: Starter::Trigger { source }, overlap, max_failures, declared: None };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
         self.until_watched(&name).await?;
         self.show_trigger(&name).await
@@ -48,7 +46,8 @@ impl Schedules {
         for row in self.rows(ScheduleKind::Trigger).await? {
             items.extend(view::trigger(&self.0, row).await?);
         }
-        Ok(Triggers { count: items.len(), items })
+        let problems = self.0.declarations.problems(ScheduleKind::Trigger).await;
+        Ok(Triggers { count: items.len(), items, problems })
     }
 
     /// One trigger.
@@ -140,13 +139,6 @@ impl Schedules {
     pub async fn remove_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerRemoved> {
         self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Remove).await?;
         Ok(TriggerRemoved { name: name.to_owned() })
-    }
-}
-
-fn text_of(work: &ScheduledWork) -> &str {
-    match work {
-        ScheduledWork::Task(task) => &task.prompt,
-        ScheduledWork::Send(message) => &message.text,
     }
 }
 

@@ -72,6 +72,7 @@ pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Resu
         error: row.error.or(trouble),
         last_firing,
         created_at: row.created_at,
+        declared_in: row.times.declared.map(|declared| declared.file),
     }))
 }
 
@@ -118,5 +119,6 @@ pub(super) async fn schedule(context: &ScheduleContext, row: ScheduleRow) -> Res
         error: row.error.or(trouble),
         last_firing,
         created_at: row.created_at,
+        declared_in: row.times.declared.map(|declared| declared.file),
     }))
 }

@@ -3,6 +3,7 @@
 //! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in `schedule_ends`.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,17 @@ pub(crate) struct StoredTimes {
     pub(crate) starter: Starter,
     pub(crate) overlap: Overlap,
     pub(crate) max_failures: u32,
+    /// The entry of a config file; `None` if a command added it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) declared: Option<Declaration>,
+}
+
+/// An entry of a config file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Declaration {
+    pub(crate) file: PathBuf,
+    /// SHA-256 of the entry as it was stored.
+    pub(crate) sha256: String,
 }
 
 /// A firing that is not due at a time.
@@ -133,6 +145,14 @@ fn error(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Error>> {
         Some(text) => serde_json::from_str(&text).map(Some).map_err(|error| bad(column, error)),
         None => Ok(None),
     }
+}
+
+/// The error for the name of another schedule or trigger.
+pub(crate) fn name_taken(name: &str) -> Error {
+    let message = format!("a schedule or trigger named {name} already exists");
+    Error::new(Code::NameTaken, message).with("name", name).recommend(
+        "choose another name, or remove that one with `subagent schedule rm` or `subagent trigger rm`",
+    )
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
@@ -276,10 +296,7 @@ impl Tx<'_> {
         work: &ScheduledWork,
         now: Timestamp,
     ) -> Result<()> {
-        if let Starter::Trigger { source: TriggerSource::After { worker, .. } } = &times.starter {
-            // Checked here, since an end before the cursor is never looked at.
-            trigger_sources::task_of_source(self.connection, worker)?;
-        }
+        self.check_source(&times.starter)?;
         let cursor = self.first_cursor(&times.starter, now)?;
         let inserted = self.execute(
             "INSERT OR IGNORE INTO schedules (name, controller_id, times, work, anchor, cursor, created_at)
@@ -287,12 +304,48 @@ impl Tx<'_> {
             params![name, controller.as_str(), text(times)?, text(work)?, now.0, cursor],
         )?;
         if inserted == 0 {
-            let message = format!("a schedule or trigger named {name} already exists");
-            return Err(Error::new(Code::NameTaken, message).with("name", name).recommend(
-                "choose another name, or remove that one with `subagent schedule rm` or `subagent trigger rm`",
-            ));
+            return Err(name_taken(name));
         }
         Ok(())
+    }
+
+    /// Stores a new version of what a config file declares. Its log and its pause stay. If what
+    /// fires it has changed, only times and occurrences from now on count.
+    ///
+    /// # Errors
+    /// Those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
+    pub(crate) fn redeclare_schedule(
+        &self,
+        row: &ScheduleRow,
+        controller: &ControllerId,
+        times: &StoredTimes,
+        work: &ScheduledWork,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.execute(
+            "UPDATE schedules SET controller_id = ?2, times = ?3, work = ?4 WHERE id = ?1",
+            params![row.id.0, controller.as_str(), text(times)?, text(work)?],
+        )?;
+        if text(&row.times.starter)? == text(&times.starter)? {
+            return Ok(());
+        }
+        self.check_source(&times.starter)?;
+        let cursor = self.next_cursor(row, &times.starter, now)?;
+        self.execute(
+            "UPDATE schedules SET anchor = ?2, cursor = ?3, observed = NULL WHERE id = ?1",
+            params![row.id.0, now.0, cursor],
+        )?;
+        Ok(())
+    }
+
+    /// Checked in the transaction, since an end before the cursor is never looked at.
+    fn check_source(&self, starter: &Starter) -> Result<()> {
+        match starter {
+            Starter::Trigger { source: TriggerSource::After { worker, .. } } => {
+                trigger_sources::task_of_source(self.connection, worker).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where one begins that fires from now on.
@@ -302,6 +355,15 @@ impl Tx<'_> {
             // It has not run yet.
             Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(0),
             Starter::Trigger { .. } => all_events::last_seq(self.connection),
+        }
+    }
+
+    /// Where one begins again, fired by this from now on.
+    fn next_cursor(&self, row: &ScheduleRow, starter: &Starter, now: Timestamp) -> Result<i64> {
+        match starter {
+            // A run that began before has another cursor.
+            Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(row.cursor.0.min(0) - 1),
+            _ => self.first_cursor(starter, now),
         }
     }
 
@@ -320,9 +382,7 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn resume_schedule(&self, row: &ScheduleRow, now: Timestamp) -> Result<()> {
-        let runs = matches!(row.times.starter, Starter::Trigger { source: TriggerSource::Command { .. } });
-        // A run that began before the pause has another cursor.
-        let cursor = if runs { row.cursor.0.min(0) - 1 } else { self.first_cursor(&row.times.starter, now)? };
+        let cursor = self.next_cursor(row, &row.times.starter, now)?;
         self.execute(
             "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL
              WHERE id = ?1 AND paused IS NOT NULL",

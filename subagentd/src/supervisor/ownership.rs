@@ -225,7 +225,11 @@ impl Claim {
 /// Selects the controller to create or take: the named one; the hinted one if it belongs to this
 /// workspace or its workspace moved; that of the workspace; the hinted id if its database was
 /// removed; a new one.
-fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerId) -> Result<ControllerId> {
+pub(super) fn controller_to_init(
+    tx: &Tx<'_>,
+    choice: &ControllerChoice,
+    fresh: ControllerId,
+) -> Result<ControllerId> {
     let holder = controllers::by_workspace(tx.connection(), &choice.workspace_key)?;
     let controller_id = match (&choice.controller_id, &choice.hinted_controller_id) {
         (Some(named), _) => named.parse().map_err(|error: InvalidId| {

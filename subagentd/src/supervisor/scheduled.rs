@@ -5,14 +5,15 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use subagent_protocol::api::{CancelTask, ControllerChoice, RunTask, ScheduledWork};
-use subagent_protocol::ids::TurnId;
+use subagent_protocol::budget::Limits;
+use subagent_protocol::ids::{ControllerId, TurnId};
 use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::RequestTarget;
 use super::tasks::TaskCaller;
 use super::worker::{Also, Respond};
-use super::{ApiCaller, Supervisor, controllers, entropy, hooks, spec, turns};
+use super::{ApiCaller, Supervisor, controllers, entropy, hooks, ownership, spec, turns};
 use crate::core::WorkerInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::stopped_for_good;
@@ -54,16 +55,51 @@ impl Supervisor {
         let NewSchedule { choice, name, rules, mut work } = new;
         let add = move |tx: &mut Tx<'_>| {
             let row = controllers::of_new_worker(tx.connection(), &choice, &owner, &state_db)?;
-            if let ScheduledWork::Task(task) = &mut work
-                && let Some(place) = &mut task.manager
-            {
-                place.choice.controller_id = Some(row.controller_id.as_str().to_owned());
-                place.env.clear();
-            }
+            place_in(&mut work, &row.controller_id);
             tx.insert_schedule(&name, &row.controller_id, &rules, &work, now)
         };
         let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, add);
         self.shared.store.write(Durability::Full, 1, write).await.map(drop)
+    }
+
+    /// Stores what a config file declares: a new schedule or trigger, or a new version of `row`. A
+    /// workspace without a controller gets one, without an owner.
+    ///
+    /// # Errors
+    /// `NAME_TAKEN`, `INVALID_CONTROLLER_HANDLE` for a controller that requires a handle, those of
+    /// the source of a trigger, `STORAGE_ERROR`.
+    pub(crate) async fn store_declared(
+        &self,
+        new: NewSchedule,
+        row: Option<ScheduleRow>,
+        budget: Limits,
+    ) -> Result<()> {
+        let fresh = ControllerId::from_random(entropy::random()?);
+        budget.check()?;
+        let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
+        let NewSchedule { choice, name, rules, mut work } = new;
+        let write = move |tx: &mut Tx<'_>| {
+            let no_handle = OwnerCheck(None);
+            let controller = match controllers::find(tx.connection(), &choice, None)? {
+                Some(_) => controllers::of_new_worker(tx.connection(), &choice, &no_handle, &state_db)?,
+                None => {
+                    let id = ownership::controller_to_init(tx, &choice, fresh)?;
+                    let row = tx.upsert_controller(&id, None, &choice.workspace_key, now)?;
+                    tx.open_controller_account(row.id, budget)?;
+                    row
+                }
+            };
+            place_in(&mut work, &controller.controller_id);
+            match &row {
+                Some(row) if row.times.starter.kind() == rules.starter.kind() => {
+                    return tx.redeclare_schedule(row, &controller.controller_id, &rules, &work, now);
+                }
+                Some(row) => tx.delete_schedule(row.id)?,
+                None => {}
+            }
+            tx.insert_schedule(&name, &controller.controller_id, &rules, &work, now)
+        };
+        self.shared.store.write(Durability::Full, 1, write).await
     }
 
     /// Changes a schedule or a trigger. Gives the firing of [`ScheduleChange::Run`] and [`ScheduleChange::Fire`].
@@ -94,6 +130,7 @@ impl Supervisor {
                 ScheduleChange::Run(firing) | ScheduleChange::Fire(firing) => {
                     tx.insert_firing_now(row.id, &firing, now).map(|firing| Some(firing.0))
                 }
+                ScheduleChange::Remove if row.times.declared.is_some() => Err(is_declared(&row)),
                 ScheduleChange::Remove => tx.delete_schedule(row.id).map(|()| None),
             }
         };
@@ -165,6 +202,30 @@ impl Supervisor {
         };
         self.order(&handle, None, None, input, nothing()).await.map(drop)
     }
+}
+
+/// Sets the controller of a task. Variables are not stored.
+fn place_in(work: &mut ScheduledWork, controller: &ControllerId) {
+    if let ScheduledWork::Task(task) = work
+        && let Some(place) = &mut task.manager
+    {
+        place.choice.controller_id = Some(controller.as_str().to_owned());
+        place.env.clear();
+    }
+}
+
+/// The error for the removal of what a config file declares.
+fn is_declared(row: &ScheduleRow) -> Error {
+    let word = row.times.starter.kind().word();
+    let file = row.times.declared.as_ref().map(|declared| declared.file.display().to_string());
+    let file = file.unwrap_or_default();
+    Error::new(Code::InvalidArgument, format!("the {word} {} is declared in {file}", row.name))
+        .with(word, row.name.as_str())
+        .with("configPath", file)
+        .recommend(format!(
+            "remove its entry from this file, or keep it from firing with `subagent {word} pause {}`",
+            row.name
+        ))
 }
 
 fn paused(row: &ScheduleRow) -> Error {

@@ -122,7 +122,8 @@ impl JournaledStateDir {
         let env = Environment::new([], self.dir.path());
         let program = self.dir.path().join("no-such-program");
         let deliveries = Deliveries::start(&supervisor, env.clone(), program.clone(), self.dir.path());
-        let schedules = Schedules::start(&supervisor, env.clone(), program, Stay::Service);
+        let schedules =
+            Schedules::start(&supervisor, env.clone(), program, self.dir.path().into(), Stay::Service);
         let router = api::router(Api {
             supervisor,
             deliveries,

@@ -1,5 +1,8 @@
 //! `schedule`: each time fires exactly once, even if the daemon dies, and bad input is refused.
 
+mod declared;
+mod said;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -10,10 +10,21 @@ use crate::output::table::Table;
 /// Shows the data of `schedule list`.
 pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
-    let mut table = Table::new(&["NAME", "STATE", "NEXT", "BY", "WHEN", "WHAT", "LAST", "ERROR", "TIMEZONE"]);
+    let mut table = Table::new(&[
+        "NAME",
+        "STATE",
+        "NEXT",
+        "BY",
+        "WHEN",
+        "WHAT",
+        "LAST",
+        "ERROR",
+        "TIMEZONE",
+        "DECLARED IN",
+    ]);
     for item in items {
         let (style, state) = state(item);
-        let (next, last) = (next(view, item), word(&item["lastFiring"], "status").replace('_', " "));
+        let (next, last) = (next(view, item), last_status(item));
         table.row([
             (Style::Strong, word(item, "name")),
             (style, &state),
@@ -24,6 +35,7 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
             (Style::of_state(word(&item["lastFiring"], "status")), &last),
             (Style::Bad, &text(&item["error"])),
             (Style::Dim, word(item, "timezone")),
+            (Style::Dim, word(item, "declaredIn")),
         ]);
     }
     view.put(&table);
@@ -52,6 +64,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
         ("last", Style::Plain, last(view, data)),
         ("failures", Style::Plain, failures(data)),
         ("error", Style::Bad, text(&data["error"])),
+        ("declared in", Style::Plain, word(data, "declaredIn").to_owned()),
     ]);
     if data["paused"].is_string() {
         view.next("Resume it:", &format!("subagent schedule resume {name}"));
@@ -94,10 +107,19 @@ pub(super) fn state(item: &Value) -> (Style, String) {
     }
 }
 
-/// The status of the newest firing, and its time.
-pub(super) fn last(view: &PageRenderer, item: &Value) -> String {
+/// The status of the newest firing, and how many times before it were missed.
+fn last_status(item: &Value) -> String {
     let firing = &item["lastFiring"];
-    [word(firing, "status").replace('_', " "), view.ago(&firing["at"])].join("  ").trim().to_owned()
+    let status = word(firing, "status").replace('_', " ");
+    match firing["leftOut"].as_u64().filter(|count| *count > 0) {
+        Some(count) => format!("{status} ({count} missed before)"),
+        None => status,
+    }
+}
+
+/// The same with the time of the firing.
+pub(super) fn last(view: &PageRenderer, item: &Value) -> String {
+    [last_status(item), view.ago(&item["lastFiring"]["at"])].join("  ").trim().to_owned()
 }
 
 /// Failures in a row, and how many pause it.

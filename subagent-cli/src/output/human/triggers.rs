@@ -11,7 +11,7 @@ use crate::output::table::Table;
 /// Shows the data of `trigger list`.
 pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
-    let mut table = Table::new(&["NAME", "STATE", "FIRES", "BY", "WHAT", "LAST", "ERROR"]);
+    let mut table = Table::new(&["NAME", "STATE", "FIRES", "BY", "WHAT", "LAST", "ERROR", "DECLARED IN"]);
     for item in items {
         let (style, state) = state(item);
         let last = last(view, item);
@@ -23,6 +23,7 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
             (Style::Plain, &work(&item["work"]).unwrap_or_default()),
             (Style::of_state(word(&item["lastFiring"], "status")), &last),
             (Style::Bad, &text(&item["error"])),
+            (Style::Dim, word(item, "declaredIn")),
         ]);
     }
     view.put(&table);
@@ -44,6 +45,7 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
         ("last", Style::Plain, last(view, data)),
         ("failures", Style::Plain, failures(data)),
         ("error", Style::Bad, text(&data["error"])),
+        ("declared in", Style::Plain, word(data, "declaredIn").to_owned()),
     ]);
     if data["token"].is_string() {
         view.next("Keep the token, it is not shown again. Requests are taken by:", "subagent panel");

@@ -181,6 +181,7 @@ fn planted(connection: &mut Connection) -> RowId {
         starter: Starter::Trigger { source },
         overlap: Overlap::Queue,
         max_failures: MAX_FAILURES,
+        declared: None,
     };
     let work = ScheduledWork::Send(ScheduledMessage { worker: "w_1".to_owned(), text: "x".to_owned() });
     let controller = serde_json::from_value(json!("ctl_0123456789")).unwrap();

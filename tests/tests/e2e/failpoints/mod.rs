@@ -147,6 +147,8 @@ const ELSEWHERE: &[&str] = &[
     "schedule.after_store",
     "firing.before_start",
     "firing.after_start",
+    "declared.before_store",
+    "declared.after_store",
     "observation.before_store",
     "observation.after_store",
     "change.before_store",

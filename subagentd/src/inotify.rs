@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 /// An inotify instance. It is closed on drop.
 #[derive(Debug)]
-pub(super) struct Inotify(AsyncFd<InotifyFd>);
+pub(crate) struct Inotify(AsyncFd<InotifyFd>);
 
 #[derive(Debug)]
 struct InotifyFd(Queue);
@@ -29,7 +29,7 @@ impl Inotify {
     /// # Errors
     /// The user has too many instances (`fs.inotify.max_user_instances`).
     #[allow(unsafe_code)]
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let queue = Queue::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         // SAFETY: the queue's descriptor is open, and nothing replaces or closes it while this value has it.
         Ok(Self(unsafe { AsyncFd::register_with_interest(InotifyFd(queue), Interest::READABLE) }?))
@@ -40,7 +40,7 @@ impl Inotify {
     ///
     /// # Errors
     /// The file does not exist.
-    pub(super) fn watch(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn watch(&self, path: &Path) -> io::Result<()> {
         let what = AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ATTRIB
@@ -49,8 +49,21 @@ impl Inotify {
         Ok(())
     }
 
+    /// Watches the entries of a folder: what is written, moved or removed there.
+    ///
+    /// # Errors
+    /// The folder does not exist.
+    pub(crate) fn watch_entries(&self, folder: &Path) -> io::Result<()> {
+        let what = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE;
+        self.0.get_ref().0.add_watch(folder, what)?;
+        Ok(())
+    }
+
     /// Watches all ancestor folders of the path for moves. Unwatchable folders are skipped.
-    pub(super) fn watch_folders_of(&self, path: &Path) {
+    pub(crate) fn watch_folders_of(&self, path: &Path) {
         for folder in path.ancestors().skip(1) {
             let _ = self.0.get_ref().0.add_watch(folder, AddWatchFlags::IN_MOVE_SELF);
         }
@@ -60,7 +73,7 @@ impl Inotify {
     ///
     /// # Errors
     /// The descriptor cannot be read.
-    pub(super) async fn changed(&self) -> io::Result<()> {
+    pub(crate) async fn changed(&self) -> io::Result<()> {
         let mut seen = false;
         loop {
             let mut ready = self.0.readable().await?;

@@ -1,0 +1,480 @@
+//! Schedules and triggers of the user's config file: the keys `schedules` and `triggers`. Pure.
+//!
+//! They start agents without a question. A project's file comes with a clone, and an agent can write it, so a project's
+//! file with one of these keys is refused. Cron lines and time zones are checked by the daemon and by `config check`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use subagent_protocol::api::WorktreeChoice;
+use subagent_protocol::schedule::{MAX_FAILURES, Missed, Overlap, When};
+use subagent_protocol::trigger::{COMMAND_EVERY_SECONDS, COMMAND_TIMEOUT_SECONDS, DEBOUNCE_MS, EndStatus};
+
+use crate::agents::keys::KeyPositions;
+use crate::check::{CheckResult, mapping, mismatch, named, refuse, required_string, trimmed};
+use crate::environment::Environment;
+use crate::error::{ConfigError, FieldPath};
+use crate::policy::Position;
+use crate::workspace::Workspace;
+
+pub(crate) const SCHEDULES: &str = "schedules";
+pub(crate) const TRIGGERS: &str = "triggers";
+
+/// Maximum length of a name in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// Maximum time in seconds: a hundred years.
+const MAX_TIME_SECONDS: f64 = 36_600.0 * 86_400.0;
+/// Digits of a SHA-256.
+const SHA_256_DIGITS: usize = 64;
+
+/// A schedule of the user's config file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeclaredSchedule {
+    /// The times at which it fires.
+    pub when: When,
+    /// The time zone; `None` is the system's.
+    pub timezone: Option<String>,
+    /// The handling of times at which no daemon was running.
+    pub missed: Missed,
+    /// The work of each firing.
+    pub start: DeclaredStart,
+}
+
+/// A trigger of the user's config file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeclaredTrigger {
+    /// The occurrences that fire it.
+    pub source: DeclaredSource,
+    /// The work of each firing.
+    pub start: DeclaredStart,
+}
+
+/// The occurrences that fire a declared trigger. Folders are those of its `cwd`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum DeclaredSource {
+    /// Only requests fire it.
+    Request,
+    /// The end of a task, or of each turn of a worker that is no task.
+    After {
+        /// The worker: its id, its name, or a prefix of its id.
+        worker: String,
+        /// Only ends with this status; any if absent.
+        status: Option<EndStatus>,
+    },
+    /// A command line whose output is compared.
+    Command {
+        /// The line for `sh -c`.
+        line: String,
+        /// Seconds between two runs.
+        every_seconds: u64,
+        /// Deadline of one run in seconds.
+        timeout_seconds: u64,
+    },
+    /// Changed files below the folder.
+    Files {
+        /// Patterns of relative paths.
+        globs: Vec<String>,
+        /// Milliseconds without further changes.
+        debounce_ms: u64,
+    },
+    /// A POST with a token to `subagent panel`.
+    Webhook {
+        /// SHA-256 of the token, as lowercase hexadecimal digits.
+        token_sha256: String,
+    },
+}
+
+/// What a declared schedule or trigger starts, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeclaredStart {
+    /// The folder, absolute or below `~`. The daemon of its workspace takes the entry.
+    pub cwd: String,
+    /// The state dir of that daemon, if it is not that of the workspace.
+    pub state_dir: Option<String>,
+    /// The handling of firings while an earlier one is running.
+    pub overlap: Overlap,
+    /// Number of consecutive failures after which it is paused; zero: never.
+    pub max_failures: u32,
+    /// The text of the task or the message.
+    pub text: String,
+    /// The receiver of the text.
+    pub receiver: DeclaredReceiver,
+    /// Position of its name in the file.
+    #[serde(skip)]
+    pub at: Option<Position>,
+}
+
+impl DeclaredStart {
+    /// Finds the workspace and the state dir of the entry. `SUBAGENT_STATE_DIR` does not count, so
+    /// that an entry belongs to one daemon, in every environment.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if `cwd` is not an accessible folder.
+    pub fn workspace(&self, env: &Environment) -> Result<Workspace, ConfigError> {
+        let mut env = env.clone();
+        let name = OsStr::new("SUBAGENT_STATE_DIR");
+        match &self.state_dir {
+            Some(state_dir) => env.vars.insert(name.to_owned(), state_dir.into()),
+            None => env.vars.remove(name),
+        };
+        Workspace::find(Some(Path::new(&self.cwd)), &env)
+    }
+}
+
+/// The receiver of the text of a firing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum DeclaredReceiver {
+    /// A new task for an agent.
+    Task {
+        /// A launcher, or a definition of an agent.
+        agent: String,
+        /// The launcher of a definition that names none.
+        launcher: Option<String>,
+        /// The name of a sandbox.
+        sandbox: Option<String>,
+        /// The git worktree of each task.
+        worktree: Option<WorktreeChoice>,
+    },
+    /// A worker, at the end of its queue.
+    Worker(String),
+}
+
+/// The schedules by name.
+pub type DeclaredSchedules = BTreeMap<String, DeclaredSchedule>;
+/// The triggers by name.
+pub type DeclaredTriggers = BTreeMap<String, DeclaredTrigger>;
+
+pub(crate) fn schedules(root: &Map<String, Value>) -> CheckResult<DeclaredSchedules> {
+    named(root, SCHEDULES, SCHEDULES, |name, value| {
+        let entry = Entry::of(SCHEDULES, name, value)?;
+        Ok(DeclaredSchedule {
+            when: entry.when()?,
+            timezone: entry.text("timezone")?,
+            missed: entry.word("missed", Missed::parse, "skip, once or all")?.unwrap_or(Missed::Once),
+            start: entry.start()?,
+        })
+    })
+}
+
+pub(crate) fn triggers(
+    root: &Map<String, Value>,
+    schedules: &DeclaredSchedules,
+) -> CheckResult<DeclaredTriggers> {
+    named(root, TRIGGERS, TRIGGERS, |name, value| {
+        let entry = Entry::of(TRIGGERS, name, value)?;
+        if schedules.contains_key(name) {
+            return refuse(entry.name_place(), "is the name of a schedule too; give each its own");
+        }
+        Ok(DeclaredTrigger { source: entry.source()?, start: entry.start()? })
+    })
+}
+
+/// Refuses the keys in a project's file. `user` is the file that may have them.
+pub(crate) fn check_project(document: &Value, user: Option<&Path>) -> CheckResult<()> {
+    let is_there = |key: &&str| document.get(*key).is_some_and(|value| !value.is_null());
+    let Some(key) = [SCHEDULES, TRIGGERS].into_iter().find(is_there) else { return Ok(()) };
+    let user =
+        user.map_or_else(|| "~/.config/subagent/config.yaml".to_owned(), |path| path.display().to_string());
+    let problem = format!(
+        "counts only in your own file ({user}), since a clone or an agent can bring a project's; move it there"
+    );
+    refuse(FieldPath::Field(key.to_owned()), problem)
+}
+
+/// Returns the position of a place below these keys. A name may contain dots, and the key after it does not.
+pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
+    let (field, key) = match place {
+        FieldPath::Field(field) | FieldPath::Element { field, .. } => (field, None),
+        FieldPath::Entry { field, key } => (field, Some(key.as_str())),
+        _ => return None,
+    };
+    let (section, rest) = field.split_once('.').map_or((field.as_str(), None), |(one, two)| (one, Some(two)));
+    if ![SCHEDULES, TRIGGERS].contains(&section) {
+        return None;
+    }
+    let Some(rest) = rest else { return keys.of(&[&[section][..], key.as_slice()].concat()) };
+    match rest.rsplit_once('.') {
+        Some((name, last)) if !keys.has(&[section, rest]) => keys.of(&[section, name, last]),
+        _ => keys.of(&[section, rest]),
+    }
+}
+
+/// Adds the positions of all names.
+pub(crate) fn locate(
+    schedules: &mut DeclaredSchedules,
+    triggers: &mut DeclaredTriggers,
+    keys: &KeyPositions,
+) {
+    for (name, schedule) in schedules {
+        schedule.start.at = keys.of(&[SCHEDULES, name]);
+    }
+    for (name, trigger) in triggers {
+        trigger.start.at = keys.of(&[TRIGGERS, name]);
+    }
+}
+
+/// One entry of a section.
+struct Entry<'a> {
+    section: &'static str,
+    name: &'a str,
+    given: &'a Map<String, Value>,
+}
+
+impl<'a> Entry<'a> {
+    fn of(section: &'static str, name: &'a str, value: &'a Value) -> CheckResult<Self> {
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
+        if name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) || name.starts_with(['-', '_', '.']) {
+            let problem = format!(
+                "is not a name: write 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`, none of the last three first"
+            );
+            return refuse(FieldPath::Entry { field: section.to_owned(), key: name.to_owned() }, problem);
+        }
+        Ok(Self { section, name, given: mapping(value, || format!("{section}.{name}"))? })
+    }
+
+    fn name_place(&self) -> FieldPath {
+        FieldPath::Field(format!("{}.{}", self.section, self.name))
+    }
+
+    fn field(&self, key: &str) -> String {
+        format!("{}.{}.{key}", self.section, self.name)
+    }
+
+    fn place(&self, key: &str) -> FieldPath {
+        FieldPath::Field(self.field(key))
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.given.get(key).filter(|value| !value.is_null())
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    fn text(&self, key: &str) -> CheckResult<Option<String>> {
+        trimmed(self.get(key), || self.place(key))
+    }
+
+    fn required(&self, key: &str, what: &str) -> CheckResult<String> {
+        match self.text(key)? {
+            Some(text) => Ok(text),
+            None => refuse(self.place(key), format!("is missing: write {what}")),
+        }
+    }
+
+    fn word<T>(&self, key: &str, parse: impl Fn(&str) -> Option<T>, all: &str) -> CheckResult<Option<T>> {
+        let Some(word) = self.text(key)? else { return Ok(None) };
+        match parse(&word) {
+            Some(found) => Ok(Some(found)),
+            None => refuse(self.place(key), format!("says `{word}`; write {all}")),
+        }
+    }
+
+    /// Reads a time: a number of seconds, or a number with a unit.
+    fn time(&self, key: &str) -> CheckResult<Option<Duration>> {
+        let wrong =
+            || -> CheckResult<f64> { refuse(self.place(key), "must be a time, as 30m, 12h, 7d or 90") };
+        let seconds = match self.get(key) {
+            None => return Ok(None),
+            Some(Value::Number(number)) => number.as_f64().map_or_else(wrong, Ok)?,
+            Some(Value::String(text)) => {
+                let text = text.trim();
+                let (number, unit) = match text.char_indices().last() {
+                    Some((at, 'd')) => (&text[..at], 86_400.0),
+                    Some((at, 'h')) => (&text[..at], 3600.0),
+                    Some((at, 'm')) => (&text[..at], 60.0),
+                    Some((at, 's')) => (&text[..at], 1.0),
+                    _ => (text, 1.0),
+                };
+                let is_plain = number.starts_with(|first: char| first.is_ascii_digit());
+                number
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|_| is_plain)
+                    .map_or_else(wrong, |number| Ok(number * unit))?
+            }
+            Some(other) => return mismatch(self.place(key), "a time, as 30m or a number of seconds", other),
+        };
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(time) if !time.is_zero() && seconds <= MAX_TIME_SECONDS => Ok(Some(time)),
+            _ => refuse(self.place(key), "must be more than 0 seconds and at most 36600d"),
+        }
+    }
+
+    /// Reads a time of whole seconds.
+    fn whole_seconds(&self, key: &str) -> CheckResult<Option<u64>> {
+        match self.time(key)? {
+            Some(time) if time.subsec_nanos() > 0 => refuse(self.place(key), "must be whole seconds"),
+            time => Ok(time.map(|time| time.as_secs())),
+        }
+    }
+
+    /// Reads a path that does not depend on a working folder.
+    fn path(&self, key: &str) -> CheckResult<Option<String>> {
+        match self.text(key)? {
+            Some(path) if !path.starts_with('/') && path != "~" && !path.starts_with("~/") => refuse(
+                self.place(key),
+                format!("is `{path}`; write an absolute path or one that begins with ~/"),
+            ),
+            path => Ok(path),
+        }
+    }
+
+    /// Refuses keys that mean nothing together with `with`.
+    fn only_with(&self, keys: &[&str], with: &str) -> CheckResult<()> {
+        match keys.iter().find(|key| self.has(key)) {
+            Some(key) => refuse(self.place(key), format!("has no meaning {with}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The one of these keys that is there.
+    fn one_of(&self, keys: &[&'static str]) -> CheckResult<Option<&'static str>> {
+        let mut found = keys.iter().copied().filter(|key| self.has(key));
+        match (found.next(), found.next()) {
+            (Some(one), Some(other)) => refuse(
+                self.place(other),
+                format!("cannot stand beside `{one}`; write one of {}", keys.join(", ")),
+            ),
+            (one, _) => Ok(one),
+        }
+    }
+
+    fn when(&self) -> CheckResult<When> {
+        match self.one_of(&["cron", "every", "at"])? {
+            Some("cron") => Ok(When::Cron(self.required("cron", "a line of five fields")?)),
+            Some("every") => Ok(When::EverySeconds(self.whole_seconds("every")?.unwrap_or(0))),
+            Some(_) => Ok(When::At(self.required("at", "a time, as 2026-12-01T09:00")?)),
+            None => refuse(self.name_place(), "has no time: write cron, every or at"),
+        }
+    }
+
+    fn source(&self) -> CheckResult<DeclaredSource> {
+        let source = self.one_of(&["after", "onCommand", "watch", "webhook"])?;
+        if source != Some("after") {
+            self.only_with(&["status"], "without `after`")?;
+        }
+        if source != Some("onCommand") {
+            self.only_with(&["every", "timeout"], "without `onCommand`")?;
+        }
+        if source != Some("watch") {
+            self.only_with(&["debounce"], "without `watch`")?;
+        }
+        Ok(match source {
+            Some("after") => DeclaredSource::After {
+                worker: self.required("after", "a worker or a task")?,
+                status: self.word("status", EndStatus::parse, "completed, failed or canceled")?,
+            },
+            Some("onCommand") => DeclaredSource::Command {
+                line: self.required("onCommand", "a line for the shell")?,
+                every_seconds: self.whole_seconds("every")?.unwrap_or(COMMAND_EVERY_SECONDS),
+                timeout_seconds: self.whole_seconds("timeout")?.unwrap_or(COMMAND_TIMEOUT_SECONDS),
+            },
+            Some("watch") => DeclaredSource::Files {
+                globs: self.globs()?,
+                debounce_ms: self
+                    .time("debounce")?
+                    .map_or(DEBOUNCE_MS, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            },
+            Some(_) => DeclaredSource::Webhook { token_sha256: self.token()? },
+            None => DeclaredSource::Request,
+        })
+    }
+
+    fn globs(&self) -> CheckResult<Vec<String>> {
+        let field = self.field("watch");
+        match self.get("watch") {
+            Some(Value::Array(items)) => {
+                let read = |(index, item)| {
+                    let place = || FieldPath::Element { field: field.clone(), index };
+                    Ok(required_string(item, place)?.to_owned())
+                };
+                items.iter().enumerate().map(read).collect()
+            }
+            Some(value) => Ok(vec![required_string(value, || self.place("watch"))?.to_owned()]),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn token(&self) -> CheckResult<String> {
+        let advice = "`printf %s \"$TOKEN\" | sha256sum` prints it";
+        let given = self.get("webhook").map(|value| mapping(value, || self.field("webhook"))).transpose()?;
+        let digest = given.and_then(|given| given.get("tokenSha256"));
+        let is_digit = |char: char| char.is_ascii_digit() || ('a'..='f').contains(&char);
+        match digest {
+            Some(Value::String(text)) if text.len() == SHA_256_DIGITS && text.chars().all(is_digit) => {
+                Ok(text.clone())
+            }
+            _ => refuse(
+                self.place("webhook"),
+                format!("needs tokenSha256, the SHA-256 of its token as 64 lowercase digits; {advice}"),
+            ),
+        }
+    }
+
+    fn start(&self) -> CheckResult<DeclaredStart> {
+        let Some(cwd) = self.path("cwd")? else {
+            return refuse(self.place("cwd"), "is missing: write the folder of the workspace");
+        };
+        Ok(DeclaredStart {
+            cwd,
+            state_dir: self.path("stateDir")?,
+            overlap: self
+                .word("overlap", Overlap::parse, "skip, queue, parallel or cancel-previous")?
+                .unwrap_or(Overlap::Queue),
+            max_failures: self.max_failures()?,
+            receiver: self.receiver()?,
+            text: self.required("text", "what the agent is to do")?,
+            at: None,
+        })
+    }
+
+    fn receiver(&self) -> CheckResult<DeclaredReceiver> {
+        match self.one_of(&["agent", "send"])? {
+            Some("send") => {
+                self.only_with(&["launcher", "sandbox", "worktree"], "with `send`")?;
+                Ok(DeclaredReceiver::Worker(self.required("send", "a worker")?))
+            }
+            Some(_) => Ok(DeclaredReceiver::Task {
+                agent: self.required("agent", "a launcher or a definition")?,
+                launcher: self.text("launcher")?,
+                sandbox: self.text("sandbox")?,
+                worktree: self.worktree()?,
+            }),
+            None => {
+                refuse(self.name_place(), "starts nothing: write agent, or send for a message to a worker")
+            }
+        }
+    }
+
+    /// Reads `worktree`: a boolean, or the name of a branch.
+    fn worktree(&self) -> CheckResult<Option<WorktreeChoice>> {
+        match self.get("worktree") {
+            None | Some(Value::Bool(false)) => Ok(None),
+            Some(Value::Bool(true)) => Ok(Some(WorktreeChoice::default())),
+            Some(Value::String(branch)) if !branch.trim().is_empty() => Ok(Some(WorktreeChoice {
+                branch: Some(branch.trim().to_owned()),
+                ..WorktreeChoice::default()
+            })),
+            Some(other) => mismatch(self.place("worktree"), "true, false or the name of a branch", other),
+        }
+    }
+
+    fn max_failures(&self) -> CheckResult<u32> {
+        match self.get("maxFailures") {
+            None => Ok(MAX_FAILURES),
+            Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+                Some(number) => Ok(number),
+                None => mismatch(self.place("maxFailures"), "a whole number, or 0 for no limit", value),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

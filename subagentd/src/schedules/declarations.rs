@@ -1,0 +1,150 @@
+//! The schedules and triggers that the user's config file declares, and which of them are not in effect.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use jiff::tz::TimeZone;
+use sha2::{Digest as _, Sha256};
+use subagent_config::declared::{DeclaredSchedule, DeclaredSource, DeclaredStart, DeclaredTrigger};
+use subagent_config::{Config, Environment, Workspace};
+use subagent_protocol::Result;
+use subagent_protocol::api::DeclarationProblem;
+use subagent_protocol::ids::hex;
+use subagent_protocol::trigger::TriggerSource;
+use tokio::sync::Mutex;
+
+use crate::store::schedules::ScheduleKind;
+use crate::user_config::UserConfigFile;
+
+/// The declarations of a daemon.
+pub(super) struct Declarations {
+    pub(super) environment: Environment,
+    /// State dir of this daemon, without symbolic links.
+    state_dir: PathBuf,
+    /// Whether the file is looked at in the next round.
+    pub(super) asked: AtomicBool,
+    pub(super) state: Mutex<DeclaredState>,
+}
+
+pub(super) struct DeclaredState {
+    pub(super) file: UserConfigFile,
+    /// The entries of the last readable version; `None` before it was read.
+    pub(super) entries: Option<Vec<DeclaredEntry>>,
+    /// Whether the entries were not carried out completely.
+    pub(super) is_pending: bool,
+    /// Since when the file is missing or empty.
+    pub(super) blank_since: Option<Instant>,
+    /// Why the present version cannot be read.
+    pub(super) unusable: Option<DeclarationProblem>,
+    pub(super) problems: Vec<(ScheduleKind, DeclarationProblem)>,
+}
+
+/// An entry with its name.
+#[derive(Debug, Clone)]
+pub(super) enum DeclaredEntry {
+    Schedule(String, DeclaredSchedule),
+    Trigger(String, DeclaredTrigger),
+}
+
+impl DeclaredEntry {
+    pub(super) fn all(config: Config) -> Vec<Self> {
+        let schedules = config.schedules.into_iter().map(|(name, one)| Self::Schedule(name, one));
+        let triggers = config.triggers.into_iter().map(|(name, one)| Self::Trigger(name, one));
+        schedules.chain(triggers).collect()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        let (Self::Schedule(name, _) | Self::Trigger(name, _)) = self;
+        name
+    }
+
+    pub(super) fn kind(&self) -> ScheduleKind {
+        match self {
+            Self::Schedule(..) => ScheduleKind::Schedule,
+            Self::Trigger(..) => ScheduleKind::Trigger,
+        }
+    }
+
+    pub(super) fn start(&self) -> &DeclaredStart {
+        match self {
+            Self::Schedule(_, DeclaredSchedule { start, .. })
+            | Self::Trigger(_, DeclaredTrigger { start, .. }) => start,
+        }
+    }
+
+    /// SHA-256 of everything that decides what is stored for it.
+    pub(super) fn sha256(&self, workspace: &Workspace) -> String {
+        let entry = match self {
+            Self::Schedule(_, schedule) => serde_json::to_string(&(schedule, timezone(schedule))),
+            Self::Trigger(_, trigger) => serde_json::to_string(trigger),
+        };
+        // Keys and values are text, so this cannot fail.
+        let entry = entry.unwrap_or_default();
+        hex(&Sha256::digest(format!("{} {entry}", workspace.root.display())))
+    }
+}
+
+/// The time zone of a schedule, by default the system's.
+pub(super) fn timezone(schedule: &DeclaredSchedule) -> String {
+    let system = || TimeZone::system().iana_name().map(str::to_owned);
+    schedule.timezone.clone().or_else(system).unwrap_or_else(|| "UTC".to_owned())
+}
+
+impl Declarations {
+    pub(super) fn new(environment: Environment, state_dir: PathBuf) -> Self {
+        let state = DeclaredState {
+            file: UserConfigFile::new(environment.clone()),
+            entries: None,
+            is_pending: false,
+            blank_since: None,
+            unusable: None,
+            problems: Vec::new(),
+        };
+        let state_dir = state_dir.canonicalize().unwrap_or(state_dir);
+        Self { environment, state_dir, asked: AtomicBool::new(true), state: Mutex::new(state) }
+    }
+
+    /// Asks for a look in the next round if one may change something.
+    pub(super) async fn is_stale(&self) -> bool {
+        let state = self.state.lock().await;
+        let is_stale = state.file.has_changed() || state.is_pending || !state.problems.is_empty();
+        if is_stale {
+            self.asked.store(true, Ordering::Release);
+        }
+        is_stale
+    }
+
+    /// Entries of this kind that are not in effect as they are declared.
+    pub(super) async fn problems(&self, kind: ScheduleKind) -> Vec<DeclarationProblem> {
+        let state = self.state.lock().await;
+        let of_kind = state.problems.iter().filter(|(of, _)| *of == kind).map(|(_, problem)| problem.clone());
+        state.unusable.iter().cloned().chain(of_kind).collect()
+    }
+
+    /// Returns the workspace of an entry of this daemon; `None` for one of another daemon.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if its folder cannot be used.
+    pub(super) fn workspace_of(&self, entry: &DeclaredEntry) -> Result<Option<Workspace>> {
+        let found = entry.start().workspace(&self.environment)?;
+        Ok(Some(found).filter(|found| found.state_dir == self.state_dir))
+    }
+}
+
+/// The source of a trigger with this folder.
+pub(super) fn trigger_source(declared: &DeclaredSource, cwd: PathBuf) -> TriggerSource {
+    match declared.clone() {
+        DeclaredSource::Request => TriggerSource::Request {},
+        DeclaredSource::After { worker, status } => TriggerSource::After { worker, status },
+        DeclaredSource::Command { line, every_seconds, timeout_seconds } => {
+            TriggerSource::Command { command: line, cwd, every_seconds, timeout_seconds }
+        }
+        DeclaredSource::Files { globs, debounce_ms } => {
+            TriggerSource::Files { folder: cwd, globs, debounce_ms }
+        }
+        DeclaredSource::Webhook { token_sha256 } => {
+            TriggerSource::Webhook { token_sha256: Some(token_sha256) }
+        }
+    }
+}

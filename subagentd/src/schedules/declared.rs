@@ -1,0 +1,274 @@
+//! Schedules and triggers of the user's config file. They are stored as those of commands are, with the file as their
+//! origin. At the start, and when the file changes, the rows are brought in line with it.
+//!
+//! Must not change what a command has added, nor take an entry of another workspace: its own daemon does.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use subagent_config::declared::DeclaredReceiver;
+use subagent_config::start::budgets::of_config;
+use subagent_config::{Environment, Workspace, controller_hint, discovery, workspace};
+use subagent_protocol::api::{
+    ControllerChoice, DeclarationProblem, RunTask, ScheduledMessage, ScheduledWork, TaskMode, TaskOverrides,
+    TaskPlace,
+};
+use subagent_protocol::budget::Limits;
+use subagent_protocol::{Code, Error, Result};
+
+use super::checks::{check_room, check_trigger, check_work, first_time};
+use super::context::{ScheduleContext, is_of_the_daemon};
+use super::declarations::{DeclaredEntry, DeclaredState, timezone, trigger_source};
+use crate::inotify::Inotify;
+use crate::store::schedules::{self, Declaration, ScheduleRow, Starter, StoredTimes, name_taken};
+use crate::store::{Durability, Tx};
+use crate::supervisor::{NewSchedule, entropy};
+
+/// A file that is missing or empty may be in the middle of a write. Its entries stay for this time.
+const BLANK_FOR: Duration = Duration::from_secs(1);
+/// File mode creation mask of declared tasks. The daemon's own makes files private.
+const UMASK: u32 = 0o022;
+
+/// Asks for a look when the file changes, until the daemon ends. Without a free inotify instance, the next request or
+/// daemon notices the change. A folder that does not exist is looked for in each round.
+pub(super) async fn watch(context: Arc<ScheduleContext>) {
+    let declarations = &context.declarations;
+    let folder =
+        declarations.state.lock().await.file.path().and_then(|path| path.parent().map(PathBuf::from));
+    let Some(folder) = folder else { return };
+    let inotify = match Inotify::new() {
+        Ok(inotify) => inotify,
+        Err(error) => {
+            tracing::warn!(%error, "no inotify: a change of the config file is noticed late");
+            return;
+        }
+    };
+    let mut rounds = context.rounds.subscribe();
+    while inotify.watch_entries(&folder).is_err() {
+        tokio::select! {
+            () = context.stream.is_ending() => return,
+            changed = rounds.changed() => if changed.is_err() { return },
+        }
+    }
+    // The first round may have read the file before.
+    loop {
+        if declarations.is_stale().await {
+            context.changed.notify_one();
+        }
+        tokio::select! {
+            () = context.stream.is_ending() => return,
+            changed = inotify.changed() => if let Err(error) = changed {
+                tracing::warn!(%error, "a change of the config file is noticed late");
+                return;
+            },
+        }
+    }
+}
+
+/// Brings the rows in line with the file, if a look was asked for.
+///
+/// # Errors
+/// `STORAGE_ERROR`: the next round tries again.
+pub(super) async fn reconcile(context: &Arc<ScheduleContext>) -> Result<()> {
+    let declarations = &context.declarations;
+    if !declarations.asked.swap(false, Ordering::AcqRel) {
+        return Ok(());
+    }
+    let mut state = declarations.state.lock().await;
+    let done = carry_out(context, &mut state).await;
+    state.is_pending = done.is_err();
+    if done.is_err() {
+        declarations.asked.store(true, Ordering::Release);
+    }
+    done
+}
+
+async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) -> Result<()> {
+    // Without a home there is no file that could say anything.
+    let Some(path) = state.file.path().map(PathBuf::from) else { return Ok(()) };
+    match state.file.refresh() {
+        None if !state.is_pending && state.problems.is_empty() && state.blank_since.is_none() => {
+            return Ok(());
+        }
+        // Nothing can be stored until it is readable again.
+        None if state.unusable.is_some() => return Ok(()),
+        None => {}
+        Some(Ok(config)) => {
+            state.unusable = None;
+            state.entries = Some(DeclaredEntry::all(config));
+        }
+        Some(Err(problem)) => {
+            tracing::error!(error = %problem, "declared schedules cannot be read; the previous ones stay");
+            let error = Error::new(Code::ConfigParseError, problem);
+            state.unusable = Some(DeclarationProblem { name: None, file: path, line: None, error });
+            state.problems.clear();
+            return Ok(());
+        }
+    }
+    let Some(entries) = state.entries.clone() else { return Ok(()) };
+    let rows = context.stream.store.read(schedules::all).await?;
+    let mut problems = Vec::new();
+    let mut kept = HashSet::new();
+    for entry in &entries {
+        let row = rows.iter().find(|row| row.name == entry.name());
+        let taken = match context.declarations.workspace_of(entry) {
+            Ok(None) => continue,
+            // Of another daemon, unless it was taken before.
+            Err(_) if row.is_none_or(|row| row.times.declared.is_none()) => continue,
+            Err(error) => Err(error),
+            Ok(Some(workspace)) => take(context, entry, &workspace, row, &path).await,
+        };
+        kept.insert(entry.name());
+        match taken {
+            Ok(()) => {}
+            Err(error) if is_of_the_daemon(error.code) => return Err(error),
+            Err(error) => {
+                let (name, line) = (entry.name().to_owned(), entry.start().at.map(|at| at.line));
+                tracing::warn!(name, %error, "a declared schedule or trigger is not in effect");
+                let problem = DeclarationProblem { name: Some(name), file: path.clone(), line, error };
+                problems.push((entry.kind(), problem));
+            }
+        }
+    }
+    // A daemon that was started with another home removes nothing.
+    let is_of_file = |row: &ScheduleRow| {
+        row.times.declared.as_ref().is_some_and(|declared| declared.file == path || !declared.file.exists())
+    };
+    let gone = rows.iter().filter(|row| is_of_file(row) && !kept.contains(row.name.as_str()));
+    let gone: Vec<&ScheduleRow> = gone.collect();
+    if gone.is_empty() || !state.file.is_blank() {
+        state.blank_since = None;
+    } else if state.blank_since.get_or_insert_with(Instant::now).elapsed() < BLANK_FOR {
+        look_again(context);
+        state.problems = problems;
+        return Ok(());
+    }
+    for row in gone {
+        let id = row.id;
+        let remove = move |tx: &mut Tx<'_>| tx.delete_schedule(id);
+        context.stream.store.write(Durability::Full, 1, remove).await?;
+    }
+    state.blank_since = None;
+    state.problems = problems;
+    Ok(())
+}
+
+/// Asks for a look after the time of a blank file.
+fn look_again(context: &Arc<ScheduleContext>) {
+    let context = Arc::clone(context);
+    tokio::spawn(async move {
+        tokio::time::sleep(BLANK_FOR).await;
+        context.declarations.asked.store(true, Ordering::Release);
+        context.changed.notify_one();
+    });
+}
+
+/// Stores an entry if it is new, or differs from what is stored.
+async fn take(
+    context: &Arc<ScheduleContext>,
+    entry: &DeclaredEntry,
+    workspace: &Workspace,
+    row: Option<&ScheduleRow>,
+    file: &std::path::Path,
+) -> Result<()> {
+    if row.is_some_and(|row| row.times.declared.is_none()) {
+        return Err(name_taken(entry.name()));
+    }
+    let declared = Some(Declaration { file: file.to_owned(), sha256: entry.sha256(workspace) });
+    if row.is_some_and(|row| row.times.declared == declared && row.times.starter.kind() == entry.kind()) {
+        return Ok(());
+    }
+    if row.is_none() {
+        let count = context.stream.store.read(|connection| Ok(schedules::all(connection)?.len())).await?;
+        check_room(count)?;
+    }
+    let start = entry.start();
+    let environment = &context.declarations.environment;
+    let cwd = workspace::resolve_cwd(Some(std::path::Path::new(&start.cwd)), environment)?;
+    let (mut work, budget) = work(entry, workspace, cwd.clone(), environment)?;
+    let starter = match entry {
+        DeclaredEntry::Schedule(_, schedule) => {
+            let (when, timezone) = (schedule.when.clone(), timezone(schedule));
+            first_time(&when, &timezone, entropy::now())?;
+            check_work(context, &mut work).await?;
+            Starter::Times { when, timezone, missed: schedule.missed }
+        }
+        DeclaredEntry::Trigger(_, trigger) => {
+            let mut source = trigger_source(&trigger.source, cwd);
+            check_trigger(context, &mut source, &mut work).await?;
+            Starter::Trigger { source }
+        }
+    };
+    let rules = StoredTimes { starter, overlap: start.overlap, max_failures: start.max_failures, declared };
+    let choice = choice(workspace);
+    let new = NewSchedule { choice, name: entry.name().to_owned(), rules, work };
+    subagent_failpoint::hit("declared.before_store");
+    context.supervisor.store_declared(new, row.cloned(), budget).await?;
+    subagent_failpoint::hit("declared.after_store");
+    Ok(())
+}
+
+fn choice(workspace: &Workspace) -> ControllerChoice {
+    ControllerChoice {
+        controller_id: None,
+        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
+        workspace_key: workspace.root.to_string_lossy().into_owned(),
+    }
+}
+
+/// The work of an entry, and the budget of a controller that does not exist yet.
+fn work(
+    entry: &DeclaredEntry,
+    workspace: &Workspace,
+    cwd: PathBuf,
+    environment: &Environment,
+) -> Result<(ScheduledWork, Limits)> {
+    let mut env = environment.clone();
+    env.cwd.clone_from(&cwd);
+    let loaded = discovery::load_regular(None, None, &env)?;
+    let budget = of_config(&loaded.config.budgets.controller);
+    let start = entry.start();
+    let (agent, launcher, sandbox, worktree) = match &start.receiver {
+        DeclaredReceiver::Worker(worker) => {
+            let message = ScheduledMessage { worker: worker.clone(), text: start.text.clone() };
+            return Ok((ScheduledWork::Send(message), budget));
+        }
+        DeclaredReceiver::Task { agent, launcher, sandbox, worktree } => {
+            (agent.clone(), launcher.clone(), sandbox.clone(), worktree.clone())
+        }
+    };
+    // As the command reads it.
+    let (agent, launcher) = match loaded.config.launcher(&agent).is_ok() {
+        true => (None, Some(agent)),
+        false => (Some(agent), launcher),
+    };
+    let (word, name) = (entry.kind().word(), entry.name());
+    let place = TaskPlace {
+        choice: choice(workspace),
+        workspace: workspace.root.clone(),
+        cwd,
+        config: None,
+        user_config: None,
+        sandbox,
+        launcher,
+        agents: None,
+        env: Vec::new(),
+        umask: UMASK,
+        nofile: None,
+    };
+    let task = RunTask {
+        agent,
+        prompt: start.text.clone(),
+        description: Some(format!("{word} {name}")),
+        name: None,
+        mode: Some(TaskMode::Background),
+        metadata: serde_json::Map::from_iter([(word.to_owned(), name.into())]),
+        overrides: TaskOverrides::default(),
+        worktree,
+        manager: Some(Box::new(place)),
+    };
+    Ok((ScheduledWork::Task(Box::new(task)), budget))
+}

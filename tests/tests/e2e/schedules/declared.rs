@@ -1,0 +1,305 @@
+//! `schedules` and `triggers` of the user's config file: they come, change and go with the file, and each time still
+//! fires once.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, wait_until};
+
+use super::{SOON, add, firings, log, show, started, tasks, wait_for, world};
+
+fn user_file(sandbox: &Sandbox) -> PathBuf {
+    sandbox.file("home/.config/subagent/config.yaml").canonicalize().unwrap()
+}
+
+/// Replaces the user's file, as editors do it. `WS` stands for the keys that all entries have in common.
+fn write(sandbox: &Sandbox, text: &str) {
+    let file = sandbox.file("home/.config/subagent/config.yaml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let new = file.with_extension("new");
+    let common = format!("cwd: '{}', agent: demo", sandbox.workspace().display());
+    fs::write(&new, text.replace("WS", &common)).unwrap();
+    fs::rename(new, file).unwrap();
+}
+
+fn list(sandbox: &Sandbox, kind: &str) -> Value {
+    sandbox.run(&[kind, "list"]).data_of(&format!("{kind}.listed"))
+}
+
+fn names(listed: &Value) -> Vec<&str> {
+    listed["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+/// The names and messages of the entries that are not in effect.
+fn problems(listed: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |problem: &Value| (text(&problem["name"]), text(&problem["error"]["message"]));
+    listed["problems"].as_array().into_iter().flatten().map(of).collect()
+}
+
+#[test]
+fn they_come_change_and_go_with_the_file() {
+    let sandbox = world();
+    let _ = add(&sandbox, &["mine", "--every", "20m", "demo", "!say mine"]);
+    write(
+        &sandbox,
+        "schedules:\n  nightly: {cron: 0 2 * * *, timezone: UTC, WS, text: '!say one'}\n\
+         triggers:\n  asked: {WS, text: '!say {{payload}}'}\n",
+    );
+    let listed = list(&sandbox, "schedule");
+    assert_eq!((names(&listed), problems(&listed)), (vec!["mine", "nightly"], vec![]), "{listed}");
+    assert!(listed["items"][0].get("declaredIn").is_none(), "{listed}");
+    let shown = show(&sandbox, "nightly");
+    assert_eq!(shown["declaredIn"], json!(user_file(&sandbox)), "{shown}");
+    // It is there although the daemon in the background will not be: `doctor` warns.
+    assert_eq!(shown["attendant"], "unattended", "{shown}");
+    assert_eq!(names(&list(&sandbox, "trigger")), ["asked"]);
+    let output = sandbox.command("subagent").args(["schedule", "list"]).run();
+    assert!(output.text().contains("home/.config/subagent/config.yaml"), "{output}");
+    // Only the file removes it.
+    for (kind, name) in [("schedule", "nightly"), ("trigger", "asked")] {
+        let refused = sandbox.run(&[kind, "rm", name]).error("INVALID_ARGUMENT");
+        assert_eq!(refused["details"]["configPath"], json!(user_file(&sandbox)), "{refused}");
+        let advice = refused["details"]["recommendedAction"].as_str().unwrap();
+        assert!(advice.contains("remove its entry") && advice.contains(&format!("{kind} pause")), "{advice}");
+    }
+    let fired = sandbox.run(&["schedule", "run", "nightly"]).data_of("schedule.fired");
+    assert!(fired["workerId"].is_string(), "{fired}");
+    let _ = wait_for(&sandbox, "nightly", "completed", 1);
+    sandbox.run(&["schedule", "pause", "nightly"]).data_of("schedule.paused");
+    sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    // Another text, while no daemon is there: the pause and the log stay.
+    write(
+        &sandbox,
+        "schedules:\n  nightly: {cron: 0 2 * * *, timezone: UTC, WS, text: '!say two', maxFailures: 7}\n",
+    );
+    let shown = show(&sandbox, "nightly");
+    assert_eq!((&shown["paused"], &shown["maxFailures"]), (&json!("user"), &json!(7)), "{shown}");
+    assert_eq!(shown["work"]["task"]["prompt"], "!say two", "{shown}");
+    assert_eq!(log(&sandbox, "nightly").len(), 1);
+    assert_eq!(list(&sandbox, "trigger")["count"], 0, "the trigger is gone");
+    let resumed = sandbox.run(&["schedule", "resume", "nightly"]).data_of("schedule.resumed");
+    assert!(resumed["nextAt"].is_string(), "{resumed}");
+    write(&sandbox, "schedules: {}\n");
+    assert_eq!(names(&list(&sandbox, "schedule")), ["mine"]);
+    sandbox.run(&["schedule", "show", "nightly"]).error("SCHEDULE_NOT_FOUND");
+    sandbox.finish();
+}
+
+#[test]
+fn a_running_daemon_notices_the_file_by_itself() {
+    let sandbox = world();
+    write(&sandbox, "schedules: {}\n");
+    assert_eq!(list(&sandbox, "schedule")["count"], 0);
+    write(&sandbox, "schedules:\n  tick: {every: 1s, WS, text: '!say done'}\n");
+    wait_until("a task of the schedule", SOON, || {
+        let all = sandbox.run(&["task", "list", "--all"]).data();
+        all["items"].as_array().unwrap().iter().any(|task| task["status"] == "completed").then_some(())
+    });
+    // A file that is written in place is empty for a moment: nothing is lost, and a removed file means none.
+    let file = user_file(&sandbox);
+    let text = fs::read_to_string(&file).unwrap();
+    sandbox.run(&["schedule", "pause", "tick"]).data_of("schedule.paused");
+    fs::write(&file, "").unwrap();
+    assert_eq!(list(&sandbox, "schedule")["count"], 1);
+    fs::write(&file, text).unwrap();
+    assert_eq!(show(&sandbox, "tick")["paused"], "user");
+    fs::remove_file(&file).unwrap();
+    wait_until("the end of the schedule", SOON, || (list(&sandbox, "schedule")["count"] == 0).then_some(()));
+    sandbox.finish();
+}
+
+#[test]
+fn a_name_that_a_command_took_first_stays_its_own() {
+    let sandbox = world();
+    let _ = add(&sandbox, &["mine", "--every", "20m", "demo", "!say mine"]);
+    write(&sandbox, "schedules:\n  mine: {every: 5m, WS, text: '!say declared'}\n");
+    let listed = list(&sandbox, "schedule");
+    assert_eq!(listed["items"][0]["when"], json!({"everySeconds": 1200}), "{listed}");
+    let problem = &listed["problems"][0];
+    assert_eq!((&problem["name"], &problem["line"]), (&json!("mine"), &json!(2)), "{listed}");
+    assert_eq!(problem["error"]["code"], "NAME_TAKEN", "{listed}");
+    let found = sandbox.run(&["doctor"]).document()["data"]["findings"].take();
+    let said: Vec<&Value> =
+        found.as_array().unwrap().iter().filter(|one| one["id"] == "config.schedules").collect();
+    assert!(
+        matches!(said.as_slice(), [one] if one["seen"].as_str().unwrap().contains("mine is not in effect")),
+        "{said:?}"
+    );
+    let output = sandbox.command("subagent").args(["schedule", "list"]).run();
+    assert!(output.stderr.contains("config.yaml:2: mine is not in effect"), "{output}");
+    sandbox.run(&["schedule", "rm", "mine"]).data_of("schedule.removed");
+    let shown = show(&sandbox, "mine");
+    assert_eq!((&shown["when"], shown["declaredIn"].is_string()), (&json!({"everySeconds": 300}), true));
+    assert_eq!(problems(&list(&sandbox, "schedule")), []);
+    // The other way round it is taken too.
+    sandbox.run(&["schedule", "add", "mine", "--every", "20m", "demo", "x"]).error("NAME_TAKEN");
+    sandbox.finish();
+}
+
+#[test]
+fn a_wrong_entry_holds_up_no_other_and_a_wrong_file_changes_nothing() {
+    let sandbox = world();
+    fs::create_dir(sandbox.file("other")).unwrap();
+    let other = format!("cwd: '{}', agent: demo", sandbox.file("other").display());
+    let text = format!(
+        "schedules:\n  good: {{every: 5m, WS, text: '!say good'}}\n  \
+         never: {{cron: 0 0 30 2 *, timezone: UTC, WS, text: x}}\n  \
+         zone: {{every: 5m, timezone: Mars/Olympus, WS, text: x}}\n  \
+         twice: {{at: '2030-10-27T02:30', timezone: Europe/Berlin, WS, text: x}}\n  \
+         agent: {{every: 5m, cwd: '{0}', agent: gone, text: x}}\n  \
+         worker: {{every: 5m, cwd: '{0}', send: gone-1, text: x}}\n  \
+         elsewhere: {{every: 5m, {other}, text: x}}\n  \
+         nowhere: {{every: 5m, cwd: /no/such/folder, agent: demo, text: x}}\n\
+         triggers:\n  field: {{WS, text: '{{{{event}}}}'}}\n  glob: {{watch: ../x, WS, text: x}}\n",
+        sandbox.workspace().display()
+    );
+    write(&sandbox, &text);
+    let schedules = list(&sandbox, "schedule");
+    assert_eq!(names(&schedules), ["good"], "{schedules}");
+    let found = problems(&schedules);
+    for (name, says) in [
+        ("never", "never comes"),
+        ("zone", "Mars/Olympus is not known"),
+        ("twice", "exists twice"),
+        ("agent", "there is no agent `gone`"),
+        ("worker", "gone-1"),
+    ] {
+        assert!(found.iter().any(|(of, message)| of == name && message.contains(says)), "{name}: {found:?}");
+    }
+    assert_eq!(found.len(), 5, "an entry of another workspace is no problem here: {found:?}");
+    let triggers = list(&sandbox, "trigger");
+    assert_eq!((&triggers["count"], problems(&triggers).len()), (&json!(0), 2), "{triggers}");
+    // What needs no daemon is found without one.
+    let checked = sandbox.run(&["config", "check"]);
+    assert_eq!(checked.status.code(), Some(1), "{checked}");
+    let data = checked.document()["data"].take();
+    let lines: Vec<&Value> = data["problems"].as_array().unwrap().iter().map(|one| &one["line"]).collect();
+    assert_eq!(lines, [3, 4, 5, 9, 11, 12].map(|line| json!(line)).iter().collect::<Vec<_>>(), "{data}");
+    let shown = sandbox.command("subagent").args(["config", "show", "--origin"]).run();
+    let line = shown.text().lines().find(|line| line.contains("schedules.good.every")).unwrap_or_default();
+    assert!(line.contains("config.yaml"), "{shown}");
+    // The previous entries stay.
+    write(&sandbox, "schedules: [\n");
+    let listed = list(&sandbox, "schedule");
+    assert_eq!((names(&listed), problems(&listed).len()), (vec!["good"], 1), "{listed}");
+    write(&sandbox, "schedules:\n  good: {every: soon, WS, text: x}\n");
+    let listed = list(&sandbox, "schedule");
+    assert_eq!(names(&listed), ["good"], "{listed}");
+    assert!(problems(&listed)[0].1.contains("`schedules.good.every` must be a time"), "{listed}");
+    write(&sandbox, "schedules:\n  good: {every: 6m, WS, text: x}\n");
+    let listed = list(&sandbox, "schedule");
+    assert_eq!((names(&listed), problems(&listed)), (vec!["good"], vec![]), "{listed}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_projects_file_with_a_schedule_is_refused() {
+    let sandbox = world();
+    let project = sandbox.workspace().join(".subagent/config.yaml");
+    let before = fs::read_to_string(&project).unwrap();
+    fs::write(&project, format!("{before}\nschedules: {{a: {{every: 1s, cwd: /, agent: demo, text: x}}}}\n"))
+        .unwrap();
+    let error = sandbox.run(&["worker", "start", "--launcher", "demo"]).error("CONFIG_PARSE_ERROR");
+    assert!(error["message"].as_str().unwrap().contains("counts only in your own file"), "{error}");
+    assert_eq!(list(&sandbox, "schedule")["count"], 0);
+    fs::write(&project, before).unwrap();
+    sandbox.finish();
+}
+
+#[test]
+fn a_workspace_without_a_controller_gets_one() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, "schedules:\n  once: {every: 20m, WS, text: '!say done'}\n");
+    let _ = sandbox.run(&["daemon", "start"]);
+    let shown = show(&sandbox, "once");
+    assert!(shown["controllerId"].as_str().unwrap().starts_with("ctl_"), "{shown}");
+    sandbox.run(&["schedule", "run", "once"]).data_of("schedule.fired");
+    let _ = wait_for(&sandbox, "once", "completed", 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_declared_trigger_fires_and_a_changed_source_begins_anew() {
+    let sandbox = world();
+    let command = |file: &str, text: &str| {
+        let keys =
+            format!("onCommand: cat {file}; echo >> runs, every: 1, WS, text: '!say {text} {{{{payload}}}}'");
+        write(&sandbox, &format!("triggers:\n  head: {{{keys}}}\n"));
+        sandbox.run(&["trigger", "show", "head"]).data_of("trigger.shown")
+    };
+    let runs = || fs::read_to_string(sandbox.workspace().join("runs")).unwrap_or_default().lines().count();
+    let wait_for_runs = |count: usize| {
+        let until = runs() + count;
+        wait_until("runs of the command", SOON, || (runs() >= until).then_some(()));
+    };
+    fs::write(sandbox.workspace().join("a"), "one").unwrap();
+    fs::write(sandbox.workspace().join("b"), "other").unwrap();
+    let shown = command("a", "x");
+    assert_eq!(
+        shown["source"]["command"]["cwd"],
+        json!(sandbox.workspace().canonicalize().unwrap()),
+        "{shown}"
+    );
+    wait_for_runs(2);
+    fs::write(sandbox.workspace().join("a"), "two").unwrap();
+    let count = |wanted: usize| {
+        wait_until("firings", SOON, || (firings(&sandbox, "trigger", "head").len() >= wanted).then_some(()));
+    };
+    count(1);
+    // Another text alone changes nothing about what is compared.
+    let _ = command("a", "y");
+    wait_for_runs(2);
+    fs::write(sandbox.workspace().join("a"), "three").unwrap();
+    count(2);
+    // The first output of another command is the base.
+    let shown = command("b", "y");
+    assert!(shown["source"]["command"]["command"].as_str().unwrap().starts_with("cat b"), "{shown}");
+    wait_for_runs(3);
+    assert_eq!(firings(&sandbox, "trigger", "head").len(), 2);
+    fs::write(sandbox.workspace().join("b"), "new").unwrap();
+    count(3);
+    sandbox.run(&["trigger", "pause", "head"]).data_of("trigger.paused");
+    sandbox.finish();
+}
+
+/// Each time fires once although the declaration changes again and again, and the daemon dies at this point.
+fn fires_once_although_the_declaration_changes(point: &str) {
+    let mut sandbox = Sandbox::new();
+    let once = sandbox.file("once");
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@2"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+    let sandbox = started(sandbox);
+    let mut number = 0u32;
+    wait_until("the point, and firings before and after it", SOON, || {
+        number += 1;
+        // Its text changes each time, what fires it every twelfth time.
+        let (every, text) = (1 + number / 12 % 2, format!("!say {number}"));
+        write(
+            &sandbox,
+            &format!("schedules:\n  tick: {{every: {every}, missed: all, WS, text: '{text}'}}\n"),
+        );
+        let _ = sandbox.subagent(&["schedule", "list"]).run();
+        let log = sandbox.subagent(&["schedule", "log", "tick"]).run();
+        let fired = log.status.success() && log.data()["count"].as_u64().unwrap() > 4;
+        (fired && number > 12 && once.exists()).then_some(())
+    });
+    sandbox.run(&["schedule", "pause", "tick"]).data_of("schedule.paused");
+    let all = wait_until("the last task to end", SOON, || {
+        let all = log(&sandbox, "tick");
+        all.iter().all(|firing| firing["status"] != "running").then_some(all)
+    });
+    let started: Vec<&Value> = all.iter().filter(|firing| firing["workerId"].is_string()).collect();
+    let tasks = tasks(&sandbox, "tick");
+    assert_eq!(tasks.len(), started.len(), "{point}: {all:?} {tasks:?}");
+    assert!(tasks.values().all(|count| *count == 1), "{point}: {tasks:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn each_time_fires_once_although_the_declaration_changes() {
+    for point in ["declared.before_store", "declared.after_store"] {
+        fires_once_although_the_declaration_changes(point);
+    }
+}
