@@ -42,6 +42,7 @@ pub use glance::glance;
 pub use query::{RequestPath, segment};
 pub use questions::QuestionReader;
 pub(crate) use running::announced;
+pub(crate) use state_watch::created;
 pub use running::{ended, running, running_or_forgotten, running_soon, shown};
 pub use spawn::log_path;
 pub use stream::{EventBatch, EventSubscription, SubscriptionStep};

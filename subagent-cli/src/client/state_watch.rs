@@ -1,5 +1,5 @@
-//! Watches a state dir for changes of `daemon.json` with inotify. Polls if the user has no inotify instance
-//! left, since workers need them too.
+//! Watches a state dir for its creation, and for changes of `daemon.json`, with inotify. Polls if the user
+//! has no inotify instance left, since workers need them too.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
@@ -13,6 +13,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Polling interval without inotify.
 const PERIOD: Duration = Duration::from_millis(50);
+/// Polling interval without inotify for a folder that may never be created.
+const SLOW_PERIOD: Duration = Duration::from_secs(1);
+/// Deadline of a wait that has none.
+const FOREVER: Duration = Duration::from_secs(86_400);
 
 /// A watch on one folder. It does not miss changes between its creation and [`StateWatch::changed`].
 #[derive(Debug)]
@@ -40,6 +44,8 @@ impl StateWatch {
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
         match queue.add_watch(folder, names) {
             Err(Errno::ENOSPC | Errno::ENOMEM) => return Ok(Self(None)),
@@ -69,6 +75,29 @@ impl StateWatch {
     }
 }
 
+/// Waits until this folder exists, without a deadline. Watches the deepest parent that exists.
+pub(crate) async fn created(folder: &Path) {
+    let deepest = || folder.ancestors().skip(1).find(|parent| parent.is_dir());
+    loop {
+        let parent = deepest();
+        let watch = parent.map(StateWatch::new);
+        // Checked after the watch exists, so that no change is missed.
+        if !matches!(folder.try_exists(), Ok(false)) {
+            return;
+        }
+        if deepest() != parent {
+            continue;
+        }
+        match watch {
+            Some(Ok(mut watch)) if watch.0.is_some() => {
+                // The next round finds out what has changed.
+                let _ = watch.changed(Instant::now() + FOREVER).await;
+            }
+            _ => sleep_until(Instant::now() + SLOW_PERIOD).await,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -94,5 +123,19 @@ mod tests {
     #[tokio::test]
     async fn a_missing_folder_cannot_be_watched() {
         assert!(StateWatch::new(Path::new("/nonexistent")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_folder_is_noticed_when_its_missing_parents_are_created_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/b/state");
+        let mut waiting = std::pin::pin!(created(&folder));
+        let soon = Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, waiting.as_mut()).await.is_err());
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        assert!(tokio::time::timeout(soon, waiting.as_mut()).await.is_err(), "its parent is not it");
+        std::fs::create_dir_all(&folder).unwrap();
+        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("the folder is noticed");
+        tokio::time::timeout(soon, created(dir.path())).await.expect("it exists already");
     }
 }

@@ -6,6 +6,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
+use nix::unistd::Pid;
 use rustix::fs::OFlags;
 use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcsetattr,
@@ -22,6 +24,8 @@ pub(crate) enum DialogKey {
     Char(char),
     Enter,
     Interrupt,
+    /// The user pressed Ctrl-Z.
+    Suspend,
     /// The user pressed Ctrl-D, or the terminal is gone.
     End,
     Other,
@@ -32,6 +36,7 @@ impl DialogKey {
         match char {
             '\u{3}' => Self::Interrupt,
             '\u{4}' => Self::End,
+            '\u{1a}' => Self::Suspend,
             '\r' | '\n' => Self::Enter,
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Self::Other,
             char => Self::Char(char),
@@ -57,7 +62,7 @@ impl<'a> KeyByKey<'a> {
     fn begin(terminal: &'a File) -> io::Result<Self> {
         let usual = tcgetattr(terminal)?;
         let mut modes = usual.clone();
-        // Ctrl-C arrives as a key, because the normal mode must be restored before the signal.
+        // Ctrl-C and Ctrl-Z arrive as keys, because the normal mode must be restored before the signal.
         modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -125,8 +130,22 @@ impl Keyboard {
         let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
     }
 
-    /// Returns the next key. `prompt` shows the keys; from then on each key counts.
-    pub(super) async fn key(&mut self, prompt: impl FnOnce()) -> io::Result<DialogKey> {
+    /// Returns the next key. `prompt` shows the keys; from then on each key counts. Ctrl-Z stops the process;
+    /// when it continues, the prompt is shown again.
+    pub(super) async fn key(&mut self, prompt: impl Fn()) -> io::Result<DialogKey> {
+        loop {
+            match self.typed_key(&prompt).await? {
+                DialogKey::Suspend => {
+                    // As the terminal does at the signal.
+                    self.typed.clear();
+                    stop_for_shell();
+                }
+                key => return Ok(key),
+            }
+        }
+    }
+
+    async fn typed_key(&mut self, prompt: impl Fn()) -> io::Result<DialogKey> {
         if !self.typed.is_empty() {
             prompt();
         } else {
@@ -196,6 +215,22 @@ impl Keyboard {
     }
 }
 
+/// Stops this process and its pipeline as Ctrl-Z does, also where the process handles the signal itself.
+/// Returns when the process continues.
+pub(crate) fn stop_for_shell() {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default disposition runs no code of this process.
+    #[allow(unsafe_code)]
+    let before = unsafe { sigaction(Signal::SIGTSTP, &action) };
+    // Without a shell that could continue it, the kernel does not stop it.
+    let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
+    if let Ok(before) = before {
+        // SAFETY: this restores the earlier disposition.
+        #[allow(unsafe_code)]
+        let _ = unsafe { sigaction(Signal::SIGTSTP, &before) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +243,7 @@ mod tests {
             ('\r', DialogKey::Enter),
             ('\u{3}', DialogKey::Interrupt),
             ('\u{4}', DialogKey::End),
+            ('\u{1a}', DialogKey::Suspend),
             ('\u{1b}', DialogKey::Other),
             ('\u{9b}', DialogKey::Other),
         ] {

@@ -74,7 +74,7 @@ pub(crate) const fn press(stage: Stage, key: DialogKey, has_rule: bool) -> Permi
             's' | 'S' => PermissionStep::Done(PermissionChoice::Skip),
             _ => PermissionStep::Stay,
         },
-        (Stage::Choice, DialogKey::Enter | DialogKey::Other) => PermissionStep::Stay,
+        (Stage::Choice, DialogKey::Enter | DialogKey::Suspend | DialogKey::Other) => PermissionStep::Stay,
     }
 }
 

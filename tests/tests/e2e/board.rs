@@ -156,6 +156,20 @@ fn a_worker_is_started_messaged_looked_at_and_stopped() {
 }
 
 #[test]
+fn the_first_start_in_another_shell_is_seen_without_a_key() {
+    let sandbox = Sandbox::new();
+    let board = board(&sandbox, 80);
+    board.sees("Nothing was started in this workspace.");
+    told(&sandbox, "one", ASK);
+    board.sees("Needs you  1");
+    board.sees("[y] once");
+    board.types("y");
+    board.sees("Done  1");
+    leave(board);
+    sandbox.finish();
+}
+
+#[test]
 fn a_turn_is_canceled_and_rows_are_filtered() {
     let sandbox = Sandbox::new();
     start_and_send(&sandbox, "busy", "!sleep 3600000");
@@ -211,6 +225,17 @@ fn a_signal_ends_a_form_too() {
     sandbox.finish();
 }
 
+/// Lets a shell continue its stopped job, and waits until it is in the foreground.
+fn continued(shell: &AtTerminal) {
+    shell.types("fg\n");
+    wait_until("the job in the foreground", Duration::from_secs(30), || {
+        // Behind the name: state, parent, group, session, terminal, and the group in its foreground.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", shell.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        (fields[2] != fields[5]).then_some(())
+    });
+}
+
 #[test]
 fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
     let sandbox = Sandbox::new();
@@ -219,17 +244,20 @@ fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
     shell.sees("[y] fill in");
     shell.types("y");
     shell.wait_for("[y] fill in and accept");
+    // Before the first field, keys are read one by one.
+    shell.types("\u{1a}");
+    shell.sees("Stopped");
+    continued(&shell);
+    wait_until("the keys again", Duration::from_secs(30), || {
+        (shell.bytes().matches("[y] fill in and accept").count() == 2).then_some(())
+    });
     shell.types("y");
     shell.wait_for("Port: ");
     shell.types("\u{1a}");
-    shell.sees("Stopped");
-    shell.types("fg\n");
-    wait_until("the form in the foreground", Duration::from_secs(30), || {
-        // Behind the name: state, parent, group, session, terminal, and the group in its foreground.
-        let stat = fs::read_to_string(format!("/proc/{}/stat", shell.pid())).unwrap();
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        (fields[2] != fields[5]).then_some(())
+    wait_until("the second stop", Duration::from_secs(30), || {
+        (shell.bytes().matches("Stopped").count() == 2).then_some(())
     });
+    continued(&shell);
     shell.types("\u{3}");
     shell.sees("the question was left open");
     shell.types("q");

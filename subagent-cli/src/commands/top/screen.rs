@@ -4,12 +4,10 @@ use std::io::{self, BufWriter, Stdout, Write as _};
 use std::os::fd::AsFd as _;
 use std::panic;
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
-use nix::unistd::Pid;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-use crate::dialog::keyboard::{Keyboard, RawMode};
+use crate::dialog::keyboard::{Keyboard, RawMode, stop_for_shell};
 
 /// Another screen, pastes marked, no cursor, nothing on it.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?2004h\u{1b}[?25l\u{1b}[2J";
@@ -81,20 +79,10 @@ impl BoardScreen {
         }
     }
 
-    /// Stops this process and those of its pipeline, as Ctrl-Z does at a shell. Comes back when it goes on.
+    /// Leaves the screen and stops for the shell. Returns when the process continues.
     pub(super) fn suspend(&mut self) {
         self.leave();
-        let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-        // SAFETY: the default disposition is no function of ours that could do anything unsafe.
-        #[allow(unsafe_code)]
-        let before = unsafe { sigaction(Signal::SIGTSTP, &action) };
-        // Without a shell that could let it go on, the kernel does not stop it.
-        let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
-        if let Ok(before) = before {
-            // SAFETY: it was the disposition before.
-            #[allow(unsafe_code)]
-            let _ = unsafe { sigaction(Signal::SIGTSTP, &before) };
-        }
+        stop_for_shell();
     }
 }
 

@@ -24,7 +24,7 @@ use super::follow::BoardFollower;
 use super::keys::{Decoder, KeyPress};
 use super::perform::Performer;
 use super::screen::BoardScreen;
-use crate::client::DaemonClient;
+use crate::client::{DaemonClient, created};
 use crate::context::CliContext;
 use crate::dialog::keyboard::Keyboard;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
@@ -141,6 +141,9 @@ impl BoardSession {
         let mut typed = [0; TYPED_BYTES];
         let mut escape: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_secs(86_400);
+        let state_dir = self.workspace.state_dir.clone();
+        let mut created = pin!(created(&state_dir));
+        let mut is_created = false;
         loop {
             let next = tokio::select! {
                 biased;
@@ -160,6 +163,12 @@ impl BoardSession {
                     self.press(&key).await?
                 }
                 () = sleep_until(self.due.unwrap_or_else(never)), if self.due.is_some() => self.draw()?,
+                // Another shell has started something in this workspace.
+                () = &mut created, if !self.follows && !is_created => {
+                    is_created = true;
+                    self.follow();
+                    self.draw_by(Instant::now())
+                }
                 Some(input) = news.recv() => {
                     let effects = self.board.on_input(input, now());
                     self.draw_by((self.drawn + FRAME).max(Instant::now()));
@@ -227,7 +236,7 @@ impl BoardSession {
     }
 
     async fn perform(&mut self, effects: Vec<BoardEffect>) -> Result<LoopControl> {
-        // Another shell may have started something, or the command that has just ended.
+        // The command that has just ended may have created the state.
         self.follow();
         for effect in effects {
             match effect {
