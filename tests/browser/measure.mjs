@@ -108,11 +108,17 @@ const measures = {
     return found;
   },
 
-  /** Frames per second of an open page while many workers stream. */
+  /** Frames per second of an open page while many workers stream, and its memory after a collection, a dozen times. */
   async crowd() {
     const page = await first();
+    const inspector = await page.context().newCDPSession(page);
+    const heap = [];
     say('ready');
-    const frames = await page.evaluate((seconds) => new Promise((resolve) => {
+    // All of them stream before anything counts.
+    const count = await page.locator('panel-row').count();
+    await page.waitForFunction((all) => document.querySelectorAll('panel-row.working').length >= all, count);
+    const seconds = Number(number);
+    const frames = page.evaluate((seconds) => new Promise((resolve) => {
       let count = 0;
       const begun = performance.now();
       const step = () => {
@@ -121,8 +127,13 @@ const measures = {
         else resolve(count / seconds);
       };
       requestAnimationFrame(step);
-    }), Number(number));
-    return { frames: [frames] };
+    }), seconds);
+    for (let at = 0; at < 12; at += 1) {
+      await new Promise((resolve) => { setTimeout(resolve, (seconds * 1000) / 13); });
+      await inspector.send('HeapProfiler.collectGarbage');
+      heap.push((await inspector.send('Runtime.getHeapUsage')).usedSize);
+    }
+    return { frames: [await frames], heap };
   },
 };
 

@@ -2,8 +2,9 @@
 //! table of targets in `docs/performance.md`. A complete run writes that table.
 
 // `cargo bench -p subagent-tests` runs all rows, `-- list send` some, and `-- --quick` all of them
-// very briefly, which only shows that they work. The machine should be idle. A C compiler is
-// required. The reference is measured too if it is installed where `reference.rs` looks for it.
+// very briefly, which only shows that they work. `-- --five-million` and `-- --ten-minutes` make one
+// row longer each. The machine should be idle. A C compiler is required. The reference is measured
+// too if it is installed where `reference.rs` looks for it.
 
 #![allow(
     clippy::unwrap_used,

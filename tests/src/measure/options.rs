@@ -9,6 +9,8 @@ pub struct MeasureOptions {
     pub quick: bool,
     /// Also measure the journal of 5 million events.
     pub five_million: bool,
+    /// Watch the crowd in the panel for 10 minutes instead of 2.
+    pub ten_minutes: bool,
 }
 
 impl MeasureOptions {
@@ -23,13 +25,14 @@ impl MeasureOptions {
             match word.as_str() {
                 "--quick" => options.quick = true,
                 "--five-million" => options.five_million = true,
+                "--ten-minutes" => options.ten_minutes = true,
                 // Cargo passes this to every benchmark.
                 "--bench" => {}
                 name if rows.contains(&name) => options.only.push(word),
                 _ => {
                     let rows = rows.join(", ");
                     return Err(format!(
-                        "{word} is neither --quick, --five-million nor one of the rows: {rows}"
+                        "{word} is neither --quick, --five-million, --ten-minutes nor one of the rows: {rows}"
                     ));
                 }
             }
@@ -63,6 +66,8 @@ mod tests {
         let options = parse(&["--bench"]).unwrap();
         assert!(options.is_whole() && options.wants("list") && options.wants("send"));
         assert!(parse(&["--five-million"]).unwrap().is_whole());
+        let long = parse(&["--ten-minutes"]).unwrap();
+        assert!(long.is_whole() && long.ten_minutes && !options.ten_minutes);
     }
 
     #[test]

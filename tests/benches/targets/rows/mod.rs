@@ -10,6 +10,7 @@ mod journal;
 mod latency;
 mod line;
 mod panel;
+mod question;
 mod restart;
 mod sandbox;
 mod send;
@@ -25,7 +26,7 @@ use crate::Bench;
 type BenchRowFn = fn(&Bench) -> Row;
 
 /// All rows, by the name that selects one.
-pub(crate) const ROWS: [(&str, BenchRowFn); 20] = [
+pub(crate) const ROWS: [(&str, BenchRowFn); 21] = [
     ("list", commands::run),
     ("silence", silence::run),
     ("start", start::run),
@@ -34,6 +35,7 @@ pub(crate) const ROWS: [(&str, BenchRowFn); 20] = [
     ("send", send::run),
     ("events", events::run),
     ("latency", latency::run),
+    ("question", question::run),
     ("idle", idle::run),
     ("crowd", crowd::run),
     ("streaming", streaming::run),

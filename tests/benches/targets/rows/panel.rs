@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use subagent_tests::harness::{Browser, Running};
-use subagent_tests::measure::{Row, Unit, cpu_time};
+use subagent_tests::measure::{Row, Unit, cpu_time, private};
 
 use crate::Bench;
 use crate::world::{BenchWorld, idle_for};
 
 /// Time limit of a measurement in the browser.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(900);
+/// Growth of a peak that counts as flat, in MiB.
+const GROWTH: f64 = 4.0;
 const MISSING: &str = "SKIPPED: Chromium, or what tests/browser/install installs, is missing";
 
 /// A target: its name, and its unit with the limit.
@@ -114,13 +116,14 @@ pub(crate) fn crowd(bench: &Bench) -> Row {
     let mut row = Row::new("watched", "500 workers with 2,000 events/s, looked at in the panel");
     let core: PanelTarget = ("daemon and panel below 10 % of a core", Unit::Percent, 10.0);
     let frames: PanelTarget = ("60 frames per second in the page", Unit::Count, 59.0);
-    let Some(browser) = browser(&mut row, &[core, frames]) else { return row };
+    let flat: PanelTarget = ("memory flat: each peak grows by at most 4 MiB", Unit::Megabytes, GROWTH);
+    let Some(browser) = browser(&mut row, &[core, frames, flat]) else { return row };
     let (world, workers) = BenchWorld::with_workers(bench.pick(500, 10));
-    let seconds = bench.pick(60, 5);
+    let seconds = if bench.options.ten_minutes { 600 } else { bench.pick(120, 6) };
     let measuring = Measuring::begin(&browser, &world, "crowd", seconds);
     measuring.ready();
     // Longer than what is measured: the turns begin one after the other.
-    let prompt = format!("!pace 4 {}", 3 * seconds);
+    let prompt = format!("!pace 4 {}", 2 * seconds + 60);
     for worker in &workers {
         let send = ["send", "--worker-id", worker, "--text", &prompt, "--no-wait"];
         let sent = world.sandbox.subagent(&send).process().stdout(Stdio::null()).status().unwrap();
@@ -129,7 +132,13 @@ pub(crate) fn crowd(bench: &Bench) -> Row {
     let pids = [world.sandbox.daemon().pid, measuring.panel.pid()];
     let times = || pids.map(|pid| cpu_time(pid).expect("a live process"));
     let before = times();
-    idle_for(Duration::from_secs(u64::from(seconds)));
+    let (mut daemon, mut panel) = (Vec::new(), Vec::new());
+    for _ in 0..seconds {
+        idle_for(Duration::from_secs(1));
+        let [first, second] = pids.map(|pid| private(pid).expect("a live process") as f64 / 1024.0);
+        daemon.push(first);
+        panel.push(second);
+    }
     let used: Vec<f64> =
         times().iter().zip(before).map(|(now, before)| (*now - before).as_secs_f64()).collect();
     let share = |used: f64| used / f64::from(seconds) * 100.0;
@@ -139,9 +148,22 @@ pub(crate) fn crowd(bench: &Bench) -> Row {
     let found = measuring.found();
     let drawn = row.figure("frames per second in the page", Unit::Count, &numbers(&found, "frames")).median;
     row.at_least(frames.0, frames.1, frames.2, drawn);
+    let page: Vec<f64> = numbers(&found, "heap").iter().map(|bytes| bytes / 1024.0 / 1024.0).collect();
+    let growth = [("the daemon", &daemon), ("the panel", &panel), ("the page, after a collection", &page)]
+        .map(|(name, samples)| halves(&mut row, name, seconds, samples));
+    row.at_most(flat.0, flat.1, flat.2, growth.into_iter().fold(f64::MIN, f64::max));
     for worker in &workers {
         world.timed(&["cancel", "--worker-id", worker]);
     }
     world.finish();
     row
+}
+
+/// Adds the memory in both halves of the time. Returns by how much the peak has grown.
+fn halves(row: &mut Row, name: &str, seconds: u32, samples: &[f64]) -> f64 {
+    let (first, second) = samples.split_at((samples.len() / 2).max(1));
+    let what = |half: &str| format!("memory of {name}, {half} half of {seconds} s");
+    let first = row.figure(what("first"), Unit::Megabytes, first);
+    let second = row.figure(what("second"), Unit::Megabytes, second);
+    second.max - first.max
 }
