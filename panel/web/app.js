@@ -12,7 +12,7 @@ import './worker.js';
 
 const KEYS = [
   ['i', 'The inbox: then y allows, n denies, a always, j and k move'], ['l', 'The list of workers: arrows move, Enter opens'],
-  ['s', 'The story of the worker'], ['m', 'The message box'], ['w', 'New run'], ['/', 'Filter'], ['t', 'Tree or list'], ['u', 'Usage'], ['Esc', 'Back to the list'], ['?', 'These keys'],
+  ['s', 'The story of the worker'], ['1 – 6', 'Its tabs, from story to log'], ['m', 'The message box'], ['w', 'New run'], ['/', 'Filter'], ['t', 'Tree or list'], ['u', 'Usage'], ['Esc', 'Back to the list'], ['?', 'These keys'],
 ];
 
 class PanelApp extends HTMLElement {
@@ -80,7 +80,7 @@ class PanelApp extends HTMLElement {
     this.list = h('panel-list');
     this.worker = h('panel-worker', { id: 'main', role: 'region', 'aria-label': 'Worker' });
     const top = h('header.top', {}, h('h1', {}, h('a.brand', { href: '#' }, 'subagent')), isReadOnly() ? h('span.chip', {}, 'read-only') : null, this.link, h('span.gap'),
-      isReadOnly() ? null : h('button', { type: 'button', onclick: () => this.begin(), 'aria-keyshortcuts': 'w' }, 'New run'), h('button.quiet', { type: 'button', onclick: () => this.sums(), 'aria-keyshortcuts': 'u' }, 'Usage'), h('button.quiet', { type: 'button', onclick: () => this.keys(), 'aria-label': 'Keys' }, '?'));
+      isReadOnly() ? null : h('button', { type: 'button', onclick: () => this.begin(), 'aria-keyshortcuts': 'w' }, 'New run', h('kbd', { 'aria-hidden': 'true' }, 'w')), h('button.quiet', { type: 'button', onclick: () => this.sums(), 'aria-keyshortcuts': 'u' }, 'Usage'), h('button.quiet', { type: 'button', onclick: () => this.keys(), 'aria-label': 'Keys' }, '?'));
     fill(this, top, h('main.body', {}, h('nav.side', { 'aria-label': 'Inbox and workers' }, this.inbox, this.list), this.worker));
     this.inbox.start(this.state);
     this.list.start(this.state);
@@ -134,8 +134,12 @@ class PanelApp extends HTMLElement {
       return;
     }
     if (types(event)) return;
+    if (/^[1-6]$/.test(event.key)) {
+      this.worker.focusTab(Number(event.key));
+      return;
+    }
     const act = {
-      i: () => this.inbox.focusFirst(), l: () => this.list.move(1), s: () => this.worker.focusStory?.(), m: () => this.worker.focusMessage(), '/': () => this.list.search.focus(),
+      i: () => this.inbox.focusFirst(), l: () => this.list.move(1), s: () => this.worker.focusStory(), m: () => this.worker.focusMessage(), '/': () => this.list.search.focus(),
       t: () => this.list.turn(), w: () => !isReadOnly() && this.begin(), u: () => this.sums(), '?': () => this.keys(),
     }[event.key];
     if (!act) return;

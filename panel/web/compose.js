@@ -26,8 +26,8 @@ class PanelCompose extends HTMLElement {
     this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.send = h('button.primary', { type: 'button', onclick: () => this.say(this.first) });
     this.steer = h('button', { type: 'button', title: 'Cancel the turn and send this next', onclick: () => this.say('steer') }, 'Steer');
-    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`)) }, 'Cancel turn');
-    this.handOff = h('button.quiet', { type: 'button', title: 'Start another worker that takes over this work', onclick: () => this.pass() }, 'Hand off');
+    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`)) }, 'Cancel', h('span.long', {}, ' turn'));
+    this.handOff = h('button', { type: 'button', title: 'Start another worker that takes over this work', onclick: () => this.pass() });
     this.halt = h('button.danger', { type: 'button', onclick: () => this.stop() }, 'Stop');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
     this.over = h('p.note', { hidden: true });
@@ -47,9 +47,13 @@ class PanelCompose extends HTMLElement {
     this.text.placeholder = busy ? 'Goes to the queue; Enter sends, Shift+Enter breaks the line' : 'Message; Enter sends, Shift+Enter breaks the line';
     this.steer.hidden = !busy;
     this.cancel.hidden = !row.turn;
-    this.box.hidden = stopped || isReadOnly();
+    // Nothing but another worker goes on from one that is stopped.
+    for (const part of [this.text, this.send, this.halt]) part.hidden = stopped;
+    say(this.handOff, stopped ? 'Go on' : 'Hand off');
+    this.handOff.className = stopped ? 'primary' : 'quiet';
+    this.box.hidden = isReadOnly();
     this.over.hidden = !stopped && !isReadOnly();
-    say(this.over, stopped ? 'This worker is stopped. What it did can be read; it takes no messages.' : 'This panel only shows.');
+    say(this.over, stopped ? 'This worker is stopped. What it did can be read, and another worker can go on.' : 'This panel only shows.');
   }
 
   grow() {
@@ -87,7 +91,7 @@ class PanelCompose extends HTMLElement {
 
   /** The new worker is opened, which reads what was done. */
   async pass() {
-    if (!await sure(`Start another worker that takes over the work of ${this.row.name}?`, 'Hand off')) return;
+    if (!await sure(`Start another worker that takes over the work of ${this.row.name}?`, this.handOff.textContent)) return;
     this.act(async () => {
       // A hand-off whose answer was lost is asked for again under its key, so that it happens once.
       this.passing ??= crypto.randomUUID();

@@ -67,6 +67,12 @@ class PanelInbox extends HTMLElement {
   }
 }
 
+/** The name of the worker above all tasks of a worker, as the list has it. @param {any} place @param {string} worker */
+function root(place, worker) {
+  const row = place.rows.get(worker);
+  return place.rows.get(row?.task?.root)?.name;
+}
+
 class PanelQuestion extends HTMLElement {
   /** @param {any} place @param {any} question */
   start(place, question) {
@@ -78,7 +84,7 @@ class PanelQuestion extends HTMLElement {
     this.where = h('span.dim');
     this.age = h('span.dim');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
-    const path = question.path.length ? question.path.join(' / ') : question.name;
+    const path = question.path.length ? [root(place, question.worker) || question.path[0], ...question.path.slice(1)].join(' / ') : question.name;
     fill(
       this,
       h('div.who', {}, h('a.name', { href: `#/${place.id}/${question.worker}` }, path), this.where, this.age),
@@ -103,7 +109,8 @@ class PanelQuestion extends HTMLElement {
     /** @type {any[]} */
     const buttons = [];
     const answers = new Set();
-    for (const option of options) {
+    const rank = ['allow', 'deny', 'always'];
+    for (const option of [...options].sort((one, other) => rank.indexOf(meaning(one)) - rank.indexOf(meaning(other)))) {
       const kind = meaning(option);
       const isFirst = !answers.has(kind);
       answers.add(kind);

@@ -197,7 +197,7 @@ class PanelRow extends HTMLElement {
     this.clash.title = mark;
     this.shown = row;
     this.depth = depth;
-    this.className = `${row.group} is-${row.state} depth-${Math.min(depth, 6)}`;
+    this.className = `${row.group} is-${row.state} depth-${Math.min(depth, 6)}${row.error && !row.turn ? ' has-failed' : ''}`;
     say(this.name, row.name);
     this.link.title = `${row.name} · ${row.launcher} · ${row.cwd}`;
     say(this.state, STATES.get(row.state) || row.state);

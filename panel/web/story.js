@@ -219,10 +219,12 @@ class PanelItem extends HTMLElement {
     this.dataset.status = status;
     say(this.mark, MARKS.get(status) || '○');
     this.mark.title = status;
-    say(this.label, item.command || item.title || item.tool || 'tool');
+    const label = item.command || item.title || item.tool || 'tool';
+    say(this.label, label);
     const places = item.places.map((/** @type {any} */ at) => `${below(at.path, this.cwd)}${at.line ? `:${at.line}` : ''}`);
+    const where = places[0] && !label.includes(places[0]) ? places[0] : '';
     const exit = item.exit ? ` exit ${item.exit}` : '';
-    say(this.facts, `${item.command && item.title && item.title !== item.command ? item.title : places[0] || ''}${exit}`);
+    say(this.facts, `${item.command && item.title && item.title !== item.command ? item.title : where}${exit}`);
     if (this.fold.open) this.unfold();
   }
 
@@ -283,18 +285,45 @@ export function parts(list, cwd = '') {
 
 const LOOKS = new Map([['+', '.add'], ['-', '.del'], ['@', '.hunk']]);
 
-/** The lines of a patch. @param {any} patch @param {((text: string) => void) | null} [pick] */
-export function lines(patch, pick = null) {
-  const view = h('pre.patch', { tabIndex: 0 }, patch.lines.map((/** @type {any} */ line) =>
-    h(`span.line${LOOKS.get(line.k) || ''}`, {}, line.k === '@' ? line.v : `${line.k}${line.v}`)));
-  if (pick) {
-    view.addEventListener('click', (/** @type {Event} */ event) => {
-      const line = /** @type {Element} */ (event.target).closest('.line');
-      if (line) pick(line.textContent || '');
-    });
-  }
+/** The lines of a patch. @param {any} patch @param {((text: string) => void) | null} [pick] takes a line that is chosen @param {string} [name] the file */
+export function lines(patch, pick = null, name = '') {
+  const isList = pick !== null && patch.lines.length > 0;
+  const rows = patch.lines.map((/** @type {any} */ line) =>
+    h(`span.line${LOOKS.get(line.k) || ''}`, isList ? { role: 'option', 'aria-selected': 'false' } : {}, line.k === '@' ? line.v : `${line.k}${line.v}`));
+  const list = { role: 'listbox', 'aria-label': `Lines of ${name}: arrows choose one, Enter comments on it` };
+  const view = h('pre.patch', { tabIndex: 0, ...(isList ? list : {}) }, rows);
+  if (isList) choosable(view, rows, pick);
   const cut = patch.leftOut ? h('p.dim', {}, `${patch.leftOut} bytes more are left out.`) : null;
   return h('div', {}, view, cut);
+}
+
+let lineCount = 0;
+
+/** Lines are chosen by a click, or by arrows and Enter. @param {any} view @param {any[]} rows @param {(text: string) => void} pick */
+function choosable(view, rows, pick) {
+  let at = -1;
+  const choose = (/** @type {number} */ next) => {
+    rows[at]?.setAttribute('aria-selected', 'false');
+    at = Math.max(0, Math.min(rows.length - 1, next));
+    const row = rows[at];
+    row.id ||= `line-${++lineCount}`;
+    row.setAttribute('aria-selected', 'true');
+    view.setAttribute('aria-activedescendant', row.id);
+    row.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  };
+  view.addEventListener('click', (/** @type {Event} */ event) => {
+    const found = rows.indexOf(/** @type {Element} */ (event.target).closest('.line'));
+    if (found < 0) return;
+    choose(found);
+    pick(rows[found].textContent || '');
+  });
+  view.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) choose(at + step);
+    else if (event.key === 'Enter' && at >= 0) pick(rows[at].textContent || '');
+    else return;
+    event.preventDefault();
+  });
 }
 
 define('panel-story', PanelStory);

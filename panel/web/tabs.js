@@ -3,7 +3,7 @@
 import { get, isReadOnly, post } from './api.js';
 import { fill, h } from './dom.js';
 import { lines } from './story.js';
-import { STATES, activity, age, clock, limits, used } from './words.js';
+import { activity, age, clock, limits, used } from './words.js';
 
 /** Loads something into a view, with a word while it waits and one if it fails. @param {any} view @param {() => Promise<any>} load @param {(data: any) => any} show */
 async function load(view, load, show) {
@@ -95,7 +95,7 @@ function fileView(base, file, open) {
   }));
   const details = h('details.file', { open }, h('summary', {}, h('span.chip', {}, file.status), h('bdi', {}, name), h('span', {}, numbers)));
   // Large patches are drawn when they are unfolded.
-  const draw = () => { if (details.open && details.children.length === 1) details.append(lines(file.patch, comment ? pick : null), comment || ''); };
+  const draw = () => { if (details.open && details.children.length === 1) details.append(lines(file.patch, comment ? pick : null, file.path), comment || ''); };
   details.addEventListener('toggle', draw);
   draw();
   return details;
@@ -105,8 +105,8 @@ function fileView(base, file, open) {
 export function children(place, row) {
   const below = [...place.rows.values()].filter((other) => other.task?.parent === row.id);
   if (!below.length) return h('p.empty', {}, 'This worker has given no tasks.');
-  return h('table', {}, h('thead', {}, h('tr', {}, ['Task', 'Status', 'State', 'Last event', 'Now'].map((title) => h('th', { scope: 'col' }, title)))),
-    h('tbody', {}, below.map((other) => h('tr', {}, h('td', {}, h('a', { href: `#/${place.id}/${other.id}` }, other.task.name || other.name)), h('td', {}, other.task.status), h('td', {}, STATES.get(other.state) || other.state), h('td', {}, age(other.lastEventAt)), h('td.wide', {}, activity(other))))));
+  return h('table', {}, h('thead', {}, h('tr', {}, ['Task', 'Status', 'Last event', 'Now'].map((title) => h('th', { scope: 'col' }, title)))),
+    h('tbody', {}, below.map((other) => h('tr', {}, h('td', {}, h('a', { href: `#/${place.id}/${other.id}` }, other.task.name || other.name)), h('td', {}, other.task.status.replaceAll('_', ' ')), h('td', {}, age(other.lastEventAt)), h('td.wide', {}, activity(other))))));
 }
 
 /** The messages that wait. @param {string} base @param {string} api @param {any} row */
@@ -118,6 +118,11 @@ export function queue(base, api, row) {
     if (!waiting.length) return [paused, h('p.empty', {}, 'Nothing waits.')];
     const move = (/** @type {any} */ turn, /** @type {number} */ to) => change(() => post(`${api}/turns/${turn.turnId}/move`, { to }));
     return [paused, h('ol.turns', {}, waiting.map((/** @type {any} */ turn, /** @type {number} */ at) => h('li', {}, h('p', {}, turn.text || '(not kept)', turn.textTruncated ? '…' : ''), isReadOnly() ? null : h('div.buttons', {},
+      row.turn ? action('Send now', () => change(async () => {
+        // The order fails if the message is sent already: then nothing is canceled.
+        await post(`${api}/turns/${turn.turnId}/move`, { to: 1 });
+        await post(`${base}/cancel`);
+      }), { style: 'button.quiet', confirm: `Cancel the turn of ${row.name} and send this now?` }) : null,
       at > 0 ? action('Send next', () => move(turn, 1), { style: 'button.quiet' }) : null,
       at > 0 ? action('↑', () => move(turn, at), { style: 'button.quiet', label: 'Move up' }) : null,
       at < waiting.length - 1 ? action('↓', () => move(turn, at + 2), { style: 'button.quiet', label: 'Move down' }) : null,

@@ -172,7 +172,16 @@ class PanelWorker extends HTMLElement {
     if (this.row && this.turnTime) say(this.turnTime, age(this.row.since));
   }
 
+  /** Shows a tab by its number, from 1, with the focus on it. @param {number} number */
+  focusTab(number) {
+    const name = TABS[number - 1];
+    if (!this.story || !name) return;
+    this.open(name);
+    this.tabs.get(name).tab.focus();
+  }
+
   focusStory() {
+    if (!this.story) return;
     this.open('Story');
     this.story.focus();
   }

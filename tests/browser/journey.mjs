@@ -1,4 +1,4 @@
-// One journey through the panel in a real Chromium: `node journey.mjs NAME LINK CHROMIUM [FOLDER]`.
+// One journey through the panel in a real Chromium: `node journey.mjs NAME LINK CHROMIUM [FOLDER WHICH PLACE]`.
 //
 // It says `ready` where the test has to do something, and `done` at the end. An error of the page or a violation of its
 // Content Security Policy fails each journey.
@@ -8,8 +8,10 @@ import { createRequire } from 'node:module';
 
 const require = createRequire(`${process.cwd()}/`);
 const { chromium } = require('playwright-core');
-const [name, link, executablePath, folder] = process.argv.slice(2);
+const [name, link, executablePath, folder, which, sandbox] = process.argv.slice(2);
 const LIMIT = 20_000;
+/** The pictures that stand in the documents. */
+const PICTURES = new Map([['story-1440-light', 'panel-light'], ['story-1440-dark', 'panel-dark'], ['home-390-light', 'panel-phone-light'], ['home-390-dark', 'panel-phone-dark']]);
 
 const problems = [];
 /** Messages of the console that a journey causes itself. */
@@ -32,6 +34,16 @@ const question = (page, text) => page.locator('panel-question', { hasText: text 
 const gone = (locator) => locator.waitFor({ state: 'detached' });
 const row = (page, worker) => page.locator('panel-row a', { hasText: worker });
 
+/** Presses Tab until an element with this text, or this selector, has the focus. */
+async function tabTo(page, text, selector = '*') {
+  for (let tries = 0; tries < 80; tries += 1) {
+    const is = ([text, selector]) => document.activeElement.matches(selector) && (text === null || document.activeElement.textContent === text);
+    if (await page.evaluate(is, [text, selector])) return;
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`Tab does not reach ${text || selector}`);
+}
+
 /** No violation of WCAG 2.2 AA. */
 async function accessible(page, where) {
   await page.evaluate(readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8'));
@@ -46,6 +58,9 @@ const journeys = {
     await row(page, 'demo').waitFor();
     if (page.url().includes('t=')) problems.push('the token is still in the address');
     say('ready');
+    await question(page, 'make clean').waitFor();
+    // A screen reader hears of it.
+    await page.locator('[aria-live=polite]', { hasText: 'demo-1 asks: make clean' }).waitFor({ state: 'attached' });
     await question(page, 'make clean').getByRole('button', { name: /Allow once/ }).click();
     await gone(question(page, 'make clean'));
   },
@@ -66,6 +81,82 @@ const journeys = {
     await page.keyboard.type('Hello from the keys');
     await page.keyboard.press('Enter');
     await page.locator('panel-item.user', { hasText: 'Hello from the keys' }).waitFor();
+  },
+
+  /** A run is started, read, commented on and stopped without a pointer. */
+  async keys() {
+    const page = await open(link);
+    await row(page, 'demo-1').waitFor();
+    for (const key of ['s', 'm', '2']) await page.keyboard.press(key);
+    await page.keyboard.press('w');
+    const dialog = page.getByRole('dialog', { name: 'New run' });
+    await dialog.locator('option[value="launcher:demo"]').waitFor({ state: 'attached' });
+    await page.keyboard.type('demo');
+    await page.keyboard.press('Tab');
+    await page.keyboard.type('Started by keys');
+    await tabTo(page, 'Start');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-item.user', { hasText: 'Started by keys' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('/');
+    await page.keyboard.type('demo-1');
+    await gone(row(page, 'demo-2'));
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-worker h2', { hasText: 'demo-1' }).waitFor();
+    await page.keyboard.press('2');
+    const file = page.getByRole('listbox', { name: /^Lines of notes.txt/ });
+    await file.waitFor();
+    await tabTo(page, null, '.patch');
+    for (const key of ['ArrowDown', 'ArrowDown', 'ArrowUp', 'ArrowDown']) await page.keyboard.press(key);
+    await accessible(page, 'a chosen line');
+    await page.keyboard.press('Enter');
+    await page.keyboard.type('Is this line needed?');
+    await tabTo(page, 'Send as a message');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('1');
+    await page.locator('panel-item.user', { hasText: /About notes.txt:[^]*one[^]*Is this line needed/ }).waitFor();
+    await page.keyboard.press('t');
+    await page.getByRole('button', { name: 'Tree' }).waitFor();
+    await page.keyboard.press('u');
+    await page.getByRole('dialog', { name: 'Usage' }).waitFor();
+    await page.keyboard.press('Escape');
+    await gone(page.getByRole('dialog', { name: 'Usage' }));
+    await tabTo(page, 'Stop');
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog', { name: /^Stop demo-1/ }).waitFor();
+    await page.keyboard.press('Shift+Tab');
+    await page.keyboard.press('Enter');
+    await page.locator('p.note', { hasText: 'This worker is stopped' }).waitFor();
+    await accessible(page, 'stopped');
+    await tabTo(page, 'Go on');
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog', { name: /^Start another worker/ }).waitFor();
+    await page.keyboard.press('Shift+Tab');
+    await page.keyboard.press('Enter');
+    await page.locator('panel-worker h2', { hasNotText: 'demo-1' }).waitFor();
+    await page.locator('panel-item.turn_end').first().waitFor();
+  },
+
+  /** Waiting messages are moved, dropped and sent now. */
+  async queue() {
+    const page = await open(link);
+    await row(page, 'demo-1').click();
+    await page.keyboard.press('5');
+    await page.keyboard.press('4');
+    const waiting = (text) => page.locator('.turns li', { hasText: text });
+    await waiting('third').getByRole('button', { name: 'Move up' }).click();
+    await page.locator('.turns li').nth(1).filter({ hasText: 'third' }).waitFor();
+    await waiting('second').getByRole('button', { name: 'Drop' }).click();
+    await gone(waiting('second'));
+    await accessible(page, 'queue');
+    await waiting('third').getByRole('button', { name: 'Send now' }).click();
+    await page.getByRole('dialog', { name: /^Cancel the turn/ }).getByRole('button', { name: 'Send now' }).click();
+    await page.locator('p.empty', { hasText: 'Nothing waits.' }).waitFor();
+    await page.keyboard.press('s');
+    await page.locator('panel-item.agent', { hasText: 'first' }).waitFor();
+    const said = await page.locator('panel-item.user').allTextContents();
+    if (!/third/.test(said[1]) || !/first/.test(said[2])) problems.push(`the order is another one: ${said}`);
   },
 
   /** Two pages, one answer: the other page sees it. The second browser comes in by a code. */
@@ -183,32 +274,49 @@ const journeys = {
 
   /** Wide, narrow, light, dark: nothing stands out of the page, nothing breaks the rules for accessibility. */
   async looks() {
-    const context = { bypassCSP: true };
     let session = null;
-    for (const [width, height, colorScheme] of [[1440, 900, 'light'], [1440, 900, 'dark'], [800, 900, 'light'], [390, 844, 'dark'], [390, 844, 'light']]) {
-      const page = await open(session ? new URL(link).origin : link, { ...context, viewport: { width, height }, colorScheme, ...(session ? { storageState: undefined } : {}) });
+    /** The pictures of the documents, or all. The folders of the test do not stand in them. */
+    const shoot = async (page, picture) => {
+      if (which !== 'all' && !PICTURES.has(picture)) return;
+      await page.evaluate((place) => {
+        const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(`${place}/ws`, '~/shop').replaceAll(`${place}/data`, '~/.local/share').replace(/(shop|ws)-[0-9a-f]{8,}/g, 'shop-1f0c');
+      }, sandbox);
+      await page.screenshot({ path: `${folder}/${PICTURES.get(picture) || picture}.png` });
+    };
+    for (const [width, height, colorScheme] of [[1440, 900, 'light'], [1440, 900, 'dark'], [800, 900, 'light'], [800, 900, 'dark'], [390, 844, 'light'], [390, 844, 'dark']]) {
+      const page = await open(session ? new URL(link).origin : link, { bypassCSP: true, locale: 'en-GB', viewport: { width, height }, colorScheme });
       if (session) {
         await page.evaluate((value) => sessionStorage.setItem('session', value), session);
         await page.reload();
       }
       const where = `${width}-${colorScheme}`;
-      await row(page, 'fix-login').waitFor();
+      await row(page, 'fix-login').first().waitFor();
       session ||= await page.evaluate(() => sessionStorage.getItem('session'));
-      await question(page, 'make').waitFor();
+      await question(page, 'cargo test').waitFor();
       await accessible(page, `${where} home`);
-      if (folder && width === 390 && colorScheme === 'dark') await page.screenshot({ path: `${folder}/panel-phone-${colorScheme}.png` });
-      await row(page, 'fix-login').click();
+      await shoot(page, `home-${where}`);
+      await page.locator('panel-row a .name', { hasText: 'fix-login' }).first().click();
       await page.locator('panel-item.turn_end').first().waitFor();
       await page.locator('panel-worker .meters meter').first().waitFor();
+      await page.locator('panel-item.tool summary', { hasText: 'Edit src/login.rs' }).click();
+      await page.locator('panel-item .patch').first().waitFor();
       await accessible(page, `${where} story`);
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (over > 0) problems.push(`${where}: ${over} pixels stand out`);
-      if (folder && width === 1440 && colorScheme === 'light') await page.screenshot({ path: `${folder}/panel-${colorScheme}.png` });
+      await page.locator('panel-story').evaluate((story) => { story.scrollTop = story.scrollHeight; });
+      await page.locator('panel-item.tool', { hasText: 'task: tester' }).waitFor();
+      await shoot(page, `story-${where}`);
       for (const tab of ['Changes', 'Children', 'Queue', 'Usage', 'Log']) {
         await page.getByRole('tab', { name: tab }).click();
         await page.locator('.tab .skeletons').waitFor({ state: 'detached' });
         await accessible(page, `${where} ${tab}`);
+        await shoot(page, `${tab.toLowerCase()}-${where}`);
       }
+      await page.keyboard.press('w');
+      await page.getByRole('dialog').locator('option[value="launcher:demo"]').waitFor({ state: 'attached' });
+      await accessible(page, `${where} new run`);
+      await shoot(page, `start-${where}`);
       await page.context().close();
     }
   },

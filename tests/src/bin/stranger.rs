@@ -22,7 +22,7 @@ use subagent_protocol::api::header;
 /// How long a peer that is not refused may take for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Time limit for a task.
-const TASK: Duration = Duration::from_secs(60);
+const TASK: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

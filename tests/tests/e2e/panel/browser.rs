@@ -9,7 +9,7 @@ use subagent_tests::harness::{Browser, Running, Sandbox, say, wait_until};
 use super::super::worktrees::repository;
 use super::{LIMIT, Panel};
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
@@ -19,7 +19,7 @@ fn begin(sandbox: &Sandbox, browser: &Browser, name: &str, link: &str) -> Runnin
 }
 
 #[track_caller]
-fn finish(journey: Running) {
+pub(super) fn finish(journey: Running) {
     let output = journey.output();
     assert!(output.status.success() && output.stdout.contains("done"), "{output}");
 }
@@ -56,6 +56,35 @@ fn everything_is_done_by_keys() {
     let _ = sandbox.send(&worker, "!ask execute make clean");
     let panel = Panel::start(&sandbox, &[]);
     finish(begin(&sandbox, &browser, "keyboard", &panel.link()));
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_is_started_read_commented_on_and_stopped_by_keys() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "!edit create notes.txt one\\ntwo");
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "keys", &panel.link()));
+    wait_until("the end of the worker", LIMIT, || {
+        (sandbox.show(&worker)["state"] == "stopped").then_some(())
+    });
+    drop(panel);
+    sandbox.finish();
+}
+
+#[test]
+fn waiting_messages_are_moved_dropped_and_sent_now() {
+    let Some(browser) = Browser::find() else { return };
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send_no_wait(&worker, "!sleep 3600000");
+    for text in ["first", "second", "third"] {
+        let queue = ["send", "--worker-id", &worker, "--text", text, "--queue", "--no-wait"];
+        let _ = sandbox.run(&queue).data_of("turn.queued");
+    }
+    let panel = Panel::start(&sandbox, &[]);
+    finish(begin(&sandbox, &browser, "queue", &panel.link()));
     drop(panel);
     sandbox.finish();
 }
@@ -137,50 +166,6 @@ fn nothing_that_an_agent_writes_runs() {
     let _ = sandbox.send(&worker, &text.join("\n"));
     let panel = Panel::start(&sandbox, &[]);
     finish(begin(&sandbox, &browser, "hostile", &panel.link()));
-    drop(panel);
-    sandbox.finish();
-}
-
-#[test]
-fn the_page_looks_right_at_every_width() {
-    let Some(browser) = Browser::find() else { return };
-    let (sandbox, demo) = Sandbox::with_worker();
-    let flags = [
-        "worker",
-        "start",
-        "--launcher",
-        "demo",
-        "--name",
-        "fix-login",
-        "--max-tokens",
-        "50000",
-        "--max-turns",
-        "5",
-    ];
-    let started = sandbox.subagent(&flags).run();
-    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    let script = [
-        "Please fix the login: it fails for names with blanks.",
-        "!think The handler compares before it trims. Look at `src/login.rs` first.",
-        "!plan Read the handler|Write a failing test|Trim before the comparison",
-        "!tool read src/login.rs",
-        "!say The handler has **two** problems: it compares before it trims, and its test never ran.",
-        "!edit create src/login.rs fn name(typed: &str) -> &str {\\n    typed\\n}",
-        "!edit replace src/login.rs 2     typed.trim()",
-        r#"!tokens {"inputTokens": 12000, "outputTokens": 3400, "totalTokens": 15400}"#,
-        "!usage 42000 200000",
-    ];
-    let _ = sandbox.send(&worker, &script.join("\n"));
-    let _ = sandbox.send(&worker, "!ask execute make test");
-    let _ = sandbox.send_no_wait(&demo, "!plan Count|Report\n!tool execute wc -l src\n!sleep 3600000");
-    let panel = Panel::start(&sandbox, &[]);
-    let folder = match std::env::var_os("UPDATE_SCREENS") {
-        Some(_) => root().join("docs/images"),
-        None => sandbox.path().to_owned(),
-    };
-    let (link, folder) = (panel.link(), folder.to_str().unwrap());
-    let limit = Duration::from_secs(240);
-    finish(browser.start(&sandbox, "journey.mjs", &["looks", &link], &[folder], limit));
     drop(panel);
     sandbox.finish();
 }

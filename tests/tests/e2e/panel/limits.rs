@@ -1,7 +1,9 @@
 //! Limits of the panel, and its end.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -146,5 +148,25 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
     let port = taken.local_addr().unwrap().port().to_string();
     let output = sandbox.command("subagent").args(["panel", "--port", &port]).run();
     assert!(!output.status.success() && output.stderr.contains("--port"), "{output:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn the_link_is_opened_in_the_browser_or_a_note_says_that_there_is_none() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let (browser, opened) = (sandbox.file("browser"), sandbox.file("opened"));
+    let script = format!("#!/bin/sh\necho \"$1\" > '{0}.new' && mv '{0}.new' '{0}'\n", opened.display());
+    fs::write(&browser, script).unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let command = || sandbox.command("subagent").args(["panel", "--open"]);
+    let running = command().env("BROWSER", &browser).spawn();
+    let link = running.wait_line("the link", |line| line.starts_with("http://").then(|| line.to_owned()));
+    let text = wait_until("the browser", LIMIT, || fs::read_to_string(&opened).ok());
+    assert_eq!(text.trim_end(), link);
+    assert_eq!(running.stderr(), "");
+    let _ = running.kill();
+    let running = command().env("BROWSER", "").env("PATH", "/nonexistent").spawn();
+    wait_until("the note", LIMIT, || running.stderr().contains("open the link yourself").then_some(()));
+    let _ = running.kill();
     sandbox.finish();
 }

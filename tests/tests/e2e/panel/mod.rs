@@ -5,6 +5,7 @@ mod doors;
 mod hostile;
 mod limits;
 mod pages;
+mod screens;
 mod webhooks;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
