@@ -160,7 +160,7 @@ fn the_first_start_in_another_shell_is_seen_without_a_key() {
     let sandbox = Sandbox::new();
     let board = board(&sandbox, 80);
     board.sees("Nothing was started in this workspace.");
-    told(&sandbox, "one", ASK);
+    start_and_send(&sandbox, "one", ASK);
     board.sees("Needs you  1");
     board.sees("[y] once");
     board.types("y");
