@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::details::AuthStatus;
 use crate::error::Error;
 use crate::start::AgentCommand;
 
@@ -93,6 +94,8 @@ pub struct AgentQueryResult {
     pub truncated: bool,
     /// The login method that was used, as reported by the agent.
     pub method: Option<Value>,
+    /// The last login status that the agent reported by itself.
+    pub auth_status: Option<AuthStatus>,
     /// Why the question failed.
     pub error: Option<Error>,
 }

@@ -54,7 +54,9 @@ pub struct AuthStatus {
 }
 
 impl AuthStatus {
-    fn of(params: &Value) -> Option<Self> {
+    /// Parses the params of [`AUTH_STATUS_UPDATE`]; `None` if they have no status.
+    #[must_use]
+    pub fn of(params: &Value) -> Option<Self> {
         let status = &params["authStatus"];
         Some(Self { kind: short(&status["kind"])?, label: short(&status["label"]) })
     }

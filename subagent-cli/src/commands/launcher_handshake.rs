@@ -7,6 +7,7 @@ use subagent_config::start::launcher::runnable;
 use subagent_config::{Config, ResolvedLauncher, Workspace, handshakes, launcher, model, workspace};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
+use subagent_protocol::details::AuthStatus;
 use subagent_protocol::handshake::Handshake;
 use subagent_protocol::time::Timestamp;
 
@@ -97,6 +98,10 @@ impl<'a> LauncherAgent<'a> {
         let mut report = json!(Handshake::of(initialize, answer.session.as_ref()));
         report["at"] = json!(now());
         report["phases"] = json!(answer.phases);
+        // Some agents open a session without a login, and report the missing login beside it.
+        let refused = answer.error.as_ref().is_some_and(|error| error.code == Code::AuthRequired);
+        let reported = answer.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
+        report["loginWanted"] = json!(refused || reported);
         report["error"] = match &answer.error {
             None => Value::Null,
             Some(error) => {

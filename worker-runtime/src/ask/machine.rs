@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion, Deadlines, LoginKind, PhaseTime};
+use subagent_protocol::details::{AUTH_STATUS_UPDATE, AuthStatus};
 use subagent_protocol::record::NoiseReason;
 use subagent_protocol::{Code, Error};
 
@@ -347,6 +348,11 @@ impl AgentQueryMachine {
             Ok(RpcMessage::Request { id, method, .. }) => {
                 let message = format!("Method not found: {}", shorten::text(&method, 200));
                 cx.send(OutgoingKind::Automatic, requests::error(id, requests::METHOD_NOT_FOUND, &message));
+            }
+            Ok(RpcMessage::Notification { method, params: Some(params) }) if method == AUTH_STATUS_UPDATE => {
+                // An invalid report does not replace a valid one.
+                let status = AuthStatus::of(&results::value(params));
+                self.answer.auth_status = status.or(self.answer.auth_status.take());
             }
             Ok(RpcMessage::Notification { .. }) => {}
             Ok(RpcMessage::Response { .. } | RpcMessage::InvalidRequest) => {

@@ -165,6 +165,19 @@ fn a_closed_connection_ends_everything() {
 }
 
 #[test]
+fn the_last_reported_login_status_is_kept() {
+    let mut run = AgentQueryHarness::new(AgentQuestion::Handshake);
+    run.answer("initialize", json!({"protocolVersion": 1}));
+    for kind in [json!("account"), json!("none"), Value::Null] {
+        let params = json!({"authStatus": {"kind": kind}});
+        run.say(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": params}));
+    }
+    run.answer("session/new", json!({"sessionId": "s"}));
+    let answer = run.end();
+    assert_eq!((answer.auth_status.unwrap().kind, answer.error), ("none".to_owned(), None));
+}
+
+#[test]
 fn requests_of_the_agent_are_refused_meanwhile() {
     let mut run = AgentQueryHarness::new(AgentQuestion::Handshake);
     run.say(&json!({"id": 0, "method": "session/request_permission", "params": {}}));

@@ -106,6 +106,7 @@ fn handshake(view: &mut PageRenderer, report: &Value) {
     let phases: Vec<_> =
         phases.map(|phase| format!("{} {} ms", word(phase, "phase"), phase["millis"])).collect();
     let error = &report["error"];
+    let login = if report["loginWanted"] == true { "wanted" } else { "" };
     view.facts(&[
         ("agent", Style::Plain, agent(report)),
         ("asked", Style::Plain, view.ago(&report["at"])),
@@ -114,6 +115,7 @@ fn handshake(view: &mut PageRenderer, report: &Value) {
         ("model", Style::Plain, current(&report["models"], "currentModelId", "availableModels")),
         ("options", Style::Plain, ids(&report["configOptions"])),
         ("phases", Style::Plain, phases.join(", ")),
+        ("login", Style::Attention, login.to_owned()),
         ("error", Style::Bad, word(error, "code").to_owned()),
     ]);
     if let Some(command) = error["details"]["recommendedCommand"].as_str() {
