@@ -46,6 +46,8 @@ pub(crate) struct Patience {
     pub(crate) initialize: Duration,
     /// For each request after it.
     pub(crate) request: Duration,
+    /// For each step of its end: the close of the session, the end of its input, SIGTERM.
+    pub(crate) stop_grace: Duration,
 }
 
 impl Patience {
@@ -53,7 +55,20 @@ impl Patience {
     pub(crate) fn of(launcher: &model::Launcher, all: Option<Duration>) -> Self {
         let times = launcher.timeouts;
         let of = |phase: Option<Duration>| all.or(phase).unwrap_or(times.startup);
-        Self { initialize: of(times.initialize), request: of(times.session) }
+        Self {
+            initialize: of(times.initialize),
+            request: of(times.session),
+            stop_grace: Duration::from_millis(Timeouts::default().stop_grace_ms),
+        }
+    }
+
+    /// The same with a limit for each request and for each step of the end.
+    pub(crate) fn at_most(self, request: Duration, stop_grace: Duration) -> Self {
+        Self {
+            initialize: self.initialize.min(request),
+            request: self.request.min(request),
+            stop_grace: self.stop_grace.min(stop_grace),
+        }
     }
 }
 
@@ -90,7 +105,6 @@ pub(crate) fn ask(
         None => resolved.effective_command.clone(),
     };
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let stop_grace_ms = Timeouts::default().stop_grace_ms;
     let ask = AgentQuery {
         protocol: PROTOCOL,
         agent: AgentCommand {
@@ -107,7 +121,7 @@ pub(crate) fn ask(
         deadlines: Deadlines {
             initialize_ms: millis(patience.initialize),
             request_ms: millis(patience.request),
-            stop_grace_ms,
+            stop_grace_ms: millis(patience.stop_grace),
         },
     };
     let steps = patience.initialize.saturating_add(patience.request.saturating_mul(2));

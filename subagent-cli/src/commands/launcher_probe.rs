@@ -1,5 +1,8 @@
 //! `launcher probe`: whether a launcher's command can be started here and now. Without `--handshake` nothing is started.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use subagent_config::{handshakes, launcher, state_dir};
 use subagent_protocol::Code;
@@ -72,13 +75,17 @@ fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbe) -> Result<(Value, 
     }
 }
 
-/// What the agent says of itself, asked in an empty folder, and kept for later looks.
+/// How long an agent that was only asked may take for each step of its end. Its session is closed: nothing is lost.
+const STOP_GRACE: Duration = Duration::from_millis(300);
+
+/// Returns the handshake of an agent in an empty folder, and stores it for later commands. `limit` applies to each
+/// request where the launcher's own limit is longer.
 ///
 /// # Errors
-/// Everything that goes wrong but for a login that it wants.
-pub(super) fn asked(agent: &LauncherAgent<'_>, context: &CliContext) -> Result<Value> {
-    let answer =
-        agent.ask_in(AgentFolder::Empty, AgentQuestion::Handshake, Patience::of(agent.launcher, None))?;
+/// All except `AUTH_REQUIRED`, which is part of the handshake.
+pub(super) fn asked(agent: &LauncherAgent<'_>, limit: Duration, context: &CliContext) -> Result<Value> {
+    let patience = Patience::of(agent.launcher, None).at_most(limit, STOP_GRACE);
+    let answer = agent.ask_in(AgentFolder::Empty, AgentQuestion::Handshake, patience)?;
     match &answer.error {
         Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
         _ => {
@@ -90,14 +97,17 @@ pub(super) fn asked(agent: &LauncherAgent<'_>, context: &CliContext) -> Result<V
 }
 
 /// A time that was typed.
-pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
-    let time = std::time::Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+pub(super) fn patience(seconds: f64) -> Result<Duration> {
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| Failure::argument("--timeout must be more than 0, and a time that can come"))
 }
 
 /// Stores the handshake for later commands. An error is only a warning: the caller still shows it.
 fn note(agent: &LauncherAgent<'_>, report: &Value, context: &CliContext) {
+    /// `init` asks several agents at once. The first one makes the state dir.
+    static WRITING: Mutex<()> = Mutex::new(());
     let Some(workspace) = workspace_of(context) else { return };
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = state_dir::prepare(&workspace.state_dir).map_err(|error| error.message()).and_then(|()| {
         handshakes::write(&workspace.state_dir, agent.name, agent.launcher, report)
             .map_err(|error| format!("{}: {error}", workspace.state_dir.join(handshakes::FOLDER).display()))
@@ -132,6 +142,9 @@ fn shown(report: &Value) -> Vec<String> {
         format!("configOptions: {}", ids(&report["configOptions"])).trim_end().to_owned(),
         format!("phases: {}", phases.join(", ")),
     ];
+    if report["loginWanted"] == true && report["error"].is_null() {
+        lines.push("loginWanted: true".to_owned());
+    }
     if let Some(command) = report["error"]["details"]["recommendedCommand"].as_str() {
         lines.push(format!("recommendedCommand: {command}"));
     }

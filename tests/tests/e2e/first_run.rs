@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox};
 
-use crate::config_layers::{USER, agent, bare, write};
+use crate::config_layers::{self, USER, agent, bare, write};
 
 /// Returns all files below the home with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -89,14 +89,75 @@ fn what_is_there_stays_as_it_is() {
     sandbox.finish();
 }
 
+/// Returns what `init` found out about an agent.
+fn found<'a>(data: &'a Value, name: &str) -> &'a Value {
+    data["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap()
+}
+
+/// Only the config file, not the completions and the skill.
+const CONFIG_ALONE: [&str; 4] = ["init", "--yes", "--no-completions", "--no-skill"];
+
 #[test]
 fn an_agent_that_wants_a_login_is_named_with_the_command() {
+    // Some agents refuse a session without a login; others open it and report the missing login.
+    for flag in ["--needs-auth", "--late-auth"] {
+        let sandbox = newcomer(flag);
+        let data = sandbox.run(&CONFIG_ALONE).data_of("init.done");
+        assert_eq!(found(&data, "codex")["loggedIn"], false, "{flag}: {data}");
+        assert_eq!(states(&data)[1], ("login".to_owned(), "would do".to_owned()));
+        let what = data["steps"][1]["what"].as_str().unwrap();
+        assert!(what.contains("subagent launcher login codex"), "{data}");
+        let probe = ["launcher", "probe", "codex", "--handshake"];
+        let probed = || sandbox.run(&probe).data_of("launcher.probed")["handshake"].clone();
+        assert_eq!(probed()["loginWanted"], true, "{flag}");
+        let _ = sandbox.run(&["launcher", "login", "codex"]).data_of("launcher.login");
+        assert_eq!(probed()["loginWanted"], false, "{flag}");
+        let data = sandbox.run(&CONFIG_ALONE).data_of("init.done");
+        assert_eq!(found(&data, "codex")["loggedIn"], true, "{flag}: {data}");
+        sandbox.run(&["init", "--yes", "--launcher", "absent"]).error("LAUNCHER_NOT_FOUND");
+        sandbox.finish();
+    }
+}
+
+/// The names of three built-in launchers and their programs.
+const AGENTS: [(&str, &str); 3] =
+    [("claude-code", "claude-agent-acp"), ("codex", "codex-acp"), ("opencode", "opencode")];
+
+#[test]
+fn agents_are_asked_at_once_and_not_for_long() {
+    let sandbox = bare();
+    let started = |program: &str| sandbox.file_name(&format!("started-{program}"));
+    for (_, program) in AGENTS {
+        // Each answers only when all have been started, and ignores the end of its input and SIGTERM.
+        let all = AGENTS.map(|(_, program)| format!("[ -e {} ]", started(program))).join(" && ");
+        let demo = sandbox.executable("subagent");
+        let state = sandbox.file_name(&format!("sessions-{program}"));
+        let script = format!(
+            "trap '' TERM\n: > {}\nuntil {all}; do /bin/sleep 0.02; done\n{demo} demo-agent --state {state}\nexec /bin/sleep 600",
+            started(program),
+        );
+        config_layers::program(&sandbox, program, &script);
+    }
+    let data = sandbox.run(&CONFIG_ALONE).data_of("init.done");
+    for (name, _) in AGENTS {
+        assert_eq!(found(&data, name)["loggedIn"], true, "{data}");
+        let shown = sandbox.run(&["launcher", "show", name]).data_of("launcher.shown");
+        let phases = shown["handshake"]["phases"].as_array().unwrap();
+        let end = phases.iter().find(|phase| phase["phase"] == "end").unwrap();
+        // Two steps of 300 ms. A worker's grace would make 4 s of them.
+        assert!(end["millis"].as_u64().unwrap() < 4000, "{shown}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_fails_is_no_default_if_another_one_can_be_used() {
     let sandbox = newcomer("--needs-auth");
-    let flags = ["init", "--yes", "--no-completions", "--no-skill"];
-    let data = sandbox.run(&flags).data_of("init.done");
-    assert_eq!(states(&data)[1], ("login".to_owned(), "would do".to_owned()));
-    assert!(data["steps"][1]["what"].as_str().unwrap().contains("subagent launcher login codex"), "{data}");
-    sandbox.run(&["init", "--yes", "--launcher", "absent"]).error("LAUNCHER_NOT_FOUND");
+    config_layers::program(&sandbox, "claude-agent-acp", "exit 1");
+    let data = sandbox.run(&CONFIG_ALONE).data_of("init.done");
+    assert_eq!(found(&data, "claude-code")["loggedIn"], Value::Null, "{data}");
+    let config = fs::read_to_string(sandbox.file(USER)).unwrap();
+    assert!(config.contains("launcher: \"codex\"\n"), "{config}");
     sandbox.finish();
 }
 

@@ -1,5 +1,8 @@
 //! Which agents are here, and whether they are logged in.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use subagent_config::LoadedConfig;
 use subagent_config::installed::{self, Presence};
@@ -8,7 +11,13 @@ use subagent_protocol::Code;
 use crate::commands::launcher_handshake;
 use crate::commands::launcher_probe::asked;
 use crate::context::CliContext;
-use crate::output::write_stderr;
+use crate::output::live::StatusLine;
+use crate::output::{OutputFormat, write_stderr};
+
+/// How long an agent may take for each request. A launcher's own limit applies if it is shorter.
+const LIMIT: Duration = Duration::from_secs(30);
+/// The clock in the line.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Whether an agent is logged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,26 +39,61 @@ pub(super) struct KnownAgent {
     pub(super) login: Login,
 }
 
-/// All known agents. Those that are installed are asked, if this is wanted; one that would have to be fetched is not.
+/// Returns all known agents. If `asks` is set, the installed ones are asked, all at once. One that npx would fetch
+/// is not asked.
 pub(super) fn find(loaded: &LoadedConfig, asks: bool, context: &CliContext) -> Vec<KnownAgent> {
     let all = installed::all(&loaded.config, &context.env.cwd, &context.env);
-    let agent = |(name, presence): (&str, Presence)| {
-        let login = match asks && presence == Presence::Available {
-            true => login(loaded, name, context),
-            false => Login::NotAsked,
-        };
-        KnownAgent { name: name.to_owned(), presence, login }
+    let agent = |(name, presence): (&str, Presence)| KnownAgent {
+        name: name.to_owned(),
+        presence,
+        login: Login::NotAsked,
     };
-    all.into_iter().map(agent).collect()
+    let mut all: Vec<KnownAgent> = all.into_iter().map(agent).collect();
+    if asks {
+        let available = all.iter_mut().filter(|agent| agent.presence == Presence::Available);
+        ask_all(loaded, available.collect(), context);
+    }
+    all
+}
+
+/// Asks these agents at once, each in its own thread, since [`asked`] blocks.
+fn ask_all(loaded: &LoadedConfig, mut agents: Vec<&mut KnownAgent>, context: &CliContext) {
+    let mut line = (context.format == OutputFormat::Text).then(StatusLine::on_stderr).flatten();
+    if line.is_none() {
+        agents.iter().for_each(|agent| write_stderr(&format!("asking {} ...\n", agent.name)));
+    }
+    let begun = Instant::now();
+    let mut open: Vec<String> = agents.iter().map(|agent| agent.name.clone()).collect();
+    std::thread::scope(|scope| {
+        let (sender, answers) = mpsc::channel();
+        for agent in agents.drain(..) {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                agent.login = login(loaded, &agent.name, context);
+                // The receiver lives until all senders are gone.
+                let _ = sender.send(agent.name.clone());
+            });
+        }
+        drop(sender);
+        while !open.is_empty() {
+            if let Some(line) = &mut line {
+                line.show(&format!("asking {}", open.join(", ")), begun.elapsed());
+            }
+            match answers.recv_timeout(TICK) {
+                Ok(name) => open.retain(|other| *other != name),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
 }
 
 fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
-    write_stderr(&format!("asking {name} ...\n"));
     let report = launcher_handshake::LauncherAgent::of(&loaded.config, name, None, context)
-        .and_then(|agent| asked(&agent, context));
+        .and_then(|agent| asked(&agent, LIMIT, context));
     match report {
-        Ok(report) if report["error"].is_null() => Login::Done,
-        Ok(_) => Login::Wanted,
+        Ok(report) if report["loginWanted"] == true => Login::Wanted,
+        Ok(_) => Login::Done,
         Err(failure) if failure.is(Code::AuthRequired) => Login::Wanted,
         Err(failure) => Login::Failed(failure.code.to_string()),
     }
@@ -60,11 +104,23 @@ pub(super) fn default_of(agents: &[KnownAgent]) -> Option<&str> {
     installed::sole(agents.iter().map(|agent| (agent.name.as_str(), &agent.presence))).ok()
 }
 
-/// Of several, the first that is logged in, else the first that is installed, by name.
+/// Returns the installed agent that most likely works: logged in, then without a login, then not asked, then failed.
+/// Of equal ones it is the first by name.
 pub(super) fn first_of(agents: &[KnownAgent]) -> Option<&str> {
-    let mut installed = agents.iter().filter(|agent| agent.presence == Presence::Available);
-    let ready = installed.clone().find(|agent| agent.login == Login::Done);
-    ready.or_else(|| installed.next()).map(|agent| agent.name.as_str())
+    let installed = agents.iter().filter(|agent| agent.presence == Presence::Available);
+    installed.min_by_key(|agent| agent.login.rank()).map(|agent| agent.name.as_str())
+}
+
+impl Login {
+    /// Orders agents as defaults; the lowest is the best.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Wanted => 1,
+            Self::NotAsked => 2,
+            Self::Failed(_) => 3,
+        }
+    }
 }
 
 impl KnownAgent {
@@ -123,5 +179,21 @@ mod tests {
         let several = [available("b", Login::Wanted), available("c", Login::Done)];
         assert_eq!((default_of(&several), first_of(&several)), (None, Some("c")));
         assert_eq!(first_of(&several[..1]), Some("b"));
+    }
+
+    #[test]
+    fn of_several_agents_the_one_that_most_likely_works_is_the_default() {
+        let available = |name, login| agent(name, Presence::Available, login);
+        let fetchable = agent("a", Presence::Fetchable("p".to_owned()), Login::NotAsked);
+        let failed = available("b", Login::Failed("BACKEND_LAUNCHER".to_owned()));
+        let mut all = vec![fetchable, failed];
+        assert_eq!(first_of(&all), Some("b"));
+        for better in
+            [available("c", Login::NotAsked), available("d", Login::Wanted), available("e", Login::Done)]
+        {
+            all.push(better.clone());
+            all.push(available("z", better.login.clone()));
+            assert_eq!(first_of(&all), Some(better.name.as_str()));
+        }
     }
 }
