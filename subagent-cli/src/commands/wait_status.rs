@@ -16,6 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::run::signals::end_by;
 use crate::client::{ApiRequest, Cursor, DaemonClient, EventBatch, WorkerWait, segment};
 use crate::context::CliContext;
+use crate::dialog::{interruption, interruption_after};
 use crate::failure::Result;
 use crate::output::OutputFormat;
 use crate::output::live::{Activity, StatusLine};
@@ -128,7 +129,7 @@ pub(super) async fn wait(
     live: Option<Live>,
     mut waiting: WorkerWait,
 ) -> Result<Value> {
-    let Some(live) = live else { return client.wait(waiting).await };
+    let Some(live) = live else { return without_line(client.wait(waiting)).await };
     client.pin(&mut waiting).await?;
     let worker = waiting.worker_id.clone();
     let from = match &waiting.cursor {
@@ -154,7 +155,9 @@ pub(super) async fn wait_rest<T>(
     left: &Cell<usize>,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let Some(mut live) = live.map(|live| live.named(addresses)) else { return work.await };
+    let Some(mut live) = live.map(|live| live.named(addresses)) else {
+        return without_line(work).await;
+    };
     let [worker] = addresses else { return live.beside(LiveStatus::Left(left), None, false, work).await };
     let latest =
         live.follower.ask(&ApiRequest::get(format!("/v1/workers/{}/events/latest", segment(worker)))).await?;
@@ -163,10 +166,12 @@ pub(super) async fn wait_rest<T>(
     live.beside(LiveStatus::Worker(worker), from, true, work).await
 }
 
-/// Ctrl-C. Where it cannot be listened to it ends the process by itself, and this never ends.
-async fn interruption() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+/// Waits without a line, which Ctrl-C ends after a question in place too.
+async fn without_line<T>(work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = interruption_after() => end_by(Signal::SIGINT),
     }
 }
 
@@ -218,6 +223,11 @@ fn interrupt(again: &Again, turn: bool) -> ! {
         "The wait has ended; nothing else has changed.".to_owned()
     };
     write_stderr(&format!("\n{ended}\nTry:  subagent {wait}\n"));
+    end_by(Signal::SIGINT)
+}
+
+/// Ends this process as Ctrl-C would have without a handler.
+pub(super) fn end_watch() -> ! {
     end_by(Signal::SIGINT)
 }
 

@@ -12,12 +12,14 @@ use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::live_wait;
 use super::named_worker;
 use super::selected::WorkerSelector;
 use super::watch_prompts::Prompts;
 use crate::args::turns::WatchArgs;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
 use crate::context::{CliContext, present};
+use crate::dialog::interruption_after;
 use crate::failure::{Failure, Result};
 use crate::output::human::{WatchPage, now};
 use crate::output::terminal::Terminal;
@@ -221,6 +223,7 @@ async fn copy(
             biased;
             batch = events.next() => batch?,
             () = &mut gone => return Ok(()),
+            () = interruption_after() => live_wait::end_watch(),
         };
         let EventBatch::Events(mut found) = batch else { return Ok(()) };
         found.retain(|event| part.has(event));

@@ -9,6 +9,7 @@ pub(crate) mod permission;
 use std::cell::Cell;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
@@ -107,7 +108,8 @@ impl Dialog {
     }
 
     /// Asks a question that ended a wait. `follower` is a separate connection that receives answers of
-    /// other commands.
+    /// other commands. Listens for SIGINT meanwhile: Ctrl-C is a key at a choice, but a signal while the user
+    /// types a line. The handler stays installed, so callers listen from then on, see [`interruption_after`].
     ///
     /// # Errors
     /// Those of [`Dialog::ask`].
@@ -129,7 +131,12 @@ impl Dialog {
             // Without events, another command's answer is detected when this answer is sent.
             std::future::pending().await
         };
-        self.ask(client, question, over).await
+        LISTENS.store(true, Ordering::Relaxed);
+        tokio::select! {
+            biased;
+            asked = self.ask(client, question, over) => asked,
+            () = interruption() => Ok(DialogOutcome::Interrupted),
+        }
     }
 
     /// Whether a question is open.
@@ -291,6 +298,24 @@ impl Dialog {
 
     async fn line(&mut self) -> Result<Option<String>> {
         self.keyboard.line().await.map_err(|error| unreadable(&error))
+    }
+}
+
+/// Whether a dialog of this process has installed the handler of SIGINT.
+static LISTENS: AtomicBool = AtomicBool::new(false);
+
+/// Waits for SIGINT. Where no handler can be installed, the signal ends the process, and this never returns.
+pub(crate) async fn interruption() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// The same after a dialog; before one, the signal ends the process by itself.
+pub(crate) async fn interruption_after() {
+    match LISTENS.load(Ordering::Relaxed) {
+        true => interruption().await,
+        false => std::future::pending().await,
     }
 }
 

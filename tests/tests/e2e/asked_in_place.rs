@@ -326,6 +326,54 @@ fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
 }
 
 #[test]
+fn ctrl_c_in_a_note_or_a_field_ends_the_wait() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
+    let started = |args: &[&str], prompt: &str| {
+        let terminal = sandbox.command("subagent").args(args).at_terminal(100, On::All);
+        terminal.wait_for(prompt);
+        terminal
+    };
+    let ended = |terminal: AtTerminal, hint: &str| {
+        let screen = terminal.screen();
+        assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{}", screen.text());
+        assert!(screen.text().contains(hint), "{}", screen.text());
+        assert_eq!(open(&sandbox)["name"], "demo-1", "the question is open");
+    };
+    let (wait, watch) = (&["wait", "demo-1"][..], &["watch", "-f", "demo-1"][..]);
+    for (text, at, key, field) in [(ASK, "[s] skip", "N", "note: "), (FORM, "[s] skip", "y", "Port: ")] {
+        for (args, hint) in [
+            (&["send", "demo-1", text][..], "subagent wait demo-1\n"),
+            (wait, "subagent wait demo-1\n"),
+            (watch, "subagent watch -f demo-1\n"),
+        ] {
+            let terminal = started(args, at);
+            terminal.types(key);
+            terminal.wait_for(field);
+            // The terminal sends this signal for Ctrl-C while a line is typed.
+            terminal.signal(Signal::SIGINT);
+            ended(terminal, hint);
+            // At a choice Ctrl-C is a key; this signal comes from another process.
+            if args[0] != "send" {
+                let terminal = started(args, at);
+                terminal.signal(Signal::SIGINT);
+                ended(terminal, hint);
+            }
+        }
+        sandbox.run(&["cancel", "demo-1"]).document();
+        sandbox.run(&["wait", "demo-1"]).document();
+    }
+    // After an answer, Ctrl-C ends the watch as before.
+    sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
+    let terminal = started(watch, "[s] skip");
+    terminal.types("y");
+    terminal.wait_for("completed");
+    terminal.signal(Signal::SIGINT);
+    assert_eq!(terminal.screen().status.signal(), Some(Signal::SIGINT as i32));
+    sandbox.finish();
+}
+
+#[test]
 fn ctrl_c_at_a_question_of_a_watch_says_how_to_go_on() {
     let sandbox = Sandbox::new();
     sandbox.run(&["worker", "start", "demo", "--tag", "job=review"]).data_of("worker.started");
