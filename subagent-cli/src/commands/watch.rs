@@ -129,6 +129,9 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     })
 }
 
+/// An unfinished word of an agent is shown after this time.
+const HELD_TIME: Duration = Duration::from_millis(200);
+
 enum WatchOutput {
     /// To stdout, at once.
     Lines,
@@ -224,6 +227,14 @@ async fn copy(
             batch = events.next() => batch?,
             () = &mut gone => return Ok(()),
             () = interruption_after() => live_wait::end_watch(),
+            () = tokio::time::sleep(HELD_TIME), if holds(sink) => {
+                if let WatchOutput::Person(stream, _) = sink
+                    && write(&stream.release()).is_err()
+                {
+                    return Ok(());
+                }
+                continue;
+            }
         };
         let EventBatch::Events(mut found) = batch else { return Ok(()) };
         found.retain(|event| part.has(event));
@@ -246,6 +257,11 @@ async fn copy(
             prompts.ask(questions).await?;
         }
     }
+}
+
+/// Whether a word waits for its end.
+fn holds(sink: &WatchOutput) -> bool {
+    matches!(sink, WatchOutput::Person(stream, _) if stream.holds())
 }
 
 /// Puts events where they go; false if the reader of stdout is gone.

@@ -16,13 +16,25 @@ pub struct TextPage {
     width: Option<usize>,
     /// How wide the open line is so far.
     column: usize,
+    /// The unfinished last word of flowing text, and its style.
+    held: (Style, String),
+    /// Spaces of flowing text before its next word.
+    gap: usize,
 }
 
 impl TextPage {
     /// An empty page, with colours or without.
     #[must_use]
     pub fn new(colour: bool) -> Self {
-        Self { text: String::new(), colour, line_is_open: false, width: None, column: 0 }
+        Self {
+            text: String::new(),
+            colour,
+            line_is_open: false,
+            width: None,
+            column: 0,
+            held: (Style::Plain, String::new()),
+            gap: 0,
+        }
     }
 
     /// The same page for a terminal of this width.
@@ -78,11 +90,68 @@ impl TextPage {
     /// Whether nothing stands in the line.
     #[must_use]
     pub fn is_at_line_start(&self) -> bool {
-        !self.line_is_open
+        !self.line_is_open && !self.holds()
+    }
+
+    /// Adds a piece of text that goes on in later pieces, wrapped at the width of the terminal.
+    ///
+    /// The last word is held back, because the next piece may continue it.
+    pub fn flow(&mut self, style: Style, text: &str) -> &mut Self {
+        if self.width.is_none() {
+            return self.text(style, text);
+        }
+        let text = std::mem::take(&mut self.held.1) + &clean(text);
+        let end = text.rfind([' ', '\n']).map_or(0, |at| at + 1);
+        self.held = (style, text[end..].to_owned());
+        self.words(style, &text[..end])
+    }
+
+    /// Whether a word is held back.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        !self.held.1.is_empty()
+    }
+
+    /// Adds the word that was held back.
+    pub fn release(&mut self) -> &mut Self {
+        let style = self.held.0;
+        let held = std::mem::take(&mut self.held.1);
+        self.words(style, &held)
+    }
+
+    fn words(&mut self, style: Style, text: &str) -> &mut Self {
+        let width = self.width.unwrap_or(usize::MAX);
+        let (mut out, mut column) = (String::new(), self.column);
+        for part in text.split_inclusive([' ', '\n']) {
+            let word = part.trim_end_matches([' ', '\n']);
+            if !word.is_empty() {
+                if column > 0 && self.gap > 0 && column + self.gap + word.width() > width {
+                    out.push('\n');
+                    column = 0;
+                } else {
+                    out.push_str(&" ".repeat(self.gap));
+                    column += self.gap;
+                }
+                self.gap = 0;
+                out.push_str(word);
+                column += word.width();
+            }
+            match part.as_bytes().last() {
+                Some(b' ') => self.gap += 1,
+                Some(b'\n') => {
+                    out.push('\n');
+                    (self.gap, column) = (0, 0);
+                }
+                _ => {}
+            }
+        }
+        self.text(style, &out)
     }
 
     /// Ends the line if something stands in it.
     pub fn fresh_line(&mut self) -> &mut Self {
+        self.release();
+        self.gap = 0;
         if self.line_is_open { self.end() } else { self }
     }
 
@@ -239,6 +308,20 @@ mod tests {
         let mut page = TextPage::new(false).within(8);
         page.prose(Style::Plain, "- ", "  ", "one two three", 9);
         assert_eq!(page.take(), "- one\n  two\n  three\n");
+    }
+
+    #[test]
+    fn flowing_text_is_wrapped_across_its_pieces() {
+        let mut page = TextPage::new(false).within(10);
+        page.flow(Style::Plain, "one two th").flow(Style::Plain, "ree\n    x  y").fresh_line();
+        assert_eq!(page.take(), "one two\nthree\n    x  y\n");
+        page.flow(Style::Plain, "one tw");
+        assert_eq!((page.take(), page.holds()), ("one".to_owned(), true));
+        page.release().flow(Style::Plain, "o ").flow(Style::Plain, "three").fresh_line();
+        assert_eq!(page.take(), " two\nthree\n");
+        let mut page = TextPage::new(false);
+        page.flow(Style::Plain, "one two th");
+        assert_eq!(page.take(), "one two th");
     }
 
     #[test]

@@ -83,8 +83,12 @@ impl Progress {
         })
     }
 
-    /// Shows what the agent is doing now. `None` where there is no place for the line.
+    /// Shows the word that was held back, else what the agent is doing now. `None` where there is no place for the line.
     pub(super) fn tick(&mut self) -> Option<Print> {
+        let held = self.story.release();
+        if !held.is_empty() {
+            return Some(self.put(held));
+        }
         let below = self.below.as_mut().filter(|_| self.story.is_at_line_start())?;
         if below.is_on_its_way.swap(true, Ordering::AcqRel) {
             return None;

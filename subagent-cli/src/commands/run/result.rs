@@ -15,7 +15,7 @@ use crate::args::run::RunOutputFormat;
 use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::output::rule::task_path;
 use crate::output::terminal::all_at_terminal;
-use crate::output::{CliOutcome, complain};
+use crate::output::{CliOutcome, explain};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -107,12 +107,12 @@ pub(super) fn outcome(judged: Judged, form: RunOutputFormat) -> CliOutcome {
     let Judged { data, code, reasons, .. } = judged;
     if form == RunOutputFormat::Text && !reasons.is_empty() {
         let lines: Vec<String> = reasons.iter().map(|reason| format!("run: {reason}")).collect();
-        complain(&lines.join("\n"));
+        explain(&lines);
     }
     if form == RunOutputFormat::Text
         && let Some(line) = kept(&data["worktree"])
     {
-        complain(&line);
+        explain(&[line]);
     }
     // At a terminal it was shown when the agent said it.
     let message = if form == RunOutputFormat::Text && all_at_terminal() {

@@ -48,7 +48,7 @@ pub(super) fn update(page: &mut TextPage, data: &Value) {
         }
         "plan" => plan(page, data),
         "thought" => {
-            page.text(Style::Dim, word(data, "text")).fresh_line();
+            page.flow(Style::Dim, word(data, "text")).fresh_line();
         }
         "usage" => {
             let said = format!("{} of {} tokens", shown(&data["used"]), shown(&data["size"]));
@@ -62,7 +62,7 @@ pub(super) fn update(page: &mut TextPage, data: &Value) {
             let more = ["head", "text", "title", "currentModeId"].iter().map(|key| word(data, key));
             let more = more.fold(String::new(), |all, one| format!("{all} {one}"));
             let kind = if kind.is_empty() { word(data, "method") } else { kind };
-            page.word(Style::Dim, &format!("{}{more}", kind.replace('_', " "))).end();
+            page.sentence(Style::Dim, "", "  ", &format!("{}{more}", kind.replace('_', " "))).end();
         }
     }
 }
@@ -80,7 +80,7 @@ fn asked_of_us(page: &mut TextPage, data: &Value) {
         String::new()
     };
     let said = format!("{} {}  {status}{exit}", word(data, "method"), about.unwrap_or_default());
-    page.word(Style::Dim, said.trim_end()).end();
+    page.sentence(Style::Dim, "", "  ", said.trim_end()).end();
 }
 
 /// The line of a tool call: what it is, and how far.
@@ -91,10 +91,10 @@ pub(super) fn tool(page: &mut TextPage, data: &Value, title: &str) {
         page.word(Style::Active, kind).plain(" ");
     }
     let title = if title.is_empty() { word(data, "toolCallId") } else { title };
-    page.word(Style::Strong, title);
+    page.sentence(Style::Strong, "", "  ", title);
     let status = word(data, "status");
     if !status.is_empty() {
-        page.plain("  ").word(Style::of_state(status), &status.replace('_', " "));
+        page.tail(Style::of_state(status), "  ", &status.replace('_', " "));
     }
     page.end();
 }
@@ -115,7 +115,7 @@ pub(super) fn details(page: &mut TextPage, data: &Value, detail: Detail) {
 }
 
 fn page_text(page: &mut TextPage, block: &Value, detail: Detail) {
-    page.lines(Style::Dim, "  | ", word(block, "text"), detail.text_lines());
+    page.prose(Style::Dim, "  | ", "  | ", word(block, "text"), detail.text_lines());
 }
 
 /// The command of a tool call, as text or as a list of words.
@@ -172,6 +172,6 @@ pub(super) fn plan(page: &mut TextPage, data: &Value) {
             _ => "[ ]",
         };
         page.plain("  ").text(Style::of_state(status), mark).plain(" ");
-        page.word(Style::Plain, word(entry, "content")).end();
+        page.sentence(Style::Plain, "", "      ", word(entry, "content")).end();
     }
 }

@@ -28,14 +28,14 @@ pub(super) fn write(page: &mut TextPage, worker: &str, event: &Value) {
             page.text(Style::Dim, "turn ").word(Style::Strong, word(event, "turnId")).end();
         }
         "message.sent" => {
-            page.lines(Style::Strong, "> ", word(data, "text"), MAX_LINES);
+            page.prose(Style::Strong, "> ", "> ", word(data, "text"), MAX_LINES);
             let blocks = data["blocks"].as_array().map_or(0, Vec::len);
             if blocks > 0 {
                 page.word(Style::Dim, &format!("> and {blocks} blocks")).end();
             }
         }
         "progress.message" => {
-            page.plain(word(data, "text")).fresh_line();
+            page.flow(Style::Plain, word(data, "text")).fresh_line();
         }
         "progress.update" => update(page, data),
         "approval.requested" => approval(page, data),
@@ -44,11 +44,11 @@ pub(super) fn write(page: &mut TextPage, worker: &str, event: &Value) {
         | "subagent.cancelled") => of_task(page, task, data),
         "hook.failed" => {
             let said = format!("the hook {} of {} failed:", word(data, "command"), word(data, "event"));
-            page.word(Style::Attention, &said).plain(" ");
+            page.sentence(Style::Attention, "", "  ", &said).plain(" ");
             page.sentence(Style::Plain, "", "  ", word(data, "reason")).end();
         }
         other => match sentence(worker, event) {
-            Some((style, said)) => _ = page.word(style, &said).end(),
+            Some((style, said)) => _ = page.sentence(style, "", "  ", &said).end(),
             // The type of a newer daemon.
             None => {
                 let said = shown(data);
@@ -65,7 +65,7 @@ fn of_task(page: &mut TextPage, what: &str, data: &Value) {
         "subagent.spawned" => {
             let agent = data["agent"].as_str().unwrap_or("no agent");
             page.word(Style::Dim, &format!("{agent}, {}", word(data, "mode"))).plain("  ");
-            page.word(Style::Plain, word(data, "task")).end();
+            page.sentence(Style::Plain, "", "  ", word(data, "task")).end();
         }
         "subagent.progress" => {
             page.word(Style::Dim, &format!("step {}", shown(&data["steps"]))).plain("  ");
@@ -73,16 +73,16 @@ fn of_task(page: &mut TextPage, what: &str, data: &Value) {
         }
         "subagent.completed" => {
             page.word(Style::Good, "completed").end();
-            page.lines(Style::Plain, "  ", word(data, "summary"), MAX_LINES);
+            page.prose(Style::Plain, "  ", "  ", word(data, "summary"), MAX_LINES);
         }
         "subagent.failed" => {
             page.word(Style::Bad, &word(data, "status").replace('_', " ")).plain("  ");
-            page.word(Style::Plain, word(&data["error"], "message")).end();
+            page.sentence(Style::Plain, "", "  ", word(&data["error"], "message")).end();
         }
         _ => {
             page.word(Style::Attention, "cancelled")
                 .plain("  ")
-                .word(Style::Plain, word(data, "reason"))
+                .sentence(Style::Plain, "", "  ", word(data, "reason"))
                 .end();
         }
     }
@@ -106,15 +106,16 @@ pub(super) fn outcome(page: &mut TextPage, event: &Value) -> bool {
         "turn.failed" => {
             let error = &data["error"];
             page.word(Style::Bad, "failed").plain("  ").word(Style::Bad, word(error, "code"));
-            page.plain(": ").word(Style::Plain, word(error, "message"));
+            page.plain(": ").sentence(Style::Plain, "", "  ", word(error, "message"));
             if let Some(advice) = error["details"]["recommendedAction"].as_str() {
-                page.end().text(Style::Attention, "Hint: ").word(Style::Plain, advice);
+                page.end().text(Style::Attention, "Hint: ").sentence(Style::Plain, "", "  ", advice);
             }
         }
         "turn.canceled" => {
-            page.word(Style::Attention, "canceled").plain("  ").word(Style::Plain, word(data, "reason"));
+            page.word(Style::Attention, "canceled").plain("  ");
+            page.sentence(Style::Plain, "", "  ", word(data, "reason"));
             if data["forced"] == true {
-                page.plain("  ").word(Style::Attention, "(the agent did not obey and was ended by force)");
+                page.tail(Style::Attention, "  ", "(the agent did not obey and was ended by force)");
             }
         }
         _ => return false,

@@ -47,11 +47,11 @@ impl WatchPage {
     /// A page with nothing on it, in the zone of the person who reads it.
     #[must_use]
     pub fn new(terminal: Terminal) -> Self {
-        Self::in_zone(terminal.colour, TimeZone::system())
+        Self::in_zone(terminal, TimeZone::system())
     }
 
-    pub(super) fn in_zone(colour: bool, zone: TimeZone) -> Self {
-        let (page, calls) = (TextPage::new(colour), HashMap::new());
+    pub(super) fn in_zone(terminal: Terminal, zone: TimeZone) -> Self {
+        let (page, calls) = (TextPage::new(terminal.colour).within(terminal.width), HashMap::new());
         Self { page, zone, flow: Flow::Nothing, calls, day: String::new() }
     }
 
@@ -67,6 +67,18 @@ impl WatchPage {
     #[must_use]
     pub fn is_at_line_start(&self) -> bool {
         self.page.is_at_line_start()
+    }
+
+    /// Whether an unfinished word is held back; [`WatchPage::release`] returns it if no more text comes.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.page.holds()
+    }
+
+    /// Returns the word that was held back.
+    pub fn release(&mut self) -> String {
+        self.page.release();
+        self.page.take()
     }
 
     /// The end of the text: a message that is not over ends with its line.
@@ -87,8 +99,8 @@ impl WatchPage {
         }
         self.flow = flow;
         match flow {
-            Flow::Message => _ = self.page.plain(word(data, "text")),
-            Flow::Thought => _ = self.page.text(Style::Dim, word(data, "text")),
+            Flow::Message => _ = self.page.flow(Style::Plain, word(data, "text")),
+            Flow::Thought => _ = self.page.flow(Style::Dim, word(data, "text")),
             Flow::Nothing => self.line(event),
         }
     }
