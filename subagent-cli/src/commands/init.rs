@@ -208,7 +208,11 @@ impl Steps {
         let is_new = target.there() == There::Nothing;
         self.file("completions", &target)?;
         if is_new && target.there() == There::Same {
-            self.lines.push(format!("next: {}", installing::after(shell)));
+            let after = installing::after(shell);
+            self.lines.push(format!("next: {after}"));
+            if let Some(step) = self.done.last_mut() {
+                step["recommendedAction"] = after.into();
+            }
         }
         Ok(())
     }

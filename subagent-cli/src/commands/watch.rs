@@ -12,9 +12,9 @@ use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::live_wait;
 use super::named_worker;
 use super::selected::WorkerSelector;
+use super::wait_status;
 use super::watch_prompts::Prompts;
 use crate::args::turns::WatchArgs;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
@@ -226,7 +226,7 @@ async fn copy(
             biased;
             batch = events.next() => batch?,
             () = &mut gone => return Ok(()),
-            () = interruption_after() => live_wait::end_watch(),
+            () = interruption_after() => wait_status::end_watch(),
             () = tokio::time::sleep(HELD_TIME), if holds(sink) => {
                 if let WatchOutput::Person(stream, _) = sink
                     && write(&stream.release()).is_err()

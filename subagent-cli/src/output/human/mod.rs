@@ -11,6 +11,7 @@ mod event;
 mod failure;
 mod hooks;
 mod inbox;
+mod installed;
 mod overview;
 mod questions;
 mod registry;
@@ -139,6 +140,8 @@ fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
         "trigger.added" | "trigger.shown" | "trigger.paused" | "trigger.resumed" => {
             triggers::shown(view, data)
         }
+        "init.done" => installed::initialized(view, data),
+        "daemon.installed" | "daemon.uninstalled" => installed::unit(view, data),
         "budget.shown" => budgets::shown_budget(view, data),
         "budget.set" => budgets::set(view, data),
         "usage.shown" => used::shown(view, data),

@@ -48,6 +48,26 @@ fn an_empty_list_says_what_to_do() {
 }
 
 #[test]
+fn a_unit_without_a_manager_comes_with_the_commands_to_type() {
+    let data = json!({
+        "unit": "subagentd-1.service", "unitPath": "/u/subagentd-1.service", "stateDir": "/ws/.subagent",
+        "enabled": false, "problem": "no bus", "commands": ["systemctl --user daemon-reload"],
+    });
+    assert_eq!(
+        shown("daemon.installed", data),
+        "subagentd-1.service\n\
+         \x20 enabled    no\n\
+         \x20 file       /u/subagentd-1.service\n\
+         \x20 state dir  /ws/.subagent\n\
+         \x20 systemd    no bus\n\
+         Type:  systemctl --user daemon-reload\n"
+    );
+    let data =
+        json!({"unit": "u.service", "removed": true, "disabled": true, "problem": null, "commands": []});
+    assert_eq!(shown("daemon.uninstalled", data), "u.service\n  removed   yes\n  disabled  yes\n");
+}
+
+#[test]
 fn controllers_to_recover_come_with_the_command() {
     let data = json!({"count": 1, "workspaceFilter": null, "items": [{
         "controllerId": "ctl_1", "label": "m", "workspaceKey": "/ws", "state": "orphaned",

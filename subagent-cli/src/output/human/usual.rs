@@ -183,6 +183,11 @@ const RESULTS: &[ResultLayout] = &[
     ("hook.distrusted", "file", &[("removed", "removed", Text)]),
     ("config.initialized", "path", &[("scope", "scope", Text), ("replaced a file", "overwritten", Text)]),
     (
+        "completions.installed",
+        "path",
+        &[("state", "state", State), ("shell", "shell", Text), ("next", "recommendedAction", Text)],
+    ),
+    (
         "launcher.login",
         "name",
         &[

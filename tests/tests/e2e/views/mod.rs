@@ -37,7 +37,8 @@ const BUDGETS: &str = "budgets: {controller: {turns: 40}}\n";
 const FORM: &str = r#"!elicit {"mode": "form", "message": "On which port should the server of the tests listen, and for which of the hosts?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port", "description": "A number that no other program on this machine has taken so far", "minimum": 1024, "maximum": 65535}, "hosts": {"type": "array", "items": {"enum": ["localhost", "example.org", "example.com"]}}}, "required": ["port"]}}"#;
 
 fn world() -> ViewsFixture {
-    let sandbox = Sandbox::new();
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("SHELL", "/bin/zsh");
     let config = sandbox.config_file();
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{text}{ROLES}{HOOKS}{BUDGETS}")).unwrap();
@@ -197,13 +198,16 @@ const VIEWS: &[View] = &[
     ("backup --force BACKUP", &["backup.db"]),
     ("config show", &["demo"]),
     ("doctor", &["problem"]),
+    ("completions --install bash", &["bash-completion/completions/subagent", "start a new shell"]),
+    ("init", &["AGENT", "LOGIN", "codex", "would do: completions for zsh"]),
 ];
 
 /// Views of whole documents, which only the terminal wraps.
-const DOCUMENTS: &[&str] = &["config show", "result demo-1", "watch demo-1"];
+const DOCUMENTS: &[&str] = &["config show", "result demo-1"];
 
 /// Views that depend on the machine or on the folder of the executables; they have no snapshot.
-const OF_THE_MACHINE: &[&str] = &["status", "doctor", "launcher list", "launcher show demo", "watch demo-1"];
+const OF_THE_MACHINE: &[&str] =
+    &["status", "doctor", "launcher list", "launcher show demo", "watch demo-1", "init"];
 
 #[test]
 fn every_view_fits_the_terminal_and_looks_as_it_did() {
