@@ -99,9 +99,9 @@ impl<'a> LauncherAgent<'a> {
         report["at"] = json!(now());
         report["phases"] = json!(answer.phases);
         // Some agents open a session without a login, and report the missing login beside it.
-        let refused = answer.error.as_ref().is_some_and(|error| error.code == Code::AuthRequired);
-        let reported = answer.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
-        report["loginWanted"] = json!(refused || reported);
+        if answer.error.is_none() && answer.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out) {
+            report["loginWanted"] = true.into();
+        }
         report["error"] = match &answer.error {
             None => Value::Null,
             Some(error) => {

@@ -142,7 +142,7 @@ fn shown(report: &Value) -> Vec<String> {
         format!("configOptions: {}", ids(&report["configOptions"])).trim_end().to_owned(),
         format!("phases: {}", phases.join(", ")),
     ];
-    if report["loginWanted"] == true && report["error"].is_null() {
+    if report["loginWanted"] == true {
         lines.push("loginWanted: true".to_owned());
     }
     if let Some(command) = report["error"]["details"]["recommendedCommand"].as_str() {

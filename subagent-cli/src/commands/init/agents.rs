@@ -92,8 +92,8 @@ fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
     let report = launcher_handshake::LauncherAgent::of(&loaded.config, name, None, context)
         .and_then(|agent| asked(&agent, LIMIT, context));
     match report {
-        Ok(report) if report["loginWanted"] == true => Login::Wanted,
-        Ok(_) => Login::Done,
+        Ok(report) if report["error"].is_null() && report["loginWanted"] != true => Login::Done,
+        Ok(_) => Login::Wanted,
         Err(failure) if failure.is(Code::AuthRequired) => Login::Wanted,
         Err(failure) => Login::Failed(failure.code.to_string()),
     }
