@@ -1,7 +1,8 @@
 //! Schedules and triggers of the user's config file: the keys `schedules` and `triggers`. Pure.
-//!
-//! They start agents without a question. A project's file comes with a clone, and an agent can write it, so a project's
-//! file with one of these keys is refused. Cron lines and time zones are checked by the daemon and by `config check`.
+
+// They start agents without a question. A project's file comes with a clone, and an agent can
+// write it, so a project's file with one of these keys is refused. Cron lines and time zones are
+// checked by the daemon and by `config check`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

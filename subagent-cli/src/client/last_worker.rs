@@ -16,7 +16,18 @@ impl DaemonClient {
         }
         let shown = self.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(LAST)))).await?;
         let worker_id = shown["workerId"].as_str().unwrap_or(LAST);
+        self.last_name = shown["name"].as_str().map(str::to_owned);
         let pinned = |address: &String| if address == LAST { worker_id } else { address }.to_owned();
         Ok(addresses.iter().map(pinned).collect())
+    }
+
+    /// Returns the typed addresses for a view: with the worker's name in place of `@last`.
+    #[must_use]
+    pub fn names(&self, addresses: &[String]) -> Vec<String> {
+        let name = |address: &String| match &self.last_name {
+            Some(name) if address == LAST => name.clone(),
+            _ => address.clone(),
+        };
+        addresses.iter().map(name).collect()
     }
 }

@@ -69,6 +69,8 @@ pub struct DaemonClient {
     /// The idempotency key of the whole of which the requests are parts.
     key: Option<String>,
     link: Option<connect::DaemonConnection>,
+    /// The name of the worker that `@last` was, once it was looked up.
+    last_name: Option<String>,
 }
 
 /// How to find or start the daemon.
@@ -119,6 +121,7 @@ impl DaemonClient {
             handle: context.handle(),
             key: None,
             link: None,
+            last_name: None,
         }
     }
 
@@ -127,7 +130,7 @@ impl DaemonClient {
     pub fn of_running(state_dir: PathBuf) -> Self {
         let start = StartPolicy::OnlyRunning;
         let place = DaemonLocator { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new() };
-        Self { place, handle: None, key: None, link: None }
+        Self { place, handle: None, key: None, link: None, last_name: None }
     }
 
     /// Sets the maximum wait for a daemon that another process must start.

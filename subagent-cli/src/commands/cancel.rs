@@ -48,14 +48,18 @@ pub(super) fn run(args: &Cancel, context: &CliContext) -> Result<CliOutcome> {
             let shown = text::fields(&data, &["workerId", "sessionId"]);
             Ok(CliOutcome::report("childSession.canceled", data, shown))
         }
-        ([one], None) => {
-            let data = block_on(change(&mut client, one))?;
+        ([_], None) => {
+            let mut items = block_on(each(&mut client, addresses, &REPORT, change))?;
+            let data = items.pop().unwrap_or_default();
             let mut shown = text::fields(&data, REPORT.keys);
             if data["forced"] == true {
                 shown.push_str("\nforced: true");
             }
-            Ok(CliOutcome::report(REPORT.one, data, shown).of_workers(std::slice::from_ref(one)))
+            Ok(CliOutcome::report(REPORT.one, data, shown).of_workers(&client.names(addresses)))
         }
-        _ => Ok(REPORT.outcome(addresses, block_on(each(&mut client, addresses, &REPORT, change))?)),
+        _ => {
+            let items = block_on(each(&mut client, addresses, &REPORT, change))?;
+            Ok(REPORT.outcome(&client.names(addresses), items))
+        }
     }
 }

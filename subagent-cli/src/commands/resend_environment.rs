@@ -69,7 +69,7 @@ impl BulkWorkerChange<'_> {
             without_name_of(address, &mut data, context);
             Ok(data)
         }))?;
-        Ok(self.report.outcome(addresses, items))
+        Ok(self.report.outcome(&client.names(addresses), items))
     }
 }
 

@@ -70,9 +70,10 @@ impl TurnResult {
         Self { outcome, data }
     }
 
-    /// Returns the agent's final message, empty without one.
+    /// Returns the agent's final message. It is empty without one, and for an agent that printed
+    /// only blank lines.
     pub(super) fn message(&self) -> &str {
-        self.data["message"].as_str().unwrap_or_default()
+        self.data["message"].as_str().filter(|text| !text.trim().is_empty()).unwrap_or_default()
     }
 
     /// Says why the turn is no success, in one line; nothing of a success.
@@ -111,4 +112,19 @@ pub(super) fn open(turn: &Value) -> Failure {
         .with("workerId", turn["workerId"].clone())
         .with("status", status)
         .with("recommendedCommand", format!("subagent wait {worker}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_are_no_message() {
+        let message = |text: &str| {
+            let result =
+                TurnResult { outcome: TurnOutcome::Completed, data: serde_json::json!({"message": text}) };
+            result.message().to_owned()
+        };
+        assert_eq!((message("\n \n"), message(" Done.\n")), (String::new(), " Done.\n".to_owned()));
+    }
 }

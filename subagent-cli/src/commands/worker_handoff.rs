@@ -38,7 +38,7 @@ pub(super) fn run(args: WorkerHandoff, context: &CliContext) -> Result<CliOutcom
         let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}"))).await?;
         make(client, &worker, &shown, handoffs_dir.clone(), summary, context).await
     }))?;
-    Ok(REPORT.outcome(addresses, items))
+    Ok(REPORT.outcome(&client.names(addresses), items))
 }
 
 /// What another agent says of the worker, from its last handoff or a new one.

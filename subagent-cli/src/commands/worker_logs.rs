@@ -21,7 +21,7 @@ pub(super) fn run(args: &WorkerLogs, context: &CliContext) -> Result<CliOutcome>
             .with("tailBytes", Some(&args.tail_bytes.to_string()));
         client.ask(&ApiRequest::get(path)).await
     }))?;
-    Ok(REPORT.texts(addresses, items, |address, data| {
+    Ok(REPORT.texts(&client.names(addresses), items, |address, data| {
         let log = data["text"].as_str().unwrap_or_default();
         match addresses {
             [_] => log.to_owned(),

@@ -25,5 +25,5 @@ pub(super) fn run(args: &WorkerRm, context: &CliContext) -> Result<CliOutcome> {
         let path = format!("/v1/workers/{}/remove", segment(named_worker(address, &workspace)?));
         client.ask(&ApiRequest::change(path, &RemoveWorker { force: args.force })?).await
     }))?;
-    Ok(REPORT.outcome(addresses, items))
+    Ok(REPORT.outcome(&client.names(addresses), items))
 }

@@ -72,7 +72,7 @@ pub(super) fn run(args: WorkerSet, context: &CliContext) -> Result<CliOutcome> {
     let items = block_on(each(&mut client, &wanted.addresses, &REPORT, async |client, address| {
         set(client, &wanted, named_worker(address, &workspace)?).await
     }))?;
-    Ok(REPORT.outcome(&wanted.addresses, items))
+    Ok(REPORT.outcome(&client.names(&wanted.addresses), items))
 }
 
 async fn set(client: &mut DaemonClient, wanted: &WorkerSettingsChange, address: &str) -> Result<Value> {

@@ -34,7 +34,7 @@ pub(super) fn run(args: &WorkerStop, context: &CliContext) -> Result<CliOutcome>
     let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
         stop(client, named_worker(address, &workspace)?).await
     }))?;
-    Ok(REPORT.outcome(addresses, items))
+    Ok(REPORT.outcome(&client.names(addresses), items))
 }
 
 /// Stops a worker; gives the data of `worker.stopped`.

@@ -104,8 +104,9 @@ mod tests {
         let base = dir.path().canonicalize().unwrap();
         let env = Environment::new([("HOME".into(), base.clone().into())], &base);
         let place = |outside| ExaminedStateDir { state_dir: base.join(".subagent/state"), outside };
-        // Executables beside this test and the shared socket folder do not belong to the test.
-        let others = ["versions.executables", "permissions.socketDir"];
+        // Executables beside this test, other daemons of this machine and the shared socket folder do
+        // not belong to the test.
+        let others = ["versions.executables", "versions.replaced", "permissions.socketDir"];
         let ours = |finding: &&Finding| {
             !matches!(finding.group, Group::Machine | Group::Disk) && !others.contains(&finding.id)
         };

@@ -1,7 +1,8 @@
-//! Schedules and triggers of the user's config file. They are stored as those of commands are, with the file as their
-//! origin. At the start, and when the file changes, the rows are brought in line with it.
-//!
-//! Must not change what a command has added, nor take an entry of another workspace: its own daemon does.
+//! Schedules and triggers of the user's config file. They are stored as those of commands are, with
+//! the file as their origin. Must not change what a command has added, nor take an entry of another
+//! workspace: its own daemon does.
+
+// At the start, and when the file changes, the rows are brought in line with it.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

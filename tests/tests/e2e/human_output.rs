@@ -407,3 +407,23 @@ fn launchers_are_shown_with_what_they_run() {
     assert!(screen.text().contains("no-such-program --acp"), "{:?}", screen.lines());
     sandbox.finish();
 }
+
+#[test]
+fn the_last_worker_is_shown_by_its_name() {
+    let (sandbox, _) = Sandbox::with_worker();
+    sandbox.run(&["worker", "start", "demo", "--name", "auth"]).data_of("worker.started");
+    let commands: [&[&str]; 5] = [
+        &["worker", "set", "@last", "--idle-timeout", "never"],
+        &["worker", "restart", "@last"],
+        &["worker", "handoff", "@last"],
+        &["stop", "@last", "demo-1"],
+        &["stop", "@last"],
+    ];
+    for command in commands {
+        sandbox.run(&["show", "auth"]).data_of("worker.overview");
+        let screen = sandbox.command("subagent").args(command).on_screen();
+        let lines = screen.lines();
+        assert!(lines.iter().any(|line| line.starts_with("auth")), "{command:?}: {lines:?}");
+    }
+    sandbox.finish();
+}

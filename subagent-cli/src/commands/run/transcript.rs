@@ -154,9 +154,9 @@ impl Transcript {
         self.end.as_ref().map(|(end, data)| (*end, data))
     }
 
-    /// The final message; `None` if the agent has said nothing.
+    /// The final message; `None` if the agent has said nothing but blank lines.
     pub(in crate::commands) fn message(&self) -> Option<&str> {
-        Some(self.text.last()).filter(|message| !message.is_empty())
+        Some(self.text.last()).filter(|message| !message.trim().is_empty())
     }
 
     /// Whether the final message was too long and its rest is left out.

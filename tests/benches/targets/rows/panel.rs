@@ -153,7 +153,11 @@ pub(crate) fn crowd(bench: &Bench) -> Row {
         .map(|(name, samples)| halves(&mut row, name, seconds, samples));
     row.at_most(flat.0, flat.1, flat.2, growth.into_iter().fold(f64::MIN, f64::max));
     for worker in &workers {
-        world.timed(&["cancel", "--worker-id", worker]);
+        let canceled = world.sandbox.subagent(&["cancel", "--worker-id", worker]).run();
+        if !canceled.status.success() {
+            // Its turn has ended by itself.
+            canceled.error("WORKER_NOT_RUNNING");
+        }
     }
     world.finish();
     row
