@@ -51,7 +51,7 @@ fn announced(state_dir: &Path) -> Option<DaemonInfo> {
 }
 
 /// Path of the file in which a daemon announces itself.
-pub(super) fn info_path(state_dir: &Path) -> PathBuf {
+pub(crate) fn info_path(state_dir: &Path) -> PathBuf {
     state_dir.join("daemon.json")
 }
 

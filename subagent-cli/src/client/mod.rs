@@ -35,6 +35,7 @@ use subagent_protocol::api::{ControllerHandle, DaemonInfo};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
+pub(crate) use connect::info_path;
 pub use connect::{foreign_info, read_info};
 pub use daemons::{Unreachable, daemons};
 pub use exchange::ApiRequest;

@@ -75,14 +75,14 @@ impl StateWatch {
     }
 }
 
-/// Waits until this folder exists, without a deadline. Watches the deepest parent that exists.
-pub(crate) async fn created(folder: &Path) {
-    let deepest = || folder.ancestors().skip(1).find(|parent| parent.is_dir());
+/// Waits until this file exists, without a deadline. Watches the deepest folder that exists.
+pub(crate) async fn created(file: &Path) {
+    let deepest = || file.ancestors().skip(1).find(|parent| parent.is_dir());
     loop {
         let parent = deepest();
         let watch = parent.map(StateWatch::new);
         // Checked after the watch exists, so that no change is missed.
-        if !matches!(folder.try_exists(), Ok(false)) {
+        if !matches!(file.try_exists(), Ok(false)) {
             return;
         }
         if deepest() != parent {

@@ -60,7 +60,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     let mut sink = match Terminal::of_stdout() {
         _ if args.json.json => WatchOutput::Document(Vec::new()),
         Some(terminal) if !args.ndjson && !args.raw => {
-            WatchOutput::Person(Box::new(WatchPage::new(terminal)), Headings::default())
+            WatchOutput::Person(Box::new(WatchPage::new(Some(terminal))), Headings::default())
         }
         _ => WatchOutput::Lines,
     };

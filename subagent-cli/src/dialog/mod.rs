@@ -10,12 +10,14 @@ use std::cell::Cell;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{Answer, Decide, RuleScope};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
+use tokio::time::timeout;
 
 use crate::client::{ApiRequest, DaemonClient, EventBatch, segment};
 use crate::failure::{Failure, Result};
@@ -24,6 +26,9 @@ use crate::output::terminal::Terminal;
 use crate::output::{OutputFormat, write_stderr};
 use keyboard::{DialogKey, Keyboard};
 use permission::{PermissionChoice, PermissionStep, Stage};
+
+/// How long Ctrl-C waits for an answer that was sent.
+const SENT_TIME: Duration = Duration::from_secs(3);
 
 /// The result of asking a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +95,19 @@ impl Dialog {
         question: &QuestionRef,
         over: impl Future<Output = ()>,
     ) -> Result<DialogOutcome> {
-        let decided = Cell::new(false);
+        self.ask_noting(client, question, over, &Cell::new(false)).await
+    }
+
+    /// The same. Sets `decided` when the user has decided.
+    async fn ask_noting(
+        &mut self,
+        client: &mut DaemonClient,
+        question: &QuestionRef,
+        over: impl Future<Output = ()>,
+        decided: &Cell<bool>,
+    ) -> Result<DialogOutcome> {
         let asked = {
-            let mut answering = pin!(self.answer(client, question, &decided));
+            let mut answering = pin!(self.answer(client, question, decided));
             tokio::select! {
                 biased;
                 answered = &mut answering => answered?,
@@ -132,11 +147,16 @@ impl Dialog {
             std::future::pending().await
         };
         LISTENS.store(true, Ordering::Relaxed);
+        let decided = Cell::new(false);
+        let mut asked = pin!(self.ask_noting(client, question, over, &decided));
         tokio::select! {
             biased;
-            asked = self.ask(client, question, over) => asked,
-            () = interruption() => Ok(DialogOutcome::Interrupted),
+            asked = &mut asked => return asked,
+            () = interruption() => {}
         }
+        // The answer may have arrived already, so its result is what counts.
+        let sent = if decided.get() { timeout(SENT_TIME, asked).await.ok() } else { None };
+        sent.unwrap_or(Ok(DialogOutcome::Interrupted))
     }
 
     /// Whether a question is open.

@@ -95,15 +95,17 @@ impl TextPage {
 
     /// Adds a piece of text that goes on in later pieces, wrapped at the width of the terminal.
     ///
-    /// The last word is held back, because the next piece may continue it.
+    /// The last word is held back, because the next piece may continue it. Text without spaces, and
+    /// a word that fills a line, are not held back.
     pub fn flow(&mut self, style: Style, text: &str) -> &mut Self {
-        if self.width.is_none() {
-            return self.text(style, text);
-        }
+        let Some(width) = self.width else { return self.text(style, text) };
         let text = std::mem::take(&mut self.held.1) + &clean(text);
         let end = text.rfind([' ', '\n']).map_or(0, |at| at + 1);
         self.held = (style, text[end..].to_owned());
-        self.words(style, &text[..end])
+        self.words(style, &text[..end]);
+        let held = &self.held.1;
+        let is_long = held.width() > width || held.chars().any(|char| char.width() == Some(2));
+        if is_long { self.release() } else { self }
     }
 
     /// Whether a word is held back.
@@ -308,6 +310,22 @@ mod tests {
         let mut page = TextPage::new(false).within(8);
         page.prose(Style::Plain, "- ", "  ", "one two three", 9);
         assert_eq!(page.take(), "- one\n  two\n  three\n");
+    }
+
+    #[test]
+    fn text_without_spaces_is_not_held_back() {
+        let mut page = TextPage::new(false).within(8);
+        page.flow(Style::Plain, "漢").flow(Style::Plain, "字");
+        assert_eq!((page.take().as_str(), page.holds()), ("漢字", false));
+        page.fresh_line().flow(Style::Plain, "a2V5cw").flow(Style::Plain, "IGFyZQ");
+        assert_eq!((page.take().as_str(), page.holds()), ("\na2V5cwIGFyZQ", false));
+        let mut page = TextPage::new(false);
+        page.flow(Style::Plain, "one tw");
+        assert_eq!(
+            (page.take().as_str(), page.holds()),
+            ("one tw", false),
+            "without a width nothing is held"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::Deserialize;
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Result, worker_name};
 
 use super::body::Names;
@@ -39,7 +40,10 @@ pub(super) async fn resolve(api: &Api, address: &str) -> Result<String> {
         return supervisor.last_worker(api.last_worker.get()).await;
     }
     let worker_id = supervisor.find_worker(address).await?;
-    api.last_worker.set(&worker_id);
+    // A wrong address must not change which worker is the last one.
+    if worker_id.parse::<WorkerId>().is_ok() {
+        api.last_worker.set(&worker_id);
+    }
     Ok(worker_id)
 }
 

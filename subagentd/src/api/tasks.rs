@@ -7,6 +7,7 @@ use subagent_protocol::Result;
 use subagent_protocol::api::{
     CallableAgents, CancelTask, MessageTask, RunTask, TaskList, TaskMessaged, TaskShown, TaskView, WaitTask,
 };
+use subagent_protocol::ids::WorkerId;
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -44,10 +45,19 @@ pub(super) struct TaskListQuery {
     all: Option<bool>,
 }
 
-/// Returns the id of the worker in a filter. Agents name workers by id alone.
+/// Returns the id of the worker in a filter, also of a removed one. Agents name workers by id alone.
+///
+/// # Errors
+/// Those of [`resolve`], and `WORKER_NOT_FOUND` for a name that no worker has.
 async fn worker(api: &Api, caller: &TaskCaller, address: Option<String>) -> Result<Option<String>> {
     match address {
-        Some(address) if caller.parent().is_none() => resolve(api, &address).await.map(Some),
+        Some(address) if caller.parent().is_none() => {
+            let worker_id = resolve(api, &address).await?;
+            if worker_id.parse::<WorkerId>().is_err() {
+                return Err(api.supervisor.not_found(&worker_id));
+            }
+            Ok(Some(worker_id))
+        }
         address => Ok(address),
     }
 }
@@ -80,7 +90,7 @@ pub(super) struct More {
 }
 
 /// Returns one task by its id or name.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/{task}", params(("task" = String, Path, description = "Its id or name"), ("transcripts" = Option<bool>, Query, description = "Also what was said in the tasks below it that are not inspectable")), responses((status = 200, description = "`task.shown`", body = Envelope<TaskShown>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/{task}", params(("task" = String, Path, description = "Its id or name; for an owner also the beginning of its id, or `@last`"), ("transcripts" = Option<bool>, Query, description = "Also what was said in the tasks below it that are not inspectable")), responses((status = 200, description = "`task.shown`", body = Envelope<TaskShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
     Tasker(caller): Tasker,
@@ -93,7 +103,7 @@ pub(super) async fn show(
 }
 
 /// Waits until a task has ended, its status differs from the caller's, or the time is over.
-#[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/wait", request_body = WaitTask, params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.waited`", body = Envelope<TaskShown>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/wait", request_body = WaitTask, params(("task" = String, Path, description = "Its id or name; for an owner also the beginning of its id, or `@last`")), responses((status = 200, description = "`task.waited`", body = Envelope<TaskShown>))))]
 pub(super) async fn wait(
     State(api): State<Api>,
     Tasker(caller): Tasker,
@@ -109,23 +119,25 @@ pub(super) async fn wait(
 }
 
 /// Sends a message to a task.
-#[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/messages", request_body = MessageTask, params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.messaged`", body = Envelope<TaskMessaged>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/messages", request_body = MessageTask, params(("task" = String, Path, description = "Its id or name; for an owner also the beginning of its id, or `@last`")), responses((status = 200, description = "`task.messaged`", body = Envelope<TaskMessaged>))))]
 pub(super) async fn message(
     State(api): State<Api>,
     Tasker(caller): Tasker,
     Names(task): Names<String>,
     Body(request): Body<MessageTask>,
 ) -> HandlerResult<TaskMessaged> {
+    let task = resolve_task(&api, &caller, task).await?;
     Ok(TypedReply("task.messaged", api.supervisor.message_task(caller, &task, request).await?))
 }
 
 /// Cancels a task. Its turn may take a moment to end.
-#[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/cancel", request_body = CancelTask, params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.cancelled`", body = Envelope<TaskView>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/tasks/{task}/cancel", request_body = CancelTask, params(("task" = String, Path, description = "Its id or name; for an owner also the beginning of its id, or `@last`")), responses((status = 200, description = "`task.cancelled`", body = Envelope<TaskView>))))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Tasker(caller): Tasker,
     Names(task): Names<String>,
     Body(request): Body<CancelTask>,
 ) -> HandlerResult<TaskView> {
+    let task = resolve_task(&api, &caller, task).await?;
     Ok(TypedReply("task.cancelled", api.supervisor.cancel_task(caller, &task, request).await?))
 }

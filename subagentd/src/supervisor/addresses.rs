@@ -9,6 +9,12 @@ use super::{ApiCaller, Supervisor, entropy};
 use crate::store::{Durability, controllers, worker_names, workers};
 
 impl Supervisor {
+    /// Returns the error for an address that matches no worker.
+    #[must_use]
+    pub fn not_found(&self, address: &str) -> Error {
+        self.roster.not_found(address)
+    }
+
     /// Returns the id of the worker with this id, name or unique prefix of an id. An address that
     /// matches no worker is returned unchanged, because each request has its own error for it.
     ///

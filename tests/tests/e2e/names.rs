@@ -239,11 +239,16 @@ fn a_task_gives_its_worker_its_name() {
             "{address}"
         );
     }
-    // Workers in filters are addressed in the same way.
+    // Workers in filters are addressed in the same way. A wrong address leaves `@last` as it is.
+    sandbox.run(&["show", "login"]).data_of("worker.overview");
+    sandbox.run(&["show", "lgoin"]).error("WORKER_NOT_FOUND");
+    assert_eq!(sandbox.run(&["show", "@last"]).data_of("worker.overview")["name"], "login");
     for filter in ["--parent", "--root"] {
         let none = sandbox.run(&["task", "list", filter, "Test-Runner"]).data_of("task.listed");
         assert_eq!(none["count"], 0, "it has given no task");
         sandbox.run(&["task", "list", filter, "nosuch"]).error("WORKER_NOT_FOUND");
+        let removed = sandbox.run(&["task", "list", filter, "w_0123456789"]).data_of("task.listed");
+        assert_eq!(removed["count"], 0, "tasks of a removed worker are listed by its id");
     }
     sandbox.finish();
 }

@@ -12,9 +12,6 @@ use crate::output::live::{Activity, ERASE, width};
 use crate::output::terminal::{Terminal, all_at_terminal, can_redraw_stderr};
 use crate::output::{write, write_stderr};
 
-/// Without a terminal: no colours.
-const PLAIN: Terminal = Terminal { width: 80, colour: false };
-
 /// The progress of a run.
 pub(super) struct Progress {
     story: WatchPage,
@@ -49,7 +46,7 @@ impl Progress {
             is_drawn: false,
             is_on_its_way: Arc::default(),
         });
-        let story = WatchPage::new(Terminal::of_stderr().unwrap_or(PLAIN));
+        let story = WatchPage::new(Terminal::of_stderr());
         Self { story, print: if all_at_terminal() { show } else { write_stderr }, below }
     }
 
@@ -61,8 +58,13 @@ impl Progress {
         // The event of the answer reports how each request ended.
         let asks =
             |event: &Value| event["type"] == "approval.requested" || event["type"] == "elicitation.requested";
+        let is_asked = events.iter().any(asks);
         let shown: Vec<Value> = events.into_iter().filter(|event| !asks(event)).collect();
-        let text = self.story.write(&shown);
+        let mut text = self.story.write(&shown);
+        if is_asked {
+            // A question follows, and does not begin in the middle of a word.
+            text += &self.story.finish();
+        }
         self.put(text)
     }
 

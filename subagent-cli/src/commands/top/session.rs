@@ -24,7 +24,7 @@ use super::follow::BoardFollower;
 use super::keys::{Decoder, KeyPress};
 use super::perform::Performer;
 use super::screen::BoardScreen;
-use crate::client::{DaemonClient, created};
+use crate::client::{DaemonClient, created, info_path};
 use crate::context::CliContext;
 use crate::dialog::keyboard::Keyboard;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
@@ -141,8 +141,8 @@ impl BoardSession {
         let mut typed = [0; TYPED_BYTES];
         let mut escape: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_secs(86_400);
-        let state_dir = self.workspace.state_dir.clone();
-        let mut created = pin!(created(&state_dir));
+        let announced = info_path(&self.workspace.state_dir);
+        let mut created = pin!(created(&announced));
         let mut is_created = false;
         loop {
             let next = tokio::select! {

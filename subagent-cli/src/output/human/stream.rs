@@ -44,15 +44,19 @@ struct ShownToolCall {
 }
 
 impl WatchPage {
-    /// A page with nothing on it, in the zone of the person who reads it.
+    /// A page with nothing on it, in the zone of the person who reads it. Without a terminal nothing
+    /// is wrapped or held back.
     #[must_use]
-    pub fn new(terminal: Terminal) -> Self {
+    pub fn new(terminal: Option<Terminal>) -> Self {
         Self::in_zone(terminal, TimeZone::system())
     }
 
-    pub(super) fn in_zone(terminal: Terminal, zone: TimeZone) -> Self {
-        let (page, calls) = (TextPage::new(terminal.colour).within(terminal.width), HashMap::new());
-        Self { page, zone, flow: Flow::Nothing, calls, day: String::new() }
+    pub(super) fn in_zone(terminal: Option<Terminal>, zone: TimeZone) -> Self {
+        let page = terminal.map_or_else(
+            || TextPage::new(false),
+            |terminal| TextPage::new(terminal.colour).within(terminal.width),
+        );
+        Self { page, zone, flow: Flow::Nothing, calls: HashMap::new(), day: String::new() }
     }
 
     /// The text for these events; a message goes on where the last text ended.

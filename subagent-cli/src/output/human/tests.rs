@@ -13,7 +13,7 @@ fn shown(kind: &str, data: Value) -> String {
 
 /// What `watch` shows of these updates of one worker.
 fn watched(events: &[Value]) -> String {
-    let mut stream = WatchPage::in_zone(PLAIN, TimeZone::UTC);
+    let mut stream = WatchPage::in_zone(Some(PLAIN), TimeZone::UTC);
     let text = stream.write(events);
     text + &stream.finish()
 }

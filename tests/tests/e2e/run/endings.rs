@@ -24,6 +24,20 @@ fn a_run_prints_the_final_message_and_leaves_a_stopped_worker() {
 }
 
 #[test]
+fn progress_in_a_pipe_is_not_wrapped() {
+    let sandbox = Sandbox::new();
+    let long = "word ".repeat(40) + "end";
+    let output = running(&sandbox, &format!("{long}\n!error -32000 {long}")).run();
+    assert_eq!(output.status.code(), Some(10), "{output}");
+    let lines: Vec<&str> = output.stderr.lines().collect();
+    assert!(lines.contains(&&*long), "the message: {output}");
+    let is_error = |line: &&str| line.contains("BACKEND_RPC_ERROR") && line.contains(&long);
+    assert!(lines.iter().any(is_error), "the error: {output}");
+    all_stopped(&sandbox, 1);
+    sandbox.finish();
+}
+
+#[test]
 fn the_result_is_one_document_or_the_last_line_after_the_events() {
     let sandbox = Sandbox::new();
     sandbox.init();
