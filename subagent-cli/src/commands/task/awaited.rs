@@ -131,7 +131,7 @@ async fn ask(
     let kind = QuestionKind::parse(&text("kind")).unwrap_or(QuestionKind::Permission);
     let question = QuestionRef { worker_id: text("workerId"), request_id: text("requestId"), kind };
     let mut follower = submitter.client()?;
-    dialog.ask(client, &question, QuestionReader::over(&mut follower, listed)).await
+    Box::pin(dialog.ask(client, &question, QuestionReader::over(&mut follower, listed))).await
 }
 
 /// A question with the command that answers it.
