@@ -33,11 +33,20 @@ pub(super) struct DeclaredState {
     pub(super) entries: Option<Vec<DeclaredEntry>>,
     /// Whether the entries were not carried out completely.
     pub(super) is_pending: bool,
-    /// Since when the file is missing or empty.
-    pub(super) blank_since: Option<Instant>,
+    /// Since when the file is without an entry that is stored.
+    pub(super) removed_since: Option<Instant>,
+    /// Set while the file is missing or empty and entries of it are stored.
+    pub(super) blank: Option<DeclarationProblem>,
     /// Why the present version cannot be read.
     pub(super) unusable: Option<DeclarationProblem>,
     pub(super) problems: Vec<(ScheduleKind, DeclarationProblem)>,
+}
+
+impl DeclaredState {
+    /// Whether another look may find less to report.
+    pub(super) fn has_problems(&self) -> bool {
+        !self.problems.is_empty() || self.blank.is_some()
+    }
 }
 
 /// An entry with its name.
@@ -97,7 +106,8 @@ impl Declarations {
             file: UserConfigFile::new(environment.clone()),
             entries: None,
             is_pending: false,
-            blank_since: None,
+            removed_since: None,
+            blank: None,
             unusable: None,
             problems: Vec::new(),
         };
@@ -108,7 +118,7 @@ impl Declarations {
     /// Asks for a look in the next round if one may change something.
     pub(super) async fn is_stale(&self) -> bool {
         let state = self.state.lock().await;
-        let is_stale = state.file.has_changed() || state.is_pending || !state.problems.is_empty();
+        let is_stale = state.file.has_changed() || state.is_pending || state.has_problems();
         if is_stale {
             self.asked.store(true, Ordering::Release);
         }
@@ -119,7 +129,7 @@ impl Declarations {
     pub(super) async fn problems(&self, kind: ScheduleKind) -> Vec<DeclarationProblem> {
         let state = self.state.lock().await;
         let of_kind = state.problems.iter().filter(|(of, _)| *of == kind).map(|(_, problem)| problem.clone());
-        state.unusable.iter().cloned().chain(of_kind).collect()
+        state.unusable.iter().chain(&state.blank).cloned().chain(of_kind).collect()
     }
 
     /// Returns the workspace of an entry of this daemon; `None` for one of another daemon.

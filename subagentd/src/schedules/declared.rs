@@ -28,8 +28,8 @@ use crate::store::schedules::{self, Declaration, ScheduleRow, Starter, StoredTim
 use crate::store::{Durability, Tx};
 use crate::supervisor::{NewSchedule, entropy};
 
-/// A file that is missing or empty may be in the middle of a write. Its entries stay for this time.
-const BLANK_FOR: Duration = Duration::from_secs(1);
+/// A file without an entry may be in the middle of a write. The entry stays for this time.
+const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// File mode creation mask of declared tasks. The daemon's own makes files private.
 const UMASK: u32 = 0o022;
 
@@ -91,7 +91,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     // Without a home there is no file that could say anything.
     let Some(path) = state.file.path().map(PathBuf::from) else { return Ok(()) };
     match state.file.refresh() {
-        None if !state.is_pending && state.problems.is_empty() && state.blank_since.is_none() => {
+        None if !state.is_pending && !state.has_problems() && state.removed_since.is_none() => {
             return Ok(());
         }
         // Nothing can be stored until it is readable again.
@@ -99,6 +99,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
         None => {}
         Some(Ok(config)) => {
             state.unusable = None;
+            state.removed_since = None;
             state.entries = Some(DeclaredEntry::all(config));
         }
         Some(Err(problem)) => {
@@ -106,6 +107,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
             let error = Error::new(Code::ConfigParseError, problem);
             state.unusable = Some(DeclarationProblem { name: None, file: path, line: None, error });
             state.problems.clear();
+            state.blank = None;
             return Ok(());
         }
     }
@@ -136,15 +138,26 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     }
     // A daemon that was started with another home removes nothing.
     let is_of_file = |row: &ScheduleRow| {
-        row.times.declared.as_ref().is_some_and(|declared| declared.file == path || !declared.file.exists())
+        row.times
+            .declared
+            .as_ref()
+            .is_some_and(|declared| declared.file == path || matches!(declared.file.try_exists(), Ok(false)))
     };
     let gone = rows.iter().filter(|row| is_of_file(row) && !kept.contains(row.name.as_str()));
     let gone: Vec<&ScheduleRow> = gone.collect();
-    if gone.is_empty() || !state.file.is_blank() {
-        state.blank_since = None;
-    } else if state.blank_since.get_or_insert_with(Instant::now).elapsed() < BLANK_FOR {
+    state.problems = problems;
+    state.blank = None;
+    if gone.is_empty() {
+        state.removed_since = None;
+        return Ok(());
+    }
+    // Only a file with content removes an entry, and with it its log.
+    if state.file.is_blank() {
+        state.blank = Some(blank(path, gone.len()));
+        return Ok(());
+    }
+    if state.removed_since.get_or_insert_with(Instant::now).elapsed() < REMOVED_AFTER {
         look_again(context);
-        state.problems = problems;
         return Ok(());
     }
     for row in gone {
@@ -152,16 +165,26 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
         let remove = move |tx: &mut Tx<'_>| tx.delete_schedule(id);
         context.stream.store.write(Durability::Full, 1, remove).await?;
     }
-    state.blank_since = None;
-    state.problems = problems;
+    state.removed_since = None;
     Ok(())
 }
 
-/// Asks for a look after the time of a blank file.
+/// Returns the problem of a missing or empty file that has declared this many entries.
+fn blank(file: PathBuf, count: usize) -> DeclarationProblem {
+    let message = format!(
+        "{} is missing or empty, and {count} schedules and triggers that it declared go on",
+        file.display()
+    );
+    let error = Error::new(Code::ConfigParseError, message)
+        .recommend("restore the file, or remove them with `subagent schedule rm` and `subagent trigger rm`");
+    DeclarationProblem { name: None, file, line: None, error }
+}
+
+/// Asks for a look after the time of a removal.
 fn look_again(context: &Arc<ScheduleContext>) {
     let context = Arc::clone(context);
     tokio::spawn(async move {
-        tokio::time::sleep(BLANK_FOR).await;
+        tokio::time::sleep(REMOVED_AFTER).await;
         context.declarations.asked.store(true, Ordering::Release);
         context.changed.notify_one();
     });

@@ -2,6 +2,8 @@
 //!
 //! Must not decide when something is due: that is `schedules`'.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use subagent_protocol::api::{CancelTask, ControllerChoice, RunTask, ScheduledWork};
@@ -18,7 +20,7 @@ use crate::core::WorkerInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::stopped_for_good;
 use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, StoredTimes};
-use crate::store::{Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
+use crate::store::{Connection, Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
 
 /// A schedule or a trigger to be stored.
 #[derive(Debug, Serialize)]
@@ -114,6 +116,10 @@ impl Supervisor {
         change: ScheduleChange,
     ) -> Result<Option<RowId>> {
         let (owner, key) = self.guarded(caller, &format!("{change:?} {} {name}", kind.word()), &())?;
+        let gone = match change {
+            ScheduleChange::Remove => self.gone_file_of(kind, name).await?,
+            _ => None,
+        };
         let (name, now) = (name.to_owned(), entropy::now());
         let carry_out = move |tx: &mut Tx<'_>| {
             let row = schedules::named(tx.connection(), kind, &name)?;
@@ -130,13 +136,32 @@ impl Supervisor {
                 ScheduleChange::Run(firing) | ScheduleChange::Fire(firing) => {
                     tx.insert_firing_now(row.id, &firing, now).map(|firing| Some(firing.0))
                 }
-                ScheduleChange::Remove if row.times.declared.is_some() => Err(is_declared(&row)),
+                ScheduleChange::Remove
+                    if row.times.declared.as_ref().is_some_and(|one| gone.as_ref() != Some(&one.file)) =>
+                {
+                    Err(is_declared(&row))
+                }
                 ScheduleChange::Remove => tx.delete_schedule(row.id).map(|()| None),
             }
         };
         let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, carry_out);
         let (firing, _) = self.shared.store.write(Durability::Full, 1, write).await?;
         Ok(firing.map(RowId))
+    }
+
+    /// Returns the file that declares this one, if the file is missing or empty.
+    async fn gone_file_of(&self, kind: ScheduleKind, name: &str) -> Result<Option<PathBuf>> {
+        let name = name.to_owned();
+        let read = move |connection: &Connection| schedules::named(connection, kind, &name);
+        let Some(declared) = self.shared.store.read(read).await?.times.declared else { return Ok(None) };
+        let looked = tokio::task::spawn_blocking(move || {
+            let is_gone = match std::fs::metadata(&declared.file) {
+                Ok(found) => found.len() == 0,
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            };
+            is_gone.then_some(declared.file)
+        });
+        Ok(looked.await.unwrap_or_default())
     }
 
     /// Gives the task of a firing.

@@ -2,7 +2,9 @@
 //! fires once.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
@@ -29,6 +31,19 @@ fn list(sandbox: &Sandbox, kind: &str) -> Value {
 
 fn names(listed: &Value) -> Vec<&str> {
     listed["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+/// Waits for these names: an entry is removed one second after the file.
+fn wait_for_names(sandbox: &Sandbox, kind: &str, wanted: &[&str]) {
+    wait_until("the removal of an entry", SOON, || (names(&list(sandbox, kind)) == wanted).then_some(()));
+}
+
+/// Waits for longer than an entry stays that the file no longer has.
+fn after_a_removal() {
+    let begun = Instant::now();
+    wait_until("the time of a removal", SOON, || {
+        (begun.elapsed() > Duration::from_millis(1500)).then_some(())
+    });
 }
 
 /// The names and messages of the entries that are not in effect.
@@ -78,11 +93,11 @@ fn they_come_change_and_go_with_the_file() {
     assert_eq!((&shown["paused"], &shown["maxFailures"]), (&json!("user"), &json!(7)), "{shown}");
     assert_eq!(shown["work"]["task"]["prompt"], "!say two", "{shown}");
     assert_eq!(log(&sandbox, "nightly").len(), 1);
-    assert_eq!(list(&sandbox, "trigger")["count"], 0, "the trigger is gone");
+    wait_for_names(&sandbox, "trigger", &[]);
     let resumed = sandbox.run(&["schedule", "resume", "nightly"]).data_of("schedule.resumed");
     assert!(resumed["nextAt"].is_string(), "{resumed}");
     write(&sandbox, "schedules: {}\n");
-    assert_eq!(names(&list(&sandbox, "schedule")), ["mine"]);
+    wait_for_names(&sandbox, "schedule", &["mine"]);
     sandbox.run(&["schedule", "show", "nightly"]).error("SCHEDULE_NOT_FOUND");
     sandbox.finish();
 }
@@ -97,16 +112,58 @@ fn a_running_daemon_notices_the_file_by_itself() {
         let all = sandbox.run(&["task", "list", "--all"]).data();
         all["items"].as_array().unwrap().iter().any(|task| task["status"] == "completed").then_some(())
     });
-    // A file that is written in place is empty for a moment: nothing is lost, and a removed file means none.
+    // A file that is written in place is incomplete for a moment: nothing is lost.
     let file = user_file(&sandbox);
     let text = fs::read_to_string(&file).unwrap();
     sandbox.run(&["schedule", "pause", "tick"]).data_of("schedule.paused");
     fs::write(&file, "").unwrap();
     assert_eq!(list(&sandbox, "schedule")["count"], 1);
-    fs::write(&file, text).unwrap();
+    fs::write(&file, &text).unwrap();
     assert_eq!(show(&sandbox, "tick")["paused"], "user");
+    let before = log(&sandbox, "tick").len();
+    fs::write(&file, "schedules: {}\n").unwrap();
+    assert_eq!(list(&sandbox, "schedule")["count"], 1);
+    fs::write(&file, &text).unwrap();
+    after_a_removal();
+    assert_eq!(
+        (show(&sandbox, "tick")["paused"].as_str(), log(&sandbox, "tick").len()),
+        (Some("user"), before)
+    );
+    sandbox.finish();
+}
+
+#[test]
+fn a_missing_or_unreachable_file_removes_nothing() {
+    let sandbox = world();
+    let text = "schedules:\n  one: {every: 20m, WS, text: x}\ntriggers:\n  two: {WS, text: x}\n";
+    write(&sandbox, text);
+    assert_eq!(names(&list(&sandbox, "schedule")), ["one"]);
+    let file = user_file(&sandbox);
+    let stays = |says: &str| {
+        let _ = list(&sandbox, "schedule");
+        after_a_removal();
+        for (kind, name) in [("schedule", "one"), ("trigger", "two")] {
+            let listed = list(&sandbox, kind);
+            assert_eq!(names(&listed), [name], "{listed}");
+            let found = problems(&listed);
+            assert!(found.len() == 1 && found[0].1.contains(says), "{says}: {found:?}");
+        }
+    };
+    fs::write(&file, "").unwrap();
+    stays("is missing or empty, and 2 schedules and triggers");
     fs::remove_file(&file).unwrap();
-    wait_until("the end of the schedule", SOON, || (list(&sandbox, "schedule")["count"] == 0).then_some(()));
+    symlink(&file, &file).unwrap();
+    stays("is unreachable");
+    sandbox.run(&["schedule", "rm", "one"]).error("INVALID_ARGUMENT");
+    fs::remove_file(&file).unwrap();
+    stays("is missing or empty, and 2 schedules and triggers");
+    sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    stays("is missing or empty, and 2 schedules and triggers");
+    // Without the file, the command removes it.
+    sandbox.run(&["schedule", "rm", "one"]).data_of("schedule.removed");
+    sandbox.run(&["trigger", "rm", "two"]).data_of("trigger.removed");
+    let listed = list(&sandbox, "schedule");
+    assert_eq!((names(&listed), problems(&listed)), (vec![], vec![]), "{listed}");
     sandbox.finish();
 }
 
@@ -272,10 +329,11 @@ fn fires_once_although_the_declaration_changes(point: &str) {
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
     let sandbox = started(sandbox);
     let mut number = 0u32;
+    let begun = Instant::now();
     wait_until("the point, and firings before and after it", SOON, || {
         number += 1;
-        // Its text changes each time, what fires it every twelfth time.
-        let (every, text) = (1 + number / 12 % 2, format!("!say {number}"));
+        // Its text changes each time, its interval every five seconds, so that it fires in between.
+        let (every, text) = (1 + begun.elapsed().as_secs() / 5 % 2, format!("!say {number}"));
         write(
             &sandbox,
             &format!("schedules:\n  tick: {{every: {every}, missed: all, WS, text: '{text}'}}\n"),
@@ -283,7 +341,7 @@ fn fires_once_although_the_declaration_changes(point: &str) {
         let _ = sandbox.subagent(&["schedule", "list"]).run();
         let log = sandbox.subagent(&["schedule", "log", "tick"]).run();
         let fired = log.status.success() && log.data()["count"].as_u64().unwrap() > 4;
-        (fired && number > 12 && once.exists()).then_some(())
+        (fired && begun.elapsed().as_secs() > 5 && once.exists()).then_some(())
     });
     sandbox.run(&["schedule", "pause", "tick"]).data_of("schedule.paused");
     let all = wait_until("the last task to end", SOON, || {
