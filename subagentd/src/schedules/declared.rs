@@ -91,9 +91,6 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     // Without a home there is no file that could say anything.
     let Some(path) = state.file.path().map(PathBuf::from) else { return Ok(()) };
     match state.file.refresh() {
-        None if !state.is_pending && !state.has_problems() && state.removed_since.is_none() => {
-            return Ok(());
-        }
         // Nothing can be stored until it is readable again.
         None if state.unusable.is_some() => return Ok(()),
         None => {}
@@ -115,10 +112,14 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     let rows = context.stream.store.read(schedules::all).await?;
     let mut problems = Vec::new();
     let mut kept = HashSet::new();
+    let mut elsewhere = HashSet::new();
     for entry in &entries {
         let row = rows.iter().find(|row| row.name == entry.name());
         let taken = match context.declarations.workspace_of(entry) {
-            Ok(None) => continue,
+            Ok(None) => {
+                elsewhere.insert(entry.name());
+                continue;
+            }
             // Of another daemon, unless it was taken before.
             Err(_) if row.is_none_or(|row| row.times.declared.is_none()) => continue,
             Err(error) => Err(error),
@@ -144,7 +145,9 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
             .is_some_and(|declared| declared.file == path || matches!(declared.file.try_exists(), Ok(false)))
     };
     let gone = rows.iter().filter(|row| is_of_file(row) && !kept.contains(row.name.as_str()));
-    let gone: Vec<&ScheduleRow> = gone.collect();
+    // An entry that another daemon takes now must not fire here once more.
+    let (moved, gone): (Vec<_>, Vec<_>) = gone.partition(|row| elsewhere.contains(row.name.as_str()));
+    remove(context, &moved).await?;
     state.problems = problems;
     state.blank = None;
     if gone.is_empty() {
@@ -160,12 +163,17 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
         look_again(context);
         return Ok(());
     }
-    for row in gone {
+    remove(context, &gone).await?;
+    state.removed_since = None;
+    Ok(())
+}
+
+async fn remove(context: &ScheduleContext, rows: &[&ScheduleRow]) -> Result<()> {
+    for row in rows {
         let id = row.id;
         let remove = move |tx: &mut Tx<'_>| tx.delete_schedule(id);
         context.stream.store.write(Durability::Full, 1, remove).await?;
     }
-    state.removed_since = None;
     Ok(())
 }
 

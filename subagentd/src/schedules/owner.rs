@@ -2,6 +2,7 @@
 //! next time or event.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -79,6 +80,10 @@ pub(super) async fn run(context: Arc<ScheduleContext>) {
                 Ok(()) => tokio::time::sleep(BETWEEN_LOOKS).await,
                 Err(_) => return,
             },
+        }
+        // The workspace of an entry may be another one since the last look.
+        if outlook.next.is_some_and(|next| next <= entropy::now()) {
+            context.declarations.asked.store(true, Ordering::Release);
         }
     }
 }

@@ -133,6 +133,25 @@ fn a_running_daemon_notices_the_file_by_itself() {
 }
 
 #[test]
+fn an_entry_of_a_workspace_that_appears_later_fires_only_there() {
+    let sandbox = world();
+    let nested = sandbox.workspace().join("nested");
+    fs::create_dir(&nested).unwrap();
+    let entry = format!("every: 2s, cwd: '{}', agent: demo, text: '!say done'", nested.display());
+    write(&sandbox, &format!("schedules:\n  tick: {{{entry}}}\n"));
+    assert_eq!(names(&list(&sandbox, "schedule")), ["tick"]);
+    let tasks = || sandbox.run(&["task", "list", "--all"]).data()["count"].as_u64().unwrap();
+    wait_until("a firing", SOON, || (tasks() > 0).then_some(()));
+    fs::create_dir_all(nested.join(".subagent/state")).unwrap();
+    wait_for_names(&sandbox, "schedule", &[]);
+    let before = tasks();
+    let begun = Instant::now();
+    wait_until("the time of a firing", SOON, || (begun.elapsed() > Duration::from_secs(3)).then_some(()));
+    assert_eq!(tasks(), before);
+    sandbox.finish();
+}
+
+#[test]
 fn a_missing_or_unreachable_file_removes_nothing() {
     let sandbox = world();
     let text = "schedules:\n  one: {every: 20m, WS, text: x}\ntriggers:\n  two: {WS, text: x}\n";
