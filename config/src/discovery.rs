@@ -249,8 +249,12 @@ const USER_CONFIG: &str = ".config/subagent";
 /// Returns `~/.config/subagent/config.yaml`, which may not exist; `None` without a home.
 #[must_use]
 pub fn user_path(env: &Environment) -> Option<PathBuf> {
-    let home = env.home.as_ref()?;
-    Some(paths::resolve_absolute(&home.join(USER_CONFIG).join(CONFIG_FILE)))
+    user_link_path(env).map(|path| paths::resolve_absolute(&path))
+}
+
+/// As [`user_path`], with symbolic links as they are: a link may get another target.
+pub fn user_link_path(env: &Environment) -> Option<PathBuf> {
+    env.home.as_ref().map(|home| home.join(USER_CONFIG).join(CONFIG_FILE))
 }
 
 /// The path in `SUBAGENT_CONFIG`.

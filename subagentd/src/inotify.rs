@@ -49,12 +49,13 @@ impl Inotify {
         Ok(())
     }
 
-    /// Watches the entries of a folder: what is written, moved or removed there.
+    /// Watches the entries of a folder: what is created, written, moved or removed there.
     ///
     /// # Errors
     /// The folder does not exist.
     pub(crate) fn watch_entries(&self, folder: &Path) -> io::Result<()> {
         let what = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_DELETE;

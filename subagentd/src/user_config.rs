@@ -20,7 +20,7 @@ pub(crate) struct UserConfigFile {
 impl UserConfigFile {
     /// Uses the environment in which the daemon was started. Reads no file yet.
     pub(crate) fn new(environment: Environment) -> Self {
-        let path = discovery::user_path(&environment);
+        let path = discovery::user_link_path(&environment);
         Self { environment, path, stamp: None }
     }
 
@@ -52,7 +52,7 @@ impl UserConfigFile {
         matches!(self.stamp, Some(Ok(None | Some((_, 0, ..)))))
     }
 
-    /// Returns the path of the file, which may not exist.
+    /// Returns the path of the file, which may be a link and may not exist.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

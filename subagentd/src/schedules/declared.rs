@@ -37,9 +37,8 @@ const UMASK: u32 = 0o022;
 /// daemon notices the change. A folder that does not exist is looked for in each round.
 pub(super) async fn watch(context: Arc<ScheduleContext>) {
     let declarations = &context.declarations;
-    let folder =
-        declarations.state.lock().await.file.path().and_then(|path| path.parent().map(PathBuf::from));
-    let Some(folder) = folder else { return };
+    let Some(path) = declarations.state.lock().await.file.path().map(PathBuf::from) else { return };
+    let Some(folder) = path.parent() else { return };
     let inotify = match Inotify::new() {
         Ok(inotify) => inotify,
         Err(error) => {
@@ -48,7 +47,7 @@ pub(super) async fn watch(context: Arc<ScheduleContext>) {
         }
     };
     let mut rounds = context.rounds.subscribe();
-    while inotify.watch_entries(&folder).is_err() {
+    while inotify.watch_entries(folder).is_err() {
         tokio::select! {
             () = context.stream.is_ending() => return,
             changed = rounds.changed() => if changed.is_err() { return },
@@ -56,6 +55,12 @@ pub(super) async fn watch(context: Arc<ScheduleContext>) {
     }
     // The first round may have read the file before.
     loop {
+        // The target of a link may be written in place, and may be another one now.
+        if let Ok(target) = path.canonicalize()
+            && let Some(folder) = target.parent()
+        {
+            let _ = inotify.watch_entries(folder);
+        }
         if declarations.is_stale().await {
             context.changed.notify_one();
         }

@@ -12,7 +12,7 @@ use subagent_tests::harness::{Sandbox, wait_until};
 use super::{SOON, add, firings, log, show, started, tasks, wait_for, world};
 
 fn user_file(sandbox: &Sandbox) -> PathBuf {
-    sandbox.file("home/.config/subagent/config.yaml").canonicalize().unwrap()
+    sandbox.file("home/.config/subagent/config.yaml")
 }
 
 /// Replaces the user's file, as editors do it. `WS` stands for the keys that all entries have in common.
@@ -148,6 +148,42 @@ fn an_entry_of_a_workspace_that_appears_later_fires_only_there() {
     let begun = Instant::now();
     wait_until("the time of a firing", SOON, || (begun.elapsed() > Duration::from_secs(3)).then_some(()));
     assert_eq!(tasks(), before);
+    sandbox.finish();
+}
+
+#[test]
+fn a_link_that_gets_another_target_and_the_target_are_noticed() {
+    let sandbox = world();
+    let file = sandbox.file("home/.config/subagent/config.yaml");
+    // The entries of a file in the folder of dotfiles, and the link to it.
+    let target = |name: &str, text: &str| {
+        write(&sandbox, text);
+        let target = sandbox.file("dotfiles").join(name).join("config.yaml");
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::rename(&file, &target).unwrap();
+        target
+    };
+    let link = |target: &PathBuf| {
+        let new = file.with_extension("new");
+        symlink(target, &new).unwrap();
+        fs::rename(new, &file).unwrap();
+    };
+    let one = target("a", "schedules:\n  one: {every: 20m, WS, text: x}\n");
+    let none = target("b", "schedules: {}\n");
+    let tick = target("c", "schedules:\n  tick: {every: 1s, WS, text: '!say done'}\n");
+    link(&one);
+    assert_eq!(names(&list(&sandbox, "schedule")), ["one"]);
+    assert_eq!(show(&sandbox, "one")["declaredIn"], json!(file));
+    link(&none);
+    wait_for_names(&sandbox, "schedule", &[]);
+    // No command asks for schedules here: the daemon notices the change by itself.
+    let text = fs::read_to_string(tick).unwrap();
+    fs::write(&none, text).unwrap();
+    wait_until("a task of the schedule", SOON, || {
+        (sandbox.run(&["task", "list", "--all"]).data()["count"].as_u64() > Some(0)).then_some(())
+    });
+    link(&one);
+    wait_for_names(&sandbox, "schedule", &["one"]);
     sandbox.finish();
 }
 
