@@ -117,7 +117,7 @@ impl Supervisor {
     ) -> Result<Option<RowId>> {
         let (owner, key) = self.guarded(caller, &format!("{change:?} {} {name}", kind.word()), &())?;
         let gone = match change {
-            ScheduleChange::Remove => self.gone_file_of(kind, name).await?,
+            ScheduleChange::Remove => self.gone_file_of(kind, name).await,
             _ => None,
         };
         let (name, now) = (name.to_owned(), entropy::now());
@@ -150,10 +150,11 @@ impl Supervisor {
     }
 
     /// Returns the file that declares this one, if the file is missing or empty.
-    async fn gone_file_of(&self, kind: ScheduleKind, name: &str) -> Result<Option<PathBuf>> {
+    async fn gone_file_of(&self, kind: ScheduleKind, name: &str) -> Option<PathBuf> {
         let name = name.to_owned();
         let read = move |connection: &Connection| schedules::named(connection, kind, &name);
-        let Some(declared) = self.shared.store.read(read).await?.times.declared else { return Ok(None) };
+        // A repeated request finds nothing any more, and gets its earlier response.
+        let declared = self.shared.store.read(read).await.ok()?.times.declared?;
         let looked = tokio::task::spawn_blocking(move || {
             let is_gone = match std::fs::metadata(&declared.file) {
                 Ok(found) => found.len() == 0,
@@ -161,7 +162,7 @@ impl Supervisor {
             };
             is_gone.then_some(declared.file)
         });
-        Ok(looked.await.unwrap_or_default())
+        looked.await.unwrap_or_default()
     }
 
     /// Gives the task of a firing.
