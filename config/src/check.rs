@@ -20,6 +20,20 @@ pub(crate) type CheckResult<T> = Result<T, Violation>;
 /// Maximum timeout in seconds. Its sum with any clock value must be representable.
 pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
 
+/// Reads a time as a number of seconds: a plain number, or one with the unit `d`, `h`, `m` or `s`.
+pub(crate) fn seconds_with_unit(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 'd')) => (&text[..at], 86_400.0),
+        Some((at, 'h')) => (&text[..at], 3600.0),
+        Some((at, 'm')) => (&text[..at], 60.0),
+        Some((at, 's')) => (&text[..at], 1.0),
+        _ => (text, 1.0),
+    };
+    let is_plain = number.starts_with(|first: char| first.is_ascii_digit());
+    number.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * unit)
+}
+
 /// Checks each entry of a mapping with user-defined names as keys.
 pub(crate) fn named<T>(
     root: &Map<String, Value>,

@@ -12,11 +12,15 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use subagent_protocol::api::WorktreeChoice;
-use subagent_protocol::schedule::{MAX_FAILURES, Missed, Overlap, When};
-use subagent_protocol::trigger::{COMMAND_EVERY_SECONDS, COMMAND_TIMEOUT_SECONDS, DEBOUNCE_MS, EndStatus};
+use subagent_protocol::schedule::{MAX_FAILURES, MAX_NAME_BYTES, Missed, Overlap, When, is_name};
+use subagent_protocol::trigger::{
+    COMMAND_EVERY_SECONDS, COMMAND_TIMEOUT_SECONDS, DEBOUNCE_MS, EndStatus, is_sha256,
+};
 
 use crate::agents::keys::KeyPositions;
-use crate::check::{CheckResult, mapping, mismatch, named, refuse, required_string, trimmed};
+use crate::check::{
+    CheckResult, mapping, mismatch, named, refuse, required_string, seconds_with_unit, trimmed,
+};
 use crate::environment::Environment;
 use crate::error::{ConfigError, FieldPath};
 use crate::policy::Position;
@@ -25,12 +29,8 @@ use crate::workspace::Workspace;
 pub(crate) const SCHEDULES: &str = "schedules";
 pub(crate) const TRIGGERS: &str = "triggers";
 
-/// Maximum length of a name in bytes.
-const MAX_NAME_BYTES: usize = 64;
 /// Maximum time in seconds: a hundred years.
 const MAX_TIME_SECONDS: f64 = 36_600.0 * 86_400.0;
-/// Digits of a SHA-256.
-const SHA_256_DIGITS: usize = 64;
 
 /// A schedule of the user's config file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -227,10 +227,9 @@ struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     fn of(section: &'static str, name: &'a str, value: &'a Value) -> CheckResult<Self> {
-        let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
-        if name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) || name.starts_with(['-', '_', '.']) {
+        if !is_name(name) {
             let problem = format!(
-                "is not a name: write 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`, none of the last three first"
+                "is not a name: write 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`, and begin with a letter or digit"
             );
             return refuse(FieldPath::Entry { field: section.to_owned(), key: name.to_owned() }, problem);
         }
@@ -283,22 +282,7 @@ impl<'a> Entry<'a> {
         let seconds = match self.get(key) {
             None => return Ok(None),
             Some(Value::Number(number)) => number.as_f64().map_or_else(wrong, Ok)?,
-            Some(Value::String(text)) => {
-                let text = text.trim();
-                let (number, unit) = match text.char_indices().last() {
-                    Some((at, 'd')) => (&text[..at], 86_400.0),
-                    Some((at, 'h')) => (&text[..at], 3600.0),
-                    Some((at, 'm')) => (&text[..at], 60.0),
-                    Some((at, 's')) => (&text[..at], 1.0),
-                    _ => (text, 1.0),
-                };
-                let is_plain = number.starts_with(|first: char| first.is_ascii_digit());
-                number
-                    .parse::<f64>()
-                    .ok()
-                    .filter(|_| is_plain)
-                    .map_or_else(wrong, |number| Ok(number * unit))?
-            }
+            Some(Value::String(text)) => seconds_with_unit(text).map_or_else(wrong, Ok)?,
             Some(other) => return mismatch(self.place(key), "a time, as 30m or a number of seconds", other),
         };
         match Duration::try_from_secs_f64(seconds) {
@@ -406,11 +390,8 @@ impl<'a> Entry<'a> {
         let advice = "`printf %s \"$TOKEN\" | sha256sum` prints it";
         let given = self.get("webhook").map(|value| mapping(value, || self.field("webhook"))).transpose()?;
         let digest = given.and_then(|given| given.get("tokenSha256"));
-        let is_digit = |char: char| char.is_ascii_digit() || ('a'..='f').contains(&char);
         match digest {
-            Some(Value::String(text)) if text.len() == SHA_256_DIGITS && text.chars().all(is_digit) => {
-                Ok(text.clone())
-            }
+            Some(Value::String(text)) if is_sha256(text) => Ok(text.clone()),
             _ => refuse(
                 self.place("webhook"),
                 format!("needs tokenSha256, the SHA-256 of its token as 64 lowercase digits; {advice}"),

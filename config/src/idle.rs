@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::{CheckResult, LONGEST_SECONDS, mismatch, refuse};
+use crate::check::{CheckResult, LONGEST_SECONDS, mismatch, refuse, seconds_with_unit};
 use crate::error::FieldPath;
 
 /// The word that disables the timeout.
@@ -21,17 +21,9 @@ pub fn timeout(text: &str) -> Result<Option<Duration>, String> {
     if text == NEVER {
         return Ok(None);
     }
-    let (number, unit) = match text.char_indices().last() {
-        Some((at, 'd')) => (&text[..at], 86_400.0),
-        Some((at, 'h')) => (&text[..at], 3600.0),
-        Some((at, 'm')) => (&text[..at], 60.0),
-        Some((at, 's')) => (&text[..at], 1.0),
-        _ => (text, 1.0),
-    };
-    let plain = number.starts_with(|first: char| first.is_ascii_digit());
-    match number.parse::<f64>() {
-        Ok(number) if plain => bounded(number * unit).map(Some),
-        _ => Err(format!("must be a time, as 30m, 12h, 90s or 0.5, or `{NEVER}`")),
+    match seconds_with_unit(text) {
+        Some(seconds) => bounded(seconds).map(Some),
+        None => Err(format!("must be a time, as 30m, 12h, 90s or 0.5, or `{NEVER}`")),
     }
 }
 

@@ -4,6 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::words;
 
+/// Maximum length of the name of a schedule or trigger, in bytes.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// Whether a schedule or trigger can have this name: letters, digits, `-`, `_` and `.`, and a letter
+/// or digit in front.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
+    name.len() <= MAX_NAME_BYTES
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.chars().all(is_plain)
+}
+
 words! {
     /// The handling of times at which no daemon was running.
     Missed {

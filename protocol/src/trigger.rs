@@ -15,6 +15,12 @@ pub const COMMAND_TIMEOUT_SECONDS: u64 = 60;
 /// Default time without further changes after which changed files fire, in milliseconds.
 pub const DEBOUNCE_MS: u64 = 2000;
 
+/// Whether this is a SHA-256 as 64 lowercase hexadecimal digits.
+#[must_use]
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 words! {
     /// How a turn or a task ended.
     EndStatus {

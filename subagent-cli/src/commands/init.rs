@@ -73,9 +73,11 @@ pub(super) fn run(args: &Init, context: &CliContext) -> Result<CliOutcome> {
     if mode == InitMode::Plan {
         steps.lines.push("nothing was changed: repeat it at a terminal, or with --yes".to_owned());
     }
+    // A person has seen the agents before the questions.
+    let shown = if mode == InitMode::Ask { &[][..] } else { &agents[..] };
     let data = json!({
         "changed": steps.done.iter().any(|step| step["state"] == "done"),
-        "agents": agents.iter().map(KnownAgent::data).collect::<Vec<_>>(),
+        "agents": shown.iter().map(KnownAgent::data).collect::<Vec<_>>(),
         "steps": steps.done,
     });
     Ok(CliOutcome::report("init.done", data, steps.lines.join("\n")))

@@ -1,5 +1,7 @@
 //! Schedules and triggers: whether they fire, and whether a daemon is there when they do.
 
+use std::path::Path;
+
 use subagent_protocol::api::{Attendant, DeclarationProblem, ScheduleView, TriggerView};
 use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::{Code, Error};
@@ -28,9 +30,9 @@ pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
 }
 
 fn schedule(schedule: &ScheduleView) -> Option<Finding> {
-    let ScheduleView { name, paused, error, next_at, attendant, .. } = schedule;
+    let ScheduleView { name, paused, error, next_at, attendant, declared_in, .. } = schedule;
     let at = next_at.map(|at| at.to_string()).unwrap_or_default();
-    does_not_fire("schedule", name, *paused, error.as_ref()).or_else(|| {
+    does_not_fire("schedule", name, *paused, error.as_ref(), declared_in.as_deref()).or_else(|| {
         (*attendant == Some(Attendant::Unattended)).then(|| {
             let seen = format!("the schedule {name} fires next at {at}, and no daemon stays until then");
             Finding::warning(GROUP, ID, seen)
@@ -40,7 +42,8 @@ fn schedule(schedule: &ScheduleView) -> Option<Finding> {
 }
 
 fn trigger(trigger: &TriggerView) -> Option<Finding> {
-    does_not_fire("trigger", &trigger.name, trigger.paused, trigger.error.as_ref())
+    let TriggerView { name, paused, error, declared_in, .. } = trigger;
+    does_not_fire("trigger", name, *paused, error.as_ref(), declared_in.as_deref())
 }
 
 /// An entry of the config file that the daemon could not take.
@@ -65,20 +68,27 @@ fn does_not_fire(
     name: &str,
     paused: Option<SchedulePause>,
     error: Option<&Error>,
+    declared_in: Option<&Path>,
 ) -> Option<Finding> {
+    let correct = declared_in.map(|file| format!("correct its entry in {}", file.display()));
     let why = error.map(|error| format!(": {}", error.message)).unwrap_or_default();
     let (seen, advice) = match (paused, error) {
         (Some(SchedulePause::User), _) | (None, None) => return None,
         (Some(reason), _) => (
             format!("the {kind} {name} is paused ({reason}){why}"),
-            format!("see `subagent {kind} log {name}`; then `subagent {kind} resume {name}`, or remove it"),
+            format!(
+                "see `subagent {kind} log {name}`; then `subagent {kind} resume {name}`, or {}",
+                correct.as_deref().unwrap_or("remove it")
+            ),
         ),
         (None, Some(error)) if error.code == Code::QueuePaused => {
             (format!("the {kind} {name} goes on later{why}"), advice_of(error).unwrap_or_default().to_owned())
         }
         (None, Some(_)) => (
             format!("the {kind} {name} cannot fire{why}"),
-            format!("remove it with `subagent {kind} rm {name}`, or add it again for another worker"),
+            correct.unwrap_or_else(|| {
+                format!("remove it with `subagent {kind} rm {name}`, or add it again for another worker")
+            }),
         ),
     };
     Some(Finding::warning(GROUP, ID, seen).advise(advice))
@@ -105,5 +115,11 @@ mod tests {
         assert!(found.seen.contains("2026-12-01T00:00:00") && !found.is_well(), "{found:?}");
         assert!(found.action.unwrap().contains("daemon install"));
         assert_eq!(schedule(&with("service")), None);
+        // `schedule rm` is refused for an entry of a config file.
+        let mut declared = with("service");
+        declared.error = Some(Error::new(Code::WorkerStopped, "x"));
+        assert!(schedule(&declared).unwrap().action.unwrap().contains("schedule rm nightly"));
+        declared.declared_in = Some("/c.yaml".into());
+        assert_eq!(schedule(&declared).unwrap().action.unwrap(), "correct its entry in /c.yaml");
     }
 }

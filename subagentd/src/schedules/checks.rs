@@ -1,9 +1,9 @@
 //! Checks of a schedule or a trigger before it is stored.
 
 use subagent_protocol::api::ScheduledWork;
-use subagent_protocol::schedule::When;
+use subagent_protocol::schedule::{MAX_NAME_BYTES, When, is_name};
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::trigger::TriggerSource;
+use subagent_protocol::trigger::{TriggerSource, is_sha256};
 use subagent_protocol::{Code, Error, Result};
 
 use super::context::{ScheduleContext, zone};
@@ -14,8 +14,6 @@ use crate::store::{Connection, trigger_sources};
 
 /// Schedules and triggers of a state dir.
 const MAX_SCHEDULES: usize = 1000;
-/// Maximum length of a name, in bytes.
-const MAX_NAME: usize = 64;
 /// Maximum length of a command, in bytes.
 const MAX_COMMAND: usize = 16 * 1024;
 /// Maximum time of one run, in seconds.
@@ -24,8 +22,6 @@ const MAX_RUN_SECONDS: u64 = 3600;
 const MAX_EVERY_SECONDS: u64 = 36_600 * 24 * 3600;
 /// Shortest and longest time to wait for further changes, in milliseconds.
 const DEBOUNCE: std::ops::RangeInclusive<u64> = 10..=3_600_000;
-/// Digits of a SHA-256.
-const SHA_256_DIGITS: usize = 64;
 
 pub(super) fn wrong(field: &str, problem: String) -> Error {
     Error::new(Code::InvalidArgument, problem).with("field", field)
@@ -36,14 +32,9 @@ pub(super) fn wrong(field: &str, problem: String) -> Error {
 /// # Errors
 /// `INVALID_ARGUMENT{field}`.
 pub(super) fn check_name(kind: ScheduleKind, name: &str) -> Result<()> {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
-    if name.is_empty()
-        || name.len() > MAX_NAME
-        || !name.chars().all(is_plain)
-        || name.starts_with(['-', '_', '.'])
-    {
+    if !is_name(name) {
         let message = format!(
-            "a {}'s name has 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and begins with none of the last three",
+            "a {}'s name has 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`, and begins with a letter or digit",
             kind.word()
         );
         return Err(wrong("name", message));
@@ -166,9 +157,7 @@ pub(super) fn check_form(source: &TriggerSource) -> Result<()> {
             }
         }
         TriggerSource::Webhook { token_sha256 } => {
-            let is_digit = |char: char| char.is_ascii_digit() || ('a'..='f').contains(&char);
-            let is_hash = |text: &&str| text.len() == SHA_256_DIGITS && text.chars().all(is_digit);
-            if token_sha256.as_deref().filter(is_hash).is_none() {
+            if !token_sha256.as_deref().is_some_and(is_sha256) {
                 return refused("a webhook needs the SHA-256 of its token, as 64 lowercase digits");
             }
         }

@@ -1,4 +1,4 @@
-//! What is wrong with declared schedules and triggers as far as it is seen without a daemon. For `config check`.
+//! Checks declared schedules and triggers without a daemon, for `config check`.
 
 use subagent_config::{Config, Environment};
 use subagent_protocol::Result;

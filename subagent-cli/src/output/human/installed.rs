@@ -19,8 +19,10 @@ pub(super) fn initialized(view: &mut PageRenderer, data: &Value) -> Option<()> {
             (style, login.as_str()),
         ]);
     }
-    view.put(&table);
-    if !steps.is_empty() {
+    if !agents.is_empty() {
+        view.put(&table);
+    }
+    if !agents.is_empty() && !steps.is_empty() {
         view.page.end();
     }
     for step in steps {

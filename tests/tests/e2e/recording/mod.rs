@@ -88,7 +88,8 @@ fn the_recording_of_the_first_steps_is_what_the_program_prints() {
     let drawn = svg::draw(&steps, COLUMNS);
     let stored = fs::read_to_string(file()).unwrap_or_default();
     let texts = [&drawn, &stored].map(|drawing| {
-        let lines: Vec<String> = svg::transcript(drawing).lines().map(str::to_owned).collect();
+        let transcript = svg::transcript(drawing);
+        let lines: Vec<String> = transcript.lines().map(str::to_owned).chain(svg::visible(drawing)).collect();
         normal(&sandbox, &lines)
     });
     if texts[0] != texts[1] && std::env::var_os("UPDATE_VIEWS").is_some() {

@@ -160,6 +160,19 @@ fn group(body: &mut String, at: f64, lines: &[Line], row: &mut u16) {
     body.push_str("</g>\n");
 }
 
+/// Returns each drawn text with its height and color.
+pub(super) fn visible(drawing: &str) -> Vec<String> {
+    let value = |element: &str, key: &str| {
+        let rest = element.split_once(&format!(" {key}=\"")).map_or("", |(_, rest)| rest);
+        rest.split_once('"').map_or("", |(value, _)| value).to_owned()
+    };
+    let drawn = |line: &str| {
+        let (element, text) = line.strip_prefix("<text")?.strip_suffix("</text>")?.split_once('>')?;
+        Some(format!("{} {} {text}", value(element, "y"), value(element, "fill")))
+    };
+    drawing.lines().filter_map(drawn).collect()
+}
+
 /// Returns the transcript in the description of a drawing.
 pub(super) fn transcript(drawing: &str) -> String {
     let inside = drawing.split_once("<desc>").and_then(|(_, rest)| rest.split_once("</desc>"));
