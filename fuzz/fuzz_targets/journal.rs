@@ -7,7 +7,7 @@ mod target;
 
 fn read(data: &[u8]) {
     let directory = tempfile::tempdir().expect("a folder for the journal");
-    subagentd::fuzz::journal(directory.path(), data, None);
+    subagentd::testing::fuzz::journal(directory.path(), data, None);
 }
 
 target!(read);

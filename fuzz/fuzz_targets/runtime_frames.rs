@@ -6,7 +6,7 @@
 mod target;
 
 fn read(data: &[u8]) {
-    subagentd::fuzz::frames_of_runtime(data);
+    subagentd::testing::fuzz::frames_of_runtime(data);
 }
 
 target!(read);

@@ -26,7 +26,7 @@ class PanelCompose extends HTMLElement {
     this.text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.send = h('button.primary', { type: 'button', onclick: () => this.say(this.first) });
     this.steer = h('button', { type: 'button', title: 'Cancel the turn and send this next', onclick: () => this.say('steer') }, 'Steer');
-    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`)) }, 'Cancel', h('span.long', {}, ' turn'));
+    this.cancel = h('button', { type: 'button', onclick: () => this.act(() => post(`${base}/cancel`, { turnId: this.row.turn })) }, 'Cancel', h('span.long', {}, ' turn'));
     this.handOff = h('button', { type: 'button', title: 'Start another worker that takes over this work', onclick: () => this.pass() });
     this.halt = h('button.danger', { type: 'button', onclick: () => this.stop() }, 'Stop');
     this.problem = h('p.problem', { role: 'alert', hidden: true });

@@ -119,10 +119,9 @@ export function queue(base, api, row) {
     const move = (/** @type {any} */ turn, /** @type {number} */ to) => change(() => post(`${api}/turns/${turn.turnId}/move`, { to }));
     return [paused, h('ol.turns', {}, waiting.map((/** @type {any} */ turn, /** @type {number} */ at) => h('li', {}, h('p', {}, turn.text || '(not kept)', turn.textTruncated ? '…' : ''), isReadOnly() ? null : h('div.buttons', {},
       row.turn && !data.queue.paused ? action('Send now', () => change(async () => {
-        // The order fails if the message is sent already: then nothing is canceled. Only the turn that the person saw is.
+        // Fails if the message is sent already: then nothing is canceled. Only the turn that the person saw is.
         await post(`${api}/turns/${turn.turnId}/move`, { to: 1 });
-        const now = await get(`${base}/turns`);
-        if (now.items.some((/** @type {any} */ other) => other.turnId === row.turn && other.status === 'open')) await post(`${base}/cancel`);
+        await post(`${base}/cancel`, { turnId: row.turn }).catch((/** @type {any} */ error) => { if (error.code !== 'TURN_NOT_OPEN') throw error; });
       }), { style: 'button.quiet', confirm: `Cancel the turn of ${row.name} and send this now?` }) : null,
       at > 0 ? action('Send next', () => move(turn, 1), { style: 'button.quiet' }) : null,
       at > 0 ? action('↑', () => move(turn, at), { style: 'button.quiet', label: 'Move up' }) : null,

@@ -88,6 +88,8 @@ words! {
         TurnOpen = "TURN_OPEN",
         /// The message of the turn is not queued.
         TurnNotQueued = "TURN_NOT_QUEUED",
+        /// A cancel names a turn that is not open.
+        TurnNotOpen = "TURN_NOT_OPEN",
         /// The turn has neither failed nor been canceled.
         TurnNotRetryable = "TURN_NOT_RETRYABLE",
         /// The worker was stopped permanently.

@@ -1,22 +1,27 @@
 //! The control plane: everything that keeps the promises.
 
 mod alarm;
-pub mod api;
-pub mod core;
-pub mod deliveries;
-pub mod descriptors;
-#[cfg(feature = "testing")]
-pub mod fuzz;
-pub mod handoff;
+mod api;
+mod core;
+mod deliveries;
+mod descriptors;
+mod handoff;
 mod inotify;
 pub mod lifecycle;
 mod notification;
-pub mod peer;
+mod peer;
 mod schedule;
-pub mod schedules;
+mod schedules;
 #[cfg(test)]
 mod sim;
 mod steady;
-pub mod store;
-pub mod supervisor;
+mod store;
+mod supervisor;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod user_config;
+
+pub use descriptors::max_runtimes;
+pub use schedules::{check_declared, check_payload};
+pub use store::{APPLICATION_ID, SCHEMA};
+pub use supervisor::{result_check, stray_processes};

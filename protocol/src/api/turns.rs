@@ -163,6 +163,9 @@ pub struct LatestOfAll {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelTurn {
+    /// The only turn to cancel: `TURN_NOT_OPEN` if another one or none is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
     /// Reason for the cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

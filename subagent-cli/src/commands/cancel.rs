@@ -36,7 +36,7 @@ pub(super) fn run(args: &Cancel, context: &CliContext) -> Result<CliOutcome> {
                 ApiRequest::change(format!("{worker}/child-sessions/cancel"), &request)?
             }
             None => {
-                let request = CancelTurn { reason: present(args.reason.clone()) };
+                let request = CancelTurn { turn_id: None, reason: present(args.reason.clone()) };
                 ApiRequest::change(format!("{worker}/cancel"), &request)?.within(Some(LIMIT))
             }
         };

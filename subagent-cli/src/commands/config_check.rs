@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_config::discovery;
 use subagent_config::problems::{self, ConfigProblem};
-use subagentd::schedules::check_declared;
+use subagentd::check_declared;
 
 use crate::args::config::ConfigCheck;
 use crate::context::{CliContext, path_value};

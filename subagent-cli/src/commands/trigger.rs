@@ -125,7 +125,7 @@ fn fire(args: TriggerFire, context: &CliContext) -> Result<Value> {
         false => Some(read_text(Path::new("-"))?),
     };
     // A daemon refuses a large body before it has read all of it, and the client may miss the answer.
-    payload.as_deref().map_or(Ok(()), subagentd::schedules::check_payload)?;
+    payload.as_deref().map_or(Ok(()), subagentd::check_payload)?;
     let request = FireTrigger { payload, occurrence: args.occurrence };
     TRIGGERS.send(&args.one, "fire", &request, context)
 }

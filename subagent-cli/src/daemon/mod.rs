@@ -31,8 +31,8 @@ pub(crate) fn command() -> clap::Command {
 /// Entry point of `subagentd`. `args` excludes the program's name.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // The daemon starts this helper without an environment.
-    if args.first().is_some_and(|first| first == subagentd::supervisor::result_check::COMMAND) {
-        return subagentd::supervisor::result_check::main();
+    if args.first().is_some_and(|first| first == subagentd::result_check::COMMAND) {
+        return subagentd::result_check::main();
     }
     let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
     let cli = match Cli::try_parse_from(all) {

@@ -1,8 +1,8 @@
 //! Checks the config file, and whether the agents that it names are installed.
 
 use subagent_config::{LoadedConfig, discovery, installed, launcher, unknown};
+use subagentd::check_declared;
 use subagentd::lifecycle::{idle_exit_seconds, retention_days};
-use subagentd::schedules::check_declared;
 
 use super::facts::{DoctorFacts, StateDirStatus};
 use super::finding::{Finding, Group};

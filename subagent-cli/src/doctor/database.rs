@@ -9,7 +9,7 @@ use subagent_config::regular;
 use subagent_protocol::Code;
 use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
 
-use subagentd::store::{APPLICATION_ID, SCHEMA};
+use subagentd::{APPLICATION_ID, SCHEMA};
 
 use super::disk::size;
 use super::facts::{Daemon, DoctorFacts, StateDirStatus};

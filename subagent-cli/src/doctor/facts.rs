@@ -142,7 +142,7 @@ impl DoctorFacts {
             return facts;
         }
         // Markers are read before the holders, because a guard exists before the processes below it.
-        facts.marked = subagentd::supervisor::stray_processes::marked();
+        facts.marked = subagentd::stray_processes::marked();
         let (all, unknown) = holders::find();
         match facts.state {
             StateDirStatus::Outside => facts.holders = all,

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use subagent_config::{proc, regular};
-use subagentd::supervisor::stray_processes;
+use subagentd::stray_processes;
 
 /// The program of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use subagent_config::proc;
 use subagent_sandbox::SandboxSupport;
-use subagentd::descriptors::max_runtimes;
+use subagentd::max_runtimes;
 
 use super::facts::DoctorFacts;
 use super::finding::{Finding, Group};

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use subagent_protocol::Code;
 use subagent_protocol::ids::WorkerId;
-use subagentd::supervisor::stray_processes;
+use subagentd::stray_processes;
 
 use super::copies;
 use super::database::counted;

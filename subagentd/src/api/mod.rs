@@ -49,7 +49,7 @@ use axum::routing::{get, post};
 use subagent_protocol::MAX_LINE_BYTES;
 
 pub use address::LastWorker;
-pub use control::{Control, ShutdownPhase, StopRequest, control};
+pub use control::{ShutdownPhase, StopRequest, control};
 pub use server::{Connections, Guards, Listening, serve};
 pub use state::Api;
 

@@ -50,6 +50,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::QueuePaused
         | Code::TurnOpen
         | Code::TurnNotQueued
+        | Code::TurnNotOpen
         | Code::TurnNotRetryable
         | Code::WorkerStopped
         | Code::WorkerCopied

@@ -2,7 +2,7 @@
 
 use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::RequestId;
+use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 
@@ -23,6 +23,15 @@ pub(crate) fn own_cause(reason: &str) -> Option<Code> {
 }
 
 impl TransitionBuilder {
+    /// Cancels the open turn, if it is this one.
+    pub(super) fn cancel_only(&mut self, turn: &TurnId, reason: String) -> Result<()> {
+        if self.worker.open_turn() == Some(turn) {
+            return self.cancel(reason);
+        }
+        let error = Error::new(Code::TurnNotOpen, format!("the turn {turn} is not open"));
+        Err(error.with("turnId", turn.as_str()).with("state", self.worker.public_state().as_str()))
+    }
+
     pub(super) fn cancel(&mut self, reason: String) -> Result<()> {
         let state = self.worker.public_state();
         if let LifecycleState::Stopping(Some(_)) = self.worker.state {

@@ -168,6 +168,8 @@ pub enum WorkerInput {
     Inbox(QuestionInput),
     /// A client cancels the turn.
     Cancel {
+        /// The only turn that it may cancel; any open one without it.
+        turn: Option<TurnId>,
         /// Why it is canceled.
         reason: String,
     },

@@ -62,7 +62,7 @@ impl Site {
     }
 
     pub(super) fn cancel(&mut self, env: &mut Env) {
-        self.order(WorkerInput::Cancel { reason: "canceled by manager".to_owned() }, env);
+        self.order(WorkerInput::Cancel { turn: None, reason: "canceled by manager".to_owned() }, env);
     }
 
     pub(super) fn stop(&mut self, env: &mut Env) {

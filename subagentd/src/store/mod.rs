@@ -68,6 +68,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use rusqlite::Connection;
 use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 
 use crate::descriptors;
@@ -75,7 +76,7 @@ use crate::descriptors;
 pub use backup::{Backup, Copied};
 pub use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
 pub use error::StoreError;
-pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
+pub use events::{EventPage, EventQuery};
 pub(crate) use examine::{gaps, known_workers};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
@@ -161,8 +162,9 @@ impl Store {
         self.writer.chore(references, job).await
     }
 
-    /// Runs a query on a read connection. Nearly all queries are short, so it waits for a
-    /// connection without a deadline.
+    /// Runs a query on a read connection, on the thread of the caller: waking another thread takes
+    /// longer than most queries. Nearly all are short, so it waits for a connection without a
+    /// deadline.
     ///
     /// # Errors
     /// The query's own error, or `STORAGE_ERROR`.
@@ -171,28 +173,27 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        let (path, readers) = (Arc::clone(&self.path), Arc::clone(&self.readers));
-        let Ok(permit) = Arc::clone(&self.reading).acquire_owned().await else {
+        let Ok(_permit) = self.reading.acquire().await else {
             return Err(StoreError::Closed.into());
         };
-        let task = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let connection = match idle {
-                Some(connection) => connection,
-                None => open_for_reading(&path)?,
-            };
-            let result = query(&connection);
-            let mut readers = readers.lock().unwrap_or_else(PoisonError::into_inner);
-            if readers.len() < IDLE_READERS {
-                readers.push(connection);
-            }
-            result
-        });
-        match task.await {
-            Ok(result) => result,
-            Err(error) => Err(StoreError::Reader(error.to_string()).into()),
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::CurrentThread => self.read_here(query),
+            _ => tokio::task::block_in_place(|| self.read_here(query)),
         }
+    }
+
+    fn read_here<T>(&self, query: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open_for_reading(&self.path)?,
+        };
+        let result = query(&connection);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() < IDLE_READERS {
+            readers.push(connection);
+        }
+        result
     }
 
     /// Copies the database into a file while the daemon runs. `stop` aborts the copy.

@@ -223,7 +223,7 @@ impl Supervisor {
         };
         let open = handle.snapshot.borrow().worker.open_turn().cloned();
         let input = match open {
-            Some(open) if open == turn_id => WorkerInput::Cancel { reason: REPLACED.to_owned() },
+            Some(open) if open == turn_id => WorkerInput::Cancel { turn: None, reason: REPLACED.to_owned() },
             _ => WorkerInput::DropQueued { turn_id },
         };
         self.order(&handle, None, None, input, nothing()).await.map(drop)

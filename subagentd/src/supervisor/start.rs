@@ -522,7 +522,7 @@ pub(super) mod tests {
             env: None,
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
         };
-        let cancel = subagent_protocol::api::CancelTurn { reason: None };
+        let cancel = subagent_protocol::api::CancelTurn { turn_id: None, reason: None };
         for error in [
             supervisor.stop_worker(caller(None), &worker).await.unwrap_err(),
             supervisor.send(caller(None), &worker, message).await.unwrap_err(),

@@ -138,14 +138,16 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`,
-    /// `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that is set aside.
+    /// `TURN_NOT_OPEN{turnId,state}`, `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that
+    /// is set aside.
     pub async fn cancel(&self, caller: ApiCaller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
-        let reason = request.reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
+        let CancelTurn { turn_id, reason } = request;
+        let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
         let (response, handle) = match self.reach(&row, &owner, &key).await {
             Ok(RequestTarget::Live(handle)) => {
-                (self.cancel_now(&row, &handle, owner, key, reason).await?, Some(handle))
+                (self.cancel_now(&row, &handle, owner, key, turn_id, reason).await?, Some(handle))
             }
             Ok(RequestTarget::Replayed(response)) => (response, None),
             Err(error) if error.code == Code::WorkerStopped => {
@@ -174,6 +176,7 @@ impl Supervisor {
         handle: &worker::ActorHandle,
         owner: OwnerCheck,
         key: Option<(String, String)>,
+        turn: Option<TurnId>,
         reason: String,
     ) -> Result<Value> {
         // The response names the canceled turn: the one still open, or the one that ended at once.
@@ -181,7 +184,7 @@ impl Supervisor {
             let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
             json!({"turnId": next.open_turn(), "end": end})
         });
-        match self.order(handle, Some(owner), key, WorkerInput::Cancel { reason }, respond).await {
+        match self.order(handle, Some(owner), key, WorkerInput::Cancel { turn, reason }, respond).await {
             Err(error) if error.code == Code::WorkerNotRunning => Err(self.not_running(row, error).await?),
             result => result,
         }

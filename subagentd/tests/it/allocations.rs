@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use crate::inner::{JournaledStateDir, KeepAliveClient};
 use subagent_testkit::counting::allocations;
 use subagent_testkit::in_own_process;
+use subagentd::testing::control_plane::{JournaledStateDir, KeepAliveClient};
 
 const EVENTS: u64 = 5_000;
 
@@ -32,9 +32,9 @@ fn an_event_is_taken_in_stored_and_followed_with_few_allocations() {
         let place = block_on(JournaledStateDir::new(1, EVENTS));
         let (count, bytes) = allocations(1, || {
             block_on(async {
-                let supervisor = place.open().await;
-                place.follow(&supervisor, EVENTS).await;
-                supervisor.shutdown(false).await.unwrap();
+                let control_plane = place.open().await;
+                control_plane.follow(EVENTS).await;
+                control_plane.shutdown().await;
             });
         });
         println!("{} bytes for an event", bytes / EVENTS);
@@ -47,19 +47,15 @@ fn a_list_of_workers_is_answered_with_few_allocations() {
     in_own_process(|| {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (place, supervisor, socket) = runtime.block_on(async {
-            let place = JournaledStateDir::new(10, 1).await;
-            let supervisor = place.open().await;
-            place.follow(&supervisor, 1).await;
-            let socket = place.serve(supervisor.clone());
-            (place, supervisor, socket)
-        });
+        let place = runtime.block_on(JournaledStateDir::new(10, 1));
+        let control_plane = runtime.block_on(place.open());
+        runtime.block_on(control_plane.follow(1));
+        let socket = runtime.block_on(async { control_plane.serve() });
         let mut client = KeepAliveClient::connect(Path::new(&socket));
         let mut ask = || assert!(client.get("/v1/workers") > 1000);
         ask();
         let (count, _) = allocations(20, ask);
-        runtime.block_on(supervisor.shutdown(false)).unwrap();
-        drop(place);
+        runtime.block_on(control_plane.shutdown());
         check("allocations for a list of 10 workers", count);
     });
 }

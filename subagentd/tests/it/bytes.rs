@@ -6,7 +6,7 @@
 use subagent_protocol::codec;
 use subagent_testkit::bytes::{self, attack};
 use subagent_testkit::in_own_process;
-use subagentd::fuzz;
+use subagentd::testing::fuzz;
 
 /// The corpus as a journal, and each of its records alone.
 fn journal() -> (Vec<u8>, Vec<Vec<u8>>) {

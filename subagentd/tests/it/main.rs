@@ -4,7 +4,6 @@
 
 mod allocations;
 mod bytes;
-mod inner;
 
 use subagent_testkit::counting::Counting;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Gate, Sandbox, assert_shape, executables, wait_until};
+use subagent_tests::harness::{Gate, Sandbox, assert_shape, executables, request, wait_until};
 
 /// A worker whose turn waits at a gate.
 fn busy(then: &str) -> (Sandbox, String, Gate) {
@@ -188,6 +188,30 @@ fn turns_are_listed_shown_moved_and_sent_once_more() {
     rest(&sandbox, &worker);
     let begun = begun(&sandbox, &worker);
     assert_eq!(begun[2..], [long.as_str(), "b", "a", "!error -32603 no luck"]);
+    sandbox.finish();
+}
+
+#[test]
+fn a_cancel_of_one_turn_leaves_another_open() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("turn");
+    let open = sandbox.send_no_wait(&worker, &gate.directive());
+    let open = open["turnId"].as_str().unwrap();
+    let queued = queue(&sandbox, &worker, "second");
+    let socket = sandbox.daemon_info().unwrap().socket;
+    let cancel = |turn: &str| {
+        let line = format!("POST /v1/workers/{worker}/cancel HTTP/1.1");
+        request(socket.as_ref(), &[&line], &json!({"turnId": turn}).to_string()).json()
+    };
+    let refused = cancel(&queued);
+    assert_eq!(refused["error"]["code"], "TURN_NOT_OPEN", "{refused}");
+    assert_eq!(refused["error"]["details"]["turnId"], json!(queued));
+    assert_eq!(sandbox.run(&["turn", "show", open]).data_of("turn.shown")["status"], "open");
+    let canceled = cancel(open);
+    assert_eq!(canceled["data"]["turnId"], json!(open), "{canceled}");
+    gate.open();
+    rest(&sandbox, &worker);
+    assert_eq!(cancel(open)["error"]["code"], "TURN_NOT_OPEN");
     sandbox.finish();
 }
 

@@ -304,7 +304,8 @@ pub(super) fn printed_by(ending: Option<&RunEnd>, deadline: Option<Instant>) -> 
 /// Cancels the turn, if one is open. The stop that follows does it too, but gives no reason.
 async fn cancel(client: &mut DaemonClient, worker_id: &str, reason: &str) {
     let path = format!("/v1/workers/{}/cancel", segment(worker_id));
-    if let Ok(ask) = ApiRequest::change(path, &CancelTurn { reason: Some(reason.to_owned()) }) {
+    if let Ok(ask) = ApiRequest::change(path, &CancelTurn { turn_id: None, reason: Some(reason.to_owned()) })
+    {
         // There may be none.
         let _ = client.ask(&ask.within(Some(CANCEL_LIMIT))).await;
     }

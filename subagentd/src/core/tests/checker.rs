@@ -148,7 +148,8 @@ impl Checker {
             | WorkerInput::DecideByRule { .. }
             | WorkerInput::Answer { .. }
             | WorkerInput::Inbox(_) => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
-            WorkerInput::Cancel { .. } => &[Code::WorkerNotRunning],
+            WorkerInput::Cancel { turn: None, .. } => &[Code::WorkerNotRunning],
+            WorkerInput::Cancel { turn: Some(_), .. } => &[Code::TurnNotOpen],
             WorkerInput::Stop | WorkerInput::EndTask { .. } => &[],
             WorkerInput::Retire => &[Code::InvalidWorkerState],
             WorkerInput::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],

@@ -109,7 +109,7 @@ fn a_message_in_between_goes_to_the_next_runtime() {
 
 #[test]
 fn a_message_that_is_canceled_meanwhile_does_not_wake_it() {
-    let cancel = WorkerInput::Cancel { reason: "enough".to_owned() };
+    let cancel = WorkerInput::Cancel { turn: None, reason: "enough".to_owned() };
     let (mut checker, actions) = after(&[IDLE, send(1), cancel]);
     assert_eq!((actions, checker.rows.turns[&1].status), (vec![], TurnStatus::Canceled));
     assert_eq!(checker.step(&GONE).unwrap(), []);

@@ -135,7 +135,7 @@ fn a_held_turn_can_be_canceled_and_its_worker_stopped() {
         after(&[SESSION, GONE, send(1), limited(WorkerInput::StartFailed { error: failure() }, None), GONE])
     };
     let mut checker = held();
-    checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    checker.step(&WorkerInput::Cancel { turn: None, reason: "enough".to_owned() }).unwrap();
     assert_eq!((&checker.worker.state, checker.worker.is_parked()), (&LifecycleState::Idle, true));
     assert_eq!(checker.rows.turns[&1].dispatched, Dispatched::No);
     let mut checker = held();
@@ -210,7 +210,7 @@ fn a_first_start_that_is_limited_leaves_its_queue_to_go_on() {
 #[test]
 fn a_canceled_turn_does_not_park_its_worker() {
     let mut checker = at_work();
-    checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    checker.step(&WorkerInput::Cancel { turn: None, reason: "enough".to_owned() }).unwrap();
     checker.step(&WorkerInput::CancelRequested { turn: 1, reason: "enough".to_owned() }).unwrap();
     checker.step(&limited(fails(1), Some(60_000))).unwrap();
     assert!(!checker.worker.is_parked());

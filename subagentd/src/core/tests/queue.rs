@@ -122,7 +122,7 @@ fn a_turn_that_fails_pauses_it_and_one_that_is_canceled_does_not() {
     assert_eq!(checker.step(&WorkerInput::ResumeQueue), Ok(vec![]), "a second time it is nothing");
 
     let mut checker = busy(1);
-    checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    checker.step(&WorkerInput::Cancel { turn: None, reason: "enough".to_owned() }).unwrap();
     checker.step(&WorkerInput::CancelRequested { turn: 1, reason: "enough".to_owned() }).unwrap();
     assert_eq!(checker.step(&ends(1, true)), Ok(vec![WorkerAction::Prompt { turn: 2 }]));
 }

@@ -36,7 +36,7 @@ fn a_turn_that_is_not_stored_is_open_and_ends_like_any_other() {
     let (mut checker, actions) = after(&[recovered(3)]);
     assert_eq!((checker.worker.public_state(), actions), (WorkerState::Running, vec![]));
     assert_eq!((checker.worker.last_turn, checker.worker.known_turn), (3, 3));
-    let actions = checker.step(&WorkerInput::Cancel { reason: "enough".to_owned() }).unwrap();
+    let actions = checker.step(&WorkerInput::Cancel { turn: None, reason: "enough".to_owned() }).unwrap();
     assert!(matches!(&actions[..], [WorkerAction::Cancel { turn: 3, .. }]), "{actions:?}");
     checker.step(&WorkerInput::TurnEnd { turn: 3, end: answered }).unwrap();
     assert_eq!(checker.worker.state, LifecycleState::Idle);
@@ -93,7 +93,7 @@ fn a_question_whose_words_are_lost_can_be_answered_with_a_cancel() {
 #[test]
 fn a_question_from_before_the_turn_that_waits_is_not_the_turns() {
     let asked = WorkerInput::ApprovalRecovered { request_id: request(1) };
-    let cancel = WorkerInput::Cancel { reason: "enough".to_owned() };
+    let cancel = WorkerInput::Cancel { turn: None, reason: "enough".to_owned() };
     let (mut checker, _) = after(&[send(1), asked, cancel]);
     assert_eq!(checker.worker.approvals[&request(1)].turn, None);
     checker.step(&WorkerInput::Attached { link: RuntimeStatus::Ready, last_turn: 0 }).unwrap();

@@ -138,7 +138,7 @@ fn a_message_in_between_goes_to_the_new_runtime() {
 
 #[test]
 fn a_runtime_that_was_not_heard_yet_may_have_the_prompt() {
-    let cancel = WorkerInput::Cancel { reason: "enough".to_owned() };
+    let cancel = WorkerInput::Cancel { turn: None, reason: "enough".to_owned() };
     for (order, action) in [
         (cancel, WorkerAction::Cancel { turn: 1, reason: "enough".to_owned() }),
         (FORCED, WorkerAction::Terminate),

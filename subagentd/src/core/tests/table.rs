@@ -25,7 +25,7 @@ fn session() -> WorkerInput {
 }
 
 fn cancel() -> WorkerInput {
-    WorkerInput::Cancel { reason: "canceled by manager".to_owned() }
+    WorkerInput::Cancel { turn: None, reason: "canceled by manager".to_owned() }
 }
 
 fn cancel_requested() -> WorkerInput {
@@ -472,7 +472,8 @@ fn how_a_simulated_turn_ends() {
     }
     let events = events_with(&checker.worker, decide(request(LOCAL), None), "reason");
     assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("canceled by manager"))]);
-    let events = events_with(&checker.worker, WorkerInput::Cancel { reason: text("enough") }, "reason");
+    let events =
+        events_with(&checker.worker, WorkerInput::Cancel { turn: None, reason: text("enough") }, "reason");
     assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("enough"))]);
     let events = events_with(&checker.worker, WorkerInput::Stop, "reason");
     let stopped = text("worker stopped by manager");

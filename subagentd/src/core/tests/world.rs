@@ -103,7 +103,7 @@ impl World {
             }
             ModelOperation::ResumeQueue => self.person(WorkerInput::ResumeQueue),
             ModelOperation::Cancel => {
-                self.person(WorkerInput::Cancel { reason: "canceled by manager".to_owned() })
+                self.person(WorkerInput::Cancel { turn: None, reason: "canceled by manager".to_owned() })
             }
             ModelOperation::EndTask => {
                 let (ending, reason) = (TaskEnding::TimedOut, "it ran for too long".to_owned());

@@ -1,12 +1,19 @@
-//! A control plane on made-up data, without a process behind it: for `allocations.rs` and `benches/inner.rs`.
+//! A control plane on generated data, without a process behind it: for counted allocations and
+//! for the benches of inner parts.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each user needs a part of it; made-up data must work")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::missing_panics_doc, reason = "generated data must work")]
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::api::{self, Api, Listening};
+use crate::core::worker::LifecycleState;
+use crate::deliveries::Deliveries;
+use crate::schedules::{Schedules, Stay};
+use crate::store::{Cursor, Durability, NewName, NewWorker, Store};
+use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
 use subagent_protocol::api::{DaemonInfo, header};
 use subagent_protocol::codec;
@@ -14,17 +21,11 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
-use subagentd::api::{self, Api, Listening};
-use subagentd::core::worker::LifecycleState;
-use subagentd::deliveries::Deliveries;
-use subagentd::schedules::{Schedules, Stay};
-use subagentd::store::{Cursor, Durability, NewName, NewWorker, Store};
-use subagentd::supervisor::{DaemonSettings, EventScope, Supervisor};
 
 const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
 
 /// A state dir with planted workers.
-pub(crate) struct JournaledStateDir {
+pub struct JournaledStateDir {
     dir: tempfile::TempDir,
     workers: Vec<WorkerId>,
 }
@@ -32,7 +33,7 @@ pub(crate) struct JournaledStateDir {
 impl JournaledStateDir {
     /// Creates a place with `workers` workers. Each has a journal of `events` pieces of text that
     /// no daemon has read, and a runtime that has ended.
-    pub(crate) async fn new(workers: u8, events: u64) -> Self {
+    pub async fn new(workers: u8, events: u64) -> Self {
         // Not in TMPDIR: the path of a socket has 107 bytes at most.
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         let state_dir = dir.path().join("state");
@@ -70,7 +71,7 @@ impl JournaledStateDir {
     }
 
     /// Opens it: the workers are adopted, which takes their journals in.
-    pub(crate) async fn open(&self) -> Supervisor {
+    pub async fn open(&self) -> ControlPlane<'_> {
         let state_dir = self.dir.path().join("state");
         let env = Environment::new([("XDG_RUNTIME_DIR".into(), self.dir.path().into())], self.dir.path());
         let setup = DaemonSettings {
@@ -80,13 +81,22 @@ impl JournaledStateDir {
             restart_cooldown: None,
             retention: None,
         };
-        Supervisor::open(setup).await.unwrap()
+        ControlPlane { on: self, supervisor: Supervisor::open(setup).await.unwrap() }
     }
+}
 
+/// An open control plane. [`Self::shutdown`] ends it.
+pub struct ControlPlane<'a> {
+    on: &'a JournaledStateDir,
+    supervisor: Supervisor,
+}
+
+impl ControlPlane<'_> {
     /// Follows the first worker until `events` pieces of text were seen.
-    pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
-        let mut follower = supervisor
-            .follow(self.workers[0].as_str(), None, true, false, EventScope::TaskMilestones)
+    pub async fn follow(&self, events: u64) {
+        let mut follower = self
+            .supervisor
+            .follow(self.on.workers[0].as_str(), None, true, false, EventScope::TaskMilestones)
             .await
             .unwrap();
         let mut seen = 0;
@@ -99,8 +109,9 @@ impl JournaledStateDir {
     }
 
     /// Serves it, for as long as the runtime of the caller lives; gives the socket.
-    pub(crate) fn serve(&self, supervisor: Supervisor) -> PathBuf {
-        let socket = self.dir.path().join("s");
+    pub fn serve(&self) -> PathBuf {
+        let (supervisor, dir) = (self.supervisor.clone(), self.on.dir.path());
+        let socket = dir.join("s");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
         let (control, stops, phases) = api::control();
         let (listening, replace, connections) = Listening::new(listener);
@@ -111,7 +122,7 @@ impl JournaledStateDir {
             process: ProcessId { pid: 1, start_time: 1 },
             generation: 1,
             socket: socket.clone(),
-            state_dir: self.dir.path().join("state"),
+            state_dir: dir.join("state"),
             state_folder: None,
             mode: String::new(),
             ending: false,
@@ -119,11 +130,10 @@ impl JournaledStateDir {
         });
         let of_workers = supervisor.clone();
         let guards: api::Guards = Arc::new(move || of_workers.guards());
-        let env = Environment::new([], self.dir.path());
-        let program = self.dir.path().join("no-such-program");
-        let deliveries = Deliveries::start(&supervisor, env.clone(), program.clone(), self.dir.path());
-        let schedules =
-            Schedules::start(&supervisor, env.clone(), program, self.dir.path().into(), Stay::Service);
+        let env = Environment::new([], dir);
+        let program = dir.join("no-such-program");
+        let deliveries = Deliveries::start(&supervisor, env.clone(), program.clone(), dir);
+        let schedules = Schedules::start(&supervisor, env.clone(), program, dir.into(), Stay::Service);
         let router = api::router(Api {
             supervisor,
             deliveries,
@@ -138,6 +148,11 @@ impl JournaledStateDir {
             api::serve(listening, router, guards, std::future::pending()).await
         });
         socket
+    }
+
+    /// Ends its actors and closes the database.
+    pub async fn shutdown(self) {
+        self.supervisor.shutdown(false).await.unwrap();
     }
 }
 
@@ -166,15 +181,15 @@ fn journal(worker: &WorkerId, events: u64) -> Vec<u8> {
 }
 
 /// A connection that asks for the same again and again.
-pub(crate) struct KeepAliveClient(UnixStream);
+pub struct KeepAliveClient(UnixStream);
 
 impl KeepAliveClient {
-    pub(crate) fn connect(socket: &std::path::Path) -> Self {
+    pub fn connect(socket: &std::path::Path) -> Self {
         Self(UnixStream::connect(socket).unwrap())
     }
 
     /// One request; the length of its answer.
-    pub(crate) fn get(&mut self, path: &str) -> usize {
+    pub fn get(&mut self, path: &str) -> usize {
         let name = header::PROTOCOL;
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{name}: {PROTOCOL}\r\n\r\n");
         self.0.write_all(request.as_bytes()).unwrap();
@@ -200,4 +215,9 @@ impl KeepAliveClient {
             }
         }
     }
+}
+
+/// Opens a database, creates it if it is missing, and closes it.
+pub async fn open_and_close_store(path: &std::path::Path) {
+    Store::open(path).unwrap().close().await;
 }
