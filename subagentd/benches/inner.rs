@@ -51,7 +51,7 @@ fn list(c: &mut Criterion) {
 }
 
 fn handoffs(c: &mut Criterion) {
-    let handoff = UsualHandoff::new();
+    let handoff = UsualHandoff::generate();
     c.bench_function("handoff", |b| b.iter(|| black_box(handoff.render())));
 }
 

@@ -82,7 +82,26 @@ const measures = {
     say('ready');
     await page.waitForFunction((count) => globalThis.seen.length >= count, Number(number));
     const seen = await page.evaluate(() => globalThis.seen);
-    return { pixel: seen.map(([stamp, at]) => at + clock.offset - Number(BigInt(stamp) / 1000n) / 1000), clock: [clock.trip / 2] };
+    // What the browser itself needs: a change of the page by its own timer, seen in the same way.
+    const own = await page.evaluate((count) => new Promise((resolve) => {
+      const mark = document.body.appendChild(document.createElement('p'));
+      const found = [];
+      const step = () => {
+        const begun = performance.now();
+        mark.textContent = String(begun);
+        requestAnimationFrame(() => {
+          const { port1, port2 } = new MessageChannel();
+          port2.onmessage = () => {
+            found.push(performance.now() - begun);
+            if (found.length < count) setTimeout(step, 20 + Math.random() * 40);
+            else resolve(found);
+          };
+          port1.postMessage(null);
+        });
+      };
+      step();
+    }), Number(number));
+    return { own, pixel: seen.map(([stamp, at]) => at + clock.offset - Number(BigInt(stamp) / 1000n) / 1000), clock: [clock.trip / 2] };
   },
 
   /** From the click on a worker to the end of its long story on the screen. */

@@ -25,7 +25,7 @@ const MAX_COMMANDS: usize = 60;
 const MAX_CHANGES: usize = 100;
 const MAX_PENDING: usize = 30;
 
-/// Renders the document. It is at most [`MAX_BYTES`](super::MAX_BYTES) long.
+/// Renders the document. It is at most 256 KiB long.
 #[must_use]
 pub fn render(facts: &HandoffFacts) -> String {
     let mut out = MarkdownDocument(String::with_capacity(16 * 1024));

@@ -16,7 +16,8 @@ use subagent_protocol::time::Timestamp;
 use work::WorkerActivity;
 
 /// Maximum size of `handoff.md` in bytes. The limits of its parts keep it below this.
-pub const MAX_BYTES: usize = 256 * 1024;
+#[cfg(test)]
+const MAX_BYTES: usize = 256 * 1024;
 /// Number of first turns that are included.
 pub const FIRST_TURNS: u32 = 3;
 /// Number of last turns that are included.

@@ -14,7 +14,7 @@ pub struct UsualHandoff(HandoffFacts);
 impl UsualHandoff {
     /// Generates a handoff of 23 turns.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn generate() -> Self {
         Self(facts())
     }
 

@@ -88,6 +88,11 @@ pub(crate) fn pixel(bench: &Bench) -> Row {
     let found = measuring.found();
     let mut times = numbers(&found, "pixel");
     row.figure("10 events/s, each until it is painted", Unit::Millis, &times);
+    row.figure(
+        "a change that the page makes itself, until it is painted",
+        Unit::Millis,
+        &numbers(&found, "own"),
+    );
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     row.at_most(half.0, half.1, half.2, at(0.5));
