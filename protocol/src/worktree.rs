@@ -72,6 +72,10 @@ pub struct Worktree {
     /// copies of `main`. It has no branch and no commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<Copied>,
+    /// Whether git had no name and email address for commits when it was planned. Landing it
+    /// needs them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub identity_missing: bool,
     /// The sandbox of its agent. Such a worktree is a separate repository that borrows the
     /// objects of `repository`. Its agent may have changed anything in it, so git runs there
     /// only inside the sandbox.
@@ -335,6 +339,9 @@ pub struct Plan {
     /// See [`Worktree::copied`] for its meaning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<Copied>,
+    /// See [`Worktree::identity_missing`] for its meaning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub identity_missing: bool,
     /// Names in use: entries of `folder`, and branches below [`BRANCH_PREFIX`].
     pub taken: Vec<String>,
 }

@@ -113,6 +113,10 @@ pub struct WorktreeView {
     /// Set if it is a copy of the folder `main`, without git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<Copied>,
+    /// Whether git had no name and email address for commits when it was planned. Landing it
+    /// needs them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub identity_missing: bool,
     /// Its worker, which may have been removed.
     pub worker_id: WorkerId,
     /// Time of its creation.

@@ -6,12 +6,16 @@ use super::hook::untrusted;
 use crate::output::advice;
 
 const LOGIN_WANTED: &str = "loginWanted";
+const WORKTREE: &str = "worktree";
 /// The keys that the notes are about.
-pub(crate) const KEYS: [&str; 2] = [LOGIN_WANTED, untrusted::KEY];
+pub(crate) const KEYS: [&str; 3] = [LOGIN_WANTED, untrusted::KEY, WORKTREE];
 
 /// The notes about the data of `worker.started`, most important first.
 pub(crate) fn of(worker: &Value) -> Vec<String> {
-    [login_wanted(worker), untrusted::warning(worker)].into_iter().flatten().collect()
+    [login_wanted(worker), untrusted::warning(worker), identity_missing(worker)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Its first message will fail: its agent says before it that it is not logged in.
@@ -19,6 +23,16 @@ fn login_wanted(worker: &Value) -> Option<String> {
     let launcher = worker[LOGIN_WANTED].as_bool()?.then(|| worker["launcher"].as_str()).flatten()?;
     let command = advice::login(launcher);
     Some(format!("the agent says that it is not logged in; log in with `{command}`"))
+}
+
+/// Its work could not be landed.
+fn identity_missing(worker: &Value) -> Option<String> {
+    (worker[WORKTREE]["identityMissing"] == true).then(|| {
+        format!(
+            "git has no name and email address for commits, which `subagent land` needs; {}",
+            advice::GIT_IDENTITY
+        )
+    })
 }
 
 #[cfg(test)]
@@ -33,6 +47,6 @@ mod tests {
         let notes = of(&worker);
         assert!(notes[0].ends_with("`subagent launcher login 'my agent'`"), "{notes:?}");
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert_eq!(of(&json!({"launcher": "codex"})), Vec::<String>::new());
+        assert_eq!(of(&json!({"launcher": "codex", "worktree": {"name": "a"}})), Vec::<String>::new());
     }
 }

@@ -1,6 +1,6 @@
 //! `subagent doctor`: finds problems and says how to solve them. Must not change files without
 //! `--fix`, which repairs only what needs no judgment, and must not open the database. Each check
-//! has a timeout. The only program that it starts is bubblewrap, to test it.
+//! has a timeout. It starts only bubblewrap, to test it, and git, for its settings.
 
 mod config;
 mod copies;
@@ -8,6 +8,7 @@ mod database;
 mod disk;
 mod facts;
 mod finding;
+mod git;
 mod holders;
 mod journals;
 mod machine;
@@ -39,7 +40,7 @@ const GATHER: Duration = Duration::from_secs(40);
 
 type DoctorCheck = fn(&DoctorFacts) -> Vec<Finding>;
 
-const LOOKS: [(Group, &str, DoctorCheck); 10] = [
+const LOOKS: [(Group, &str, DoctorCheck); 11] = [
     (Group::Processes, "processes.look", processes::look),
     (Group::Database, "database.look", database::look),
     (Group::Journals, "journals.look", journals::look),
@@ -50,6 +51,7 @@ const LOOKS: [(Group, &str, DoctorCheck); 10] = [
     (Group::Config, "config.notify", notifications::look),
     (Group::Config, "config.schedules", schedules::look),
     (Group::Machine, "machine.look", machine::look),
+    (Group::Machine, "machine.git", git::look),
 ];
 
 /// Runs all checks; the worst finding comes first.

@@ -5,6 +5,10 @@ use subagent_protocol::clean::one_line;
 
 use crate::failure::Failure;
 
+/// What to do where git has no identity for commits.
+pub const GIT_IDENTITY: &str =
+    "set them with `git config --global user.name NAME` and `git config --global user.email ADDRESS`";
+
 /// Returns a sentence that says what to do about the error.
 #[must_use]
 pub fn hint(failure: &Failure) -> Option<&str> {

@@ -64,6 +64,7 @@ impl WorktreeRow {
             source_branch,
             with_changes,
             copied,
+            identity_missing,
             sandbox,
         } = worktree;
         WorktreeView {
@@ -77,6 +78,7 @@ impl WorktreeRow {
             main,
             repository,
             copied,
+            identity_missing,
             worker_id,
             created_at,
             sandbox,

@@ -370,14 +370,31 @@ fn who_goes_on_from_a_worker_has_its_worktree() {
 }
 
 #[test]
-fn without_an_identity_nothing_lands() {
+fn without_an_identity_the_start_says_so_and_nothing_lands() {
+    const COMMAND: &str = "`git config --global user.name NAME`";
     let sandbox = repository();
-    let _ = start(&sandbox, "auth", &[]);
-    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
+    let doctor = || {
+        let report = sandbox.run(&["doctor"]).data_of("doctor.report");
+        let mut found = report["findings"].as_array().unwrap().iter();
+        found.find(|finding| finding["id"] == "machine.gitIdentity").cloned().unwrap()
+    };
+    assert_eq!(doctor()["status"], "ok");
+    assert_eq!(start(&sandbox, "named", &[])["worktree"].get("identityMissing"), None);
     for key in ["user.name", "user.email"] {
         git(&sandbox, &["config", "--unset", key]);
     }
     git(&sandbox, &["config", "user.useConfigOnly", "true"]);
+    let warned = doctor();
+    assert_eq!(warned["status"], "warning", "{warned}");
+    assert!(warned["action"].as_str().unwrap().contains(COMMAND), "{warned}");
+    let started = start(&sandbox, "auth", &[]);
+    assert_eq!(started["worktree"]["identityMissing"], true, "{started}");
+    let detached = ["run", "-d", "demo", "--name", "api", "--worktree", "Hello"];
+    let said = sandbox.command("subagent").args(detached).run();
+    assert!(said.status.success() && said.stderr.contains(COMMAND), "{said}");
+    let watched = sandbox.command("subagent").args(["watch", "auth"]).on_screen().text();
+    assert!(watched.contains("git has no name for the commits of a landing"), "{watched}");
+    let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();
     let failed = sandbox.run(&["land", "auth"]).error("GIT_FAILED");
     assert!(failed["details"]["output"].as_str().unwrap().contains("user.name"), "{failed}");
     assert_eq!(git(&sandbox, &["rev-list", "--count", "main"]), "1\n");

@@ -18,6 +18,7 @@ mod create;
 mod discard;
 mod errors;
 mod exclusive;
+mod identity;
 mod inside;
 mod keep;
 mod land;
@@ -48,6 +49,7 @@ use subagent_protocol::Code;
 use subagent_protocol::worktree::{Operation, WorktreeResult};
 
 use self::exclusive::exclusively;
+pub use self::identity::lacks_identity;
 pub use self::patch::patch;
 pub use self::plan::repository;
 use self::work::{Env, OperationContext, WAIT_LIMITS, WaitLimits};

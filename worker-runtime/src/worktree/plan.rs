@@ -11,7 +11,7 @@ use subagent_protocol::worktree::{BRANCH_PREFIX, Plan};
 
 use super::scratch::Scratch;
 use super::work::{OperationContext, WAIT_LIMITS, line};
-use super::{errors, status};
+use super::{errors, identity, status};
 use crate::git::GitFailure;
 
 /// The oldest supported version of git.
@@ -26,9 +26,8 @@ pub(super) struct WorktreeRequest {
 }
 
 /// The work tree around a folder.
-struct EnclosingWorkTree {
+pub(super) struct EnclosingWorkTree {
     top: PathBuf,
-    git_dir: PathBuf,
     repository: PathBuf,
     prefix: PathBuf,
 }
@@ -58,11 +57,12 @@ pub(super) fn plan(
     refuse_taken(work, &found.top, wanted.branch.as_deref())?;
     let folder = root.join(folder_name(&found));
     let taken = taken(work, &found.top, &folder)?;
+    let identity_missing = identity::is_missing(work, &found.top)?;
     let base = match wanted.with_changes {
         true if base != head => {
             return Err(errors::argument("base", "uncommitted changes can only be included on top of HEAD"));
         }
-        true => with_changes(work, &found, &head)?,
+        true => with_changes(work, &found, &head, identity_missing)?,
         false => base,
     };
     let source = work.asked(&found.top, &["symbolic-ref", "-q", "HEAD"])?.map(|name| line(&name));
@@ -77,6 +77,7 @@ pub(super) fn plan(
         copied: None,
         base,
         source_branch,
+        identity_missing,
         taken,
     })
 }
@@ -102,7 +103,7 @@ pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf
     Ok(find(&OperationContext::new(env, WAIT_LIMITS), folder)?.repository)
 }
 
-fn find(work: &OperationContext<'_>, cwd: &Path) -> Result<EnclosingWorkTree, Error> {
+pub(super) fn find(work: &OperationContext<'_>, cwd: &Path) -> Result<EnclosingWorkTree, Error> {
     let asked =
         work.ask(&work.git(cwd), &["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], b"")?;
     let answer = match asked {
@@ -125,23 +126,23 @@ fn find(work: &OperationContext<'_>, cwd: &Path) -> Result<EnclosingWorkTree, Er
             return Err(errors::needs_git("noRepository", message));
         }
     }
-    let asked = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-prefix"];
+    let asked = ["--show-toplevel", "--git-common-dir", "--show-prefix"];
     let mut paths = Vec::new();
     for what in asked {
         // One at a time: paths may contain line ends.
-        let mut bytes = work.run(cwd, &["rev-parse", what])?;
-        let _ = bytes.pop();
-        paths.push(PathBuf::from(OsString::from_vec(bytes)));
+        paths.push(path(work, cwd, what)?);
     }
-    let [top, git_dir, common, prefix] = &paths[..] else { unreachable!("as many as were asked") };
+    let [top, common, prefix] = &paths[..] else { unreachable!("as many as were asked") };
     let common = cwd.join(common);
     let repository = common.canonicalize().map_err(|error| errors::file(&common, &error))?;
-    Ok(EnclosingWorkTree {
-        top: top.clone(),
-        git_dir: git_dir.clone(),
-        repository,
-        prefix: prefix.components().collect(),
-    })
+    Ok(EnclosingWorkTree { top: top.clone(), repository, prefix: prefix.components().collect() })
+}
+
+/// Returns a path that `git rev-parse` prints.
+fn path(work: &OperationContext<'_>, folder: &Path, what: &str) -> Result<PathBuf, Error> {
+    let mut bytes = work.run(folder, &["rev-parse", what])?;
+    let _ = bytes.pop();
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
 fn commit(work: &OperationContext<'_>, top: &Path, name: &str) -> Result<Option<String>, Error> {
@@ -223,10 +224,20 @@ fn taken(work: &OperationContext<'_>, top: &Path, folder: &Path) -> Result<Vec<S
 
 /// Returns a commit of uncommitted changes on top of `HEAD`, or `HEAD` without
 /// any. Writes only objects.
-fn with_changes(work: &OperationContext<'_>, found: &EnclosingWorkTree, head: &str) -> Result<String, Error> {
-    status::refuse_under_way(work, &found.top, &found.git_dir)?;
+fn with_changes(
+    work: &OperationContext<'_>,
+    found: &EnclosingWorkTree,
+    head: &str,
+    identity_missing: bool,
+) -> Result<String, Error> {
+    let git_dir = path(work, &found.top, "--absolute-git-dir")?;
+    status::refuse_under_way(work, &found.top, &git_dir)?;
     let scratch = Scratch::new(&found.repository)?;
-    let git = status::with_own_index(work, &found.top, &found.git_dir, &scratch, "index")?;
+    let mut git = status::with_own_index(work, &found.top, &git_dir, &scratch, "index")?;
+    if identity_missing {
+        // A landing omits this commit.
+        git.places.extend(identity::ours());
+    }
     work.feed(&git, &["add", "--all", "--", "."], b"")?;
     let tree = line(&work.feed(&git, &["write-tree"], b"")?);
     if Some(&tree) == commit_tree(work, &found.top, head)?.as_ref() {

@@ -161,6 +161,7 @@ fn of_view(view: &WorktreeView) -> Worktree {
         source_branch: view.source_branch.clone(),
         with_changes: view.with_changes,
         copied: view.copied.clone(),
+        identity_missing: view.identity_missing,
         sandbox: view.sandbox.clone(),
     }
 }

@@ -98,7 +98,11 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
                 "" => "a copy".to_owned(),
                 branch => format!("branch {branch}"),
             };
-            (Style::Dim, format!("worktree {path} created, {form}"))
+            let said = format!("worktree {path} created, {form}");
+            match data["identityMissing"] == true {
+                true => (Style::Attention, format!("{said}; git has no name for the commits of a landing")),
+                false => (Style::Dim, said),
+            }
         }
         "worktree.landed" if landed_nothing(data) => (Style::Dim, format!("nothing to land on {into}")),
         "worktree.landed" => {
@@ -254,6 +258,11 @@ mod tests {
                 "worktree.created",
                 json!({"path": "/copies/a", "branch": ""}),
                 "worktree /copies/a created, a copy",
+            ),
+            (
+                "worktree.created",
+                json!({"path": "/ws/fix", "branch": "fix", "identityMissing": true}),
+                "worktree /ws/fix created, branch fix; git has no name for the commits of a landing",
             ),
             ("worktree.landed", landed, "landed on main: 1 file +3 -1"),
             (

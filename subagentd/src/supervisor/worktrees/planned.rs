@@ -45,6 +45,7 @@ impl Planned {
             source_branch: plan.source_branch.clone(),
             with_changes: plan.with_changes,
             copied: plan.copied.clone(),
+            identity_missing: plan.identity_missing,
             sandbox: None,
             name,
         }
@@ -146,6 +147,7 @@ mod tests {
             source_branch: Some("main".into()),
             with_changes: false,
             copied: None,
+            identity_missing: false,
             taken: taken.iter().map(|name| (*name).to_owned()).collect(),
         };
         let choice = WorktreeChoice { branch: branch.map(str::to_owned), ..WorktreeChoice::default() };

@@ -41,6 +41,7 @@ pub(in super::super) fn plan(cwd: &Path, root: &Path, wish: &CopyRequest) -> Res
         base: String::new(),
         source_branch: None,
         with_changes: false,
+        identity_missing: false,
         taken,
         copied: Some(copied),
     })

@@ -52,6 +52,7 @@ impl CopyFixture {
             with_changes: false,
             sandbox: None,
             copied: plan.copied,
+            identity_missing: false,
         };
         self.make(&worktree);
         worktree

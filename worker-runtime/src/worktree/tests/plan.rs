@@ -31,6 +31,24 @@ fn the_result_names_the_base_of_the_worktree() {
 }
 
 #[test]
+fn a_missing_identity_is_in_the_plan_and_prevents_no_worktree() {
+    let mut world = WorktreeFixture::new();
+    assert!(!world.plan().identity_missing);
+    world.git(&["config", "user.useConfigOnly", "true"]);
+    let named = |name: &str, who: &str| name.starts_with("GIT_") && !name.starts_with(who);
+    let env = world.env.clone();
+    for only in ["GIT_AUTHOR", "GIT_COMMITTER", "none"] {
+        world.env = env.clone();
+        world.env.retain(|(name, _)| !named(&name.to_string_lossy(), only));
+        assert!(world.plan().identity_missing, "{only}");
+    }
+    world.write("kept", "more\n");
+    let plan = world.plan_with(&world.top(), None, None, true).unwrap();
+    assert!(plan.with_changes && plan.identity_missing);
+    assert_eq!(world.git(&["show", &format!("{}:kept", plan.base)]), "more");
+}
+
+#[test]
 fn in_a_linked_work_tree_that_one_is_the_main_tree() {
     let world = WorktreeFixture::new();
     world.git(&["worktree", "add", "-q", "-b", "other", "../linked"]);

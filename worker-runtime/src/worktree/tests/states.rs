@@ -57,6 +57,7 @@ impl State {
             source_branch: None,
             with_changes,
             copied: None,
+            identity_missing: false,
             sandbox: None,
         };
         let mut state = Self { world, worktree: placeholder, random, contents: 0, converts };

@@ -160,6 +160,7 @@ impl WorktreeFixture {
             main: plan.main,
             with_changes,
             copied: None,
+            identity_missing: false,
             sandbox: None,
         }
     }
