@@ -1,4 +1,4 @@
-//! How a turn went, as a word and as an exit code: the one table for `run`, `send`, `wait` and `result`.
+//! How a turn went, as a word and as an exit code: the one table for `run`, `send`, `wait`, `watch` and `result`.
 //!
 //! `docs/ci.md` and `run --help` document it. Must not know how an outcome is found out.
 

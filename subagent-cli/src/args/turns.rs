@@ -171,6 +171,9 @@ pub struct Send {
 /// With WORKER as an argument (a name, an id, @last) the events of several workers come in one order. --tail and --since
 /// leave out the older part of the story. -f has no time limit, except with --worker-id.
 ///
+/// `watch WORKER -f` exits as `run` does, by the last turn of each worker: the first code that is not 0. A question that
+/// is still open is 15, a turn that is still open 13. Without -f, and with --worker-id, --exit-status does so.
+///
 /// With --all, -l or --controller-id the events of several workers come in one order, with -f also those of workers that
 /// are started later. At a terminal `watch` alone shows all workers.
 #[derive(Debug, Args)]
@@ -247,6 +250,9 @@ pub struct WatchArgs {
     /// At a terminal: leave what an agent asks in the inbox instead of asking
     #[arg(long)]
     pub no_ask: bool,
+    /// Exit as `run` does, also with --worker-id or without -f
+    #[arg(long, conflicts_with_all = ["all", "selector", "controller_id"])]
+    pub exit_status: bool,
     /// `--cwd`, a folder of the workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

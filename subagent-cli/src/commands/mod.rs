@@ -89,6 +89,7 @@ mod wait_many;
 mod wait_rest;
 mod wait_status;
 mod watch;
+mod watch_end;
 mod watch_prompts;
 mod worker_continue;
 mod worker_handoff;

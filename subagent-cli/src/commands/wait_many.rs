@@ -77,7 +77,7 @@ pub(super) fn run(
 }
 
 /// Returns the first exit code that is not 0.
-async fn worst(client: &mut DaemonClient, data: &Value) -> Result<u8> {
+pub(super) async fn worst(client: &mut DaemonClient, data: &Value) -> Result<u8> {
     for item in data["items"].as_array().into_iter().flatten() {
         let worker_id = item["workerId"].as_str().unwrap_or_default();
         let end = WaitEnd::of(client, worker_id, &item["matchedEvent"]).await?;

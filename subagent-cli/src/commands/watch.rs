@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,8 +15,8 @@ use tokio::io::unix::AsyncFd;
 
 use super::named_worker;
 use super::selected::WorkerSelector;
-use super::wait_status;
 use super::watch_prompts::Prompts;
+use super::{wait_status, watch_end};
 use crate::args::turns::WatchArgs;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
 use crate::context::{CliContext, present};
@@ -23,7 +24,7 @@ use crate::dialog::interruption_after;
 use crate::failure::{Failure, Result};
 use crate::output::human::{WatchPage, now};
 use crate::output::terminal::Terminal;
-use crate::output::{CliOutcome, document, write};
+use crate::output::{CliOutcome, document, unprintable, write};
 
 pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.ndjson && args.json.json {
@@ -66,6 +67,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     };
     let from = present(args.from_event_id);
     // The form of the contract goes on as it is.
+    let judges = args.exit_status || (args.follow && !args.workers.is_empty());
     let asks =
         unlimited && matches!(sink, WatchOutput::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
@@ -95,36 +97,47 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
         {
             headings.learn(&mut client).await?;
         }
-        let mut from = from;
+        let (mut from, mut is_read) = (from, true);
         if let Some(tail) = args.tail {
             let newest = usize::try_from(tail).unwrap_or(usize::MAX);
             let (story, last) =
                 part.newest(&mut source.open(&mut client, from.clone(), false), newest).await?;
             from = last.or(from);
-            if !put(story, &mut sink, is_one)? || !args.follow {
-                return Ok(());
-            }
+            is_read = put(story, &mut sink, is_one)?;
         }
-        let mut events = source.open(&mut client, from, args.follow);
-        let copied = copy(&mut events, &mut sink, is_one, &part, prompts.as_mut());
-        match window {
-            // The end of the time is the ordinary end.
-            Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
-            None => copied.await,
+        if is_read && (args.tail.is_none() || args.follow) {
+            let mut events = source.open(&mut client, from, args.follow);
+            let copied = copy(&mut events, &mut sink, is_one, &part, prompts.as_mut());
+            is_read = match window {
+                // The end of the time is the ordinary end.
+                Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(true))?,
+                None => copied.await?,
+            };
+        }
+        match judges && is_read {
+            true => watch_end::code(&mut client, &named, args.follow).await,
+            false => Ok(0),
         }
     });
     // An error does not begin in the middle of what an agent said.
     if let (Err(_), WatchOutput::Person(stream, _)) = (&watched, &mut sink) {
         let _ = write(&stream.finish());
     }
-    watched?;
+    let code = watched?;
+    let printed = ExitCode::from(code);
     Ok(match sink {
-        WatchOutput::Lines => CliOutcome::Printed(std::process::ExitCode::SUCCESS),
-        WatchOutput::Person(mut stream, _) => CliOutcome::Lines(stream.finish()),
+        WatchOutput::Lines => CliOutcome::Printed(printed),
+        WatchOutput::Person(mut stream, _) => CliOutcome::Printed(
+            write(&stream.finish()).map_or_else(|error| unprintable(&error, code), |()| printed),
+        ),
         WatchOutput::Document(items) => {
             let worker_id = if let [one] = &*typed { Some(one) } else { None };
-            let data = json!({"workerId": worker_id, "count": items.len(), "items": items});
-            CliOutcome::report("events.watched", data, String::new())
+            let mut data = json!({"workerId": worker_id, "count": items.len(), "items": items});
+            if !judges {
+                return Ok(CliOutcome::report("events.watched", data, String::new()));
+            }
+            data["exitCode"] = code.into();
+            CliOutcome::Judged { kind: "events.watched", data, text: String::new(), code }
         }
     })
 }
@@ -211,39 +224,39 @@ fn since(seconds: Option<u64>) -> Option<Timestamp> {
     Some(Timestamp(now().0.saturating_sub(millis)))
 }
 
-/// Takes events until there are no more, or the reader of stdout is gone.
+/// Takes events until there are no more, or the reader of stdout is gone; returns whether it is there.
 async fn copy(
     events: &mut EventSubscription<'_>,
     sink: &mut WatchOutput,
     is_one: bool,
     part: &WatchFilter,
     mut prompts: Option<&mut Prompts>,
-) -> Result<()> {
+) -> Result<bool> {
     let gone = reader_gone();
     tokio::pin!(gone);
     loop {
         let batch = tokio::select! {
             biased;
             batch = events.next() => batch?,
-            () = &mut gone => return Ok(()),
+            () = &mut gone => return Ok(false),
             () = interruption_after() => wait_status::end_watch(),
             () = tokio::time::sleep(HELD_TIME), if holds(sink) => {
                 if let WatchOutput::Person(stream, _) = sink
                     && write(&stream.release()).is_err()
                 {
-                    return Ok(());
+                    return Ok(false);
                 }
                 continue;
             }
         };
-        let EventBatch::Events(mut found) = batch else { return Ok(()) };
+        let EventBatch::Events(mut found) = batch else { return Ok(true) };
         found.retain(|event| part.has(event));
         let questions = match &mut prompts {
             Some(prompts) => prompts.open_among(&found).await?,
             None => Vec::new(),
         };
         if !put(found, sink, is_one)? {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(prompts) = &mut prompts
             && !questions.is_empty()
@@ -252,7 +265,7 @@ async fn copy(
             if let WatchOutput::Person(stream, _) = sink
                 && write(&stream.finish()).is_err()
             {
-                return Ok(());
+                return Ok(false);
             }
             prompts.ask(questions).await?;
         }

@@ -168,6 +168,35 @@ fn contract_forms_exit_with_the_outcome_only_on_demand() {
 }
 
 #[test]
+fn a_followed_worker_gives_the_exit_code_of_its_last_turn() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let typed = |args: &[&str]| sandbox.command("subagent").args(args).run();
+    let watch = |args: &[&str]| typed(&[&["watch"], args].concat()).status.code();
+    let follow = ["watch", &worker, "-f", "--timeout", "1s"];
+    assert_eq!(watch(&[&worker, "--exit-status"]), Some(0));
+    assert_eq!(typed(&["send", &worker, "!error -32603 no luck"]).status.code(), Some(10));
+    // The story alone is no failure, and the contract's form is as before.
+    assert_eq!(watch(&[&worker]), Some(0));
+    assert_eq!(watch(&["--worker-id", &worker, "--follow"]), Some(0));
+    assert_eq!(watch(&[&worker, "--exit-status", "--tail", "1"]), Some(10));
+    assert_eq!(watch(&["--worker-id", &worker, "--exit-status"]), Some(10));
+    let document = sandbox.run(&follow);
+    assert_eq!(document.status.code(), Some(10), "{document}");
+    assert_eq!(document.document()["data"]["exitCode"], 10, "{document}");
+    assert_eq!(typed(&["send", &worker, "!ask execute make"]).status.code(), Some(15));
+    assert_eq!(typed(&follow).status.code(), Some(15));
+    assert_eq!(typed(&["approve", &worker]).status.code(), Some(0));
+    assert_eq!(typed(&["wait", &worker]).status.code(), Some(0));
+    assert_eq!(typed(&["send", &worker, "-d", "!sleep 600000"]).status.code(), Some(0));
+    assert_eq!(typed(&follow).status.code(), Some(13));
+    let follows = sandbox.command("subagent").args(["watch", &worker, "-f", "--tail", "1"]).spawn();
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    let ended = typed(&["wait", &worker]).status.code();
+    assert_eq!((follows.output().status.code(), ended), (Some(11), Some(11)));
+    sandbox.finish();
+}
+
+#[test]
 fn a_watch_shows_the_newest_events_of_several_workers() {
     let (sandbox, one) = Sandbox::with_worker();
     let (two, other) = (sandbox.start("demo"), sandbox.start("demo"));
