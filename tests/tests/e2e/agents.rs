@@ -338,6 +338,14 @@ fn an_agent_that_is_not_logged_in_says_so_at_its_start() {
         let screen = sandbox.command("subagent").args(form).on_screen().text();
         assert!(screen.contains("Hint: ") && screen.contains(&format!("Try: {command}\n")), "{screen}");
     }
+    let run = || sandbox.command("subagent").args(["run", "agent", "hello"]);
+    let said = run().run();
+    assert_eq!(
+        (said.status.code(), said.stderr.matches(&format!("Try: {command}\n")).count()),
+        (Some(10), 1)
+    );
+    let screen = run().on_screen().text();
+    assert_eq!(screen.matches(&format!("Try: {command}\n")).count(), 1, "{screen}");
     let _ = sandbox.run(&["launcher", "login", "agent"]).data_of("launcher.login");
     assert_eq!(sandbox.send(worker, "hello")["assistantText"], "hello");
     let shown = sandbox.show(worker);

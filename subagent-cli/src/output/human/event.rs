@@ -110,6 +110,9 @@ pub(super) fn outcome(page: &mut TextPage, event: &Value) -> bool {
             if let Some(advice) = error["details"]["recommendedAction"].as_str() {
                 page.end().text(Style::Attention, "Hint: ").sentence(Style::Plain, "", "  ", advice);
             }
+            if let Some(command) = error["details"]["recommendedCommand"].as_str() {
+                page.end().text(Style::Attention, "Try: ").word(Style::Strong, command);
+            }
         }
         "turn.canceled" => {
             page.word(Style::Attention, "canceled").plain("  ");

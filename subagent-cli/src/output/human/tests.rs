@@ -139,6 +139,14 @@ fn a_turn_ends_with_its_outcome() {
         ),
         (end("turn.canceled", json!({"reason": "no"})), "canceled  no"),
         (end("turn.failed", json!({"error": {"code": "C", "message": "m"}})), "failed  C: m"),
+        (
+            end(
+                "turn.failed",
+                json!({"error": {"code": "C", "message": "m", "details": {"recommendedAction": "log in",
+                       "recommendedCommand": "subagent launcher login demo"}}}),
+            ),
+            "failed  C: m\nHint: log in\nTry: subagent launcher login demo",
+        ),
     ] {
         assert_eq!(waited(event), format!("done\n\n{expected}\nworker w_1 is idle\n"));
     }
