@@ -80,7 +80,7 @@ pub(crate) async fn ensure(
 }
 
 /// Whether the workspace has no controller, rather than that a named one does not exist.
-fn none_was_named(failure: &Failure) -> bool {
+pub(crate) fn none_was_named(failure: &Failure) -> bool {
     !failure.details.contains_key("controllerId")
 }
 

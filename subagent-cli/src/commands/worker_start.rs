@@ -4,7 +4,7 @@
 // controller is reported before what is wrong with the launcher, as the daemon alone knows
 // controllers it is asked first.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
@@ -127,8 +127,10 @@ pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome>
     wanted.start.launcher_or_agent = present(args.launcher_or_agent);
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
+    let launcher = wanted.start.launcher.clone().or_else(|| config.config.defaults.launcher.clone());
+    let cwd = wanted.cwd.clone();
     let mut client = DaemonClient::new(context, &workspace);
-    let mut data = block_on(async move {
+    let started = block_on(async move {
         if makes_controller {
             let budget = of_config(&config.config.budgets.controller);
             let named = wanted.controller_id.as_deref();
@@ -136,6 +138,12 @@ pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome>
         }
         let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
         prepared.start(&mut client).await
+    });
+    let mut data = started.map_err(|failure| {
+        match failure.is(Code::ControllerNotFound) && controller::none_was_named(&failure) {
+            true => with_other_form(failure, launcher.as_deref(), cwd.as_deref()),
+            false => failure,
+        }
     })?;
     let shown = if makes_controller {
         text::fields(&data, &["name", "workerId", "controllerId", "state"])
@@ -145,6 +153,19 @@ pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome>
     };
     let notes = start_notes::of(&data);
     Ok(CliOutcome::report("worker.started", data, shown).with_notes(&notes))
+}
+
+/// The error of a workspace without a controller, with the form that needs none before it.
+fn with_other_form(failure: Failure, launcher: Option<&str>, cwd: Option<&Path>) -> Failure {
+    let failure = failure.recommend(
+        "name the launcher as an argument, which needs no controller; or make one with `subagent controller init`",
+    );
+    let Some(launcher) = launcher else {
+        return failure.with("recommendedCommand", "subagent launcher list");
+    };
+    let place = cwd.map(|cwd| ["--cwd".to_owned(), cwd.to_string_lossy().into_owned()]);
+    let words = ["subagent", "worker", "start", launcher].map(str::to_owned).into_iter();
+    failure.with("recommendedCommand", shell_words::join(words.chain(place.into_iter().flatten())))
 }
 
 /// A start that nothing is known to be wrong with.

@@ -75,6 +75,32 @@ fn with_yes_all_is_there_and_a_second_time_changes_nothing() {
 }
 
 #[test]
+fn without_a_controller_the_error_names_the_form_that_needs_none() {
+    let sandbox = Sandbox::new();
+    let refused = |more: &[&str]| {
+        sandbox.run(&[&["worker", "start"], more].concat()).error("CONTROLLER_NOT_FOUND")["details"].clone()
+    };
+    let command = |details: &Value| details["recommendedCommand"].as_str().unwrap().to_owned();
+    let other = sandbox.workspace().join("my folder").display().to_string();
+    fs::create_dir_all(&other).unwrap();
+    assert_eq!(command(&refused(&["--launcher", "none"])), "subagent worker start none");
+    assert_eq!(
+        command(&refused(&["--launcher", "none", "--cwd", &other])),
+        format!("subagent worker start none --cwd '{other}'")
+    );
+    let details = refused(&[]);
+    assert!(
+        details["recommendedAction"].as_str().unwrap().contains("`subagent controller init`"),
+        "{details}"
+    );
+    let command = command(&details);
+    assert_eq!(command, "subagent worker start demo");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    sandbox.run(&words).data_of("worker.started");
+    sandbox.finish();
+}
+
+#[test]
 fn what_is_there_stays_as_it_is() {
     let sandbox = newcomer("");
     let skill = "home/.claude/skills/subagent-manager/SKILL.md";

@@ -91,7 +91,7 @@ fn an_error_has_its_code_in_colour_and_what_to_do() {
         screen.bytes
     );
     let lines = screen.lines();
-    assert!(lines.iter().any(|line| line == "Try:  subagent controller init"), "{lines:?}");
+    assert!(lines.iter().any(|line| line == "Try:  subagent worker start demo"), "{lines:?}");
     sandbox.finish();
 }
 
