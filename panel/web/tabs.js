@@ -106,7 +106,7 @@ export function children(place, row) {
   const below = [...place.rows.values()].filter((other) => other.task?.parent === row.id);
   if (!below.length) return h('p.empty', {}, 'This worker has given no tasks.');
   return h('table', {}, h('thead', {}, h('tr', {}, ['Task', 'Status', 'Last event', 'Now'].map((title) => h('th', { scope: 'col' }, title)))),
-    h('tbody', {}, below.map((other) => h('tr', {}, h('td', {}, h('a', { href: `#/${place.id}/${other.id}` }, other.task.name || other.name)), h('td', {}, other.task.status.replaceAll('_', ' ')), h('td', {}, age(other.lastEventAt)), h('td.wide', {}, activity(other))))));
+    h('tbody', {}, below.map((other) => h('tr', {}, h('td', {}, h('a', { href: `#/${place.id}/${other.id}` }, other.task.name || other.name)), h('td', {}, other.task.status.replace('cancelled', 'canceled').replaceAll('_', ' ')), h('td', {}, age(other.lastEventAt)), h('td.wide', {}, activity(other))))));
 }
 
 /** The messages that wait. @param {string} base @param {string} api @param {any} row */

@@ -18,6 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::output::ago::elapsed;
 use crate::output::human::now;
+use crate::output::style::state_word;
 
 mod follow;
 
@@ -185,7 +186,7 @@ fn line(node: &Value, now: Timestamp) -> String {
     // A label that was chosen says more than the name that every worker has; a task has no label.
     let label = word("label").filter(|label| !matches!(label.as_str(), "worker" | "run"));
     parts.extend(label.or_else(|| word("name")).or_else(|| word("label")));
-    parts.extend(word("status").or_else(|| word("state")));
+    parts.extend(word("status").or_else(|| word("state")).map(|state| state_word(&state)));
     parts.extend(word("agent").or_else(|| word("launcher")));
     let time = |key: &str| serde_json::from_value::<Timestamp>(node[key].clone()).ok();
     if let Some(begun) = time("startedAt").filter(|_| node["taskId"].is_string()) {

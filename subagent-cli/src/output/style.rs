@@ -21,6 +21,15 @@ pub enum Style {
     Active,
 }
 
+/// The word of a state for people. Tasks have another spelling on the wire than turns.
+#[must_use]
+pub fn state_word(state: &str) -> String {
+    match state {
+        "cancelled" => "canceled".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
 impl Style {
     /// All styles, in their order.
     pub const ALL: [Self; 7] =
@@ -32,7 +41,9 @@ impl Style {
         match state {
             "idle" | "active" | "completed" | "available" => Self::Good,
             "error" | "failed" | "conflicted" | "missing" | "lost" => Self::Bad,
-            "fetchable" | "waiting_approval" | "canceling" | "canceled" | "orphaned" => Self::Attention,
+            "fetchable" | "waiting_approval" | "canceling" | "canceled" | "cancelled" | "orphaned" => {
+                Self::Attention
+            }
             "starting" | "running" | "in_progress" => Self::Active,
             "stopped" | "dormant" => Self::Dim,
             _ => Self::Plain,

@@ -73,8 +73,10 @@ pub(super) fn run(command: TaskCommand, context: &CliContext) -> Result<CliOutco
 }
 
 fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
+    // Views have the word of turns.
+    let status = args.status.map(|words| words.replace("canceled", TaskStatus::Cancelled.as_str()));
     let unknown = |word: &&str| TaskStatus::parse(word.trim()).is_none();
-    if let Some(status) = args.status.as_deref().and_then(|words| words.split(',').find(unknown)) {
+    if let Some(status) = status.as_deref().and_then(|words| words.split(',').find(unknown)) {
         let known: Vec<_> = TaskStatus::ALL.iter().map(|known| known.as_str()).collect();
         let known = known.join(", ");
         let message = format!("--status {status} is not one of {known}");
@@ -86,7 +88,7 @@ fn list(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
         let query = RequestPath::new("/v1/tasks")
             .with("parent", present(args.parent).as_deref())
             .with("root", present(args.root).as_deref())
-            .with("status", args.status.as_deref())
+            .with("status", status.as_deref())
             .with("archived", args.archived.then_some("true"))
             .with("all", args.all.then_some("true"));
         asked(&submitter, ApiRequest::get(query))?

@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::view::{shown, word};
 use crate::output::page::TextPage;
-use crate::output::style::Style;
+use crate::output::style::{Style, state_word};
 
 /// How much of a tool call is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(super) fn tool(page: &mut TextPage, data: &Value, title: &str) {
     page.sentence(Style::Strong, "", "  ", title);
     let status = word(data, "status");
     if !status.is_empty() {
-        page.tail(Style::of_state(status), "  ", &status.replace('_', " "));
+        page.tail(Style::of_state(status), "  ", &state_word(status));
     }
     page.end();
 }

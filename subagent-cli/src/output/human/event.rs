@@ -9,7 +9,7 @@ use super::turns::approval;
 use super::view::{shown, word};
 use crate::output::page::TextPage;
 use crate::output::rule::task_path;
-use crate::output::style::Style;
+use crate::output::style::{Style, state_word};
 
 /// Of a message that was sent, this many lines are shown.
 const MAX_LINES: usize = 12;
@@ -76,11 +76,11 @@ fn of_task(page: &mut TextPage, what: &str, data: &Value) {
             page.prose(Style::Plain, "  ", "  ", word(data, "summary"), MAX_LINES);
         }
         "subagent.failed" => {
-            page.word(Style::Bad, &word(data, "status").replace('_', " ")).plain("  ");
+            page.word(Style::Bad, &state_word(word(data, "status"))).plain("  ");
             page.sentence(Style::Plain, "", "  ", word(&data["error"], "message")).end();
         }
         _ => {
-            page.word(Style::Attention, "cancelled")
+            page.word(Style::Attention, &state_word("cancelled"))
                 .plain("  ")
                 .sentence(Style::Plain, "", "  ", word(data, "reason"))
                 .end();

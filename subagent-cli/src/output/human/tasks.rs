@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::removal::{bytes, counted};
 use super::view::{PageRenderer, items, shown, word};
-use crate::output::style::Style;
+use crate::output::style::{Style, state_word};
 use crate::output::table::Table;
 
 /// A longer result is cut: `task result` has all of it.
@@ -38,9 +38,10 @@ pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
     for task in tasks {
         let (events, size) = (task["events"].to_string(), bytes(&task["bytes"]));
         let archived = view.ago(&task["archivedAt"]);
+        let state = word(task, "status");
         table.row([
             (Style::Strong, word(task, "name")),
-            (Style::of_state(word(task, "status")), word(task, "status")),
+            (Style::of_state(state), &state_word(state)),
             (Style::Plain, &events),
             (Style::Plain, &size),
             (Style::Dim, &archived),

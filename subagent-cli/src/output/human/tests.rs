@@ -398,7 +398,7 @@ fn events_of_tasks_are_a_line_each() {
         ("subagent.progress", json!({"steps": 3, "tool": "cargo test"}), "step 3  cargo test"),
         ("subagent.completed", json!({"summary": "all\nwell"}), "completed\n  all\n  well"),
         ("subagent.failed", json!({"status": "timed_out", "error": null}), "timed out  "),
-        ("subagent.cancelled", json!({"reason": "enough"}), "cancelled  enough"),
+        ("subagent.cancelled", json!({"reason": "enough"}), "canceled  enough"),
     ] {
         assert_eq!(reported(kind, data), format!("20:29:42 task Test Runner  {line}\n"));
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::view::{PageRenderer, items, named, shown, word};
-use crate::output::style::Style;
+use crate::output::style::{Style, state_word};
 use crate::output::table::Table;
 
 /// How the values of a column look.
@@ -343,7 +343,7 @@ fn cell(view: &PageRenderer, look: ColumnStyle, value: &Value) -> (Style, String
         Id => (Style::Dim, shown(value)),
         State => {
             let state = value.as_str().unwrap_or_default();
-            (Style::of_state(state), state.replace('_', " "))
+            (Style::of_state(state), state_word(state))
         }
     }
 }

@@ -8,7 +8,7 @@ use subagent_protocol::time::Timestamp;
 
 use crate::output::ago::{ago, elapsed};
 use crate::output::page::{TextPage, wrap};
-use crate::output::style::Style;
+use crate::output::style::{Style, state_word};
 use crate::output::table::Table;
 use crate::output::terminal::Terminal;
 use crate::output::text;
@@ -63,7 +63,7 @@ impl PageRenderer {
 
     /// Writes a state in its color.
     pub(super) fn state(&mut self, state: &str) {
-        self.page.word(Style::of_state(state), &state.replace('_', " "));
+        self.page.word(Style::of_state(state), &state_word(state));
     }
 
     /// Writes a command that a person may want next.

@@ -161,6 +161,12 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     world.post("/v1/tasks/Scout/cancel", &json!({"reason": "enough"}));
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!(waited["status"], "cancelled");
+    // People read the word of turns, and may type it.
+    let list = ["task", "list", "--status", "canceled"];
+    let items = world.sandbox.run(&list).data_of("task.listed")["items"].clone();
+    assert_eq!((&items[0]["name"], &items[0]["status"]), (&json!("Scout"), &json!("cancelled")), "{items}");
+    let screen = world.sandbox.command("subagent").args(list).on_screen().text();
+    assert!(screen.contains("canceled") && !screen.contains("cancelled"), "{screen}");
     world.error("/v1/tasks", &world.managed("scout", "x"), "TASK_NAME_TAKEN");
     let nothing = json!({});
     world.error("/v1/tasks/absent/wait", &nothing, "TASK_NOT_FOUND");
