@@ -53,5 +53,5 @@ pub use shape::assert_shape;
 pub use stubborn::Stubborn;
 pub use subagent_testkit::{Random, say, times};
 pub use terminal::{AtTerminal, On, Screen};
-pub use typist::{MAX_TYPED, Typist};
+pub use typist::Typist;
 pub use wait::{wait_until, wait_while};

@@ -3,21 +3,25 @@
 use super::{Output, Sandbox};
 
 /// Maximum number of characters for a first result after the installation.
-pub const MAX_TYPED: usize = 200;
+const MAX_TYPED: usize = 200;
+/// Maximum number of commands for it, the installation included.
+const MAX_COMMANDS: usize = 12;
+/// The beginnings of the ids that commands show.
+const IDS: [&str; 8] = ["w_", "ap_", "el_", "turn_", "ev_", "ctl_", "rule_", "sess_"];
 
 /// A person in the workspace of a sandbox.
 #[derive(Debug)]
 pub struct Typist<'a> {
     sandbox: &'a Sandbox,
-    /// Number of characters typed so far.
-    pub typed: usize,
+    /// The lines typed so far.
+    typed: Vec<String>,
 }
 
 impl<'a> Typist<'a> {
     /// A person who has typed nothing.
     #[must_use]
     pub fn new(sandbox: &'a Sandbox) -> Self {
-        Self { sandbox, typed: 0 }
+        Self { sandbox, typed: Vec::new() }
     }
 
     /// Types a line, which has to exit with this code.
@@ -27,9 +31,25 @@ impl<'a> Typist<'a> {
     /// If the exit code differs.
     #[track_caller]
     pub fn types(&mut self, line: &str, code: i32) -> Output {
-        self.typed += line.chars().count();
+        self.typed.push(line.to_owned());
         let output = self.sandbox.command("/bin/sh").args(["-c", line]).run();
         assert_eq!(output.status.code(), Some(code), "{line}: {output}");
         output
+    }
+
+    /// Checks that it took few characters and commands, and no id.
+    ///
+    /// # Panics
+    ///
+    /// If it took more.
+    #[track_caller]
+    pub fn assert_little_typed(&self) {
+        let characters: usize = self.typed.iter().map(|line| line.chars().count()).sum();
+        assert!(characters <= MAX_TYPED, "{characters} characters: {:#?}", self.typed);
+        assert!(self.typed.len() < MAX_COMMANDS, "{} commands: {:#?}", self.typed.len(), self.typed);
+        let words = self.typed.iter().flat_map(|line| line.split_whitespace());
+        let ids: Vec<&str> =
+            words.filter(|word| IDS.iter().any(|id| word.trim_start_matches('\'').starts_with(id))).collect();
+        assert!(ids.is_empty(), "ids were typed: {ids:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A new user's first result: from an empty home to a visible change, with little
 //! typing and without ids.
 
-use subagent_tests::harness::{MAX_TYPED, Sandbox, Typist};
+use subagent_tests::harness::{Sandbox, Typist};
 
 use crate::config_layers::{agent, bare, program};
 use crate::look::git;
@@ -20,12 +20,22 @@ fn newcomer() -> Sandbox {
 }
 
 #[test]
-fn a_first_result_takes_six_commands_and_no_id() {
+fn with_nothing_configured_a_run_answers() {
+    let sandbox = newcomer();
+    let answered = Typist::new(&sandbox).types("subagent run codex 'hello'", 0);
+    assert_eq!(answered.stdout, "hello\n", "{answered}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_first_result_takes_few_commands_and_no_id() {
     let sandbox = newcomer();
     let mut typist = Typist::new(&sandbox);
     let prompt = "!edit create fix.txt\n!ask execute make\nFixed.";
     let started = typist.types(&format!("subagent run -d codex '{prompt}'"), 0);
     assert_eq!(started.stdout, "codex-1\n");
+    let listed = typist.types("subagent ls", 0);
+    assert!(listed.stdout.contains("codex-1"), "{listed}");
     let asked = typist.types("subagent wait codex-1", 15);
     assert!(asked.stderr.contains("answer with: subagent approve codex-1"), "{asked}");
     let _ = typist.types("subagent approve", 0);
@@ -35,7 +45,7 @@ fn a_first_result_takes_six_commands_and_no_id() {
     assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
     let diff = typist.types("subagent diff codex-1", 0);
     assert!(diff.stdout.contains("+++ b/fix.txt"), "{diff}");
-    assert!(typist.typed <= MAX_TYPED, "{} characters", typist.typed);
+    typist.assert_little_typed();
     let _ = typist.types("subagent stop codex-1", 0);
     sandbox.finish();
 }
@@ -65,7 +75,7 @@ fn a_first_change_is_landed_with_little_typing() {
     assert!(!file.exists(), "the change is in the worktree alone");
     let _ = typist.types("subagent land codex-1", 0);
     assert!(file.exists());
-    assert!(typist.typed <= MAX_TYPED, "{} characters", typist.typed);
+    typist.assert_little_typed();
     let log = git(&sandbox, &["log", "--format=%s"]);
     assert_eq!(log.lines().count(), 2, "{log}");
     let watched = sandbox.command("subagent").args(["watch", "codex-1"]).on_screen().text();
