@@ -1,5 +1,7 @@
 //! Checks of a schedule or a trigger before it is stored.
 
+use std::path::Path;
+
 use subagent_protocol::api::ScheduledWork;
 use subagent_protocol::schedule::{MAX_NAME_BYTES, When, is_name};
 use subagent_protocol::time::Timestamp;
@@ -124,7 +126,7 @@ async fn check_source(context: &ScheduleContext, source: &mut TriggerSource) -> 
             return context.stream.store.read(read).await;
         }
         TriggerSource::Command { cwd: folder, .. } | TriggerSource::Files { folder, .. } => {
-            check_folder(folder)?;
+            check_folder(context, folder).await?;
         }
         TriggerSource::Request {} | TriggerSource::Webhook { .. } => {}
     }
@@ -165,8 +167,9 @@ pub(super) fn check_form(source: &TriggerSource) -> Result<()> {
     Ok(())
 }
 
-fn check_folder(folder: &std::path::Path) -> Result<()> {
-    if folder.is_absolute() && folder.is_dir() {
+async fn check_folder(context: &ScheduleContext, folder: &Path) -> Result<()> {
+    let looked_at = folder.to_owned();
+    if folder.is_absolute() && context.folders.look(folder, move || looked_at.is_dir()).await? {
         return Ok(());
     }
     Err(wrong("source", format!("{} is not the absolute path of a folder", folder.display())))

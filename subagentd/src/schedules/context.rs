@@ -15,6 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
 use super::declarations::Declarations;
+use super::folders::Folders;
 use crate::schedule::{Times, template};
 use crate::store::schedules::{ScheduleRow, Starter};
 use crate::store::{Durability, RowId};
@@ -62,6 +63,7 @@ pub(super) struct ScheduleContext {
     pub(super) stay: Stay,
     /// Those of the user's config file.
     pub(super) declarations: Declarations,
+    pub(super) folders: Folders,
     /// Told when a schedule or a firing was changed.
     pub(super) changed: Notify,
     /// The rounds of the owner.

@@ -1,6 +1,7 @@
 //! The schedules and triggers that the user's config file declares, and which of them are not in effect.
 
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -8,12 +9,13 @@ use jiff::tz::TimeZone;
 use sha2::{Digest as _, Sha256};
 use subagent_config::declared::{DeclaredSchedule, DeclaredSource, DeclaredStart, DeclaredTrigger};
 use subagent_config::{Config, Environment, Workspace};
-use subagent_protocol::Result;
 use subagent_protocol::api::DeclarationProblem;
 use subagent_protocol::ids::hex;
 use subagent_protocol::trigger::TriggerSource;
+use subagent_protocol::{Error, Result};
 use tokio::sync::Mutex;
 
+use super::folders::{Folders, not_available};
 use crate::store::schedules::ScheduleKind;
 use crate::user_config::UserConfigFile;
 
@@ -40,6 +42,8 @@ pub(super) struct DeclaredState {
     /// Why the present version cannot be read.
     pub(super) unusable: Option<DeclarationProblem>,
     pub(super) problems: Vec<(ScheduleKind, DeclarationProblem)>,
+    /// Names of entries whose folders do not answer. They start nothing.
+    pub(super) unavailable: HashSet<String>,
 }
 
 impl DeclaredState {
@@ -110,6 +114,7 @@ impl Declarations {
             blank: None,
             unusable: None,
             problems: Vec::new(),
+            unavailable: HashSet::new(),
         };
         let state_dir = state_dir.canonicalize().unwrap_or(state_dir);
         Self { environment, state_dir, asked: AtomicBool::new(true), state: Mutex::new(state) }
@@ -125,6 +130,16 @@ impl Declarations {
         is_stale
     }
 
+    /// Whether another look may find less to report.
+    pub(super) async fn has_problems(&self) -> bool {
+        self.state.lock().await.has_problems()
+    }
+
+    /// Names of entries whose folders do not answer.
+    pub(super) async fn unavailable(&self) -> HashSet<String> {
+        self.state.lock().await.unavailable.clone()
+    }
+
     /// Entries of this kind that are not in effect as they are declared.
     pub(super) async fn problems(&self, kind: ScheduleKind) -> Vec<DeclarationProblem> {
         let state = self.state.lock().await;
@@ -132,13 +147,37 @@ impl Declarations {
         state.unusable.iter().chain(&state.blank).cloned().chain(of_kind).collect()
     }
 
-    /// Returns the workspace of an entry of this daemon; `None` for one of another daemon.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if its folder cannot be used.
-    pub(super) fn workspace_of(&self, entry: &DeclaredEntry) -> Result<Option<Workspace>> {
-        let found = entry.start().workspace(&self.environment)?;
-        Ok(Some(found).filter(|found| found.state_dir == self.state_dir))
+    /// Looks for the workspaces of these entries, at the same time. Each is `INVALID_ARGUMENT` if
+    /// the folder cannot be used, and `TIMED_OUT{folder}` if it does not answer.
+    pub(super) async fn workspaces(
+        &self,
+        folders: &Folders,
+        entries: &[DeclaredEntry],
+    ) -> Vec<Result<Workspace>> {
+        let deadline = Folders::deadline();
+        // Entries of one folder share a look.
+        let mut looks = HashMap::new();
+        for start in entries.iter().map(DeclaredEntry::start) {
+            looks.entry((&start.cwd, &start.state_dir)).or_insert_with(|| {
+                let (start, environment) = (start.clone(), self.environment.clone());
+                let folder = PathBuf::from(&start.cwd);
+                folders.begin(&folder, move || start.workspace(&environment).map_err(Error::from))
+            });
+        }
+        let mut found = HashMap::new();
+        for (place, look) in looks {
+            found.insert(place, look.until(deadline).await.flatten());
+        }
+        let of = |start: &DeclaredStart| {
+            let looked = found.get(&(&start.cwd, &start.state_dir)).cloned();
+            looked.unwrap_or_else(|| Err(not_available(Path::new(&start.cwd))))
+        };
+        entries.iter().map(|entry| of(entry.start())).collect()
+    }
+
+    /// Whether this is a workspace of this daemon.
+    pub(super) fn has(&self, workspace: &Workspace) -> bool {
+        workspace.state_dir == self.state_dir
     }
 }
 

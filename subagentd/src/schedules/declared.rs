@@ -5,7 +5,7 @@
 // At the start, and when the file changes, the rows are brought in line with it.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::checks::{check_room, check_trigger, check_work, first_time};
 use super::context::{ScheduleContext, is_of_the_daemon};
 use super::declarations::{DeclaredEntry, DeclaredState, timezone, trigger_source};
+use super::folders::{answered, is_not_available};
 use crate::inotify::Inotify;
 use crate::store::schedules::{self, Declaration, ScheduleRow, Starter, StoredTimes, name_taken};
 use crate::store::{Durability, Tx};
@@ -109,6 +110,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
             let error = Error::new(Code::ConfigParseError, problem);
             state.unusable = Some(DeclarationProblem { name: None, file: path, line: None, error });
             state.problems.clear();
+            state.unavailable.clear();
             state.blank = None;
             return Ok(());
         }
@@ -118,17 +120,20 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     let mut problems = Vec::new();
     let mut kept = HashSet::new();
     let mut elsewhere = HashSet::new();
-    for entry in &entries {
+    let mut unavailable = HashSet::new();
+    let workspaces = context.declarations.workspaces(&context.folders, &entries).await;
+    for (entry, workspace) in entries.iter().zip(workspaces) {
         let row = rows.iter().find(|row| row.name == entry.name());
-        let taken = match context.declarations.workspace_of(entry) {
-            Ok(None) => {
+        let was_taken = row.is_some_and(|row| row.times.declared.is_some());
+        let taken = match workspace {
+            Ok(workspace) if !context.declarations.has(&workspace) => {
                 elsewhere.insert(entry.name());
                 continue;
             }
+            Ok(workspace) => take(context, entry, &workspace, row, &path).await,
             // Of another daemon, unless it was taken before.
-            Err(_) if row.is_none_or(|row| row.times.declared.is_none()) => continue,
+            Err(error) if !was_taken && !is_not_available(&error) => continue,
             Err(error) => Err(error),
-            Ok(Some(workspace)) => take(context, entry, &workspace, row, &path).await,
         };
         kept.insert(entry.name());
         match taken {
@@ -137,6 +142,9 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
             Err(error) => {
                 let (name, line) = (entry.name().to_owned(), entry.start().at.map(|at| at.line));
                 tracing::warn!(name, %error, "a declared schedule or trigger is not in effect");
+                if is_not_available(&error) {
+                    unavailable.insert(name.clone());
+                }
                 let problem = DeclarationProblem { name: Some(name), file: path.clone(), line, error };
                 problems.push((entry.kind(), problem));
             }
@@ -154,6 +162,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     let (moved, gone): (Vec<_>, Vec<_>) = gone.partition(|row| elsewhere.contains(row.name.as_str()));
     remove(context, &moved).await?;
     state.problems = problems;
+    state.unavailable = unavailable;
     state.blank = None;
     if gone.is_empty() {
         state.removed_since = None;
@@ -209,7 +218,7 @@ async fn take(
     entry: &DeclaredEntry,
     workspace: &Workspace,
     row: Option<&ScheduleRow>,
-    file: &std::path::Path,
+    file: &Path,
 ) -> Result<()> {
     if row.is_some_and(|row| row.times.declared.is_none()) {
         return Err(name_taken(entry.name()));
@@ -223,24 +232,26 @@ async fn take(
         check_room(count)?;
     }
     let start = entry.start();
-    let environment = &context.declarations.environment;
-    let cwd = workspace::resolve_cwd(Some(std::path::Path::new(&start.cwd)), environment)?;
-    let (mut work, budget) = work(entry, workspace, cwd.clone(), environment)?;
+    let folder = Path::new(&start.cwd);
+    let EntryPlan { choice, cwd, mut work, budget } = {
+        let (entry, workspace) = (entry.clone(), workspace.clone());
+        let environment = context.declarations.environment.clone();
+        context.folders.look(folder, move || prepare(&entry, &workspace, &environment)).await??
+    };
     let starter = match entry {
         DeclaredEntry::Schedule(_, schedule) => {
             let (when, timezone) = (schedule.when.clone(), timezone(schedule));
             first_time(&when, &timezone, entropy::now())?;
-            check_work(context, &mut work).await?;
+            answered(folder, check_work(context, &mut work)).await?;
             Starter::Times { when, timezone, missed: schedule.missed }
         }
         DeclaredEntry::Trigger(_, trigger) => {
             let mut source = trigger_source(&trigger.source, cwd);
-            check_trigger(context, &mut source, &mut work).await?;
+            answered(folder, check_trigger(context, &mut source, &mut work)).await?;
             Starter::Trigger { source }
         }
     };
     let rules = StoredTimes { starter, overlap: start.overlap, max_failures: start.max_failures, declared };
-    let choice = choice(workspace);
     let new = NewSchedule { choice, name: entry.name().to_owned(), rules, work };
     subagent_failpoint::hit("declared.before_store");
     context.supervisor.store_declared(new, row.cloned(), budget).await?;
@@ -256,22 +267,27 @@ fn choice(workspace: &Workspace) -> ControllerChoice {
     }
 }
 
-/// The work of an entry, and the budget of a controller that does not exist yet.
-fn work(
-    entry: &DeclaredEntry,
-    workspace: &Workspace,
+/// What the files in the folder of an entry make of it.
+struct EntryPlan {
+    choice: ControllerChoice,
     cwd: PathBuf,
-    environment: &Environment,
-) -> Result<(ScheduledWork, Limits)> {
+    work: ScheduledWork,
+    /// The budget of a controller that does not exist yet.
+    budget: Limits,
+}
+
+fn prepare(entry: &DeclaredEntry, workspace: &Workspace, environment: &Environment) -> Result<EntryPlan> {
+    let cwd = workspace::resolve_cwd(Some(Path::new(&entry.start().cwd)), environment)?;
     let mut env = environment.clone();
     env.cwd.clone_from(&cwd);
     let loaded = discovery::load_regular(None, None, &env)?;
     let budget = of_config(&loaded.config.budgets.controller);
+    let choice = choice(workspace);
     let start = entry.start();
     let (agent, launcher, sandbox, worktree) = match &start.receiver {
         DeclaredReceiver::Worker(worker) => {
             let message = ScheduledMessage { worker: worker.clone(), text: start.text.clone() };
-            return Ok((ScheduledWork::Send(message), budget));
+            return Ok(EntryPlan { choice, cwd, work: ScheduledWork::Send(message), budget });
         }
         DeclaredReceiver::Task { agent, launcher, sandbox, worktree } => {
             (agent.clone(), launcher.clone(), sandbox.clone(), worktree.clone())
@@ -284,9 +300,9 @@ fn work(
     };
     let (word, name) = (entry.kind().word(), entry.name());
     let place = TaskPlace {
-        choice: choice(workspace),
+        choice: choice.clone(),
         workspace: workspace.root.clone(),
-        cwd,
+        cwd: cwd.clone(),
         config: None,
         user_config: None,
         sandbox,
@@ -307,5 +323,5 @@ fn work(
         worktree,
         manager: Some(Box::new(place)),
     };
-    Ok((ScheduledWork::Task(Box::new(task)), budget))
+    Ok(EntryPlan { choice, cwd, work: ScheduledWork::Task(Box::new(task)), budget })
 }

@@ -8,6 +8,7 @@ mod config_check;
 mod context;
 mod declarations;
 mod declared;
+mod folders;
 mod owner;
 mod sources;
 mod triggers;
@@ -33,6 +34,7 @@ use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entr
 use checks::{check_name, check_room, check_work, first_time};
 use context::ScheduleContext;
 use declarations::Declarations;
+use folders::Folders;
 
 pub use config_check::check_declared;
 pub use context::Stay;
@@ -59,6 +61,7 @@ impl Schedules {
     ) -> Self {
         let context = Arc::new(ScheduleContext {
             declarations: Declarations::new(environment.clone(), state_dir),
+            folders: Folders::default(),
             runtime_program,
             supervisor: supervisor.clone(),
             stream: supervisor.stream(),
@@ -90,8 +93,9 @@ impl Schedules {
     /// Adds a schedule.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}` for a name, a time zone or times that cannot be used, or that never come;
-    /// `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
+    /// `INVALID_ARGUMENT{field}` for a name, a time zone or times that cannot be used, or that
+    /// never come; `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task,
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
     pub async fn add(&self, caller: ApiCaller, request: AddSchedule) -> Result<ScheduleView> {
         let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
         let now = entropy::now();

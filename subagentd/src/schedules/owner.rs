@@ -1,11 +1,13 @@
-//! The one owner of all schedules and triggers: stores what is due, starts what waits, notices ends, and waits for the
-//! next time or event.
+//! The one owner of all schedules and triggers: stores what is due, starts what waits, notices
+//! ends, and waits for the next time or event.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use subagent_config::{Environment, discovery};
 use subagent_protocol::api::{Attendant, ScheduledWork};
 use subagent_protocol::schedule::{FiringStatus, SchedulePause};
 use subagent_protocol::time::Timestamp;
@@ -15,6 +17,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::commands::{self, Runs, WatchedCommand};
 use super::context::{STORE_RETRY, ScheduleContext, is_of_the_daemon, pause, times, work};
 use super::declared;
+use super::folders::is_not_available;
 use super::watching::Watchers;
 use crate::alarm;
 use crate::schedule::{Admission, ScheduleProgress, admit, look};
@@ -26,6 +29,9 @@ use crate::supervisor::entropy;
 
 /// The shortest time between two looks because of events.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// Milliseconds until an entry of the config file that is not in effect is looked at again.
+const LOOK_AGAIN_MS: i64 = 60_000;
 
 /// Events without an end that fires, after which the cursor of a trigger is stored all the same.
 const MAX_UNSTORED: i64 = 5000;
@@ -71,6 +77,7 @@ pub(super) async fn run(context: Arc<ScheduleContext>) {
         tokio::select! {
             () = stream.is_ending() => return,
             () = context.changed.notified() => {}
+            () = context.folders.returned() => context.declarations.asked.store(true, Ordering::Release),
             woken = alarm::until(outlook.next) => if let Err(error) = woken {
                 tracing::error!(%error, "no timer can be had; trying again");
                 tokio::time::sleep(STORE_RETRY).await;
@@ -149,9 +156,18 @@ async fn round(
     // Of all rows once more: a look may have paused some.
     let rows = store.read(schedules::all).await?;
     let open = store.read(schedules::open).await?;
+    let unavailable = context.declarations.unavailable().await;
     for row in &rows {
+        if unavailable.contains(&row.name) || folder_of(row).is_some_and(|it| context.folders.is_hanging(it))
+        {
+            continue;
+        }
         let of_it: Vec<&OpenFiring> = open.iter().filter(|firing| firing.schedule == row.id).collect();
         admit_waiting(context, work, row, &of_it).await?;
+    }
+    if context.declarations.has_problems().await {
+        let again = Timestamp(now.0.saturating_add(LOOK_AGAIN_MS));
+        outlook.next = Some(outlook.next.map_or(again, |first| first.min(again)));
     }
     outlook.listens |= !open.is_empty();
     waiting += open.len();
@@ -254,7 +270,12 @@ fn start(context: &Arc<ScheduleContext>, work: &Arc<FiringsInProgress>, row: &Sc
         let started = begin(&context, &row, firing).await;
         subagent_failpoint::hit("firing.after_start");
         let failed = match started {
-            // It still waits: the next round tries again.
+            // It still waits: a round tries again when the folder has answered.
+            Err(error) if is_not_available(&error) => {
+                tracing::warn!(schedule = row.name, %error, "a firing is not started yet");
+                Ok(())
+            }
+            // The same with the next round.
             Err(error) if is_of_the_daemon(error.code) => {
                 tracing::warn!(schedule = row.name, %error, "a firing is not started yet");
                 tokio::time::sleep(STORE_RETRY).await;
@@ -281,11 +302,24 @@ async fn begin(context: &ScheduleContext, row: &ScheduleRow, firing: RowId) -> R
     let payload = context.stream.store.read(move |connection| schedules::payload(connection, firing)).await?;
     match work(row, payload.as_deref()) {
         ScheduledWork::Task(task) => {
+            if let Some(place) = &task.manager {
+                let environment = Environment { cwd: place.cwd.clone(), ..context.environment.clone() };
+                let read = move || drop(discovery::load_regular(None, None, &environment));
+                context.folders.look(&place.cwd, read).await?;
+            }
             context.supervisor.fire_task(firing, context.with_environment(&task)).await
         }
         ScheduledWork::Send(message) => {
             context.supervisor.fire_message(firing, &message.worker, &message.text).await
         }
+    }
+}
+
+/// The folder of a task.
+fn folder_of(row: &ScheduleRow) -> Option<&Path> {
+    match &row.work {
+        ScheduledWork::Task(task) => task.manager.as_ref().map(|place| place.cwd.as_path()),
+        ScheduledWork::Send(_) => None,
     }
 }
 

@@ -143,6 +143,7 @@ const ELSEWHERE: &[&str] = &[
     "task_delivery.after_commit",
     "task_result.before_commit",
     "task_result.after_commit",
+    "folder.before_look",
     "schedule.before_store",
     "schedule.after_store",
     "firing.before_start",

@@ -152,6 +152,32 @@ fn an_entry_of_a_workspace_that_appears_later_fires_only_there() {
 }
 
 #[test]
+fn a_folder_that_does_not_answer_holds_up_nothing_else() {
+    let mut sandbox = Sandbox::new();
+    let once = sandbox.file("once");
+    sandbox.set_env("SUBAGENT_FAILPOINTS", "folder.before_look=wait@1");
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+    let sandbox = started(sandbox);
+    let entry = |folder: &str| {
+        let folder = sandbox.workspace().join(folder);
+        fs::create_dir(&folder).unwrap();
+        format!("{{every: 20m, cwd: '{}', agent: demo, text: '!say done'}}", folder.display())
+    };
+    write(&sandbox, &format!("schedules:\n  one: {}\n  two: {}\n", entry("a"), entry("b")));
+    let listed = list(&sandbox, "schedule");
+    let (taken, late) = (names(&listed), problems(&listed));
+    assert!(taken.len() == 1 && late.len() == 1, "{listed}");
+    assert!(late[0].0 != taken[0] && late[0].1.contains("did not answer within 2 s"), "{late:?}");
+    sandbox.run(&["schedule", "run", taken[0]]).data_of("schedule.fired");
+    let _ = wait_for(&sandbox, taken[0], "completed", 1);
+    // The folder answers.
+    fs::remove_file(once).unwrap();
+    wait_for_names(&sandbox, "schedule", &["one", "two"]);
+    assert_eq!(problems(&list(&sandbox, "schedule")), []);
+    sandbox.finish();
+}
+
+#[test]
 fn a_link_that_gets_another_target_and_the_target_are_noticed() {
     let sandbox = world();
     let file = sandbox.file("home/.config/subagent/config.yaml");
