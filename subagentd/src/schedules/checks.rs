@@ -55,6 +55,20 @@ pub(super) fn first_time(when: &When, timezone: &str, now: Timestamp) -> Result<
     times.next(now).ok_or_else(never)
 }
 
+/// Checks when it fires. Returns the time of a schedule that fires once, if that time has passed.
+///
+/// # Errors
+/// As [`first_time`].
+pub(super) fn passed_time(when: &When, timezone: &str, now: Timestamp) -> Result<Option<Timestamp>> {
+    match (first_time(when, timezone, now), when) {
+        (Err(error), When::At(_)) if error.details.contains_key("neverComes") => {
+            let zone = zone(timezone).map_err(|problem| wrong("timezone", problem))?;
+            Ok(Times::of(when, zone, now).map_err(|problem| wrong("when", problem))?.last(now))
+        }
+        (found, _) => found.map(|_| None),
+    }
+}
+
 /// Refuses one more than there may be.
 ///
 /// # Errors

@@ -2,9 +2,8 @@
 
 use subagent_config::{Config, Environment};
 use subagent_protocol::Result;
-use subagent_protocol::schedule::When;
 
-use super::checks::{check_form, first_time, wrong};
+use super::checks::{check_form, passed_time, wrong};
 use super::declarations::{DeclaredEntry, timezone, trigger_source};
 use crate::schedule::template;
 use crate::supervisor::entropy;
@@ -27,14 +26,8 @@ fn check(entry: &DeclaredEntry, environment: &Environment) -> Result<()> {
     let workspace = entry.start().workspace(environment)?;
     match entry {
         DeclaredEntry::Schedule(_, schedule) => {
-            match first_time(&schedule.when, &timezone(schedule), entropy::now()) {
-                // A time that has passed may have fired.
-                Err(error) if error.details.contains_key("neverComes") => match schedule.when {
-                    When::At(_) => Ok(()),
-                    _ => Err(error),
-                },
-                found => found.map(drop),
-            }
+            // A time that has passed may have fired.
+            passed_time(&schedule.when, &timezone(schedule, None), entropy::now()).map(drop)
         }
         DeclaredEntry::Trigger(_, trigger) => {
             template::check(&entry.start().text).map_err(|problem| wrong("text", problem))?;

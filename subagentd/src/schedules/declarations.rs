@@ -16,7 +16,7 @@ use subagent_protocol::{Error, Result};
 use tokio::sync::Mutex;
 
 use super::folders::{Folders, not_available};
-use crate::store::schedules::ScheduleKind;
+use crate::store::schedules::{Declaration, ScheduleKind, ScheduleRow, Starter};
 use crate::user_config::UserConfigFile;
 
 /// The declarations of a daemon.
@@ -67,6 +67,11 @@ impl DeclaredEntry {
         schedules.chain(triggers).collect()
     }
 
+    /// Whether the entry leaves its time zone to the system.
+    pub(super) fn has_zone_of_system(&self) -> bool {
+        matches!(self, Self::Schedule(_, DeclaredSchedule { timezone: None, .. }))
+    }
+
     pub(super) fn name(&self) -> &str {
         let (Self::Schedule(name, _) | Self::Trigger(name, _)) = self;
         name
@@ -89,7 +94,7 @@ impl DeclaredEntry {
     /// SHA-256 of everything that decides what is stored for it.
     pub(super) fn sha256(&self, workspace: &Workspace) -> String {
         let entry = match self {
-            Self::Schedule(_, schedule) => serde_json::to_string(&(schedule, timezone(schedule))),
+            Self::Schedule(_, schedule) => serde_json::to_string(schedule),
             Self::Trigger(_, trigger) => serde_json::to_string(trigger),
         };
         // Keys and values are text, so this cannot fail.
@@ -98,10 +103,16 @@ impl DeclaredEntry {
     }
 }
 
-/// The time zone of a schedule, by default the system's.
-pub(super) fn timezone(schedule: &DeclaredSchedule) -> String {
+/// The time zone of a schedule: by default that of the system when the entry was stored first, so
+/// that the environment of a later daemon does not move its times.
+pub(super) fn timezone(schedule: &DeclaredSchedule, row: Option<&ScheduleRow>) -> String {
+    let recorded = row.and_then(|row| match (&row.times.declared, &row.times.starter) {
+        (Some(Declaration { zone_of_system: true, .. }), Starter::Times { timezone, .. }) => Some(timezone),
+        _ => None,
+    });
     let system = || TimeZone::system().iana_name().map(str::to_owned);
-    schedule.timezone.clone().or_else(system).unwrap_or_else(|| "UTC".to_owned())
+    let zone = schedule.timezone.as_ref().or(recorded).cloned().or_else(system);
+    zone.unwrap_or_else(|| "UTC".to_owned())
 }
 
 impl Declarations {

@@ -20,7 +20,7 @@ use subagent_protocol::api::{
 use subagent_protocol::budget::Limits;
 use subagent_protocol::{Code, Error, Result};
 
-use super::checks::{check_room, check_trigger, check_work, first_time};
+use super::checks::{check_room, check_trigger, check_work, passed_time};
 use super::context::{ScheduleContext, is_of_the_daemon};
 use super::declarations::{DeclaredEntry, DeclaredState, timezone, trigger_source};
 use super::folders::{answered, is_not_available};
@@ -223,7 +223,11 @@ async fn take(
     if row.is_some_and(|row| row.times.declared.is_none()) {
         return Err(name_taken(entry.name()));
     }
-    let declared = Some(Declaration { file: file.to_owned(), sha256: entry.sha256(workspace) });
+    let declared = Some(Declaration {
+        file: file.to_owned(),
+        sha256: entry.sha256(workspace),
+        zone_of_system: entry.has_zone_of_system(),
+    });
     if row.is_some_and(|row| row.times.declared == declared && row.times.starter.kind() == entry.kind()) {
         return Ok(());
     }
@@ -238,10 +242,11 @@ async fn take(
         let environment = context.declarations.environment.clone();
         context.folders.look(folder, move || prepare(&entry, &workspace, &environment)).await??
     };
+    let mut passed = None;
     let starter = match entry {
         DeclaredEntry::Schedule(_, schedule) => {
-            let (when, timezone) = (schedule.when.clone(), timezone(schedule));
-            first_time(&when, &timezone, entropy::now())?;
+            let (when, timezone) = (schedule.when.clone(), timezone(schedule, row));
+            passed = passed_time(&when, &timezone, entropy::now())?;
             answered(folder, check_work(context, &mut work)).await?;
             Starter::Times { when, timezone, missed: schedule.missed }
         }
@@ -254,7 +259,7 @@ async fn take(
     let rules = StoredTimes { starter, overlap: start.overlap, max_failures: start.max_failures, declared };
     let new = NewSchedule { choice, name: entry.name().to_owned(), rules, work };
     subagent_failpoint::hit("declared.before_store");
-    context.supervisor.store_declared(new, row.cloned(), budget).await?;
+    context.supervisor.store_declared(new, row.cloned(), budget, passed).await?;
     subagent_failpoint::hit("declared.after_store");
     Ok(())
 }

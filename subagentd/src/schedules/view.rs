@@ -102,6 +102,13 @@ pub(super) async fn schedule(context: &ScheduleContext, row: ScheduleRow) -> Res
         Some(_) => None,
         None => times(&row).ok().flatten().and_then(|(times, _)| times.next(now)),
     };
+    // Its only time was left out.
+    let left_out = || {
+        let is_last = row.paused.is_none() && next.is_none();
+        let last = last_firing.as_ref().filter(|last| is_last && last.status == FiringStatus::Skipped);
+        last.and_then(|last| last.error.clone())
+    };
+    let error = row.error.clone().or(trouble).or_else(left_out);
     let Starter::Times { when, timezone, missed } = row.times.starter else { return Ok(None) };
     Ok(Some(ScheduleView {
         attendant: next.map(|next| context.stay.attendant(next, now)),
@@ -116,7 +123,7 @@ pub(super) async fn schedule(context: &ScheduleContext, row: ScheduleRow) -> Res
         work: row.work,
         failures: row.failures,
         paused: row.paused,
-        error: row.error.or(trouble),
+        error,
         last_firing,
         created_at: row.created_at,
         declared_in: row.times.declared.map(|declared| declared.file),

@@ -90,6 +90,9 @@ pub(crate) struct Declaration {
     pub(crate) file: PathBuf,
     /// SHA-256 of the entry as it was stored.
     pub(crate) sha256: String,
+    /// Whether the entry has no time zone: the stored one is the system's of that time.
+    #[serde(default)]
+    pub(crate) zone_of_system: bool,
 }
 
 /// A firing that is not due at a time.
@@ -310,7 +313,7 @@ impl Tx<'_> {
     }
 
     /// Stores a new version of what a config file declares. Its log and its pause stay. If what
-    /// fires it has changed, only times and occurrences from now on count.
+    /// fires it has changed, only times and occurrences from now on count. Returns whether it has.
     ///
     /// # Errors
     /// Those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
@@ -321,13 +324,13 @@ impl Tx<'_> {
         times: &StoredTimes,
         work: &ScheduledWork,
         now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         self.execute(
             "UPDATE schedules SET controller_id = ?2, times = ?3, work = ?4 WHERE id = ?1",
             params![row.id.0, controller.as_str(), text(times)?, text(work)?],
         )?;
         if text(&row.times.starter)? == text(&times.starter)? {
-            return Ok(());
+            return Ok(false);
         }
         self.check_source(&times.starter)?;
         let cursor = self.next_cursor(row, &times.starter, now)?;
@@ -335,7 +338,18 @@ impl Tx<'_> {
             "UPDATE schedules SET anchor = ?2, cursor = ?3, observed = NULL WHERE id = ?1",
             params![row.id.0, now.0, cursor],
         )?;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Stores that a time does not fire, because it had passed when its schedule was declared.
+    ///
+    /// # Errors
+    /// `SCHEDULE_NOT_FOUND`, `STORAGE_ERROR`.
+    pub(crate) fn leave_out_passed(&self, name: &str, at: Timestamp, now: Timestamp) -> Result<()> {
+        let row = named(self.connection, ScheduleKind::Schedule, name)?;
+        let why =
+            Error::new(Code::TimedOut, "this time had passed when the daemon read it: it does not fire");
+        self.insert_firing(row.id, &DueTime { at, left_out: 0 }, FiringStatus::Skipped, Some(&why), now)
     }
 
     /// Checked in the transaction, since an end before the cursor is never looked at.

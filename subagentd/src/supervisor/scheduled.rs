@@ -10,6 +10,7 @@ use subagent_protocol::api::{CancelTask, ControllerChoice, RunTask, ScheduledWor
 use subagent_protocol::budget::Limits;
 use subagent_protocol::ids::{ControllerId, TurnId};
 use subagent_protocol::schedule::SchedulePause;
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::RequestTarget;
@@ -65,7 +66,8 @@ impl Supervisor {
     }
 
     /// Stores what a config file declares: a new schedule or trigger, or a new version of `row`. A
-    /// workspace without a controller gets one, without an owner.
+    /// workspace without a controller gets one, without an owner. `passed` is the only time of the
+    /// schedule, if that is in the past.
     ///
     /// # Errors
     /// `NAME_TAKEN`, `INVALID_CONTROLLER_HANDLE` for a controller that requires a handle, those of
@@ -75,6 +77,7 @@ impl Supervisor {
         new: NewSchedule,
         row: Option<ScheduleRow>,
         budget: Limits,
+        passed: Option<Timestamp>,
     ) -> Result<()> {
         let fresh = ControllerId::from_random(entropy::random()?);
         budget.check()?;
@@ -94,12 +97,18 @@ impl Supervisor {
             place_in(&mut work, &controller.controller_id);
             match &row {
                 Some(row) if row.times.starter.kind() == rules.starter.kind() => {
-                    return tx.redeclare_schedule(row, &controller.controller_id, &rules, &work, now);
+                    if !tx.redeclare_schedule(row, &controller.controller_id, &rules, &work, now)? {
+                        return Ok(());
+                    }
                 }
-                Some(row) => tx.delete_schedule(row.id)?,
-                None => {}
+                other => {
+                    if let Some(row) = other {
+                        tx.delete_schedule(row.id)?;
+                    }
+                    tx.insert_schedule(&name, &controller.controller_id, &rules, &work, now)?;
+                }
             }
-            tx.insert_schedule(&name, &controller.controller_id, &rules, &work, now)
+            passed.map_or(Ok(()), |at| tx.leave_out_passed(&name, at, now))
         };
         self.shared.store.write(Durability::Full, 1, write).await
     }

@@ -4,9 +4,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use subagent_protocol::time::Timestamp;
 use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::{SOON, add, firings, log, show, started, tasks, wait_for, world};
@@ -51,6 +52,11 @@ fn problems(listed: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |problem: &Value| (text(&problem["name"]), text(&problem["error"]["message"]));
     listed["problems"].as_array().into_iter().flatten().map(of).collect()
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    Timestamp(i64::try_from(since.as_millis()).unwrap())
 }
 
 #[test]
@@ -174,6 +180,74 @@ fn a_folder_that_does_not_answer_holds_up_nothing_else() {
     fs::remove_file(once).unwrap();
     wait_for_names(&sandbox, "schedule", &["one", "two"]);
     assert_eq!(problems(&list(&sandbox, "schedule")), []);
+    sandbox.finish();
+}
+
+#[test]
+fn a_single_time_that_has_passed_when_it_is_read_is_left_out_and_shown() {
+    let sandbox = world();
+    let at = |time: &str, text: &str| {
+        write(
+            &sandbox,
+            &format!("schedules:\n  once: {{at: '{time}', timezone: UTC, WS, text: '{text}'}}\n"),
+        );
+        show(&sandbox, "once")
+    };
+    assert!(at("2030-01-01T00:00", "!say one")["nextAt"].is_string());
+    let shown = at("2020-01-01T00:00", "!say one");
+    assert_eq!(
+        (&shown["when"], &shown["nextAt"]),
+        (&json!({"at": "2020-01-01T00:00"}), &Value::Null),
+        "{shown}"
+    );
+    assert!(shown["error"]["message"].as_str().unwrap().contains("had passed"), "{shown}");
+    let all = log(&sandbox, "once");
+    assert_eq!((all.len(), &all[0]["status"]), (1, &json!("skipped")), "{all:?}");
+    let found = sandbox.run(&["doctor"]).document()["data"]["findings"].take();
+    assert!(found.to_string().contains("the schedule once cannot fire: this time had passed"), "{found}");
+    // Another text is in effect, and the time is left out once.
+    let shown = at("2020-01-01T00:00", "!say two");
+    assert_eq!(shown["work"]["task"]["prompt"], "!say two", "{shown}");
+    assert_eq!(log(&sandbox, "once").len(), 1);
+    assert_eq!(problems(&list(&sandbox, "schedule")), []);
+    // A time that was missed after it was declared fires, with the text of now.
+    let soon = Timestamp(now().0 + 2_000);
+    let _ = at(&soon.to_string(), "!say three");
+    sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    wait_until("the time", SOON, || (now() > soon).then_some(()));
+    let shown = at(&soon.to_string(), "!say four");
+    assert!(shown["nextAt"].is_null(), "{shown}");
+    let fired: Vec<Value> = wait_for(&sandbox, "once", "completed", 1)
+        .into_iter()
+        .filter(|one| one["workerId"].is_string())
+        .collect();
+    assert_eq!(fired.len(), 1, "{fired:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn the_time_zone_of_the_system_is_recorded_once() {
+    let mut sandbox = world();
+    sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    let entry = |sandbox: &Sandbox, text: &str| {
+        write(sandbox, &format!("schedules:\n  nightly: {{cron: 0 2 * * *, WS, text: {text}}}\n"));
+        show(sandbox, "nightly")
+    };
+    sandbox.set_env("TZ", "Asia/Tokyo");
+    let shown = entry(&sandbox, "one");
+    assert_eq!(shown["timezone"], "Asia/Tokyo", "{shown}");
+    sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    sandbox.set_env("TZ", "Europe/Berlin");
+    let again = show(&sandbox, "nightly");
+    assert_eq!((&again["timezone"], &again["nextAt"]), (&json!("Asia/Tokyo"), &shown["nextAt"]), "{again}");
+    let edited = entry(&sandbox, "two");
+    assert_eq!(
+        (&edited["timezone"], &edited["nextAt"]),
+        (&json!("Asia/Tokyo"), &shown["nextAt"]),
+        "{edited}"
+    );
+    let output = sandbox.command("subagent").args(["schedule", "list"]).run();
+    assert!(output.text().contains("Asia/Tokyo"), "{output}");
     sandbox.finish();
 }
 
