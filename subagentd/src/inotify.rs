@@ -63,6 +63,19 @@ impl Inotify {
         Ok(())
     }
 
+    /// Watches the names in a folder: what is created, moved or removed there.
+    ///
+    /// # Errors
+    /// The folder does not exist.
+    pub(crate) fn watch_names(&self, folder: &Path) -> io::Result<()> {
+        let what = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE;
+        self.0.get_ref().0.add_watch(folder, what)?;
+        Ok(())
+    }
+
     /// Watches all ancestor folders of the path for moves. Unwatchable folders are skipped.
     pub(crate) fn watch_folders_of(&self, path: &Path) {
         for folder in path.ancestors().skip(1) {

@@ -31,15 +31,17 @@ use crate::supervisor::{NewSchedule, entropy};
 
 /// A file without an entry may be in the middle of a write. The entry stays for this time.
 const REMOVED_AFTER: Duration = Duration::from_secs(1);
+/// Folders above that of the file that are watched: `~/.config` and `~`.
+const WATCHED_ABOVE: usize = 2;
 /// File mode creation mask of declared tasks. The daemon's own makes files private.
 const UMASK: u32 = 0o022;
 
-/// Asks for a look when the file changes, until the daemon ends. Without a free inotify instance, the next request or
-/// daemon notices the change. A folder that does not exist is looked for in each round.
+/// Asks for a look when the file changes, until the daemon ends. Without a free inotify instance,
+/// the next request or daemon notices the change. While the folder and those above it do not exist,
+/// they are looked for in each round.
 pub(super) async fn watch(context: Arc<ScheduleContext>) {
     let declarations = &context.declarations;
     let Some(path) = declarations.state.lock().await.file.path().map(PathBuf::from) else { return };
-    let Some(folder) = path.parent() else { return };
     let inotify = match Inotify::new() {
         Ok(inotify) => inotify,
         Err(error) => {
@@ -48,31 +50,36 @@ pub(super) async fn watch(context: Arc<ScheduleContext>) {
         }
     };
     let mut rounds = context.rounds.subscribe();
-    while inotify.watch_entries(folder).is_err() {
-        tokio::select! {
-            () = context.stream.is_ending() => return,
-            changed = rounds.changed() => if changed.is_err() { return },
-        }
-    }
-    // The first round may have read the file before.
     loop {
-        // The target of a link may be written in place, and may be another one now.
-        if let Ok(target) = path.canonicalize()
-            && let Some(folder) = target.parent()
-        {
-            let _ = inotify.watch_entries(folder);
-        }
-        if declarations.is_stale().await {
+        let is_watched = watch_places_of(&inotify, &path);
+        // The file may have been read before it was watched.
+        if is_watched && declarations.is_stale().await {
             context.changed.notify_one();
         }
         tokio::select! {
             () = context.stream.is_ending() => return,
+            changed = rounds.changed(), if !is_watched => if changed.is_err() { return },
             changed = inotify.changed() => if let Err(error) = changed {
                 tracing::warn!(%error, "a change of the config file is noticed late");
                 return;
             },
         }
     }
+}
+
+/// Watches the folder of the file, and that of the target of a link: files there are written in
+/// place. The folders above are watched for another folder in its place. Returns whether any is.
+fn watch_places_of(inotify: &Inotify, path: &Path) -> bool {
+    let target = path.canonicalize().ok();
+    let mut is_watched = false;
+    // A folder has one watch: the last one counts.
+    for folder in path.ancestors().skip(2).take(WATCHED_ABOVE) {
+        is_watched |= inotify.watch_names(folder).is_ok();
+    }
+    for folder in [Some(path), target.as_deref()].into_iter().flatten().filter_map(Path::parent) {
+        is_watched |= inotify.watch_entries(folder).is_ok();
+    }
+    is_watched
 }
 
 /// Brings the rows in line with the file, if a look was asked for.

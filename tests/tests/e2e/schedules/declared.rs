@@ -288,6 +288,24 @@ fn a_link_that_gets_another_target_and_the_target_are_noticed() {
 }
 
 #[test]
+fn another_folder_in_the_place_of_that_of_the_file_is_noticed() {
+    let sandbox = world();
+    write(&sandbox, "schedules: {}\n");
+    assert_eq!(list(&sandbox, "schedule")["count"], 0);
+    let config = sandbox.file("home/.config");
+    let count = || sandbox.run(&["task", "list", "--all"]).data()["count"].as_u64().unwrap();
+    for (number, folder) in [config.join("subagent"), config].iter().enumerate() {
+        let before = count();
+        fs::rename(folder, folder.with_extension("old")).unwrap();
+        // No command asks for schedules here: the daemon notices the file by itself.
+        write(&sandbox, &format!("schedules:\n  tick{number}: {{every: 1s, WS, text: '!say done'}}\n"));
+        wait_until("a task of the schedule", SOON, || (count() > before).then_some(()));
+        sandbox.run(&["schedule", "pause", &format!("tick{number}")]).data_of("schedule.paused");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn a_missing_or_unreachable_file_removes_nothing() {
     let sandbox = world();
     let text = "schedules:\n  one: {every: 20m, WS, text: x}\ntriggers:\n  two: {WS, text: x}\n";
