@@ -73,7 +73,8 @@ pub enum ScheduledWork {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledMessage {
-    /// The worker: its id, its name, or a prefix of its id. The id is stored.
+    /// The worker: its id, its name, or a prefix of its id. The id is stored, but the name of an
+    /// entry of a config file stays: it is looked up at each firing.
     pub worker: String,
     /// Text of the message.
     pub text: String,

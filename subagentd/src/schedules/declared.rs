@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use subagent_config::declared::DeclaredReceiver;
+use subagent_config::declared::{DeclaredReceiver, DeclaredSource};
 use subagent_config::start::budgets::of_config;
 use subagent_config::{Environment, Workspace, controller_hint, discovery, workspace};
 use subagent_protocol::api::{
@@ -18,6 +18,7 @@ use subagent_protocol::api::{
     TaskPlace,
 };
 use subagent_protocol::budget::Limits;
+use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
 use super::checks::{check_room, check_trigger, check_work, passed_time};
@@ -260,15 +261,31 @@ async fn take(
         DeclaredEntry::Trigger(_, trigger) => {
             let mut source = trigger_source(&trigger.source, cwd);
             answered(folder, check_trigger(context, &mut source, &mut work)).await?;
+            if let (TriggerSource::After { worker, .. }, DeclaredSource::After { worker: name, .. }) =
+                (&mut source, &trigger.source)
+            {
+                keep_name(worker, name);
+            }
             Starter::Trigger { source }
         }
     };
+    if let (ScheduledWork::Send(message), DeclaredReceiver::Worker(name)) = (&mut work, &start.receiver) {
+        keep_name(&mut message.worker, name);
+    }
     let rules = StoredTimes { starter, overlap: start.overlap, max_failures: start.max_failures, declared };
     let new = NewSchedule { choice, name: entry.name().to_owned(), rules, work };
     subagent_failpoint::hit("declared.before_store");
     context.supervisor.store_declared(new, row.cloned(), budget, passed).await?;
     subagent_failpoint::hit("declared.after_store");
     Ok(())
+}
+
+/// Keeps the name of a worker, which is looked up at each firing. An id or its beginning, which the
+/// entry may have instead, stays the id that was found.
+fn keep_name(found: &mut String, declared: &str) {
+    if !found.starts_with(declared) {
+        declared.clone_into(found);
+    }
 }
 
 fn choice(workspace: &Workspace) -> ControllerChoice {

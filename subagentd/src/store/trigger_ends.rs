@@ -10,7 +10,7 @@ use subagent_protocol::trigger::EndStatus;
 use super::error::StoreError;
 use super::rows;
 use super::schedules::{NewFiring, ScheduleRow};
-use super::{all_events, events, message_text, workers};
+use super::{all_events, events, message_text, worker_names, workers};
 
 /// Ends of one look.
 const MAX_PAGE: usize = 100;
@@ -49,7 +49,8 @@ pub(crate) fn ends(
     wanted: Option<EndStatus>,
 ) -> Result<Ends> {
     let newest = all_events::last_seq(connection)?;
-    let Some(row) = workers::get(connection, worker)? else {
+    // A name may be that of another worker by now.
+    let Some(row) = workers::get(connection, &worker_names::id_of(connection, worker)?)? else {
         return Ok(Ends { firings: Vec::new(), seen: newest, more: false });
     };
     let sql = "SELECT e.seq, e.type, u.turn_id, u.no, k.result

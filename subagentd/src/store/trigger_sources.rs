@@ -11,7 +11,7 @@ use super::rows::{self, RowId};
 use super::schedule_ends::FiringEnd;
 use super::schedules::{NewFiring, ScheduleRow};
 use super::tx::Tx;
-use super::{tasks, workers};
+use super::{tasks, worker_names, workers};
 
 /// The result of one run of a watched command.
 #[derive(Debug, Clone)]
@@ -22,12 +22,12 @@ pub(crate) enum Observation {
     Failed(Error),
 }
 
-/// Why no message can be sent to a worker, if that is so.
+/// Why no message can be sent to a worker, if that is so. The worker is an id or a name.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn cannot_be_sent_to(connection: &Connection, worker: &str) -> Result<Option<Error>> {
-    Ok(match workers::get(connection, worker)? {
+    Ok(match workers::get(connection, &worker_names::id_of(connection, worker)?)? {
         None => {
             let message = format!("there is no worker {worker}");
             Some(Error::new(Code::WorkerNotFound, message).with("workerId", worker))
@@ -56,7 +56,7 @@ pub(crate) fn is_held_up(connection: &Connection, worker: &WorkerId) -> Result<O
     }))
 }
 
-/// Why no turn of a worker ends any more, if that is so.
+/// Why no turn of a worker ends any more, if that is so. The worker is an id or a name.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -71,7 +71,8 @@ pub(crate) fn has_no_ends(connection: &Connection, worker: &str) -> Result<Optio
     }))
 }
 
-/// Returns the worker whose ends fire a trigger, if it is that of a task.
+/// Returns the id of the worker whose ends fire a trigger, if it is that of a task. The worker is
+/// an id or a name.
 ///
 /// # Errors
 /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`; `INVALID_ARGUMENT{field}` for a task that has ended; `STORAGE_ERROR`.
@@ -79,12 +80,13 @@ pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Op
     if let Some(error) = has_no_ends(connection, worker)? {
         return Err(error);
     }
-    match tasks::of_worker(connection, worker)?.map(|task| task.outcome) {
+    let worker = worker_names::id_of(connection, worker)?;
+    match tasks::of_worker(connection, &worker)?.map(|task| task.outcome) {
         Some(Some(outcome)) => {
             let message = format!("the task {worker} has ended already ({outcome})");
             Err(Error::new(Code::InvalidArgument, message).with("field", "source").with("workerId", worker))
         }
-        Some(None) => Ok(Some(worker.to_owned())),
+        Some(None) => Ok(Some(worker)),
         None => Ok(None),
     }
 }

@@ -127,6 +127,11 @@ pub(crate) fn by_name(connection: &Connection, name: &str) -> Result<Option<Stri
     Ok(holder(connection, name)?.map(|(_, worker_id)| worker_id))
 }
 
+/// Returns the id of the worker with this name, else the text itself: it is an id.
+pub(crate) fn id_of(connection: &Connection, address: &str) -> Result<String> {
+    Ok(by_name(connection, address)?.unwrap_or_else(|| address.to_owned()))
+}
+
 /// Returns up to [`MAX_CANDIDATES`] existing workers whose ids begin with `prefix`, newest first.
 pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<AddressMatch>> {
     // All characters of an id sort before `g`.

@@ -182,12 +182,14 @@ impl Supervisor {
         self.run_task(TaskCaller::Schedule { firing }, request).await.map(drop)
     }
 
-    /// Sends the message of a firing, behind what waits for the worker.
+    /// Sends the message of a firing, behind what waits for the worker. The worker is an id or a
+    /// name.
     ///
     /// # Errors
     /// As [`Self::send`].
     pub(crate) async fn fire_message(&self, firing: RowId, worker: &str, text: &str) -> Result<()> {
-        let row = self.row(worker).await?;
+        let worker = self.find_worker(worker).await?;
+        let row = self.row(&worker).await?;
         if row.state == "stopped" {
             let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);
             return Err(error.with("workerId", worker));

@@ -306,6 +306,40 @@ fn another_folder_in_the_place_of_that_of_the_file_is_noticed() {
 }
 
 #[test]
+fn a_name_means_the_worker_that_has_it_at_each_firing() {
+    let sandbox = world();
+    let helper = || {
+        let args = ["worker", "start", "--launcher", "demo", "--name", "helper"];
+        let started = sandbox.run(&args).data_of("worker.started");
+        started["workerId"].as_str().unwrap().to_owned()
+    };
+    let first = helper();
+    let cwd = sandbox.workspace().display().to_string();
+    write(
+        &sandbox,
+        &format!(
+            "schedules:\n  remind: {{every: 20m, cwd: '{cwd}', send: helper, text: '!say reminded'}}\n\
+             triggers:\n  after: {{after: helper, WS, text: '!say after'}}\n"
+        ),
+    );
+    let run = || sandbox.run(&["schedule", "run", "remind"]).data_of("schedule.fired")["workerId"].take();
+    assert_eq!(run(), json!(first));
+    let count = |wanted: usize| {
+        wait_until("firings", SOON, || (firings(&sandbox, "trigger", "after").len() >= wanted).then_some(()));
+    };
+    count(1);
+    sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
+    assert_eq!(show(&sandbox, "remind")["error"]["code"], "WORKER_STOPPED");
+    sandbox.run(&["worker", "rm", &first]).data_of("worker.removed");
+    let second = helper();
+    let shown = show(&sandbox, "remind");
+    assert_eq!((&shown["work"]["send"]["worker"], shown.get("error")), (&json!("helper"), None), "{shown}");
+    assert_eq!(run(), json!(second));
+    count(2);
+    sandbox.finish();
+}
+
+#[test]
 fn a_missing_or_unreachable_file_removes_nothing() {
     let sandbox = world();
     let text = "schedules:\n  one: {every: 20m, WS, text: x}\ntriggers:\n  two: {WS, text: x}\n";
