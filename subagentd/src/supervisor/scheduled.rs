@@ -81,12 +81,14 @@ impl Supervisor {
     ) -> Result<()> {
         let fresh = ControllerId::from_random(entropy::random()?);
         budget.check()?;
-        let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
+        let now = entropy::now();
         let NewSchedule { choice, name, rules, mut work } = new;
         let write = move |tx: &mut Tx<'_>| {
-            let no_handle = OwnerCheck(None);
             let controller = match controllers::find(tx.connection(), &choice, None)? {
-                Some(_) => controllers::of_new_worker(tx.connection(), &choice, &no_handle, &state_db)?,
+                Some(row) if stored_controllers::requires_handle(tx.connection(), row.id)? => {
+                    return Err(needs_handle(rules.starter.kind(), &row.controller_id));
+                }
+                Some(row) => row,
                 None => {
                     let id = ownership::controller_to_init(tx, &choice, fresh)?;
                     let row = tx.upsert_controller(&id, None, &choice.workspace_key, now)?;
@@ -249,6 +251,16 @@ fn place_in(work: &mut ScheduledWork, controller: &ControllerId) {
         place.choice.controller_id = Some(controller.as_str().to_owned());
         place.env.clear();
     }
+}
+
+/// The error for an entry of a config file whose controller requires a handle.
+fn needs_handle(kind: ScheduleKind, controller: &ControllerId) -> Error {
+    let message = "the controller of this workspace requires its owner's handle (`controller init \
+                   --require-handle`), and an entry of a config file has none";
+    Error::new(Code::InvalidControllerHandle, message)
+        .with("controllerId", controller.as_str())
+        .with("requireHandle", true)
+        .recommend(format!("remove the entry, and run `subagent {} add` with the handle", kind.word()))
 }
 
 /// The error for the removal of what a config file declares.

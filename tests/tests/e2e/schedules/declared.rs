@@ -340,6 +340,35 @@ fn a_name_means_the_worker_that_has_it_at_each_firing() {
 }
 
 #[test]
+fn a_controller_that_requires_a_handle_takes_no_entries_and_says_so() {
+    let mut sandbox = Sandbox::new();
+    let demo = sandbox.demo_agent(&[]);
+    sandbox.launcher("demo", demo);
+    sandbox.run(&["controller", "init", "--require-handle"]).data();
+    write(&sandbox, "schedules:\n  one: {every: 20m, WS, text: x}\ntriggers:\n  two: {WS, text: x}\n");
+    for kind in ["schedule", "trigger"] {
+        let listed = list(&sandbox, kind);
+        let error = &listed["problems"][0]["error"];
+        assert_eq!(
+            (names(&listed).len(), &error["code"]),
+            (0, &json!("INVALID_CONTROLLER_HANDLE")),
+            "{listed}"
+        );
+        assert!(
+            error["message"].as_str().unwrap().contains("an entry of a config file has none"),
+            "{listed}"
+        );
+        let advice = error["details"]["recommendedAction"].as_str().unwrap();
+        assert!(advice.contains(&format!("subagent {kind} add")), "{listed}");
+    }
+    let found = sandbox.run(&["doctor"]).document()["data"]["findings"].take().to_string();
+    for name in ["one", "two"] {
+        assert!(found.contains(&format!("{name} is not in effect")), "{found}");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn a_missing_or_unreachable_file_removes_nothing() {
     let sandbox = world();
     let text = "schedules:\n  one: {every: 20m, WS, text: x}\ntriggers:\n  two: {WS, text: x}\n";
