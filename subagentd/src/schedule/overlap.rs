@@ -31,12 +31,15 @@ pub(crate) fn admit(overlap: Overlap, running: usize, behind: usize) -> Admissio
     }
 }
 
-/// How many firings have failed in a row after this one, and whether that pauses the schedule. Zero as the limit: never.
-pub(crate) fn failures_after(failures: u32, status: FiringStatus, limit: u32) -> (u32, bool) {
-    let failures = match status {
-        FiringStatus::Failed => failures.saturating_add(1),
-        FiringStatus::Completed => 0,
-        _ => return (failures, false),
-    };
-    (failures, limit > 0 && failures >= limit)
+/// Counts the newest firings that failed in a row. A canceled or skipped one proves nothing.
+pub(crate) fn failures_in_a_row(newest_first: impl IntoIterator<Item = FiringStatus>) -> u32 {
+    let ends = newest_first.into_iter().take_while(|status| *status != FiringStatus::Completed);
+    let count = ends.filter(|status| *status == FiringStatus::Failed).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Whether a firing with this end pauses its schedule, which has this many failures in a row. A
+/// limit of zero pauses never.
+pub(crate) const fn pauses(status: FiringStatus, failures: u32, limit: u32) -> bool {
+    matches!(status, FiringStatus::Failed) && limit > 0 && failures >= limit
 }

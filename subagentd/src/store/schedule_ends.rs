@@ -15,7 +15,7 @@ use super::tasks;
 use super::tx::Tx;
 use super::workers;
 use crate::core::Fact;
-use crate::schedule::failures_after;
+use crate::schedule::{failures_in_a_row, pauses};
 
 /// The end of a firing.
 #[derive(Debug, Clone)]
@@ -87,20 +87,31 @@ impl Tx<'_> {
         if ended != 1 {
             return Ok(None);
         }
-        let sql = "SELECT s.id, s.failures, s.times ->> '$.maxFailures' FROM firings f
+        let sql = "SELECT s.id, s.times ->> '$.maxFailures' FROM firings f
                    JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
-        let (schedule, failures, limit): (i64, u32, u32) =
-            rows::one(self.connection, sql, [end.firing.0], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })
-            .map_err(StoreError::from)?;
-        let schedule = RowId(schedule);
-        let (failures, too_many) = failures_after(failures, end.status, limit);
-        self.execute("UPDATE schedules SET failures = ?2 WHERE id = ?1", params![schedule.0, failures])?;
+        let read = |row: &Row<'_>| Ok((RowId(row.get(0)?), row.get(1)?));
+        let (schedule, limit) =
+            rows::one(self.connection, sql, [end.firing.0], read).map_err(StoreError::from)?;
+        let too_many = pauses(end.status, self.count_failures(schedule)?, limit);
         match end.pause.or(too_many.then_some(SchedulePause::Failures)) {
             Some(reason) => self.pause_schedule(schedule, reason, end.error.as_ref(), now),
             None => Ok(None),
         }
+    }
+
+    /// Counts the failures in a row anew: by the order of the firings, not by that of their ends.
+    pub(super) fn count_failures(&self, schedule: RowId) -> Result<u32> {
+        let sql = "SELECT f.status FROM schedules s JOIN firings f ON f.schedule = s.id
+                   WHERE s.id = ?1 AND f.status IN ('completed', 'failed') AND f.id > s.failures_after
+                     AND (f.id > s.runs_after OR f.error ->> '$.code' IS NOT ?2)
+                   ORDER BY f.id DESC";
+        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
+        let read = |row: &Row<'_>| rows::word(row, 0, FiringStatus::parse);
+        let found = statement.query_map(params![schedule.0, Code::CommandFailed.as_str()], read);
+        let ends: Vec<FiringStatus> = found.and_then(Iterator::collect).map_err(StoreError::from)?;
+        let failures = failures_in_a_row(ends);
+        self.execute("UPDATE schedules SET failures = ?2 WHERE id = ?1", params![schedule.0, failures])?;
+        Ok(failures)
     }
 
     /// Pauses a schedule and skips its waiting firings. Returns the pause event with the worker of
@@ -151,3 +162,6 @@ impl Tx<'_> {
         Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -398,7 +398,8 @@ impl Tx<'_> {
     pub(crate) fn resume_schedule(&self, row: &ScheduleRow, now: Timestamp) -> Result<()> {
         let cursor = self.next_cursor(row, &row.times.starter, now)?;
         self.execute(
-            "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL
+            "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL,
+                failures_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
              WHERE id = ?1 AND paused IS NOT NULL",
             params![row.id.0, cursor],
         )?;

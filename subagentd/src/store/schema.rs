@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/011.sql"),
     include_str!("schema/012.sql"),
     include_str!("schema/013.sql"),
+    include_str!("schema/014.sql"),
 ];
 
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -131,15 +131,14 @@ impl Tx<'_> {
         }
     }
 
-    /// Takes back the failed runs since the last end of the work. A failure of the work remains.
+    /// Takes back the failed runs up to now. A failure of the work remains.
     fn forgive_failed_runs(&self, id: RowId) -> Result<()> {
-        let sql = "UPDATE schedules SET failures = max(0, failures -
-                     (SELECT count(*) FROM firings WHERE schedule = ?1 AND status = 'failed'
-                         AND error ->> '$.code' IS ?2 AND ended_at > coalesce(
-                       (SELECT max(ended_at) FROM firings WHERE schedule = ?1
-                         AND status IN ('completed', 'failed') AND error ->> '$.code' IS NOT ?2), 0)))
+        let sql = "UPDATE schedules
+                   SET runs_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
                    WHERE id = ?1 AND failures > 0";
-        self.execute(sql, params![id.0, Code::CommandFailed.as_str()])?;
+        if self.execute(sql, [id.0])? > 0 {
+            self.count_failures(id)?;
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use subagent_protocol::schedule::{FiringStatus, Missed, Overlap};
 
 use super::super::look::MAX_DUE;
 use super::super::overlap::MAX_WAITING;
-use super::super::{Admission, DueTime, ScheduleProgress, admit, failures_after, look};
+use super::super::{Admission, DueTime, ScheduleProgress, admit, failures_in_a_row, look, pauses};
 use super::*;
 
 /// What happens between a daemon and the clock.
@@ -237,16 +237,12 @@ proptest! {
 
 #[test]
 fn failures_in_a_row_pause() {
-    let fold = |statuses: &[FiringStatus], limit| {
-        let after = |(failures, paused), status: &FiringStatus| {
-            let (failures, pauses) = failures_after(failures, *status, limit);
-            (failures, paused || pauses)
-        };
-        statuses.iter().fold((0, false), after)
-    };
     use FiringStatus::{Canceled, Completed, Failed, Skipped};
-    assert_eq!(fold(&[Failed, Failed, Failed], 3), (3, true));
-    assert_eq!(fold(&[Failed, Failed, Completed, Failed], 3), (1, false));
-    assert_eq!(fold(&[Failed, Canceled, Skipped, Failed], 2), (2, true), "what was canceled proves nothing");
-    assert_eq!(fold(&[Failed; 9], 0), (9, false), "zero: never");
+    let count = |oldest_first: &[FiringStatus]| failures_in_a_row(oldest_first.iter().rev().copied());
+    assert_eq!(count(&[Failed, Failed, Failed]), 3);
+    assert_eq!(count(&[Failed, Failed, Completed, Failed]), 1);
+    assert_eq!(count(&[Failed, Canceled, Skipped, Failed]), 2, "what was canceled proves nothing");
+    assert!(pauses(Failed, 3, 3) && !pauses(Failed, 2, 3));
+    assert!(!pauses(Completed, 3, 3), "an older firing completes late");
+    assert!(!pauses(Failed, 9, 0), "zero: never");
 }

@@ -279,4 +279,6 @@ fn a_run_that_succeeds_ends_failed_runs_and_not_failures_of_the_work() {
     assert_eq!(world.row().failures, 2);
     world.store(&Op::Run(2), false);
     assert_eq!(world.row().failures, 1);
+    world.store(&Op::Run(2), false);
+    assert_eq!(world.row().failures, 1, "a failed run is taken back once");
 }
