@@ -59,7 +59,7 @@ mod validate;
 mod webhook_url;
 pub mod workspace;
 pub mod worktrees;
-mod write;
+pub mod write;
 
 pub use controller_hint::ControllerHint;
 pub use discovery::{ConfigFile, ConfigSource, LoadedConfig};

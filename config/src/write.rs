@@ -7,14 +7,18 @@ use std::path::Path;
 
 /// The action for an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Replace {
+pub enum Replace {
+    /// Replaces the existing file.
     Yes,
     /// Fail with `AlreadyExists`; keep the file.
     No,
 }
 
 /// Writes `content` to `path`, whose folder exists. The process's umask reduces `mode`.
-pub(crate) fn atomically(path: &Path, content: &[u8], mode: u32, replace: Replace) -> io::Result<()> {
+///
+/// # Errors
+/// The file cannot be written, or exists already.
+pub fn atomically(path: &Path, content: &[u8], mode: u32, replace: Replace) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut file = tempfile::Builder::new()
         .prefix(".subagent-new-")

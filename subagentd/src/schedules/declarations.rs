@@ -16,6 +16,7 @@ use subagent_protocol::{Error, Result};
 use tokio::sync::Mutex;
 
 use super::folders::{Folders, not_available};
+use super::handover;
 use crate::store::schedules::{Declaration, ScheduleKind, ScheduleRow, Starter};
 use crate::user_config::UserConfigFile;
 
@@ -23,7 +24,7 @@ use crate::user_config::UserConfigFile;
 pub(super) struct Declarations {
     pub(super) environment: Environment,
     /// State dir of this daemon, without symbolic links.
-    state_dir: PathBuf,
+    pub(super) state_dir: PathBuf,
     /// Whether the file is looked at in the next round.
     pub(super) asked: AtomicBool,
     pub(super) state: Mutex<DeclaredState>,
@@ -42,7 +43,8 @@ pub(super) struct DeclaredState {
     /// Why the present version cannot be read.
     pub(super) unusable: Option<DeclarationProblem>,
     pub(super) problems: Vec<(ScheduleKind, DeclarationProblem)>,
-    /// Names of entries whose folders do not answer. They start nothing.
+    /// Names of entries whose folders do not answer, and of those that another daemon takes. They
+    /// start nothing.
     pub(super) unavailable: HashSet<String>,
 }
 
@@ -134,7 +136,10 @@ impl Declarations {
     /// Asks for a look in the next round if one may change something.
     pub(super) async fn is_stale(&self) -> bool {
         let state = self.state.lock().await;
-        let is_stale = state.file.has_changed() || state.is_pending || state.has_problems();
+        let is_stale = state.file.has_changed()
+            || state.is_pending
+            || state.has_problems()
+            || handover::is_pending(&self.state_dir);
         if is_stale {
             self.asked.store(true, Ordering::Release);
         }
@@ -146,7 +151,7 @@ impl Declarations {
         self.state.lock().await.has_problems()
     }
 
-    /// Names of entries whose folders do not answer.
+    /// Names of entries that start nothing.
     pub(super) async fn unavailable(&self) -> HashSet<String> {
         self.state.lock().await.unavailable.clone()
     }

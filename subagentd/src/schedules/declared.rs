@@ -4,7 +4,7 @@
 
 // At the start, and when the file changes, the rows are brought in line with it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +25,7 @@ use super::checks::{check_room, check_trigger, check_work, passed_time};
 use super::context::{ScheduleContext, is_of_the_daemon};
 use super::declarations::{DeclaredEntry, DeclaredState, timezone, trigger_source};
 use super::folders::{answered, is_not_available};
+use super::handover;
 use crate::inotify::Inotify;
 use crate::store::schedules::{self, Declaration, ScheduleRow, Starter, StoredTimes, name_taken};
 use crate::store::{Durability, Tx};
@@ -127,7 +128,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
     let rows = context.stream.store.read(schedules::all).await?;
     let mut problems = Vec::new();
     let mut kept = HashSet::new();
-    let mut elsewhere = HashSet::new();
+    let mut elsewhere = HashMap::new();
     let mut unavailable = HashSet::new();
     let workspaces = context.declarations.workspaces(&context.folders, &entries).await;
     for (entry, workspace) in entries.iter().zip(workspaces) {
@@ -135,7 +136,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
         let was_taken = row.is_some_and(|row| row.times.declared.is_some());
         let taken = match workspace {
             Ok(workspace) if !context.declarations.has(&workspace) => {
-                elsewhere.insert(entry.name());
+                elsewhere.insert(entry.name(), workspace);
                 continue;
             }
             Ok(workspace) => take(context, entry, &workspace, row, &path).await,
@@ -166,9 +167,21 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
             .is_some_and(|declared| declared.file == path || matches!(declared.file.try_exists(), Ok(false)))
     };
     let gone = rows.iter().filter(|row| is_of_file(row) && !kept.contains(row.name.as_str()));
-    // An entry that another daemon takes now must not fire here once more.
-    let (moved, gone): (Vec<_>, Vec<_>) = gone.partition(|row| elsewhere.contains(row.name.as_str()));
-    remove(context, &moved).await?;
+    let (moved, gone): (Vec<_>, Vec<_>) = gone.partition(|row| elsewhere.contains_key(row.name.as_str()));
+    for (row, to) in moved.iter().filter_map(|row| Some((row, elsewhere.get(row.name.as_str())?))) {
+        match handover::hand_over(context, row, to).await {
+            Ok(()) => {}
+            Err(error) if is_of_the_daemon(error.code) => return Err(error),
+            Err(error) => {
+                // The other daemon takes it: it must not fire here once more.
+                unavailable.insert(row.name.clone());
+                let name = Some(row.name.clone());
+                let problem = DeclarationProblem { name, file: path.clone(), line: None, error };
+                problems.push((row.times.starter.kind(), problem));
+            }
+        }
+    }
+    handover::adopt(context, &context.declarations.state_dir).await?;
     state.problems = problems;
     state.unavailable = unavailable;
     state.blank = None;

@@ -9,6 +9,7 @@ mod context;
 mod declarations;
 mod declared;
 mod folders;
+mod handover;
 mod owner;
 mod sources;
 mod triggers;

@@ -34,6 +34,7 @@ pub(crate) mod restore;
 pub(crate) mod retention;
 mod rows;
 pub(crate) mod schedule_ends;
+pub(crate) mod schedule_moves;
 pub(crate) mod schedules;
 mod schema;
 pub(crate) mod task_archive;

@@ -27,7 +27,8 @@ use crate::schedule::{DueTime, DueTimes};
 const MAX_KEPT: i64 = 1000;
 
 /// What has rows here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum ScheduleKind {
     Schedule,
     Trigger,
@@ -420,7 +421,7 @@ impl Tx<'_> {
     }
 
     /// Deletes the oldest firings that are over.
-    fn prune_firings(&self, id: RowId) -> Result<()> {
+    pub(super) fn prune_firings(&self, id: RowId) -> Result<()> {
         self.execute(
             "DELETE FROM firings WHERE schedule = ?1 AND status NOT IN ('waiting', 'running') AND id NOT IN
                (SELECT id FROM firings WHERE schedule = ?1 ORDER BY at DESC LIMIT ?2)",

@@ -1,6 +1,8 @@
 //! `schedules` and `triggers` of the user's config file: they come, change and go with the file, and each time still
 //! fires once.
 
+mod moved;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use subagent_protocol::time::Timestamp;
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{SOON, add, firings, log, show, started, tasks, wait_for, world};
+use super::{SOON, add, firings, log, show, started, tasks, wait_for, wait_for_firings, world};
 
 fn user_file(sandbox: &Sandbox) -> PathBuf {
     sandbox.file("home/.config/subagent/config.yaml")
