@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::inbox::InboxItem;
 use super::queue::{ParkedView, QueueView};
+use super::schedules::SchedulePaused;
 use super::tasks::{TaskStatus, TaskView};
+use super::triggers::TriggerPaused;
 use super::usage::UsageSums;
 use super::workers::WorkerShown;
 use super::worktrees::WorktreeView;
@@ -78,6 +80,12 @@ pub struct OverviewShown {
     pub items: Vec<OverviewItem>,
     /// Number of the workers.
     pub count: usize,
+    /// Schedules that no longer fire, except those that a user paused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused_schedules: Vec<SchedulePaused>,
+    /// The same of triggers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused_triggers: Vec<TriggerPaused>,
 }
 
 /// A worker at one moment.

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use subagent_config::Environment;
 use subagent_protocol::Result;
 use subagent_protocol::api::{
-    InboxItem, OverviewItem, OverviewShown, TaskOfWorker, UsageBy, UsageSums, WorkerOverview,
+    InboxItem, OverviewItem, OverviewShown, SchedulePaused, TaskOfWorker, TriggerPaused, UsageBy, UsageSums,
+    WorkerOverview,
 };
 use subagent_protocol::budget::Scope;
 use subagent_protocol::ids::{EventId, WorkerId};
+use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::tags::Selector;
 use subagent_protocol::work_tree::{FILE, TreeBase};
@@ -19,6 +21,7 @@ use super::views::parked_view;
 use super::{Supervisor, entropy, inbox, queue, spec, usage};
 use crate::core::usage::Sums;
 use crate::steady::steady;
+use crate::store::schedules::{self, ScheduleKind};
 use crate::store::tasks::{self, TaskQuery};
 use crate::store::{
     Connection, WorkerRow, accounts, all_events, details, history, recent, usage as used, workers, worktrees,
@@ -89,10 +92,35 @@ impl Supervisor {
             let items = rows.into_iter().map(|row| item(connection, row, &mut beside));
             let items: Vec<OverviewItem> = items.collect::<Result<_>>()?;
             let cursor = EventId(all_events::last_seq(connection)?);
-            Ok(OverviewShown { cursor, at: entropy::now(), count: items.len(), items })
+            let (paused_schedules, paused_triggers) = match filter.only {
+                Some(_) => Default::default(),
+                None => paused(connection, filter.controller_id.as_deref())?,
+            };
+            let (at, count) = (entropy::now(), items.len());
+            Ok(OverviewShown { cursor, at, items, count, paused_schedules, paused_triggers })
         });
         read.await
     }
+}
+
+/// Schedules and triggers that no longer fire, except those that a user paused.
+fn paused(
+    connection: &Connection,
+    controller: Option<&str>,
+) -> Result<(Vec<SchedulePaused>, Vec<TriggerPaused>)> {
+    let mut found = (Vec::new(), Vec::new());
+    for row in schedules::all(connection)? {
+        let Some(reason) = row.paused.filter(|reason| *reason != SchedulePause::User) else { continue };
+        if controller.is_some_and(|only| only != row.controller_id.as_str()) {
+            continue;
+        }
+        let (name, error) = (row.name, row.error);
+        match row.times.starter.kind() {
+            ScheduleKind::Schedule => found.0.push(SchedulePaused { schedule: name, reason, error }),
+            ScheduleKind::Trigger => found.1.push(TriggerPaused { trigger: name, reason, error }),
+        }
+    }
+    Ok(found)
 }
 
 /// Data of all workers that is read once per overview.

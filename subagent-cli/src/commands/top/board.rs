@@ -53,6 +53,8 @@ pub(super) struct Board {
     pub(super) prompt: Option<BoardPrompt>,
     /// What was said last, until the next key.
     pub(super) notice: Option<(Style, String)>,
+    /// Which schedules and triggers no longer fire.
+    pub(super) paused: Option<String>,
     /// Changed lines, of workers of which they were counted.
     pub(super) counts: HashMap<WorkerId, Option<(u64, u64)>>,
     /// The worker whose lines are being counted, and whether they are the same as when that began.
@@ -78,6 +80,7 @@ impl Board {
             asked: QuestionView::default(),
             prompt: None,
             notice: None,
+            paused: None,
             counts: HashMap::new(),
             counting: None,
             unknown: HashSet::new(),

@@ -131,6 +131,10 @@ fn a_schedule_that_failed_three_times_says_why() {
     let events = sandbox.events(worker);
     assert!(events.iter().any(|event| event["type"] == "schedule.paused"), "{events:?}");
     assert!(findings(&sandbox)[0]["seen"].as_str().unwrap().contains("bad is paused (failures)"));
+    let board = sandbox.command("subagent").args(["top"]).at_terminal(120, On::All);
+    board.sees("schedule bad paused (failures), see subagent schedule list: the agent rejected");
+    board.types("q");
+    assert!(board.screen().status.success());
     sandbox.finish();
 }
 

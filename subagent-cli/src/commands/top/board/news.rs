@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use subagent_model::{Applied, Workers};
-use subagent_protocol::api::{OverviewItem, TranscriptShown};
+use subagent_protocol::api::{OverviewItem, OverviewShown, TranscriptShown};
 use subagent_protocol::event::{Event, EventType};
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::time::Timestamp;
@@ -28,6 +28,7 @@ impl Board {
         match input {
             BoardEvent::Snapshot(snapshot) => {
                 self.workers = Some(Workers::new(&snapshot));
+                self.paused = paused(&snapshot);
                 self.asked.retry();
                 if let Some(worker) = self.awaited.take_if(|worker| snapshot_has(&snapshot.items, worker)) {
                     self.list.choose(worker);
@@ -102,6 +103,7 @@ impl Board {
                 Some(Applied::Row) => changes_what_events_do_not_say(kind),
                 Some(Applied::Nothing) | None => false,
             };
+            refresh |= matches!(kind, EventType::SchedulePaused | EventType::TriggerPaused);
         }
         if refresh { vec![BoardEffect::Refresh] } else { Vec::new() }
     }
@@ -199,6 +201,23 @@ impl Board {
         });
         ids.into_iter().find(|worker| !self.counts.contains_key(*worker)).cloned()
     }
+}
+
+/// A line about the schedules and triggers that no longer fire.
+fn paused(snapshot: &OverviewShown) -> Option<String> {
+    let schedules = snapshot.paused_schedules.iter();
+    let schedules = schedules.map(|one| ("schedule", &one.schedule, one.reason, &one.error));
+    let triggers = snapshot.paused_triggers.iter();
+    let triggers = triggers.map(|one| ("trigger", &one.trigger, one.reason, &one.error));
+    let mut all = schedules.chain(triggers);
+    let (word, name, reason, error) = all.next()?;
+    let others = match all.count() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    let reason = reason.as_str().replace('_', " ");
+    let why = error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
+    Some(format!("{word} {name}{others} paused ({reason}), see subagent {word} list{why}"))
 }
 
 fn snapshot_has(items: &[OverviewItem], worker: &WorkerId) -> bool {

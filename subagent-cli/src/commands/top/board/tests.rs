@@ -148,6 +148,7 @@ fn a_snapshot_is_taken_for_what_events_do_not_say_and_once_for_a_hidden_worker()
     assert!(!see(1, 3, "progress.message"));
     assert!(see(2, 3, "turn.completed"));
     assert!(see(3, 77, "progress.message") && !see(4, 77, "progress.message"));
+    assert!(see(5, 3, "schedule.paused") && see(6, 77, "trigger.paused"));
 }
 
 #[test]

@@ -234,7 +234,10 @@ fn said(board: &Board, width: usize) -> Line<'static> {
             Style::Attention,
             shorten(&format!("only with \"{}\"; Esc shows all", board.list.filter), width),
         ),
-        _ => Line::default(),
+        _ => match &board.paused {
+            Some(text) => line(Style::Attention, shorten(&part(text), width)),
+            None => Line::default(),
+        },
     }
 }
 

@@ -9,7 +9,9 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 use super::super::effect::BoardEvent;
-use super::super::fixture::{NOW, and, asked, asking, board, event, id, running, shop, typed, worker};
+use super::super::fixture::{
+    NOW, and, asked, asking, board, event, id, running, shop, snapshot, typed, worker,
+};
 use super::super::keys::KeyPress;
 use super::*;
 use crate::failure::Failure;
@@ -111,6 +113,20 @@ fn diff() -> Board {
     board
 }
 
+fn with_paused_schedules() -> Board {
+    let mut board = board(shop());
+    let mut shown = snapshot(shop());
+    let paused = json!([
+        {"schedule": "nightly", "reason": "failures", "error": {
+            "code": "BACKEND_RUNTIME_ERROR", "message": "no\u{1b}[2J luck", "retryable": false, "details": {},
+        }},
+        {"schedule": "weekly", "reason": "worker_gone"},
+    ]);
+    shown.paused_schedules = serde_json::from_value(paused).unwrap();
+    let _ = board.on_input(BoardEvent::Snapshot(Box::new(shown)), NOW);
+    board
+}
+
 fn boards() -> Vec<(&'static str, Board)> {
     vec![
         ("a list with a question", with_keys("")),
@@ -125,6 +141,7 @@ fn boards() -> Vec<(&'static str, Board)> {
         ("a lost connection", lost()),
         ("no connection", broken()),
         ("nothing", board(Vec::new())),
+        ("paused schedules", with_paused_schedules()),
         ("a new workspace", Board::new("shop".to_owned(), BoardConnection::Unused, true)),
     ]
 }
