@@ -100,36 +100,29 @@ const ROLE: PermittedKeys = Of(&[
     ("recommendedSkills", Any),
 ]);
 
-/// The keys that a schedule and a trigger have in common come first.
-const SCHEDULE: PermittedKeys = Of(&[
-    ("cwd", Any),
-    ("stateDir", Any),
-    ("agent", Any),
-    ("send", Any),
-    ("text", Any),
-    ("launcher", Any),
-    ("sandbox", Any),
-    ("worktree", Any),
-    ("overlap", Any),
-    ("maxFailures", Any),
-    ("cron", Any),
-    ("every", Any),
-    ("at", Any),
-    ("timezone", Any),
-    ("missed", Any),
-]);
+/// The keys of what a schedule or a trigger starts, and these.
+macro_rules! start_keys {
+    ($($own:expr),* $(,)?) => {
+        Of(&[
+            ("cwd", Any),
+            ("stateDir", Any),
+            ("agent", Any),
+            ("send", Any),
+            ("text", Any),
+            ("launcher", Any),
+            ("sandbox", Any),
+            ("worktree", Any),
+            ("overlap", Any),
+            ("maxFailures", Any),
+            $($own),*
+        ])
+    };
+}
 
-const TRIGGER: PermittedKeys = Of(&[
-    ("cwd", Any),
-    ("stateDir", Any),
-    ("agent", Any),
-    ("send", Any),
-    ("text", Any),
-    ("launcher", Any),
-    ("sandbox", Any),
-    ("worktree", Any),
-    ("overlap", Any),
-    ("maxFailures", Any),
+const SCHEDULE: PermittedKeys =
+    start_keys![("cron", Any), ("every", Any), ("at", Any), ("timezone", Any), ("missed", Any)];
+
+const TRIGGER: PermittedKeys = start_keys![
     ("after", Any),
     ("status", Any),
     ("onCommand", Any),
@@ -138,7 +131,7 @@ const TRIGGER: PermittedKeys = Of(&[
     ("watch", Any),
     ("debounce", Any),
     ("webhook", Of(&[("tokenSha256", Any)])),
-]);
+];
 
 const ROOT: PermittedKeys = Of(&[
     ("launchers", Named(&LAUNCHER)),

@@ -46,7 +46,8 @@ pub(crate) struct DueTimes {
 
 /// Looks at the clock.
 pub(crate) fn look(times: &Times, missed: Missed, state: &ScheduleProgress, now: Timestamp) -> DueTimes {
-    // After the clock went back, times that have passed before count once more, unless something was done about them.
+    // After the clock went back, times that have passed before count once more, unless something
+    // was done about them.
     let since = state.cursor.min(now);
     let mut due = Vec::new();
     let mut until = now;

@@ -8,7 +8,8 @@ const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 /// The only field of a template.
 const PAYLOAD: &str = "payload";
-/// What stands before each line of a payload, so that none of them can end the block or look like the user's text.
+/// What stands before each line of a payload, so that none of them can end the block or look like
+/// the user's text.
 const MARK: &str = "| ";
 
 /// Checks the fields of a template.

@@ -1,4 +1,5 @@
-//! Times held against tables and against a search minute by minute; histories of looks held against the rules.
+//! Times held against tables and against a search minute by minute; histories of looks held against
+//! the rules.
 
 mod histories;
 mod times;
@@ -24,8 +25,9 @@ fn time(text: &str) -> Timestamp {
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
 
-/// The times of a cron line of numbers and stars in `(from, until]`, found minute by minute: each local time once, at its first
-/// occurrence, and one that does not exist with the offset before the gap.
+/// The times of a cron line of numbers and stars in `(from, until]`, found minute by minute: each
+/// local time once, at its first occurrence, and one that does not exist with the offset before the
+/// gap.
 fn by_minutes(fields: [Option<i8>; 5], zone: &TimeZone, from: Timestamp, until: Timestamp) -> Vec<Timestamp> {
     let [minute, hour, day, month, weekday] = fields;
     let day_ms = 27 * 60 * MINUTE;

@@ -1,4 +1,5 @@
-//! Commands that triggers watch: runs each in its interval, outside of any worker, and stores what it has written.
+//! Commands that triggers watch: runs each in its interval, outside of any worker, and stores what
+//! it has written.
 //!
 //! Must not hold up the owner: a run is a task of its own with a deadline.
 
@@ -50,7 +51,8 @@ pub(super) struct WatchedCommand<'a> {
     pub(super) timeout_seconds: u64,
 }
 
-/// When the command of a trigger runs next: now if it has not run yet, and after the clock went back.
+/// When the command of a trigger runs next: now if it has not run yet, and after the clock went
+/// back.
 pub(super) fn next_run(row: &ScheduleRow, every_seconds: u64, now: Timestamp) -> Timestamp {
     if row.cursor.0 <= 0 || row.cursor > now {
         return now;

@@ -1,4 +1,5 @@
-//! The schedules and triggers that the user's config file declares, and which of them are not in effect.
+//! The schedules and triggers that the user's config file declares, and which of them are not in
+//! effect.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

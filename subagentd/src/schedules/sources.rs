@@ -29,7 +29,8 @@ impl Schedules {
         if is_right { Ok(()) } else { Err(Error::new(Code::Unauthorized, "no trigger has this token")) }
     }
 
-    /// Waits for a short time until the folder of a trigger is watched, so that a change after this call fires.
+    /// Waits for a short time until the folder of a trigger is watched, so that a change after this
+    /// call fires.
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -39,7 +40,8 @@ impl Schedules {
             && row.paused.is_none()
         {
             let mut watched = self.0.watched.subscribe();
-            // A folder with very many folders below takes longer; one that cannot be watched is shown as paused.
+            // A folder with very many folders below takes longer; one that cannot be watched is
+            // shown as paused.
             let _ = timeout(CARRIED_OUT_WITHIN, watched.wait_for(|watched| watched.contains(&row.id))).await;
         }
         Ok(())

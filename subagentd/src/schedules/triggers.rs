@@ -19,8 +19,9 @@ impl Schedules {
     /// Adds a trigger.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used; `SCHEDULE_UNATTENDED`, `NAME_TAKEN`,
-    /// those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
+    /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used;
+    /// `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task, `WORKER_NOT_FOUND`,
+    /// `WORKER_STOPPED`.
     pub async fn add_trigger(&self, caller: ApiCaller, request: AddTrigger) -> Result<TriggerView> {
         let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
         check_name(ScheduleKind::Trigger, &name)?;
@@ -98,8 +99,9 @@ impl Schedules {
     /// Fires it for an occurrence, once.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT{field}` for a payload that is binary, and for an occurrence that is empty or too long;
-    /// `PAYLOAD_TOO_LARGE`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`.
+    /// `INVALID_ARGUMENT{field}` for a payload that is binary, and for an occurrence that is empty
+    /// or too long; `PAYLOAD_TOO_LARGE`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`,
+    /// `INVALID_CONTROLLER_HANDLE`.
     pub async fn fire_trigger(
         &self,
         caller: ApiCaller,

@@ -1,6 +1,7 @@
 //! Rows of schedules and triggers, and of what became of each of their times and occurrences.
 //!
-//! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in `schedule_ends`.
+//! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in
+//! `schedule_ends`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -454,8 +455,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds a firing that is not due at a time. It gets the first time from now on that no other firing has. Gives the
-    /// earlier one of an occurrence that has one.
+    /// Adds a firing that is not due at a time. It gets the first time from now on that no other
+    /// firing has. Gives the earlier one of an occurrence that has one.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
@@ -481,8 +482,8 @@ impl Tx<'_> {
         Ok(added)
     }
 
-    /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at. Stores nothing if the
-    /// trigger was paused or removed since the events were read.
+    /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at.
+    /// Stores nothing if the trigger was paused or removed since the events were read.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.

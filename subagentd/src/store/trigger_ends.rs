@@ -36,9 +36,9 @@ struct TriggeringEnd {
     result: Option<String>,
 }
 
-/// The ends of a task, or of the turns of a worker that is no task. A turn that the trigger itself has started is left out:
-/// else a trigger could fire itself without end. A task that completed and fails later, for a violation, has ended once: only
-/// a trigger for failures takes its failure.
+/// The ends of a task, or of the turns of a worker that is no task. A turn that the trigger itself
+/// has started is left out: else a trigger could fire itself without end. A task that completed and
+/// fails later, for a violation, has ended once: only a trigger for failures takes its failure.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.

@@ -75,7 +75,8 @@ pub(crate) fn has_no_ends(connection: &Connection, worker: &str) -> Result<Optio
 /// an id or a name.
 ///
 /// # Errors
-/// `WORKER_NOT_FOUND`, `WORKER_STOPPED`; `INVALID_ARGUMENT{field}` for a task that has ended; `STORAGE_ERROR`.
+/// `WORKER_NOT_FOUND`, `WORKER_STOPPED`; `INVALID_ARGUMENT{field}` for a task that has ended;
+/// `STORAGE_ERROR`.
 pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Option<String>> {
     if let Some(error) = has_no_ends(connection, worker)? {
         return Err(error);
@@ -92,9 +93,10 @@ pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Op
 }
 
 impl Tx<'_> {
-    /// Stores a run of a watched command: its firing if the output has changed, its failure as a failed firing. `row` is
-    /// that of the run's beginning: stores nothing if the trigger was paused, resumed or removed since then, also if
-    /// another one has its key now. Returns the event of a pause with its worker.
+    /// Stores a run of a watched command: its firing if the output has changed, its failure as a
+    /// failed firing. `row` is that of the run's beginning: stores nothing if the trigger was
+    /// paused, resumed or removed since then, also if another one has its key now. Returns the
+    /// event of a pause with its worker.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.

@@ -1,4 +1,5 @@
-//! What schedules start, in the transaction that stores the firing, and changes of schedules by their owners.
+//! What schedules start, in the transaction that stores the firing, and changes of schedules by
+//! their owners.
 //!
 //! Must not decide when something is due: that is `schedules`'.
 
@@ -115,10 +116,12 @@ impl Supervisor {
         self.shared.store.write(Durability::Full, 1, write).await
     }
 
-    /// Changes a schedule or a trigger. Gives the firing of [`ScheduleChange::Run`] and [`ScheduleChange::Fire`].
+    /// Changes a schedule or a trigger. Gives the firing of [`ScheduleChange::Run`] and
+    /// [`ScheduleChange::Fire`].
     ///
     /// # Errors
-    /// `SCHEDULE_NOT_FOUND`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    /// `SCHEDULE_NOT_FOUND`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`, `INVALID_CONTROLLER_HANDLE`,
+    /// `IDEMPOTENCY_CONFLICT`.
     pub(crate) async fn change_schedule(
         &self,
         caller: ApiCaller,

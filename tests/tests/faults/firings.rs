@@ -1,5 +1,6 @@
-//! A daemon dies around firings of schedules and of each kind of trigger, at random moments and at each step. Each firing
-//! starts one task, and each occurrence fires once. `SUBAGENT_FAULTS=46` are 1,000 deaths.
+//! A daemon dies around firings of schedules and of each kind of trigger, at random moments and at
+//! each step. Each firing starts one task, and each occurrence fires once. `SUBAGENT_FAULTS=56` are
+//! 1,000 deaths.
 
 use std::collections::BTreeSet;
 use std::fs;

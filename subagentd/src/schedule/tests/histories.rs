@@ -1,4 +1,5 @@
-//! Histories of kills, clock jumps and missed times. `SUBAGENT_SCHEDULE_HISTORIES` sets how many are run.
+//! Histories of kills, clock jumps and missed times. `SUBAGENT_SCHEDULE_HISTORIES` sets how many
+//! are run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

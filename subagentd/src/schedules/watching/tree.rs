@@ -1,5 +1,5 @@
-//! The watched folders of one trigger, by inotify. A library for this was not used: `notify` watches each folder below,
-//! also those that no pattern can match.
+//! The watched folders of one trigger, by inotify. A library for this was not used: `notify`
+//! watches each folder below, also those that no pattern can match.
 
 use std::collections::HashMap;
 use std::io;
@@ -65,7 +65,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Watches a folder and those below it. Files that are in them already count as changed if `changes` is given.
+    /// Watches a folder and those below it. Files that are in them already count as changed if
+    /// `changes` is given.
     fn add(&mut self, folder: PathBuf, mut changes: Option<&mut Changes>) -> Result<(), String> {
         let mut waiting = vec![folder];
         let mut files = 0usize;

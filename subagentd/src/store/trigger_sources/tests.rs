@@ -1,5 +1,5 @@
-//! Histories of a trigger in the store: runs of its command, requests, pauses and kills. `SUBAGENT_SCHEDULE_HISTORIES` sets
-//! how many are run.
+//! Histories of a trigger in the store: runs of its command, requests, pauses and kills.
+//! `SUBAGENT_SCHEDULE_HISTORIES` sets how many are run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,7 +27,8 @@ enum Op {
     Resume,
 }
 
-/// An operation, and whether the daemon is killed before it is stored. Then the next one does it again.
+/// An operation, and whether the daemon is killed before it is stored. Then the next one does it
+/// again.
 fn ops() -> impl Strategy<Value = (Op, bool)> {
     let op = prop_oneof![
         5 => (0..3u8).prop_map(Op::Run),

@@ -1,5 +1,5 @@
-//! `schedules` and `triggers` of the user's config file: they come, change and go with the file, and each time still
-//! fires once.
+//! `schedules` and `triggers` of the user's config file: they come, change and go with the file,
+//! and each time still fires once.
 
 mod moved;
 
@@ -18,7 +18,8 @@ fn user_file(sandbox: &Sandbox) -> PathBuf {
     sandbox.file("home/.config/subagent/config.yaml")
 }
 
-/// Replaces the user's file, as editors do it. `WS` stands for the keys that all entries have in common.
+/// Replaces the user's file, as editors do it. `WS` stands for the keys that all entries have in
+/// common.
 fn write(sandbox: &Sandbox, text: &str) {
     let file = sandbox.file("home/.config/subagent/config.yaml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -559,7 +560,8 @@ fn a_declared_trigger_fires_and_a_changed_source_begins_anew() {
     sandbox.finish();
 }
 
-/// Each time fires once although the declaration changes again and again, and the daemon dies at this point.
+/// Each time fires once although the declaration changes again and again, and the daemon dies at
+/// this point.
 fn fires_once_although_the_declaration_changes(point: &str) {
     let mut sandbox = Sandbox::new();
     let once = sandbox.file("once");

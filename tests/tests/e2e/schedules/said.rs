@@ -1,5 +1,5 @@
-//! What `schedule list`, `doctor`, the board and notifications say when a budget holds a firing up, when a schedule
-//! failed too often, and when the machine was off for a day.
+//! What `schedule list`, `doctor`, the board and notifications say when a budget holds a firing up,
+//! when a schedule failed too often, and when the machine was off for a day.
 
 use std::fs;
 
