@@ -1,7 +1,5 @@
-//! Commands that triggers watch: runs each in its interval, outside of any worker, and stores what
-//! it has written.
-//!
-//! Must not hold up the owner: a run is a task of its own with a deadline.
+//! Commands that triggers watch: runs each in its interval, outside of any worker, and stores its
+//! output. Must not hold up the owner: a run is a task of its own with a deadline.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,7 +1,5 @@
-//! Rows of schedules and triggers, and of what became of each of their times and occurrences.
-//!
-//! Must not decide what is due or what starts: that is `schedule`'s. How a firing ends is in
-//! `schedule_ends`.
+//! Rows of schedules and triggers, and of what became of each of their times and occurrences. Must
+//! not decide what is due or what starts: that is `schedule`'s. `schedule_ends` has the ends.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! What schedules start, in the transaction that stores the firing, and changes of schedules by
-//! their owners.
-//!
-//! Must not decide when something is due: that is `schedules`'.
+//! their owners. Must not decide when something is due: that is `schedules`'s.
 
 use std::path::PathBuf;
 
