@@ -17,7 +17,7 @@ use crate::supervisor::{Supervisor, TaskCaller};
 /// The worker that was started or addressed last. A new daemon starts with the one that changed
 /// last.
 #[derive(Debug, Clone, Default)]
-pub struct LastWorker(Arc<Mutex<Option<String>>>);
+pub(crate) struct LastWorker(Arc<Mutex<Option<String>>>);
 
 impl LastWorker {
     /// Stores the id of the last addressed worker.

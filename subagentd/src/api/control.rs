@@ -10,7 +10,7 @@ const MAX_STOP_REQUESTS: usize = 16;
 
 /// The progress of the daemon's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ShutdownPhase {
+pub(crate) enum ShutdownPhase {
     /// The daemon serves all requests.
     Open,
     /// Waits and event streams end; other requests may finish.
@@ -21,7 +21,7 @@ pub enum ShutdownPhase {
 
 /// A request to stop the daemon.
 #[derive(Debug)]
-pub struct StopRequest {
+pub(crate) struct StopRequest {
     /// Whether all workers are stopped too.
     pub workers: bool,
     /// Receives the result when the supervisor has finished. The daemon exits right after.
@@ -30,14 +30,14 @@ pub struct StopRequest {
 
 /// The API's end of the connection. A clone is cheap.
 #[derive(Debug, Clone)]
-pub struct Control {
+pub(crate) struct Control {
     stop: mpsc::Sender<StopRequest>,
     phase: watch::Receiver<ShutdownPhase>,
 }
 
 /// Creates the API's end, the receiver of stop requests and the sender of phases.
 #[must_use]
-pub fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<ShutdownPhase>) {
+pub(crate) fn control() -> (Control, mpsc::Receiver<StopRequest>, watch::Sender<ShutdownPhase>) {
     let (stop, requests) = mpsc::channel(MAX_STOP_REQUESTS);
     let (phases, phase) = watch::channel(ShutdownPhase::Open);
     (Control { stop, phase }, requests, phases)

@@ -48,13 +48,13 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use subagent_protocol::MAX_LINE_BYTES;
 
-pub use address::LastWorker;
-pub use control::{ShutdownPhase, StopRequest, control};
-pub use server::{Connections, Guards, Listening, serve};
-pub use state::Api;
+pub(crate) use address::LastWorker;
+pub(crate) use control::{ShutdownPhase, StopRequest, control};
+pub(crate) use server::{Connections, Guards, Listening, serve};
+pub(crate) use state::Api;
 
 /// Builds all routes with the layers around them.
-pub fn router(api: Api) -> Router {
+pub(crate) fn router(api: Api) -> Router {
     let surroundings = layers::Surroundings { control: api.control.clone(), info: Arc::clone(&api.info) };
     let routes = Router::new()
         .route("/v1/daemon", get(daemon::show))

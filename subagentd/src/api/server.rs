@@ -35,14 +35,14 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 const MAX_BUFFERED: usize = 64 * 1024;
 
 /// Watches the number of open connections.
-pub type Connections = watch::Receiver<usize>;
+pub(crate) type Connections = watch::Receiver<usize>;
 
 /// Returns the guards of all live workers, to find on whose behalf a connection was opened.
-pub type Guards = Arc<dyn Fn() -> Vec<(WorkerId, ProcessId)> + Send + Sync>;
+pub(crate) type Guards = Arc<dyn Fn() -> Vec<(WorkerId, ProcessId)> + Send + Sync>;
 
 /// The source of connections.
 #[derive(Debug)]
-pub struct Listening {
+pub(crate) struct Listening {
     listener: UnixListener,
     replacements: mpsc::Receiver<UnixListener>,
     count: watch::Sender<usize>,
@@ -51,7 +51,7 @@ pub struct Listening {
 impl Listening {
     /// Starts with `listener`. A listener sent later replaces it; open connections stay open.
     #[must_use]
-    pub fn new(listener: UnixListener) -> (Self, mpsc::Sender<UnixListener>, Connections) {
+    pub(crate) fn new(listener: UnixListener) -> (Self, mpsc::Sender<UnixListener>, Connections) {
         let (replace, replacements) = mpsc::channel(1);
         let (count, connections) = watch::channel(0);
         (Self { listener, replacements, count }, replace, connections)
@@ -75,7 +75,7 @@ impl Listening {
 ///
 /// # Errors
 /// None while it serves: failures to accept are logged.
-pub async fn serve(
+pub(crate) async fn serve(
     listening: Listening,
     router: Router,
     guards: Guards,

@@ -13,7 +13,7 @@ use crate::supervisor::Supervisor;
 
 /// The state of the router.
 #[derive(Clone)]
-pub struct Api {
+pub(crate) struct Api {
     /// Executes the requests about workers.
     pub supervisor: Supervisor,
     /// Delivers notifications to sinks.

@@ -12,7 +12,7 @@ use super::budget::{Account, Spent};
 
 /// The owner of an account, relative to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccountOwner<'a> {
+pub(crate) enum AccountOwner<'a> {
     /// The worker's own account.
     Own,
     /// The account of a worker above it.
@@ -65,7 +65,7 @@ impl AccountOwner<'_> {
 
 /// The account of a worker above another one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Above {
+pub(crate) struct Above {
     /// Row id of the account in the store.
     pub key: i64,
     /// The worker that has the account.
@@ -76,7 +76,7 @@ pub struct Above {
 
 /// The accounts charged by a worker.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Accounts {
+pub(crate) struct Accounts {
     /// The worker's own account.
     pub worker: Account,
     /// Accounts of the existing workers above it, the nearest first.
@@ -101,7 +101,7 @@ impl Accounts {
     }
 
     /// Charges all accounts. Returns the resulting budget events.
-    pub fn spend(&mut self, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
+    pub(crate) fn spend(&mut self, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
         let delta = self.worker.spend(spent, now);
         for (whose, account) in self.all_mut().skip(1) {
             account.charge(whose, &delta);
@@ -110,13 +110,13 @@ impl Accounts {
     }
 
     /// Returns the budget events that are due now.
-    pub fn news(&mut self, opens: bool, now: i64) -> Vec<(EventType, Value)> {
+    pub(crate) fn news(&mut self, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         self.all_mut().flat_map(|(whose, account)| account.news(whose, opens, now)).collect()
     }
 
     /// Returns the error for which the open turn is to be canceled, if there is one.
     #[must_use]
-    pub fn cancels(&self, now: i64) -> Option<Error> {
+    pub(crate) fn cancels(&self, now: i64) -> Option<Error> {
         self.all().find_map(|(whose, account)| Some(account.exceeded(whose, account.cancels(now)?, now)))
     }
 
@@ -128,7 +128,7 @@ impl Accounts {
     /// Returns the exhausted shared accounts that cancel open turns of other workers, by scope, and
     /// by worker for those above.
     #[must_use]
-    pub fn cancels_others(&self, now: i64) -> Vec<(Scope, Option<WorkerId>)> {
+    pub(crate) fn cancels_others(&self, now: i64) -> Vec<(Scope, Option<WorkerId>)> {
         let over = self.shared().filter(|(_, account)| account.cancels(now).is_some());
         let key = |whose: AccountOwner<'_>| match whose {
             AccountOwner::Above(worker) => (whose.scope(), Some(worker.clone())),
@@ -139,19 +139,19 @@ impl Accounts {
 
     /// Returns whether the worker shares a time limit with others.
     #[must_use]
-    pub fn shares_time(&self) -> bool {
+    pub(crate) fn shares_time(&self) -> bool {
         self.shared().any(|(_, account)| account.limits.wall_time_ms.is_some())
     }
 
     /// Returns the milliseconds until the accounts must be checked again.
     #[must_use]
-    pub fn left(&self, now: i64) -> Option<u64> {
+    pub(crate) fn left(&self, now: i64) -> Option<u64> {
         self.all().filter_map(|(_, account)| account.left(now)).min()
     }
 
     /// Returns whether no account has a limit.
     #[must_use]
-    pub fn is_boundless(&self) -> bool {
+    pub(crate) fn is_boundless(&self) -> bool {
         self.all().all(|(_, account)| account.limits.is_boundless())
     }
 
@@ -175,7 +175,7 @@ impl Accounts {
 /// # Errors
 /// `BUDGET_EXCEEDED{scope,workerId?,budget,limit,used,unit}`,
 /// `BUDGET_UNKNOWN{scope,workerId?,budget,unreported}`.
-pub fn may_open(accounts: &Accounts, now: i64) -> Result<()> {
+pub(crate) fn may_open(accounts: &Accounts, now: i64) -> Result<()> {
     accounts.allow(|_| true, now)
 }
 
@@ -184,6 +184,6 @@ pub fn may_open(accounts: &Accounts, now: i64) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`may_open`].
-pub fn may_give_work(accounts: &Accounts, now: i64) -> Result<()> {
+pub(crate) fn may_give_work(accounts: &Accounts, now: i64) -> Result<()> {
     accounts.allow(|budget| budget != Budget::Turns, now)
 }

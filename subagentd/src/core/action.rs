@@ -6,7 +6,7 @@ use super::worker::{Fact, Worker};
 
 /// An action that is performed after the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WorkerAction {
+pub(crate) enum WorkerAction {
     /// Start a new runtime.
     StartRuntime,
     /// Send the prompt of the open turn.
@@ -40,7 +40,7 @@ pub enum WorkerAction {
 
 /// The result of an input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transition {
+pub(crate) struct Transition {
     /// The next state of the worker.
     pub worker: Worker,
     /// Facts to store with it, in order.

@@ -7,7 +7,7 @@ use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 
 /// An open question of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentRequest {
+pub(crate) struct AgentRequest {
     /// Permission request or elicitation.
     pub kind: QuestionKind,
     /// Number of the asking turn. `None` if the agent asked outside of a turn.
@@ -18,7 +18,7 @@ pub struct AgentRequest {
 
 /// State of an open question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Approval {
+pub(crate) enum Approval {
     /// Hooks run for the request. It is invisible until they have answered.
     Held,
     /// Waits for a decision.
@@ -34,7 +34,7 @@ pub enum Approval {
 
 /// An event in the life of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ApprovalInput {
+pub(crate) enum ApprovalInput {
     /// The runtime journaled that it is writing the answer.
     AnswerWritten,
     /// The runtime refused the answer, because it does not know the request any more.
@@ -47,7 +47,7 @@ pub enum ApprovalInput {
 
 /// Returns the event of a question that ends without an answer in this way, if there is one.
 #[must_use]
-pub const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventType> {
+pub(crate) const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventType> {
     match (end, kind) {
         (ApprovalStatus::Lost, QuestionKind::Permission) => Some(EventType::ApprovalLost),
         (ApprovalStatus::Lost, QuestionKind::Elicitation) => Some(EventType::ElicitationLost),
@@ -60,7 +60,7 @@ pub const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventTy
 impl Approval {
     /// Returns the public status, as it is stored and shown.
     #[must_use]
-    pub const fn status(&self) -> ApprovalStatus {
+    pub(crate) const fn status(&self) -> ApprovalStatus {
         match self {
             Self::Held | Self::Pending => ApprovalStatus::Pending,
             Self::Decided { .. } | Self::DecidedByCancel => ApprovalStatus::Decided,
@@ -70,7 +70,7 @@ impl Approval {
     /// Returns the final status. Every input ends the question, so that none stays open by
     /// accident.
     #[must_use]
-    pub fn end(&self, input: &ApprovalInput) -> ApprovalStatus {
+    pub(crate) fn end(&self, input: &ApprovalInput) -> ApprovalStatus {
         use ApprovalInput as In;
         match (self, input) {
             (Self::Held | Self::Pending, In::Lost) => ApprovalStatus::Lost,

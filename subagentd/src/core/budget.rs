@@ -16,7 +16,7 @@ use super::worker::{Fact, LifecycleState, RuntimeTurn, Worker};
 
 /// A change of used amounts, or better knowledge of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Spent {
+pub(crate) enum Spent {
     /// A turn was accepted.
     Opened,
     /// A turn ended whose prompt may have been sent.
@@ -39,7 +39,7 @@ pub enum Spent {
 
 /// The effect of a cost report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CostReport {
+pub(crate) struct CostReport {
     /// The amount since the last report.
     pub money: Money,
     /// Number of ended turns without a report that this report covers.
@@ -48,7 +48,7 @@ pub struct CostReport {
 
 /// A change of an account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Delta {
+pub(crate) struct Delta {
     turns: u64,
     wall_ms: u64,
     running: i64,
@@ -64,7 +64,7 @@ pub struct Delta {
 /// Used amounts and limits of a worker with the tasks below it, or of all workers of a controller.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Account {
+pub(crate) struct Account {
     /// The limits of the account.
     #[serde(skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
@@ -109,12 +109,12 @@ pub struct Account {
 impl Account {
     /// Creates an unused account.
     #[must_use]
-    pub fn new(limits: Limits, revision: u64) -> Self {
+    pub(crate) fn new(limits: Limits, revision: u64) -> Self {
         Self { limits: counted(limits), revision, ..Self::default() }
     }
 
     /// Charges usage of the worker. Returns the change for the accounts above.
-    pub fn spend(&mut self, spent: &Spent, now: i64) -> Delta {
+    pub(crate) fn spend(&mut self, spent: &Spent, now: i64) -> Delta {
         if let Some(own) = &mut self.own {
             let delta = own.spend(spent, now);
             self.add(&delta);
@@ -171,7 +171,7 @@ impl Account {
     }
 
     /// Charges usage of a worker below. Turns are charged only to the controller.
-    pub fn charge(&mut self, whose: AccountOwner<'_>, delta: &Delta) {
+    pub(crate) fn charge(&mut self, whose: AccountOwner<'_>, delta: &Delta) {
         if whose == AccountOwner::Controller {
             return self.add(delta);
         }
@@ -194,13 +194,13 @@ impl Account {
 
     /// Returns whether workers below have charged the account.
     #[must_use]
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.own.is_some()
     }
 
     /// Returns the effect of a cost report since `before`, or `None` if the report did not count.
     #[must_use]
-    pub fn priced_since(&self, before: &Self) -> Option<CostReport> {
+    pub(crate) fn priced_since(&self, before: &Self) -> Option<CostReport> {
         let (before, now) = (before.own(), self.own());
         let micros = now.cost?.checked_sub(before.cost.unwrap_or(0))?;
         let money = Money { micros, currency: now.currency.clone()? };
@@ -209,7 +209,7 @@ impl Account {
 
     /// Returns the cost of the worker's session before its first turn.
     #[must_use]
-    pub fn cost_before_turns(&self) -> Option<Money> {
+    pub(crate) fn cost_before_turns(&self) -> Option<Money> {
         let own = self.own();
         let (micros, currency) = (own.cost?, own.currency.clone()?);
         (own.turns == 0).then_some(Money { micros, currency })
@@ -240,7 +240,7 @@ impl Account {
     }
 
     /// Changes the limits. A budget that is no longer exhausted sends its event again when it is.
-    pub fn change(&mut self, change: &LimitsChange, now: i64) -> Result<()> {
+    pub(crate) fn change(&mut self, change: &LimitsChange, now: i64) -> Result<()> {
         let limits = change.over(&self.limits);
         limits.check()?;
         self.limits = counted(limits);
@@ -255,13 +255,13 @@ impl Account {
 
     /// Returns the elapsed time of the worker's own turns, in milliseconds.
     #[must_use]
-    pub fn ran_ms(&self, now: i64) -> u64 {
+    pub(crate) fn ran_ms(&self, now: i64) -> u64 {
         self.own().used(Budget::WallTime, now)
     }
 
     /// Returns whether time of the worker's own turns counts now.
     #[must_use]
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.own().running > 0
     }
 
@@ -325,7 +325,7 @@ impl Account {
     /// Returns the budget for which the open turn is to be canceled. An exhausted number of turns
     /// does not cancel the last one.
     #[must_use]
-    pub fn cancels(&self, now: i64) -> Option<Budget> {
+    pub(crate) fn cancels(&self, now: i64) -> Option<Budget> {
         let which = [Budget::WallTime, Budget::Tokens, Budget::Cost];
         let cancels = self.limits.on_limit() == OnLimit::Cancel;
         which.into_iter().find(|budget| cancels && self.is_used_up(*budget, now))
@@ -333,14 +333,14 @@ impl Account {
 
     /// Returns the milliseconds until its time is exhausted, if the same turns keep running.
     #[must_use]
-    pub fn left(&self, now: i64) -> Option<u64> {
+    pub(crate) fn left(&self, now: i64) -> Option<u64> {
         let left = self.limits.wall_time_ms?.saturating_sub(self.used(Budget::WallTime, now));
         (self.running > 0 && !self.sent.contains(&Budget::WallTime)).then(|| left.div_ceil(self.running))
     }
 
     /// Returns the events that are due and were not sent before: for exhausted budgets and, if a
     /// turn is opened, for budgets with unreported usage.
-    pub fn news(&mut self, whose: AccountOwner<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
+    pub(crate) fn news(&mut self, whose: AccountOwner<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         let mut news = Vec::new();
         for &budget in whose.budgets() {
             if self.is_used_up(budget, now) && !self.sent.contains(&budget) {
@@ -370,7 +370,7 @@ impl Account {
 
     /// Returns the error for an exhausted budget.
     #[must_use]
-    pub fn exceeded(&self, whose: AccountOwner<'_>, budget: Budget, now: i64) -> Error {
+    pub(crate) fn exceeded(&self, whose: AccountOwner<'_>, budget: Budget, now: i64) -> Error {
         let shown = self.shown(budget, now);
         let unit = shown.unit.clone().unwrap_or_else(|| budget.as_str().to_owned());
         let (flag, how) = (flag(budget), whose.change());
@@ -446,7 +446,7 @@ impl Account {
 
     /// Returns the view for clients.
     #[must_use]
-    pub fn view(&self, now: i64) -> BudgetView {
+    pub(crate) fn view(&self, now: i64) -> BudgetView {
         BudgetView {
             turns: self.shown(Budget::Turns, now),
             wall_time: self.shown(Budget::WallTime, now),
@@ -475,7 +475,7 @@ fn flag(budget: Budget) -> &'static str {
 
 /// Returns whether time counts: a turn runs and does not wait for an answer.
 #[must_use]
-pub fn runs(worker: &Worker) -> bool {
+pub(crate) fn runs(worker: &Worker) -> bool {
     worker.turn().is_some()
         && !worker.holds_turn()
         && !worker.approvals.values().any(|asked| asked.approval == Approval::Pending)

@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 
 /// A decision about a permission request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PermissionDecision {
+pub(crate) struct PermissionDecision {
     /// The chosen option. `None` answers `cancelled`.
     pub option_id: Option<String>,
     /// Alias of the option.
@@ -22,7 +22,7 @@ pub struct PermissionDecision {
 impl PermissionDecision {
     /// Returns the decision of a canceled turn, which chooses no option.
     #[must_use]
-    pub fn cancelled() -> Self {
+    pub(crate) fn cancelled() -> Self {
         const WORD: &str = "cancelled";
         Self { option_id: None, alias: Some(WORD.to_owned()), decision: WORD.to_owned() }
     }
@@ -30,7 +30,7 @@ impl PermissionDecision {
 
 /// A validated answer to an elicitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ElicitationReply {
+pub(crate) struct ElicitationReply {
     /// Accept, decline or cancel.
     pub action: ElicitationAction,
     /// Names of the answered fields.
@@ -49,7 +49,7 @@ const CANCEL_WORDS: &[&str] = &["cancel", "cancelled", "canceled"];
 ///
 /// # Errors
 /// `INVALID_APPROVAL_DECISION{decision,optionId,alias}` with the available options.
-pub fn choose(options: &[ApprovalOption], request: &Decide) -> Result<PermissionDecision> {
+pub(crate) fn choose(options: &[ApprovalOption], request: &Decide) -> Result<PermissionDecision> {
     let decision = request
         .decision
         .as_deref()
@@ -108,7 +108,7 @@ fn by_word<'a>(options: &'a [ApprovalOption], word: &str) -> Option<&'a Approval
 
 /// The combined outcome of hooks and policy.
 #[derive(Debug, Clone, PartialEq)]
-pub enum HooksOutcome {
+pub(crate) enum HooksOutcome {
     /// Asks the owner to decide.
     Ask,
     /// A rule decides the request.

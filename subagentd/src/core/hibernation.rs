@@ -9,7 +9,7 @@ use super::worker::{LifecycleState, RuntimeStatus, WorkerAction};
 
 /// State of the hibernation of a worker whose next agent resumes the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hibernation {
+pub(crate) enum Hibernation {
     /// The worker is awake.
     None,
     /// The runtime is asked to end, unless something is open.

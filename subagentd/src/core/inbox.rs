@@ -17,7 +17,7 @@ use super::worker::{Fact, LifecycleState, WorkerAction};
 
 /// An input about questions of a worker, beside a single decision.
 #[derive(Debug, Clone, PartialEq)]
-pub enum QuestionInput {
+pub(crate) enum QuestionInput {
     /// Decides several permission requests: all or none.
     DecideAll {
         /// The decisions by request.
@@ -47,7 +47,7 @@ pub enum QuestionInput {
 
 /// The effect of an expired question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expiry {
+pub(crate) enum Expiry {
     /// Decides a permission request this way.
     Decide(PermissionDecision),
     /// Declines the expired elicitation.
@@ -58,7 +58,7 @@ pub enum Expiry {
 
 /// A rule derived from a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewRule {
+pub(crate) struct NewRule {
     /// Id of the new rule.
     pub rule_id: RuleId,
     /// Text of the rule, without its action.
@@ -75,7 +75,7 @@ pub struct NewRule {
 
 /// Facts of the inbox, beside the questions themselves.
 #[derive(Debug, Clone, PartialEq)]
-pub enum InboxFact {
+pub(crate) enum InboxFact {
     /// The rule that makes a request ask.
     AskedFor {
         /// Id of the request.

@@ -18,7 +18,7 @@ impl WorkerInput {
     /// Returns the input with the rate limit that its error reports, if any. `at` is the time of
     /// the record.
     #[must_use]
-    pub fn with_limit(self, at: Timestamp) -> Self {
+    pub(crate) fn with_limit(self, at: Timestamp) -> Self {
         let error = match &self {
             Self::TurnEnd { end: TurnEnd::Failed { error }, .. } | Self::StartFailed { error } => error,
             _ => return self,
@@ -33,13 +33,13 @@ impl WorkerInput {
 impl Worker {
     /// Returns whether the worker waits for the end of a rate limit.
     #[must_use]
-    pub fn is_parked(&self) -> bool {
+    pub(crate) fn is_parked(&self) -> bool {
         self.parking.until.is_some()
     }
 
     /// Returns whether its open turn waits, too, because the prompt was not sent.
     #[must_use]
-    pub fn holds_turn(&self) -> bool {
+    pub(crate) fn holds_turn(&self) -> bool {
         let unsent =
             matches!(self.state, LifecycleState::Turn(RuntimeTurn { dispatching: false, cancel: None, .. }));
         unsent && self.is_parked()
@@ -48,7 +48,7 @@ impl Worker {
     /// Returns when the worker continues by itself. `None` while the runtime lives that failed to
     /// start for its turn.
     #[must_use]
-    pub fn unparks_at(&self) -> Option<Timestamp> {
+    pub(crate) fn unparks_at(&self) -> Option<Timestamp> {
         self.parking.until.filter(|_| !(self.holds_turn() && self.link != RuntimeStatus::None))
     }
 }

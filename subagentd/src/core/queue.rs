@@ -21,7 +21,7 @@ const DROPPED: &str = "dropped by manager";
 /// The queue of a worker. Never paused while empty. Without an open turn, it is empty, paused,
 /// gated or parked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// Ids of the queued turns, in order.
     pub turns: VecDeque<TurnId>,
     /// Why the queue is paused until a client resumes it.
@@ -34,14 +34,14 @@ pub struct Queue {
 impl Queue {
     /// Returns the position of a turn, starting at 1.
     #[must_use]
-    pub fn position(&self, turn_id: &TurnId) -> Option<usize> {
+    pub(crate) fn position(&self, turn_id: &TurnId) -> Option<usize> {
         self.turns.iter().position(|queued| queued == turn_id).map(|index| index + 1)
     }
 }
 
 /// A message that may have to wait.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Queued {
+pub(crate) struct Queued {
     /// Id of its turn.
     pub turn_id: TurnId,
     /// Data of its `message.sent`.
@@ -54,7 +54,7 @@ pub struct Queued {
 
 /// The position of a message to a busy worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueuePosition {
+pub(crate) enum QueuePosition {
     /// Last. Also queued if the worker is idle with a paused queue.
     Queued,
     /// Last. An idle worker gets it at once.
@@ -84,7 +84,7 @@ impl WorkerInput {
     /// Returns the order that queues its message instead of starting a turn, because no slot is
     /// free. `None` if it cannot be queued.
     #[must_use]
-    pub fn waiting(self, sender: Option<i64>) -> Option<Self> {
+    pub(crate) fn waiting(self, sender: Option<i64>) -> Option<Self> {
         let delivered = QueuePosition::Delivered;
         match self {
             Self::Send { turn_id, message, input, by: By::Runtime } => {
@@ -106,13 +106,13 @@ impl WorkerInput {
 impl Worker {
     /// Whether the head of the queue only needs a budget check to start.
     #[must_use]
-    pub fn waits_to_open(&self) -> bool {
+    pub(crate) fn waits_to_open(&self) -> bool {
         self.goes_on_alone() && !self.is_parked()
     }
 
     /// Returns whether the worker is idle and the head of its queue starts by itself.
     #[must_use]
-    pub fn goes_on_alone(&self) -> bool {
+    pub(crate) fn goes_on_alone(&self) -> bool {
         let idle = matches!(self.state, LifecycleState::Idle | LifecycleState::Error);
         idle && self.queue.paused.is_none() && !self.queue.turns.is_empty()
     }

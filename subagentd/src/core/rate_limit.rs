@@ -4,7 +4,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Error, rate_limit};
 
 /// Maximum number of rate limits in a row without a time of reset. The next one pauses the queue.
-pub const MAX_BACKOFFS: u32 = 5;
+pub(crate) const MAX_BACKOFFS: u32 = 5;
 /// Length of the first wait without a time of reset, in milliseconds. It doubles each time.
 const FIRST_BACKOFF_MS: i64 = 30_000;
 /// Maximum accepted distance of a time of reset, in milliseconds.
@@ -12,7 +12,7 @@ const MAX_PARK_MS: i64 = 31 * 24 * 3600 * 1000;
 
 /// A rate limit as an agent reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub(crate) struct Limit {
     /// Time of the report.
     pub at: Timestamp,
     /// End of the limit, if the agent reported it.
@@ -22,7 +22,7 @@ pub struct Limit {
 impl Limit {
     /// Returns the rate limit in an error that a runtime recorded at this time.
     #[must_use]
-    pub fn reported(error: &Error, at: Timestamp) -> Option<Self> {
+    pub(crate) fn reported(error: &Error, at: Timestamp) -> Option<Self> {
         let until = rate_limit::marked(error)?.map(|reset| reset.after(at));
         let believed = |until: &Timestamp| *until > at && until.0.saturating_sub(at.0) <= MAX_PARK_MS;
         Some(Self { at, until: until.filter(believed) })
@@ -31,7 +31,7 @@ impl Limit {
 
 /// Whether a worker is parked, and the number of backoffs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Parking {
+pub(crate) struct Parking {
     /// End of the parking, or `None` if the worker is not parked.
     pub until: Option<Timestamp>,
     /// Number of rate limits in a row without a time of reset, or with one that is too close.
@@ -44,7 +44,7 @@ impl Parking {
     /// A reset within the first wait is accepted once. Otherwise an agent that keeps reporting a
     /// limit of a second would get the whole queue, or be restarted without end.
     #[must_use]
-    pub fn after(self, limit: Limit) -> Option<Self> {
+    pub(crate) fn after(self, limit: Limit) -> Option<Self> {
         let is_far = |until: &Timestamp| until.0.saturating_sub(limit.at.0) >= FIRST_BACKOFF_MS;
         if limit.until.as_ref().is_some_and(is_far) {
             return Some(Self { until: limit.until, ..self });

@@ -7,7 +7,7 @@ use super::worker::{Fact, LifecycleState, RuntimeStatus, WorkerAction, stopped_f
 
 /// State of a requested restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Restart {
+pub(crate) enum Restart {
     /// No restart is in progress.
     None,
     /// The old runtime must end first.
@@ -18,7 +18,7 @@ pub enum Restart {
 
 impl Restart {
     /// All states with their stored names.
-    pub const WORDS: [(Self, &'static str); 3] =
+    pub(crate) const WORDS: [(Self, &'static str); 3] =
         [(Self::None, "none"), (Self::Wanted, "wanted"), (Self::Begun, "begun")];
 }
 

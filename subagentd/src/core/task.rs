@@ -19,7 +19,7 @@ const CANCELED: &str = "the task was canceled";
 
 /// Why a task is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskEnding {
+pub(crate) enum TaskEnding {
     /// A client canceled the task.
     Cancelled,
     /// It reached its maximum number of tool calls.
@@ -31,7 +31,7 @@ pub enum TaskEnding {
 impl TaskEnding {
     /// Returns the resulting status of the task.
     #[must_use]
-    pub const fn status(self) -> TaskStatus {
+    pub(crate) const fn status(self) -> TaskStatus {
         match self {
             Self::Cancelled => TaskStatus::Cancelled,
             Self::MaxIterationsReached => TaskStatus::MaxIterationsReached,
@@ -50,7 +50,7 @@ impl TaskEnding {
 
     /// Parses the name of the resulting status.
     #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         let all = [Self::Cancelled, Self::MaxIterationsReached, Self::TimedOut];
         all.into_iter().find(|ending| ending.status().as_str() == word)
     }
@@ -58,7 +58,7 @@ impl TaskEnding {
 
 /// The end of the last turn of a task's current run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastTurn {
+pub(crate) struct LastTurn {
     /// Status of the turn.
     pub status: TurnStatus,
     /// Whether its runtime was lost.
@@ -67,7 +67,11 @@ pub struct LastTurn {
 
 /// Returns the outcome of a worker's task, or `None` if the task goes on.
 #[must_use]
-pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTurn>) -> Option<TaskStatus> {
+pub(crate) fn outcome(
+    worker: &Worker,
+    ending: Option<TaskEnding>,
+    last: Option<LastTurn>,
+) -> Option<TaskStatus> {
     let queue = &worker.queue;
     let is_over = match worker.state {
         LifecycleState::Stopping(None) | LifecycleState::Stopped => true,
@@ -102,7 +106,7 @@ pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTur
 
 /// Returns the event that reports the outcome.
 #[must_use]
-pub const fn event_of(outcome: TaskStatus) -> EventType {
+pub(crate) const fn event_of(outcome: TaskStatus) -> EventType {
     match outcome {
         TaskStatus::Completed => EventType::SubagentCompleted,
         TaskStatus::Cancelled => EventType::SubagentCancelled,
@@ -112,13 +116,13 @@ pub const fn event_of(outcome: TaskStatus) -> EventType {
 
 /// Returns the first `chars` characters of a text.
 #[must_use]
-pub fn beginning(text: &str, chars: usize) -> &str {
+pub(crate) fn beginning(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Returns the message to the parent about the end of a background task.
 #[must_use]
-pub fn end_message(
+pub(crate) fn end_message(
     name: &str,
     id: &WorkerId,
     status: TaskStatus,
@@ -147,7 +151,7 @@ pub fn end_message(
 ///
 /// A violation fails a task even if the agent completed it before the violation was noticed.
 #[must_use]
-pub fn explained(
+pub(crate) fn explained(
     outcome: TaskStatus,
     cause: Option<Error>,
     canceled: Option<String>,
@@ -168,7 +172,7 @@ pub fn explained(
 /// Returns the message to the parent: data of `message.sent`, and of `turn.started` without the
 /// turn.
 #[must_use]
-pub fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (Value, Value) {
+pub(crate) fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (Value, Value) {
     let subagent = json!({"subagentId": id, "name": name, "status": status});
     let message = json!({"text": text, "blocks": [], "subagent": subagent});
     (message, json!({"text": text, "blocksCount": 0, "subagent": subagent}))
@@ -176,7 +180,7 @@ pub fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (V
 
 /// Returns the form in which names are compared.
 #[must_use]
-pub fn folded(name: &str) -> String {
+pub(crate) fn folded(name: &str) -> String {
     name.to_lowercase()
 }
 
@@ -184,7 +188,7 @@ pub fn folded(name: &str) -> String {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}`.
-pub fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let wrong = match name {
         "" => "is empty",
         _ if name.trim() != name => "begins or ends with a space",
@@ -198,7 +202,7 @@ pub fn check_name(name: &str) -> Result<()> {
 
 /// Derives an unused name from a description.
 #[must_use]
-pub fn made_name(description: &str, taken: impl Fn(&str) -> bool) -> String {
+pub(crate) fn made_name(description: &str, taken: impl Fn(&str) -> bool) -> String {
     let words: Vec<&str> = description.split(|c: char| c.is_whitespace() || c.is_control()).collect();
     let text = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let base = match beginning(&text, MAX_TASK_NAME_CHARS).trim_end() {

@@ -24,7 +24,7 @@ fn line((path, message): (String, String)) -> String {
 
 /// Returns the prompt that asks the agent for the result again.
 #[must_use]
-pub fn asked_again(errors: &[Value], schema: &Value) -> String {
+pub(crate) fn asked_again(errors: &[Value], schema: &Value) -> String {
     let wrong: Vec<String> = first(errors).map(|error| format!("- {}", line(error))).collect();
     format!(
         "Your last message is the result of this task, and does not fit the JSON Schema that it has to meet:\n{}\n\n\
@@ -36,7 +36,7 @@ pub fn asked_again(errors: &[Value], schema: &Value) -> String {
 
 /// Returns the error of a task whose result does not fit.
 #[must_use]
-pub fn not_met(errors: &[Value], why: &str) -> Error {
+pub(crate) fn not_met(errors: &[Value], why: &str) -> Error {
     let all: Vec<(String, String)> = first(errors).collect();
     let shown = all.first().cloned().map(line).unwrap_or_default();
     let message = format!("the result does not match its schema, {why}: {shown}");

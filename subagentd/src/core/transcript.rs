@@ -7,14 +7,14 @@ use subagent_protocol::clean::{clean, one_line};
 use super::task::beginning;
 
 /// Maximum size of a transcript in bytes.
-pub const MAX_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
 /// Maximum length of a call's title, in characters.
 const TITLE_CHARS: usize = 200;
 const CUT: &str = "\n[cut here: the rest is in the events of the task]\n";
 
 /// A text that grows up to a limit.
 #[derive(Debug, Default)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     text: String,
     said: String,
     /// Calls of child sessions during a message of the agent.
@@ -25,19 +25,19 @@ pub struct Transcript {
 impl Transcript {
     /// Starts the transcript of a task with this name.
     #[must_use]
-    pub fn of(name: &str, agent: Option<&str>, status: &str) -> Self {
+    pub(crate) fn of(name: &str, agent: Option<&str>, status: &str) -> Self {
         let agent = agent.map_or_else(|| "no definition".to_owned(), one_line);
         Self { text: format!("## {} ({agent}, {status})\n", one_line(name)), ..Self::default() }
     }
 
     /// Adds a prompt to the agent.
-    pub fn message_sent(&mut self, text: &str) {
+    pub(crate) fn message_sent(&mut self, text: &str) {
         self.end_message();
         self.push("Prompt", text);
     }
 
     /// Adds a chunk of the agent's message.
-    pub fn said(&mut self, piece: &str) {
+    pub(crate) fn said(&mut self, piece: &str) {
         let room = MAX_BYTES.saturating_sub(self.text.len());
         // A longer message is cut when it is added to the text.
         if self.said.len() <= room {
@@ -46,13 +46,13 @@ impl Transcript {
     }
 
     /// Adds a tool call of the agent.
-    pub fn called(&mut self, title: &str) {
+    pub(crate) fn called(&mut self, title: &str) {
         self.end_message();
         self.add(&call(title));
     }
 
     /// Adds a tool call of a child session. It does not end the agent's message.
-    pub fn called_below(&mut self, title: &str) {
+    pub(crate) fn called_below(&mut self, title: &str) {
         if self.text.len() + self.below.len() <= MAX_BYTES {
             self.below.push_str(&call(title));
         }
@@ -60,13 +60,13 @@ impl Transcript {
 
     /// Returns whether the limit is reached, also by a message that goes on.
     #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_full || self.said.len() > MAX_BYTES
     }
 
     /// Returns the complete text.
     #[must_use]
-    pub fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         self.end_message();
         self.text
     }

@@ -4,7 +4,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 
 /// State of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LifecycleState {
+pub(crate) enum LifecycleState {
     /// Its first runtime is being started.
     Starting,
     /// No turn is open.
@@ -23,7 +23,7 @@ pub enum LifecycleState {
 
 /// A simulated turn, open as long as its permission request. Runtimes do not know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SimulatedTurn {
+pub(crate) struct SimulatedTurn {
     /// Number of the turn, counted per worker.
     pub no: u64,
     /// Id of the turn.
@@ -34,7 +34,7 @@ pub struct SimulatedTurn {
 
 /// What executes a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum By {
+pub(crate) enum By {
     /// The worker's runtime, with its agent.
     Runtime,
     /// The daemon, which completes it at once.
@@ -48,7 +48,7 @@ pub enum By {
 
 /// An open turn of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuntimeTurn {
+pub(crate) struct RuntimeTurn {
     /// Number of the turn, counted per worker.
     pub no: u64,
     /// Id of the turn.
@@ -64,7 +64,7 @@ pub struct RuntimeTurn {
 
 /// A cancel of the open turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cancel {
+pub(crate) struct Cancel {
     /// Why it is canceled.
     pub reason: String,
     /// Whether the runtime journaled it. Then the turn ends with `turn.canceled` in any case.
@@ -73,7 +73,7 @@ pub struct Cancel {
 
 /// What is known of the runtime, in the order of its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RuntimeStatus {
+pub(crate) enum RuntimeStatus {
     /// No runtime is alive.
     None,
     /// A runtime is alive that another daemon started and that has not answered yet. It may have a

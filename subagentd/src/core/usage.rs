@@ -11,7 +11,7 @@ use subagent_protocol::time::Timestamp;
 
 /// A turn with its reported usage.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UsedTurn {
+pub(crate) struct UsedTurn {
     /// Id of its worker.
     pub worker_id: String,
     /// Name of its worker.
@@ -132,7 +132,7 @@ impl Sum {
 
 /// Sums of usage by key.
 #[derive(Debug)]
-pub struct Sums<'a> {
+pub(crate) struct Sums<'a> {
     by: UsageBy,
     prices: &'a Prices,
     items: BTreeMap<Option<String>, Sum>,
@@ -142,12 +142,12 @@ pub struct Sums<'a> {
 impl<'a> Sums<'a> {
     /// Creates sums of no turns.
     #[must_use]
-    pub fn new(by: UsageBy, prices: &'a Prices) -> Self {
+    pub(crate) fn new(by: UsageBy, prices: &'a Prices) -> Self {
         Self { by, prices, items: BTreeMap::new(), total: Sum::default() }
     }
 
     /// Adds the usage of a turn.
-    pub fn add(&mut self, turn: &UsedTurn) {
+    pub(crate) fn add(&mut self, turn: &UsedTurn) {
         let computed = turn.computed(self.prices);
         let item = self.items.entry(turn.key(self.by)).or_default();
         if self.by == UsageBy::Worker {
@@ -159,13 +159,13 @@ impl<'a> Sums<'a> {
 
     /// Returns the sums by their keys.
     #[must_use]
-    pub fn by_key(self) -> HashMap<String, UsageSums> {
+    pub(crate) fn by_key(self) -> HashMap<String, UsageSums> {
         self.items.into_iter().filter_map(|(key, sum)| Some((key?, sum.shown()))).collect()
     }
 
     /// Returns the view for clients.
     #[must_use]
-    pub fn shown(self, since: Option<Timestamp>) -> UsageShown {
+    pub(crate) fn shown(self, since: Option<Timestamp>) -> UsageShown {
         let item = |(key, sum): (_, Sum)| UsageItem { key, name: sum.name.clone(), sums: sum.shown() };
         let mut items: Vec<UsageItem> = self.items.into_iter().map(item).collect();
         if self.by != UsageBy::Day {

@@ -11,20 +11,20 @@ use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus, WorkerState};
 use subagent_protocol::{Code, Error};
 
-pub use super::action::{Transition, WorkerAction};
+pub(crate) use super::action::{Transition, WorkerAction};
 use super::approval::{AgentRequest, Approval};
 use super::budget::Spent;
 use super::decision::{ElicitationReply, HooksOutcome, PermissionDecision};
-pub use super::hibernation::Hibernation;
+pub(crate) use super::hibernation::Hibernation;
 use super::inbox::{InboxFact, QuestionInput};
 use super::queue::{Queue, QueuePosition, Queued};
 use super::rate_limit::{Limit, Parking};
-pub use super::restart::Restart;
+pub(crate) use super::restart::Restart;
 use super::task::TaskEnding;
-pub use super::turn::{By, Cancel, LifecycleState, RuntimeStatus, RuntimeTurn, SimulatedTurn};
+pub(crate) use super::turn::{By, Cancel, LifecycleState, RuntimeStatus, RuntimeTurn, SimulatedTurn};
 
 /// Reason of a cancel without another reason.
-pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
+pub(crate) const CANCELED_BY_MANAGER: &str = "canceled by manager";
 
 /// Reason of a cancel because the worker is stopped.
 pub(crate) const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
@@ -37,7 +37,7 @@ pub(crate) fn stopped_for_good(state: WorkerState) -> Error {
 
 /// A worker: its state, and what is known of its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worker {
+pub(crate) struct Worker {
     /// State of the worker.
     pub state: LifecycleState,
     /// State of its runtime.
@@ -61,7 +61,7 @@ pub struct Worker {
 
 /// An input of the rules.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WorkerInput {
+pub(crate) enum WorkerInput {
     /// A client sends a message.
     Send {
         /// Id of the new turn.
@@ -318,7 +318,7 @@ pub enum WorkerInput {
 
 /// A fact that is stored in the same transaction as the new state.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
+pub(crate) enum Fact {
     /// A turn was opened.
     TurnOpened {
         /// Number of the turn.
@@ -464,7 +464,7 @@ pub enum Fact {
 impl Worker {
     /// Returns a worker whose first runtime is to be started.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: LifecycleState::Starting,
             link: RuntimeStatus::None,
@@ -480,13 +480,13 @@ impl Worker {
 
     /// Returns a worker in debug mode, without a runtime until a message needs one.
     #[must_use]
-    pub fn without_runtime() -> Self {
+    pub(crate) fn without_runtime() -> Self {
         Self { state: LifecycleState::Idle, ..Self::new() }
     }
 
     /// Returns the id of the open turn, simulated or not.
     #[must_use]
-    pub fn open_turn(&self) -> Option<&TurnId> {
+    pub(crate) fn open_turn(&self) -> Option<&TurnId> {
         match &self.state {
             LifecycleState::Local(local) => Some(&local.id),
             _ => self.turn().map(|turn| &turn.id),
@@ -496,7 +496,7 @@ impl Worker {
     /// Returns whether both workers have equal rows. The state of the runtime and the gate of the
     /// queue are not stored.
     #[must_use]
-    pub fn is_stored_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_stored_like(&self, other: &Self) -> bool {
         let Self {
             state,
             link: _,
@@ -523,7 +523,7 @@ impl Worker {
 
     /// Returns the open turn of the runtime.
     #[must_use]
-    pub fn turn(&self) -> Option<&RuntimeTurn> {
+    pub(crate) fn turn(&self) -> Option<&RuntimeTurn> {
         match &self.state {
             LifecycleState::Turn(turn) | LifecycleState::Stopping(Some(turn)) => Some(turn),
             _ => None,
@@ -533,13 +533,13 @@ impl Worker {
     /// Returns the turn of a question that is asked now. A turn that the runtime has not taken yet
     /// asks nothing: the question was there before, and outlives the turn.
     #[must_use]
-    pub fn asking_turn(&self) -> Option<u64> {
+    pub(crate) fn asking_turn(&self) -> Option<u64> {
         self.turn().filter(|turn| turn.dispatching).map(|turn| turn.no)
     }
 
     /// Returns whether its idle agent may be ended: it is ready, and nothing is open.
     #[must_use]
-    pub fn rests(&self) -> bool {
+    pub(crate) fn rests(&self) -> bool {
         self.state == LifecycleState::Idle
             && self.link == RuntimeStatus::Ready
             && self.approvals.is_empty()
@@ -549,7 +549,7 @@ impl Worker {
 
     /// Returns the public state. `waiting_approval` is derived from the open approvals.
     #[must_use]
-    pub fn public_state(&self) -> WorkerState {
+    pub(crate) fn public_state(&self) -> WorkerState {
         match &self.state {
             LifecycleState::Starting => WorkerState::Starting,
             LifecycleState::Idle | LifecycleState::Stopping(None) => WorkerState::Idle,
@@ -572,7 +572,7 @@ impl Worker {
     /// # Errors
     /// The error of the client, with its code. `INTERNAL_ERROR` for an impossible input of a
     /// damaged or foreign journal. The worker is unchanged.
-    pub fn step(&self, input: WorkerInput) -> subagent_protocol::Result<Transition> {
+    pub(crate) fn step(&self, input: WorkerInput) -> subagent_protocol::Result<Transition> {
         super::step::step(self, input)
     }
 }

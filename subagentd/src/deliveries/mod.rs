@@ -33,12 +33,12 @@ const MAX_LOG: u32 = 200;
 
 /// The delivery system of a daemon. A clone is cheap.
 #[derive(Clone)]
-pub struct Deliveries(Arc<DeliveryContext>);
+pub(crate) struct Deliveries(Arc<DeliveryContext>);
 
 impl Deliveries {
     /// Starts dispatching and delivering, until the daemon ends.
     #[must_use]
-    pub fn start(
+    pub(crate) fn start(
         supervisor: &Supervisor,
         environment: Environment,
         runtime_program: PathBuf,
@@ -55,13 +55,13 @@ impl Deliveries {
     /// Watches the number of sinks with pending deliveries. The daemon does not exit while it is
     /// above 0.
     #[must_use]
-    pub fn busy(&self) -> watch::Receiver<usize> {
+    pub(crate) fn busy(&self) -> watch::Receiver<usize> {
         self.0.busy.subscribe()
     }
 
     /// How many sinks there are.
     #[must_use]
-    pub fn sinks_in_use(&self) -> watch::Receiver<usize> {
+    pub(crate) fn sinks_in_use(&self) -> watch::Receiver<usize> {
         self.0.sinks.subscribe()
     }
 
@@ -69,7 +69,7 @@ impl Deliveries {
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub async fn sinks(&self) -> Result<Sinks> {
+    pub(crate) async fn sinks(&self) -> Result<Sinks> {
         let standings = self.0.stream.store.read(deliveries::standings).await?;
         let config = self.config().await;
         let shown = |sink: &NotificationSink| {
@@ -96,7 +96,7 @@ impl Deliveries {
     }
 
     /// Returns the newest deliveries and their results.
-    pub async fn log(&self) -> Result<DeliveryLog> {
+    pub(crate) async fn log(&self) -> Result<DeliveryLog> {
         let items = self.0.stream.store.read(|connection| deliveries::log(connection, MAX_LOG)).await?;
         Ok(DeliveryLog { count: items.len(), items })
     }
@@ -105,7 +105,7 @@ impl Deliveries {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{name}` for an unknown sink.
-    pub async fn test(&self, request: TestSinks) -> Result<SinkTests> {
+    pub(crate) async fn test(&self, request: TestSinks) -> Result<SinkTests> {
         let mut targets = Vec::new();
         {
             let config = self.config().await;

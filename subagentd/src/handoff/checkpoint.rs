@@ -17,7 +17,7 @@ const MAX_COMMANDS: usize = 200;
 
 /// Renders the document; its size is bounded.
 #[must_use]
-pub fn render(facts: &HandoffFacts) -> Value {
+pub(crate) fn render(facts: &HandoffFacts) -> Value {
     let source = &facts.source;
     let commands = &facts.work.commands;
     let last = |count: usize| commands.len().saturating_sub(count);

@@ -27,7 +27,7 @@ const MAX_PENDING: usize = 30;
 
 /// Renders the document. It is at most 256 KiB long.
 #[must_use]
-pub fn render(facts: &HandoffFacts) -> String {
+pub(crate) fn render(facts: &HandoffFacts) -> String {
     let mut out = MarkdownDocument(String::with_capacity(16 * 1024));
     out.line("# Handoff");
     task(facts, &mut out);

@@ -2,11 +2,11 @@
 //! out. It must not do I/O or know the store. Each part is bounded, and agent text cannot form
 //! headings (see `subagent_protocol::markdown`).
 
-pub mod checkpoint;
-pub mod markdown;
+pub(crate) mod checkpoint;
+pub(crate) mod markdown;
 #[cfg(test)]
 mod tests;
-pub mod work;
+pub(crate) mod work;
 
 use subagent_protocol::api::WorkspaceStatus;
 use subagent_protocol::ids::{EventId, RequestId, SnapshotId, TurnId};
@@ -19,17 +19,17 @@ use work::WorkerActivity;
 #[cfg(test)]
 const MAX_BYTES: usize = 256 * 1024;
 /// Number of first turns that are included.
-pub const FIRST_TURNS: u32 = 3;
+pub(crate) const FIRST_TURNS: u32 = 3;
 /// Number of last turns that are included.
-pub const LAST_TURNS: u32 = 20;
+pub(crate) const LAST_TURNS: u32 = 20;
 /// Number of last turns whose agent text is included.
-pub const TEXTS: usize = 3;
+pub(crate) const TEXTS: usize = 3;
 /// Maximum size of each included agent text in bytes.
-pub const TEXT_BYTES: usize = 12 * 1024;
+pub(crate) const TEXT_BYTES: usize = 12 * 1024;
 
 /// All facts about a worker that its successor needs.
 #[derive(Debug, Clone)]
-pub struct HandoffFacts {
+pub(crate) struct HandoffFacts {
     /// Id of the snapshot.
     pub snapshot_id: SnapshotId,
     /// Creation time of the snapshot.
@@ -62,7 +62,7 @@ pub struct HandoffFacts {
 
 /// The worker that a snapshot describes.
 #[derive(Debug, Clone)]
-pub struct HandoffSource {
+pub(crate) struct HandoffSource {
     /// Public id of the worker.
     pub worker_id: String,
     /// Public id of its controller.
@@ -83,7 +83,7 @@ pub struct HandoffSource {
 
 /// A turn of the worker in the snapshot.
 #[derive(Debug, Clone)]
-pub struct SnapshotTurn {
+pub(crate) struct SnapshotTurn {
     /// Public id of the turn.
     pub id: TurnId,
     /// Text of the prompt; empty for a message of blocks alone.
@@ -98,7 +98,7 @@ pub struct SnapshotTurn {
 
 /// Agent text of one turn.
 #[derive(Debug, Clone)]
-pub struct TurnText {
+pub(crate) struct TurnText {
     /// Public id of the turn.
     pub turn: TurnId,
     /// Last part of the text.
@@ -109,7 +109,7 @@ pub struct TurnText {
 
 /// An undecided permission request.
 #[derive(Debug, Clone)]
-pub struct PendingPermission {
+pub(crate) struct PendingPermission {
     /// Public id of the request.
     pub request_id: RequestId,
     /// Text that describes the requested action.
@@ -118,7 +118,7 @@ pub struct PendingPermission {
 
 /// A queued message, accepted but not begun.
 #[derive(Debug, Clone)]
-pub struct QueuedMessage {
+pub(crate) struct QueuedMessage {
     /// Turn id that it will have.
     pub turn_id: TurnId,
     /// First part of its text.
@@ -127,7 +127,7 @@ pub struct QueuedMessage {
 
 /// Counts of events that make the facts incomplete.
 #[derive(Debug, Clone, Default)]
-pub struct Risks {
+pub(crate) struct Risks {
     /// Number of gaps in the journal.
     pub gaps: usize,
     /// Number of lost agent sessions; each lost the agent's context.
@@ -140,7 +140,7 @@ pub struct Risks {
 
 /// Absolute paths of a snapshot's files.
 #[derive(Debug, Clone)]
-pub struct Paths {
+pub(crate) struct Paths {
     /// Absolute path of `handoff.md`.
     pub handoff: String,
     /// Absolute path of `checkpoint.json`.
@@ -150,7 +150,7 @@ pub struct Paths {
 impl HandoffFacts {
     /// Returns the worker's last turn.
     #[must_use]
-    pub fn source_turn(&self) -> Option<&SnapshotTurn> {
+    pub(crate) fn source_turn(&self) -> Option<&SnapshotTurn> {
         self.turns.last()
     }
 }

@@ -21,7 +21,7 @@ const ENTRY_BYTES: usize = 300;
 
 /// The collected activity of a worker.
 #[derive(Debug, Clone, Default)]
-pub struct WorkerActivity {
+pub(crate) struct WorkerActivity {
     /// Entries of the last plan.
     pub plan: Vec<PlanEntry>,
     /// Files by path, with counts of uses.
@@ -36,7 +36,7 @@ pub struct WorkerActivity {
 
 /// An entry of the agent's plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanEntry {
+pub(crate) struct PlanEntry {
     /// Text of the entry.
     pub content: String,
     /// Progress, in the agent's word.
@@ -45,7 +45,7 @@ pub struct PlanEntry {
 
 /// Counts of tool calls that touched a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FileUses {
+pub(crate) struct FileUses {
     /// Successful calls that change the file.
     pub edits: usize,
     /// All other calls, including failed ones.
@@ -54,7 +54,7 @@ pub struct FileUses {
 
 /// A command that the agent ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecutedCommand {
+pub(crate) struct ExecutedCommand {
     /// Command line, or the title of the tool call.
     pub command: String,
     /// Last status of the tool call in the agent's word; empty if none was given.
@@ -74,7 +74,7 @@ struct MergedToolCall {
 
 /// Merges the updates of a worker's agent into [`WorkerActivity`].
 #[derive(Debug, Default)]
-pub struct WorkCollector {
+pub(crate) struct WorkCollector {
     calls: BTreeMap<u64, MergedToolCall>,
     numbers: HashMap<String, u64>,
     last: u64,
@@ -85,7 +85,7 @@ pub struct WorkCollector {
 
 impl WorkCollector {
     /// Adds an update. Updates must be in order.
-    pub fn see(&mut self, event: &StoredEvent) {
+    pub(crate) fn see(&mut self, event: &StoredEvent) {
         let data = event.data();
         // Plan and context of a child session are not the worker's.
         let own = data.get("sessionId").is_none();
@@ -130,7 +130,7 @@ impl WorkCollector {
 
     /// Returns the merged activity.
     #[must_use]
-    pub fn finish(self) -> WorkerActivity {
+    pub(crate) fn finish(self) -> WorkerActivity {
         let mut work = WorkerActivity {
             plan: self.plan,
             context: self.context,

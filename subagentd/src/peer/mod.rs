@@ -14,12 +14,12 @@ use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
 
 use crate::descriptors;
-pub use origin::RequestOrigin;
+pub(crate) use origin::RequestOrigin;
 use pid::PeerProcess;
 
 /// Why a connection is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum PeerError {
+pub(crate) enum PeerError {
     /// The kernel does not report the peer's identity.
     #[error("the peer of the connection cannot be identified")]
     Unknown(#[source] std::io::Error),
@@ -40,7 +40,7 @@ pub enum PeerError {
 
 /// The process that opened a connection. A clone is cheap and shares the lookup results.
 #[derive(Debug, Clone)]
-pub struct Peer(Arc<PeerAncestry>);
+pub(crate) struct Peer(Arc<PeerAncestry>);
 
 #[derive(Debug)]
 struct PeerAncestry {
@@ -55,7 +55,7 @@ impl Peer {
     ///
     /// # Errors
     /// A [`PeerError`], after which the connection must be dropped.
-    pub fn of(stream: &UnixStream) -> Result<Self, PeerError> {
+    pub(crate) fn of(stream: &UnixStream) -> Result<Self, PeerError> {
         let unknown = |error: nix::Error| PeerError::Unknown(error.into());
         let credentials = getsockopt(stream, sockopt::PeerCredentials).map_err(unknown)?;
         if credentials.uid() != geteuid().as_raw() && !subagent_failpoint::sabotaged("peer.any_user") {
@@ -67,7 +67,7 @@ impl Peer {
 
     /// Returns pid and start time of the peer.
     #[must_use]
-    pub fn process(&self) -> ProcessId {
+    pub(crate) fn process(&self) -> ProcessId {
         self.0.process.id()
     }
 
@@ -76,7 +76,7 @@ impl Peer {
     /// # Errors
     /// [`PeerError::Ended`], [`PeerError::Ancestors`] and [`PeerError::BelowUnknown`]; such a peer
     /// must be refused.
-    pub fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<RequestOrigin, PeerError> {
+    pub(crate) fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<RequestOrigin, PeerError> {
         let chain = match self.0.chain.get() {
             Some(chain) => chain,
             None => {
@@ -113,7 +113,10 @@ impl Peer {
 ///
 /// # Errors
 /// Those of [`Peer::origin`].
-pub fn origin_of(process: ProcessId, guards: &[(WorkerId, ProcessId)]) -> Result<RequestOrigin, PeerError> {
+pub(crate) fn origin_of(
+    process: ProcessId,
+    guards: &[(WorkerId, ProcessId)],
+) -> Result<RequestOrigin, PeerError> {
     let unread = |error: std::io::Error| {
         if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
     };

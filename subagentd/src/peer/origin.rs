@@ -9,7 +9,7 @@ const GUARD_NAME: &str = "subagent-guard";
 
 /// The principal of a request, derived from the process tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestOrigin {
+pub(crate) enum RequestOrigin {
     /// The user, or a process of the user that is not below a guard.
     Owner,
     /// The agent of this worker, or a process that it started.

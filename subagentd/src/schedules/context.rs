@@ -26,7 +26,7 @@ pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// For how long this daemon is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
+pub(crate) enum Stay {
     /// Until its service manager or a person ends it.
     Service,
     /// In the background, for this many milliseconds without work.

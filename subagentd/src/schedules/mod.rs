@@ -38,7 +38,7 @@ use declarations::Declarations;
 use folders::Folders;
 
 pub use config_check::check_declared;
-pub use context::Stay;
+pub(crate) use context::Stay;
 pub use triggers::check_payload;
 
 /// Firings that the log shows.
@@ -48,12 +48,12 @@ const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The schedules and triggers of a daemon. Cheap to clone.
 #[derive(Clone)]
-pub struct Schedules(Arc<ScheduleContext>);
+pub(crate) struct Schedules(Arc<ScheduleContext>);
 
 impl Schedules {
     /// Begins to wait for the next time, until the daemon ends.
     #[must_use]
-    pub fn start(
+    pub(crate) fn start(
         supervisor: &Supervisor,
         environment: Environment,
         runtime_program: PathBuf,
@@ -81,13 +81,13 @@ impl Schedules {
 
     /// Not zero while the daemon stays for schedules.
     #[must_use]
-    pub fn busy(&self) -> watch::Receiver<usize> {
+    pub(crate) fn busy(&self) -> watch::Receiver<usize> {
         self.0.busy.subscribe()
     }
 
     /// How many schedules have a next time or something that runs.
     #[must_use]
-    pub fn waiting(&self) -> watch::Receiver<usize> {
+    pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         self.0.waiting.subscribe()
     }
 
@@ -97,7 +97,7 @@ impl Schedules {
     /// `INVALID_ARGUMENT{field}` for a name, a time zone or times that cannot be used, or that
     /// never come; `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task,
     /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
-    pub async fn add(&self, caller: ApiCaller, request: AddSchedule) -> Result<ScheduleView> {
+    pub(crate) async fn add(&self, caller: ApiCaller, request: AddSchedule) -> Result<ScheduleView> {
         let AddSchedule { choice, name, when, timezone, missed, overlap, max_failures, mut work } = request;
         let now = entropy::now();
         check_name(ScheduleKind::Schedule, &name)?;
@@ -134,7 +134,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub async fn list(&self) -> Result<Listed> {
+    pub(crate) async fn list(&self) -> Result<Listed> {
         let mut items = Vec::new();
         for row in self.rows(ScheduleKind::Schedule).await? {
             items.extend(view::schedule(&self.0, row).await?);
@@ -147,7 +147,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`.
-    pub async fn show(&self, name: &str) -> Result<ScheduleView> {
+    pub(crate) async fn show(&self, name: &str) -> Result<ScheduleView> {
         let shown = view::schedule(&self.0, self.row(ScheduleKind::Schedule, name).await?).await?;
         shown.ok_or_else(|| ScheduleKind::Schedule.not_found(name))
     }
@@ -156,7 +156,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`.
-    pub async fn log(&self, name: &str) -> Result<Firings> {
+    pub(crate) async fn log(&self, name: &str) -> Result<Firings> {
         self.firings(ScheduleKind::Schedule, name).await
     }
 
@@ -184,7 +184,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn pause(&self, caller: ApiCaller, name: &str) -> Result<ScheduleView> {
+    pub(crate) async fn pause(&self, caller: ApiCaller, name: &str) -> Result<ScheduleView> {
         self.change(caller, ScheduleKind::Schedule, name, ScheduleChange::Pause).await?;
         self.show(name).await
     }
@@ -193,7 +193,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn resume(&self, caller: ApiCaller, name: &str) -> Result<ScheduleView> {
+    pub(crate) async fn resume(&self, caller: ApiCaller, name: &str) -> Result<ScheduleView> {
         self.change(caller, ScheduleKind::Schedule, name, ScheduleChange::Resume).await?;
         self.show(name).await
     }
@@ -202,7 +202,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn run(&self, caller: ApiCaller, name: &str) -> Result<FiringView> {
+    pub(crate) async fn run(&self, caller: ApiCaller, name: &str) -> Result<FiringView> {
         let firing = NewFiring { manual: true, ..NewFiring::default() };
         self.fire(caller, ScheduleKind::Schedule, name, ScheduleChange::Run(firing)).await
     }
@@ -238,7 +238,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `SCHEDULE_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn remove(&self, caller: ApiCaller, name: &str) -> Result<ScheduleRemoved> {
+    pub(crate) async fn remove(&self, caller: ApiCaller, name: &str) -> Result<ScheduleRemoved> {
         self.change(caller, ScheduleKind::Schedule, name, ScheduleChange::Remove).await?;
         Ok(ScheduleRemoved { name: name.to_owned() })
     }

@@ -22,7 +22,7 @@ impl Schedules {
     /// `INVALID_ARGUMENT{field}` for a name, a source or a template that cannot be used;
     /// `SCHEDULE_UNATTENDED`, `NAME_TAKEN`, those of giving its task, `WORKER_NOT_FOUND`,
     /// `WORKER_STOPPED`.
-    pub async fn add_trigger(&self, caller: ApiCaller, request: AddTrigger) -> Result<TriggerView> {
+    pub(crate) async fn add_trigger(&self, caller: ApiCaller, request: AddTrigger) -> Result<TriggerView> {
         let AddTrigger { choice, name, mut source, overlap, max_failures, mut work } = request;
         check_name(ScheduleKind::Trigger, &name)?;
         check_trigger(&self.0, &mut source, &mut work).await?;
@@ -42,7 +42,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub async fn list_triggers(&self) -> Result<Triggers> {
+    pub(crate) async fn list_triggers(&self) -> Result<Triggers> {
         let mut items = Vec::new();
         for row in self.rows(ScheduleKind::Trigger).await? {
             items.extend(view::trigger(&self.0, row).await?);
@@ -55,7 +55,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`.
-    pub async fn show_trigger(&self, name: &str) -> Result<TriggerView> {
+    pub(crate) async fn show_trigger(&self, name: &str) -> Result<TriggerView> {
         let shown = view::trigger(&self.0, self.row(ScheduleKind::Trigger, name).await?).await?;
         shown.ok_or_else(|| ScheduleKind::Trigger.not_found(name))
     }
@@ -64,7 +64,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`.
-    pub async fn trigger_log(&self, name: &str) -> Result<Firings> {
+    pub(crate) async fn trigger_log(&self, name: &str) -> Result<Firings> {
         self.firings(ScheduleKind::Trigger, name).await
     }
 
@@ -72,7 +72,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn pause_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
+    pub(crate) async fn pause_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
         self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Pause).await?;
         self.show_trigger(name).await
     }
@@ -81,7 +81,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn resume_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
+    pub(crate) async fn resume_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerView> {
         self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Resume).await?;
         self.until_watched(name).await?;
         self.show_trigger(name).await
@@ -91,7 +91,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn run_trigger(&self, caller: ApiCaller, name: &str) -> Result<FiringView> {
+    pub(crate) async fn run_trigger(&self, caller: ApiCaller, name: &str) -> Result<FiringView> {
         let firing = NewFiring { manual: true, ..NewFiring::default() };
         self.fire(caller, ScheduleKind::Trigger, name, ScheduleChange::Run(firing)).await
     }
@@ -102,7 +102,7 @@ impl Schedules {
     /// `INVALID_ARGUMENT{field}` for a payload that is binary, and for an occurrence that is empty
     /// or too long; `PAYLOAD_TOO_LARGE`, `TRIGGER_NOT_FOUND`, `TRIGGER_PAUSED`,
     /// `INVALID_CONTROLLER_HANDLE`.
-    pub async fn fire_trigger(
+    pub(crate) async fn fire_trigger(
         &self,
         caller: ApiCaller,
         name: &str,
@@ -124,7 +124,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `UNAUTHORIZED`, and as [`Self::fire_trigger`].
-    pub async fn deliver_trigger(
+    pub(crate) async fn deliver_trigger(
         &self,
         caller: ApiCaller,
         name: &str,
@@ -138,7 +138,7 @@ impl Schedules {
     ///
     /// # Errors
     /// `TRIGGER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn remove_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerRemoved> {
+    pub(crate) async fn remove_trigger(&self, caller: ApiCaller, name: &str) -> Result<TriggerRemoved> {
         self.change(caller, ScheduleKind::Trigger, name, ScheduleChange::Remove).await?;
         Ok(TriggerRemoved { name: name.to_owned() })
     }

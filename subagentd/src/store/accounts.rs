@@ -18,7 +18,7 @@ use crate::steady::steady;
 
 impl Tx<'_> {
     /// Creates the account of a new worker. `parent` is the worker whose task it runs, if any.
-    pub fn open_account(
+    pub(crate) fn open_account(
         &self,
         worker: RowId,
         controller: RowId,
@@ -35,7 +35,7 @@ impl Tx<'_> {
     }
 
     /// Creates the account of a new controller, with nothing spent.
-    pub fn open_controller_account(&self, controller: RowId, limits: Limits) -> Result<()> {
+    pub(crate) fn open_controller_account(&self, controller: RowId, limits: Limits) -> Result<()> {
         self.keep_account(Scope::Controller, controller, &Account::new(limits, 0))
     }
 
@@ -122,7 +122,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
-    pub fn may_open_turn(&self, worker: RowId, now: Timestamp) -> Result<()> {
+    pub(crate) fn may_open_turn(&self, worker: RowId, now: Timestamp) -> Result<()> {
         accounts::may_open(&self::accounts(self.connection, worker)?, steady(now))
     }
 
@@ -137,7 +137,11 @@ impl Tx<'_> {
 
     /// Adds the events for changes that no request of this worker caused: a used-up time budget, or
     /// new limits of its controller.
-    pub fn add_budget_events(&mut self, worker: RowId, now: Timestamp) -> Result<Vec<(EventType, i64)>> {
+    pub(crate) fn add_budget_events(
+        &mut self,
+        worker: RowId,
+        now: Timestamp,
+    ) -> Result<Vec<(EventType, i64)>> {
         let (controller, mut accounts) = with_key(self.connection, worker)?;
         let before = accounts.clone();
         let mut news = Vec::new();
@@ -156,7 +160,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{field}`.
-    pub fn change_worker_limits(
+    pub(crate) fn change_worker_limits(
         &mut self,
         worker: RowId,
         change: &LimitsChange,
@@ -178,7 +182,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{field}`.
-    pub fn change_controller_limits(
+    pub(crate) fn change_controller_limits(
         &self,
         controller: RowId,
         change: &LimitsChange,

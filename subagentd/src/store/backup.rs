@@ -23,7 +23,7 @@ const STEPS: i32 = 1000;
 
 /// A request to copy the database.
 #[derive(Debug, Clone)]
-pub struct Backup {
+pub(crate) struct Backup {
     /// Absolute path of the copy.
     pub file: PathBuf,
     /// Whether a file that exists there is replaced.
@@ -37,7 +37,7 @@ pub struct Backup {
 
 /// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
+pub(crate) struct Copied {
     /// Size of the copy in bytes.
     pub bytes: u64,
     /// Schema version of the copy.

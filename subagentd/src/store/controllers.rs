@@ -14,7 +14,7 @@ use super::tx::{Tx, signed};
 
 /// A controller as stored.
 #[derive(Debug, Clone)]
-pub struct ControllerRow {
+pub(crate) struct ControllerRow {
     /// Primary key of the row.
     pub id: RowId,
     /// Public id of the controller.
@@ -27,7 +27,7 @@ pub struct ControllerRow {
 
 /// An active ownership as stored.
 #[derive(Debug, Clone)]
-pub struct OwnerRow {
+pub(crate) struct OwnerRow {
     /// Id of the owner instance.
     pub instance_id: InstanceId,
     /// Epoch of the ownership; rises with each one.
@@ -42,7 +42,7 @@ pub struct OwnerRow {
 
 /// An ownership to store.
 #[derive(Debug)]
-pub struct NewOwner {
+pub(crate) struct NewOwner {
     /// Id of the owner instance.
     pub instance_id: InstanceId,
     /// Process of the owner.
@@ -55,11 +55,11 @@ pub struct NewOwner {
 
 /// The caller's handle, checked in the transaction of the change. `None` if the request has none.
 #[derive(Debug, Clone)]
-pub struct OwnerCheck(pub Option<ControllerHandle>);
+pub(crate) struct OwnerCheck(pub Option<ControllerHandle>);
 
 /// The validity of a handle for a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandleValidity {
+pub(crate) enum HandleValidity {
     /// The handle of the current owner.
     Current,
     /// A former handle, or one that never existed.
@@ -75,19 +75,19 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
-    pub fn check_owner(&self, check: &OwnerCheck, controller: &ControllerRow) -> Result<()> {
+    pub(crate) fn check_owner(&self, check: &OwnerCheck, controller: &ControllerRow) -> Result<()> {
         check_owner(self.connection, check, controller)
     }
 
     /// Makes the owner's handle mandatory for changes of this controller's workers. This is
     /// permanent.
-    pub fn require_handle(&self, controller: RowId) -> Result<()> {
+    pub(crate) fn require_handle(&self, controller: RowId) -> Result<()> {
         self.execute("UPDATE controllers SET require_handle = 1 WHERE id = ?1", [controller.0])?;
         Ok(())
     }
 
     /// Ends the active ownership of a controller, if there is one.
-    pub fn release_owner(&self, controller: RowId, now: Timestamp) -> Result<()> {
+    pub(crate) fn release_owner(&self, controller: RowId, now: Timestamp) -> Result<()> {
         if subagent_failpoint::sabotaged("owner.keep") {
             return self.execute("DROP INDEX IF EXISTS one_active_owner", []).map(drop);
         }
@@ -99,7 +99,7 @@ impl Tx<'_> {
     }
 
     /// Creates a controller, or updates its label.
-    pub fn upsert_controller(
+    pub(crate) fn upsert_controller(
         &self,
         controller_id: &ControllerId,
         label: Option<&str>,
@@ -118,7 +118,7 @@ impl Tx<'_> {
     }
 
     /// Stores a new owner, ends the previous ownership and returns the new epoch.
-    pub fn insert_owner(&self, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
+    pub(crate) fn insert_owner(&self, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
         self.release_owner(controller, now)?;
         let epoch: i64 = rows::one(
             self.connection,

@@ -11,7 +11,7 @@ use super::tx::Tx;
 
 impl Tx<'_> {
     /// Merges reports into the stored details.
-    pub fn update_details(&self, id: RowId, reports: Vec<RecordDetail>) -> Result<()> {
+    pub(crate) fn update_details(&self, id: RowId, reports: Vec<RecordDetail>) -> Result<()> {
         let before = details(self.connection, id)?;
         let mut after = before.clone();
         reports.into_iter().for_each(|report| after.take(report));

@@ -18,13 +18,13 @@ use super::rows::{self, RowId};
 use super::words;
 
 /// Maximum number of events in a page.
-pub const PAGE_EVENTS: usize = 256;
+pub(crate) const PAGE_EVENTS: usize = 256;
 /// Approximate maximum size of a page in bytes. One event may be larger.
-pub const PAGE_BYTES: usize = 256 * 1024;
+pub(crate) const PAGE_BYTES: usize = 256 * 1024;
 
 /// A range of one worker's events.
 #[derive(Debug, Clone, Copy)]
-pub struct EventQuery {
+pub(crate) struct EventQuery {
     /// Worker whose events are read.
     pub worker: RowId,
     /// Only events after this sequence number.
@@ -43,7 +43,7 @@ static LARGE: Mutex<()> = Mutex::new(());
 
 /// A page of events, or of values that the reader made from them.
 #[derive(Debug)]
-pub struct EventPage<T = StoredEvent> {
+pub(crate) struct EventPage<T = StoredEvent> {
     /// Events in order of the sequence number.
     pub events: Vec<T>,
     /// All events up to this sequence number were examined.

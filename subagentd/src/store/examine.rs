@@ -23,7 +23,7 @@ impl Store {
     ///
     /// # Errors
     /// `STORAGE_ERROR` when even the sizes cannot be read.
-    pub async fn examine(&self, time: Option<Duration>) -> Result<ExaminedDatabase> {
+    pub(crate) async fn examine(&self, time: Option<Duration>) -> Result<ExaminedDatabase> {
         let turn = match time {
             Some(_) => Some(Arc::clone(&self.examining).lock_owned().await),
             None => None,

@@ -9,7 +9,7 @@ use super::tx::{Tx, signed};
 
 impl Tx<'_> {
     /// Stores that the session has received the prompt, or (`false`) that a new session has not.
-    pub fn update_instructed(&self, id: RowId, instructed: bool) -> Result<()> {
+    pub(crate) fn update_instructed(&self, id: RowId, instructed: bool) -> Result<()> {
         self.execute("UPDATE workers SET instructed = ?2 WHERE id = ?1", params![id.0, instructed])?;
         Ok(())
     }

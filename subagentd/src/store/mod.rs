@@ -66,7 +66,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use rusqlite::Connection;
+pub(crate) use rusqlite::Connection;
 use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -74,17 +74,17 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::descriptors;
 
-pub use backup::{Backup, Copied};
-pub use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
-pub use error::StoreError;
-pub use events::{EventPage, EventQuery};
+pub(crate) use backup::{Backup, Copied};
+pub(crate) use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
+pub(crate) use error::StoreError;
+pub(crate) use events::{EventPage, EventQuery};
 pub(crate) use examine::{gaps, known_workers};
-pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
+pub(crate) use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
-pub use tx::{Execution, Tx};
+pub(crate) use tx::{Execution, Tx};
 pub(crate) use tx::{recall, used_for_another};
-pub use worker_names::NewName;
-pub use writer::{Durability, ForeignKeys};
+pub(crate) use worker_names::NewName;
+pub(crate) use writer::{Durability, ForeignKeys};
 
 /// Maximum number of parallel queries, each on its own connection. Some also access files, which
 /// may hang.
@@ -94,7 +94,7 @@ const IDLE_READERS: usize = 4;
 
 /// The database of a state dir. A clone is cheap; dropping the last one ends the writer.
 #[derive(Clone)]
-pub struct Store {
+pub(crate) struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::Writer>,
     readers: Arc<Mutex<Vec<Connection>>>,
@@ -109,7 +109,7 @@ impl Store {
     ///
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's message.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let left_behind = open::wal_path(path).metadata().is_ok_and(|wal| wal.len() > 0);
         let connection = open::open_for_writing(path).map_err(|mut error| {
             if error.code == Code::StorageError {
@@ -129,7 +129,7 @@ impl Store {
 
     /// Path of the database file.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -141,7 +141,7 @@ impl Store {
     ///
     /// # Errors
     /// The job's own error, or `STORAGE_ERROR`/`STORAGE_FULL` when the commit failed.
-    pub async fn write<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
+    pub(crate) async fn write<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
@@ -155,7 +155,7 @@ impl Store {
     /// # Errors
     /// The job's own error, `STORAGE_ERROR`, `STORAGE_FULL`, or `DAEMON_NOT_RUNNING` when the store
     /// is closing.
-    pub async fn chore<T, F>(&self, references: ForeignKeys, job: F) -> Result<T>
+    pub(crate) async fn chore<T, F>(&self, references: ForeignKeys, job: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -169,7 +169,7 @@ impl Store {
     ///
     /// # Errors
     /// The query's own error, or `STORAGE_ERROR`.
-    pub async fn read<T, F>(&self, query: F) -> Result<T>
+    pub(crate) async fn read<T, F>(&self, query: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -201,7 +201,11 @@ impl Store {
     ///
     /// # Errors
     /// Those of making the copy; `DAEMON_NOT_RUNNING` if it was stopped.
-    pub async fn back_up(&self, backup: Backup, stop: impl Future<Output = ()> + Send) -> Result<Copied> {
+    pub(crate) async fn back_up(
+        &self,
+        backup: Backup,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Copied> {
         let path = Arc::clone(&self.path);
         let stopped = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stopped);
@@ -223,17 +227,17 @@ impl Store {
 
     /// Watches the sequence number of the newest committed event that its worker's ancestors
     /// receive. It starts at 0 on open.
-    pub fn newest_task_event(&self) -> watch::Receiver<i64> {
+    pub(crate) fn newest_task_event(&self) -> watch::Receiver<i64> {
         self.writer.newest_task_event()
     }
 
     /// Watches the sequence number of the newest committed question. It starts at 0 on open.
-    pub fn asked(&self) -> watch::Receiver<i64> {
+    pub(crate) fn asked(&self) -> watch::Receiver<i64> {
         self.writer.asked()
     }
 
     /// Commits waiting jobs and ends the writer. Later writes fail.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.writer.close().await;
     }
 }

@@ -16,7 +16,7 @@ use crate::core::worker::{Hibernation, LifecycleState, Restart};
 
 /// Integer primary key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RowId(pub i64);
+pub(crate) struct RowId(pub i64);
 
 /// Runs a frequent query for one row with a cached statement. `Connection::query_row` would compile
 /// it each time, which takes longer than most of these queries.
@@ -34,7 +34,7 @@ pub(super) fn one<T>(
 
 /// Position in a worker's journal up to which records are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     /// Segment number; 0 before the first segment.
     pub segment: u64,
     /// Byte offset of the next record in the segment.
@@ -45,7 +45,7 @@ pub struct Cursor {
 
 /// An event to store.
 #[derive(Debug)]
-pub struct NewEvent<'a> {
+pub(crate) struct NewEvent<'a> {
     /// Number of its journal record; `None` for the daemon's own events.
     pub number: Option<u64>,
     /// Number of the turn within its worker.
@@ -64,7 +64,7 @@ pub struct NewEvent<'a> {
 
 /// A worker to store.
 #[derive(Debug)]
-pub struct NewWorker {
+pub(crate) struct NewWorker {
     /// Public id of the worker.
     pub worker_id: WorkerId,
     /// Key of its controller.
@@ -89,7 +89,7 @@ pub struct NewWorker {
 
 /// A worker as stored.
 #[derive(Debug, Clone)]
-pub struct WorkerRow {
+pub(crate) struct WorkerRow {
     /// Primary key of the row.
     pub id: RowId,
     /// Public id of the worker.

@@ -57,7 +57,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub fn settle_task(
+    pub(crate) fn settle_task(
         &mut self,
         id: RowId,
         worker: &Worker,

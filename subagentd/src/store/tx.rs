@@ -16,7 +16,7 @@ use super::words;
 
 /// Whether a request with an idempotency key was executed or replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Execution {
+pub(crate) enum Execution {
     /// Executed in this transaction.
     Fresh,
     /// Executed in an earlier transaction; the stored result is returned.
@@ -24,7 +24,7 @@ pub enum Execution {
 }
 
 /// A running transaction (a savepoint within the writer's).
-pub struct Tx<'a> {
+pub(crate) struct Tx<'a> {
     pub(super) connection: &'a Connection,
     pub(super) next_seq: &'a mut i64,
     pub(super) failed: bool,
@@ -81,7 +81,7 @@ impl<'a> Tx<'a> {
 impl Tx<'_> {
     /// The connection, for queries that see this transaction's changes.
     #[must_use]
-    pub fn connection(&self) -> &Connection {
+    pub(crate) fn connection(&self) -> &Connection {
         self.connection
     }
 
@@ -95,7 +95,7 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`, also if the stored position differs. Together with the cursor, updated in
     /// the same transaction, this prevents storing a record twice.
-    pub fn begin_records(&mut self, worker: RowId, number: u64) -> Result<()> {
+    pub(crate) fn begin_records(&mut self, worker: RowId, number: u64) -> Result<()> {
         let mut statement = self
             .connection
             .prepare_cached("SELECT number FROM workers WHERE id = ?1")
@@ -114,7 +114,7 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`, also for a record that is already stored or whose worker has no
     /// [`Self::begin_records`].
-    pub fn insert_event(&mut self, worker: RowId, event: &NewEvent<'_>) -> Result<i64> {
+    pub(crate) fn insert_event(&mut self, worker: RowId, event: &NewEvent<'_>) -> Result<i64> {
         self.is_next(worker, event)?;
         let turn = match event.turn {
             Some(no) => self.turn_key(worker, no)?,
@@ -154,7 +154,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// Those of [`Self::insert_event`].
-    pub fn insert_events(&mut self, worker: RowId, mut events: &[NewEvent<'_>]) -> Result<Option<i64>> {
+    pub(crate) fn insert_events(
+        &mut self,
+        worker: RowId,
+        mut events: &[NewEvent<'_>],
+    ) -> Result<Option<i64>> {
         let mut last = None;
         while let Some(first) = events.first() {
             let alike =
@@ -238,7 +242,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request; errors of the change.
-    pub fn once<T: Serialize + DeserializeOwned>(
+    pub(crate) fn once<T: Serialize + DeserializeOwned>(
         &mut self,
         key: Option<&(String, String)>,
         now: Timestamp,
@@ -258,13 +262,19 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request.
-    pub fn recall(&self, key: &str, fingerprint: &str) -> Result<Option<String>> {
+    pub(crate) fn recall(&self, key: &str, fingerprint: &str) -> Result<Option<String>> {
         recall(self.connection, key, fingerprint)
     }
 
     /// Stores a result for repeated requests, replacing an earlier one. If an ownership was granted
     /// again, only the last grant counts.
-    pub fn remember(&self, key: &str, fingerprint: &str, response: &str, now: Timestamp) -> Result<()> {
+    pub(crate) fn remember(
+        &self,
+        key: &str,
+        fingerprint: &str,
+        response: &str,
+        now: Timestamp,
+    ) -> Result<()> {
         self.execute(
             "INSERT INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (key) DO UPDATE SET response = excluded.response",
@@ -275,7 +285,7 @@ impl Tx<'_> {
 
     /// Raises the daemon's generation to a value greater than `above` and the stored one, and
     /// returns it.
-    pub fn raise_generation(&self, above: u64) -> Result<u64> {
+    pub(crate) fn raise_generation(&self, above: u64) -> Result<u64> {
         self.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
         let generation: i64 =
             rows::one(self.connection, "SELECT value FROM meta WHERE key = 'generation'", [], |row| {

@@ -18,7 +18,7 @@ const MAX_CANDIDATES: usize = 10;
 
 /// How a new worker is named.
 #[derive(Debug, Clone)]
-pub enum NewName {
+pub(crate) enum NewName {
     /// A name that a person chose.
     Chosen(String),
     /// The launcher's name with the smallest free number.

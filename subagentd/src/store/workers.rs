@@ -23,7 +23,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
-    pub fn insert_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
+    pub(crate) fn insert_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
         let id = self.next_worker_key(&worker.worker_id)?;
         let name = self.new_name(&worker.name, &worker.launcher)?;
         self.execute(
@@ -50,7 +50,13 @@ impl Tx<'_> {
     }
 
     /// Stores the rules' state and the journal position.
-    pub fn update_worker(&self, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
+    pub(crate) fn update_worker(
+        &self,
+        id: RowId,
+        worker: &Worker,
+        cursor: Cursor,
+        now: Timestamp,
+    ) -> Result<()> {
         let (hibernation, idle_seconds) = match worker.hibernation {
             Hibernation::None => (rows::HIBERNATION[0], 0),
             Hibernation::Wanted { idle_seconds } => (rows::HIBERNATION[1], idle_seconds),
@@ -83,7 +89,7 @@ impl Tx<'_> {
     }
 
     /// Stores the journal position.
-    pub fn update_cursor(&self, id: RowId, cursor: Cursor) -> Result<()> {
+    pub(crate) fn update_cursor(&self, id: RowId, cursor: Cursor) -> Result<()> {
         self.execute(
             "UPDATE workers SET segment = ?2, offset = ?3, number = ?4 WHERE id = ?1",
             params![id.0, signed(cursor.segment), signed(cursor.offset), signed(cursor.number)],
@@ -92,7 +98,7 @@ impl Tx<'_> {
     }
 
     /// Stores that a new runtime is about to start. From now on it may be alive.
-    pub fn begin_incarnation(&self, id: RowId, incarnation: u64, boot_id: &str) -> Result<()> {
+    pub(crate) fn begin_incarnation(&self, id: RowId, incarnation: u64, boot_id: &str) -> Result<()> {
         self.execute(
             "UPDATE workers SET incarnation = ?2, boot_id = ?3, may_live = 1, runtime_pid = NULL,
                     runtime_start = NULL, guard_pid = NULL, guard_start = NULL WHERE id = ?1",
@@ -102,7 +108,7 @@ impl Tx<'_> {
     }
 
     /// Stores that the last runtime is gone and its journal is completely stored.
-    pub fn end_incarnation(&self, id: RowId) -> Result<()> {
+    pub(crate) fn end_incarnation(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE workers SET may_live = 0, runtime_pid = NULL, runtime_start = NULL WHERE id = ?1",
             [id.0],
@@ -111,7 +117,7 @@ impl Tx<'_> {
     }
 
     /// Stores the runtime's processes. Unchanged values cause no write and no sync.
-    pub fn update_processes(
+    pub(crate) fn update_processes(
         &self,
         id: RowId,
         runtime: Option<ProcessId>,
@@ -128,26 +134,26 @@ impl Tx<'_> {
     }
 
     /// Stores the start specification for later runtimes.
-    pub fn update_spec(&self, id: RowId, spec: &str) -> Result<()> {
+    pub(crate) fn update_spec(&self, id: RowId, spec: &str) -> Result<()> {
         self.execute("UPDATE workers SET spec = ?2 WHERE id = ?1", params![id.0, spec])?;
         Ok(())
     }
 
     /// Returns the start specification as JSON.
-    pub fn spec(&self, id: RowId) -> Result<String> {
+    pub(crate) fn spec(&self, id: RowId) -> Result<String> {
         let spec =
             rows::one(self.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0));
         Ok(spec.map_err(StoreError::from)?)
     }
 
     /// Stores the agent's session id.
-    pub fn update_session(&self, id: RowId, session_id: &str) -> Result<()> {
+    pub(crate) fn update_session(&self, id: RowId, session_id: &str) -> Result<()> {
         self.execute("UPDATE workers SET session_id = ?2 WHERE id = ?1", params![id.0, session_id])?;
         Ok(())
     }
 
     /// Stores the errors of the last starts that failed while restoring the session.
-    pub fn update_restore_failures(&self, id: RowId, failures: &[String]) -> Result<()> {
+    pub(crate) fn update_restore_failures(&self, id: RowId, failures: &[String]) -> Result<()> {
         let text = (!failures.is_empty()).then(|| serde_json::json!(failures).to_string());
         self.execute("UPDATE workers SET restore_failures = ?2 WHERE id = ?1", params![id.0, text])?;
         Ok(())
@@ -155,7 +161,7 @@ impl Tx<'_> {
 
     /// Stores the facts of a step of the rules. `asked_seq` is the event of the record that caused
     /// the step. Returns the added events with their sequence numbers.
-    pub fn store_facts(
+    pub(crate) fn store_facts(
         &mut self,
         id: RowId,
         facts: &[Fact],

@@ -32,7 +32,7 @@ const CHECKPOINT_PAGES_ALWAYS: i32 = 16_384;
 
 /// The guarantee that a transaction gives before its result is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durability {
+pub(crate) enum Durability {
     /// Survives the death of any process; a power loss may undo the newest commits.
     Progress,
     /// Survives a power loss.
@@ -45,7 +45,7 @@ type TransactionFn = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
 
 /// Whether SQLite checks foreign keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ForeignKeys {
+pub(crate) enum ForeignKeys {
     /// SQLite checks foreign keys as usual.
     Checked,
     /// The job itself ensures that no row refers to what it deletes. SQLite's check might scan a

@@ -11,7 +11,7 @@ use crate::store::{Durability, controllers, worker_names, workers};
 impl Supervisor {
     /// Returns the error for an address that matches no worker.
     #[must_use]
-    pub fn not_found(&self, address: &str) -> Error {
+    pub(crate) fn not_found(&self, address: &str) -> Error {
         self.roster.not_found(address)
     }
 
@@ -20,7 +20,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `AMBIGUOUS_WORKER{address,candidates}`, `STORAGE_ERROR`.
-    pub async fn find_worker(&self, address: &str) -> Result<String> {
+    pub(crate) async fn find_worker(&self, address: &str) -> Result<String> {
         // Names that look like an id are refused, so an id needs no lookup.
         if address.parse::<WorkerId>().is_ok() {
             return Ok(address.to_owned());
@@ -62,7 +62,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn last_worker(&self, addressed: Option<String>) -> Result<String> {
+    pub(crate) async fn last_worker(&self, addressed: Option<String>) -> Result<String> {
         let read = self.shared.store.read(move |connection| {
             if let Some(worker_id) = addressed
                 && workers::get(connection, &worker_id)?.is_some()
@@ -79,7 +79,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT{field}`, `NAME_TAKEN{name,workerId}`,
     /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub async fn rename_worker(
+    pub(crate) async fn rename_worker(
         &self,
         caller: ApiCaller,
         worker: &str,

@@ -16,7 +16,7 @@ impl Supervisor {
     /// # Errors
     /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a path that cannot be used,
     /// `STORAGE_FULL`, `STORAGE_ERROR`, `IDEMPOTENCY_CONFLICT`.
-    pub async fn back_up(&self, caller: ApiCaller, request: BackUp) -> Result<BackedUp> {
+    pub(crate) async fn back_up(&self, caller: ApiCaller, request: BackUp) -> Result<BackedUp> {
         self.check_place(&request.path)?;
         let (_, key) = self.guarded(caller, "backup", &request)?;
         let this = self.clone();

@@ -20,7 +20,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn budgets(&self, choice: ControllerChoice) -> Result<BudgetsShown> {
+    pub(crate) async fn budgets(&self, choice: ControllerChoice) -> Result<BudgetsShown> {
         let shown = move |connection: &Connection| {
             let controller = required(connection, &choice, None)?;
             shown(connection, &controller)
@@ -32,7 +32,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn worker_budget(&self, worker: &str) -> Result<WorkerBudget> {
+    pub(crate) async fn worker_budget(&self, worker: &str) -> Result<WorkerBudget> {
         let row = self.row(worker).await?;
         let id = row.id;
         let accounts = self.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
@@ -45,7 +45,7 @@ impl Supervisor {
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{field}`,
     /// `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
-    pub async fn change_budget(
+    pub(crate) async fn change_budget(
         &self,
         caller: ApiCaller,
         request: ChangeControllerBudget,
@@ -75,7 +75,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`,
     /// `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
-    pub async fn change_worker_budget(
+    pub(crate) async fn change_worker_budget(
         &self,
         caller: ApiCaller,
         worker: &str,

@@ -24,7 +24,7 @@ impl Supervisor {
     /// `SESSION_NOT_FOUND{sessionId}` if the agent did not report a cancelable session with this
     /// id. `INVALID_WORKER_STATE` for a runtime of a version without this command.
     /// `BACKEND_SOCKET_UNREACHABLE`, `BACKEND_UNAVAILABLE`.
-    pub async fn cancel_child(
+    pub(crate) async fn cancel_child(
         &self,
         caller: ApiCaller,
         worker: &str,

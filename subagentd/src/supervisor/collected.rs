@@ -10,7 +10,7 @@ const MAX_TEXT: usize = 64 * 1024 * 1024;
 
 /// The agent's text of one turn, as far as it was read.
 #[derive(Debug, Default)]
-pub struct Collected {
+pub(crate) struct Collected {
     /// The text up to the first gap. `None` if the agent sent no text.
     pub text: Option<String>,
     /// Whether the text exceeded the limit and is cut off.
@@ -24,7 +24,7 @@ pub struct Collected {
 
 /// Where the last chunk of a text is.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub enum Last {
+pub(crate) enum Last {
     /// The agent sent no text.
     #[default]
     None,

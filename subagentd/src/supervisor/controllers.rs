@@ -19,7 +19,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND{controllerId}` for an explicit id that does not exist.
-    pub async fn controller_status(
+    pub(crate) async fn controller_status(
         &self,
         caller: ApiCaller,
         choice: ControllerChoice,
@@ -56,7 +56,10 @@ impl Supervisor {
 
     /// Lists all controllers, or those of one workspace, with the state of their owners. Changes
     /// nothing.
-    pub async fn recover_controllers(&self, workspace_key: Option<String>) -> Result<ControllersRecovered> {
+    pub(crate) async fn recover_controllers(
+        &self,
+        workspace_key: Option<String>,
+    ) -> Result<ControllersRecovered> {
         let boot_id = self.shared.boot_id.clone();
         self.shared
             .store
@@ -86,7 +89,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn resolve_controller(&self, caller: ApiCaller, choice: ControllerChoice) -> Result<String> {
+    pub(crate) async fn resolve_controller(
+        &self,
+        caller: ApiCaller,
+        choice: ControllerChoice,
+    ) -> Result<String> {
         let owner = OwnerCheck(caller.handle);
         let state_db = self.shared.store.path().display().to_string();
         self.shared

@@ -32,7 +32,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`; `DAEMON_BUSY` if they are not computed in time; `INTERNAL_ERROR`
     /// if they cannot be computed.
-    pub async fn diff(&self, worker: &str) -> Result<WorkerDiff> {
+    pub(crate) async fn diff(&self, worker: &str) -> Result<WorkerDiff> {
         let began = Instant::now();
         match timeout_at(began + PATIENCE, Box::pin(self.diff_since(worker, began))).await {
             Ok(made) => made,

@@ -22,7 +22,7 @@ struct WorkerFacts {
 
 impl Supervisor {
     /// Examines the database and all workers, or one worker alone.
-    pub async fn examine(&self, only: Option<&WorkerId>) -> Result<Examination> {
+    pub(crate) async fn examine(&self, only: Option<&WorkerId>) -> Result<Examination> {
         // An agent can ask about its own worker. It must not start checks of the database.
         let database = self.shared.store.examine(only.is_none().then_some(CHECKS)).await?;
         let wanted = only.cloned();

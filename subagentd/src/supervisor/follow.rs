@@ -18,7 +18,7 @@ use crate::store::{
 };
 
 /// Reads a worker's events after a cursor, including task events that its stream contains.
-pub struct WorkerFollower {
+pub(crate) struct WorkerFollower {
     store: Store,
     worker: RowId,
     worker_id: WorkerId,
@@ -46,7 +46,7 @@ impl WorkerFollower {
     /// # Errors
     /// `DAEMON_NOT_RUNNING` if the daemon is ending: continue at the last cursor with the next
     /// daemon. `CURSOR_EXPIRED` if events were deleted before they were read.
-    pub async fn next(&mut self) -> Result<Vec<u8>> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             let (up_to, over) = match &mut self.end {
                 FollowUntil::At(up_to) => (*up_to, true),
@@ -172,7 +172,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`,
     /// `CURSOR_EXPIRED{workerId,eventId,oldestEventId}`.
-    pub async fn follow(
+    pub(crate) async fn follow(
         &self,
         worker: &str,
         from: Option<String>,

@@ -18,7 +18,7 @@ use crate::store::{RowId, Store, all_events, workers};
 
 /// Selects workers and events.
 #[derive(Debug, Clone, Default)]
-pub struct EventStreamFilter {
+pub(crate) struct EventStreamFilter {
     /// Only workers of this controller.
     pub controller_id: Option<String>,
     /// Only workers with these tags.
@@ -30,7 +30,7 @@ pub struct EventStreamFilter {
 }
 
 /// Reads the events of all selected workers after a cursor.
-pub struct AllFollower {
+pub(crate) struct AllFollower {
     store: Store,
     chosen: EventStreamFilter,
     selector: Option<Selector>,
@@ -51,7 +51,7 @@ impl AllFollower {
     /// # Errors
     /// `DAEMON_NOT_RUNNING` if the daemon is ending: continue at the last cursor with the next
     /// daemon. `STORAGE_ERROR`.
-    pub async fn next(&mut self) -> Result<Vec<u8>> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(news) = &mut self.news {
                 news.borrow_and_update();
@@ -112,7 +112,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `STORAGE_ERROR`, `WORKER_NOT_FOUND` for the visible one.
-    pub async fn latest_of_all(&self, only: Option<WorkerId>) -> Result<LatestOfAll> {
+    pub(crate) async fn latest_of_all(&self, only: Option<WorkerId>) -> Result<LatestOfAll> {
         if let Some(only) = only {
             return Ok(LatestOfAll { event: self.latest(&self.row(only.as_str()).await?).await? });
         }
@@ -125,7 +125,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`. `EVENT_NOT_FOUND{eventId}` for an invalid event id.
-    pub async fn follow_all(
+    pub(crate) async fn follow_all(
         &self,
         chosen: EventStreamFilter,
         from: Option<String>,

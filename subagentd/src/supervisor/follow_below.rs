@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Which events of tasks a worker's stream contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventScope {
+pub(crate) enum EventScope {
     /// No events of tasks.
     Alone,
     /// Only task events (milestones).

@@ -30,7 +30,7 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`;
     /// `INVALID_ARGUMENT{path,error}` for a `handoffsDir` that cannot be used,
     /// `STATE_DIR_UNWRITABLE{path,error}`, `STORAGE_FULL`, `STORAGE_ERROR`.
-    pub async fn hand_off(
+    pub(crate) async fn hand_off(
         &self,
         caller: ApiCaller,
         worker: &str,

@@ -23,7 +23,7 @@ const RESTART: Duration = Duration::from_secs(8);
 
 /// Options of a health check.
 #[derive(Debug, Clone, Copy)]
-pub struct HealthCheckOptions {
+pub(crate) struct HealthCheckOptions {
     /// Restarts after this time are reported as done by this check.
     pub since: Instant,
     /// Restarts dead runtimes; this is the minimum time between two attempts for a runtime.
@@ -55,7 +55,7 @@ struct RuntimeProbe {
 impl Supervisor {
     /// Returns the object `workerHealth`: every worker that should have a live runtime, and whether
     /// its runtime answers.
-    pub async fn health(&self, look: HealthCheckOptions) -> Value {
+    pub(crate) async fn health(&self, look: HealthCheckOptions) -> Value {
         let mut handles = self.roster.all();
         handles.sort_by_key(|handle| handle.id.0);
         let looks = handles.iter().map(|handle| self.look_at(handle, look));

@@ -15,7 +15,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT{file}`, `INVALID_ARGUMENT{sha256}`, `INVALID_CONTROLLER_HANDLE`,
     /// `STORAGE_ERROR`.
-    pub async fn trust_hooks(&self, caller: ApiCaller, request: TrustHooks) -> Result<TrustedHooks> {
+    pub(crate) async fn trust_hooks(&self, caller: ApiCaller, request: TrustHooks) -> Result<TrustedHooks> {
         let file = checked(&request.file)?;
         let is_hash = request.sha256.len() == 64
             && request.sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -39,7 +39,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{file}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub async fn distrust_hooks(&self, caller: ApiCaller, request: DistrustHooks) -> Result<DistrustedHooks> {
+    pub(crate) async fn distrust_hooks(
+        &self,
+        caller: ApiCaller,
+        request: DistrustHooks,
+    ) -> Result<DistrustedHooks> {
         let file = checked(&request.file)?;
         let (owner, key) = self.guarded(caller, "distrust hooks", &request)?;
         let now = entropy::now();
@@ -54,7 +58,7 @@ impl Supervisor {
     }
 
     /// Lists the trusted contents of files.
-    pub async fn trusted_hooks(&self) -> Result<AllTrustedHooks> {
+    pub(crate) async fn trusted_hooks(&self) -> Result<AllTrustedHooks> {
         let items = self.shared.store.read(hook_trust::all).await?;
         Ok(AllTrustedHooks { count: items.len(), items })
     }

@@ -54,7 +54,7 @@ pub(super) fn check(time: Option<AnswerTime>) -> Result<()> {
 
 /// Filter for listing questions. All given fields must match.
 #[derive(Debug, Clone, Default)]
-pub struct InboxFilter {
+pub(crate) struct InboxFilter {
     /// Questions of these workers and of tasks below them. Empty: of all workers.
     pub workers: Vec<String>,
     /// Questions of this controller's workers.
@@ -119,7 +119,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn inbox(&self, filter: InboxFilter) -> Result<Inbox> {
+    pub(crate) async fn inbox(&self, filter: InboxFilter) -> Result<Inbox> {
         let chosen = filter.selector.as_deref().map(Selector::parse).transpose()?;
         self.all_settled().await;
         let read = self.shared.store.read(move |connection| {
@@ -155,7 +155,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `APPROVAL_NOT_FOUND{requestId}`, `STORAGE_ERROR`.
-    pub async fn show_approval(&self, request_id: &str) -> Result<ApprovalShown> {
+    pub(crate) async fn show_approval(&self, request_id: &str) -> Result<ApprovalShown> {
         let read = || {
             let asked = request_id.to_owned();
             self.shared.store.read(move |connection| {
@@ -214,7 +214,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::decide`] for the worker. An error of a single request is part of its item.
-    pub async fn decide_all(
+    pub(crate) async fn decide_all(
         &self,
         caller: ApiCaller,
         worker: &str,
@@ -286,7 +286,7 @@ impl Supervisor {
     }
 
     /// Returns the worker that asks this question, if there is one.
-    pub async fn asking_worker(&self, request_id: &str) -> Result<Option<WorkerId>> {
+    pub(crate) async fn asking_worker(&self, request_id: &str) -> Result<Option<WorkerId>> {
         let asked = request_id.to_owned();
         let found = self.shared.store.read(move |connection| inbox::get(connection, &asked)).await?;
         Ok(found.map(|row| row.worker_id))

@@ -16,7 +16,7 @@ const MAX_TYPES: usize = 64;
 
 /// Selects the events of a summary.
 #[derive(Debug, Clone)]
-pub struct InspectQuery {
+pub(crate) struct InspectQuery {
     /// Number of the newest events, 1 to 1000.
     pub limit: u32,
     /// Only events at or after this time (ISO 8601).
@@ -34,7 +34,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`. `INVALID_ARGUMENT` for a limit out of range, an invalid `since`, or more
     /// than 64 event types. `STORAGE_ERROR`.
-    pub async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
+    pub(crate) async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
         let filter = filter(query)?;
         if let Ok(handle) = self.roster.live(worker) {
             // Includes what happened while no daemon ran.

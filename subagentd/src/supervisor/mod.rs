@@ -89,26 +89,26 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
-pub use collected::{Collected, Last};
-pub use follow::WorkerFollower;
-pub use follow_all::{AllFollower, EventStreamFilter};
-pub use follow_below::EventScope;
-pub use health::HealthCheckOptions;
-pub use inbox::InboxFilter;
+pub(crate) use collected::{Collected, Last};
+pub(crate) use follow::WorkerFollower;
+pub(crate) use follow_all::{AllFollower, EventStreamFilter};
+pub(crate) use follow_below::EventScope;
+pub(crate) use health::HealthCheckOptions;
+pub(crate) use inbox::InboxFilter;
 pub(crate) use inbox::listed;
-pub use inspect::InspectQuery;
+pub(crate) use inspect::InspectQuery;
 #[cfg(feature = "testing")]
 pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
-pub use overview::OverviewFilter;
+pub(crate) use overview::OverviewFilter;
 pub(crate) use scheduled::{NewSchedule, ScheduleChange};
-pub use shared::DaemonSettings;
-pub use standing_rules::RuleFilter;
+pub(crate) use shared::DaemonSettings;
+pub(crate) use standing_rules::RuleFilter;
 pub(crate) use stream::EventAccess;
-pub use tasks::{TaskCaller, TaskFilter};
+pub(crate) use tasks::{TaskCaller, TaskFilter};
 pub(crate) use views::pending_approval;
-pub use wait::WaitMatch;
+pub(crate) use wait::WaitMatch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 
@@ -118,7 +118,7 @@ use shared::{CopiedWorkers, SupervisorState};
 
 /// The sender of a request.
 #[derive(Debug, Clone)]
-pub struct ApiCaller {
+pub(crate) struct ApiCaller {
     /// The owner handle, if one was sent.
     pub handle: Option<ControllerHandle>,
     /// The idempotency key. Without it, a repetition is a new request.
@@ -127,7 +127,7 @@ pub struct ApiCaller {
 
 /// The control plane. Cheap to clone.
 #[derive(Clone)]
-pub struct Supervisor {
+pub(crate) struct Supervisor {
     shared: Arc<SupervisorState>,
     roster: Arc<Roster>,
 }
@@ -137,7 +137,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
-    pub async fn open(setup: DaemonSettings) -> Result<Self> {
+    pub(crate) async fn open(setup: DaemonSettings) -> Result<Self> {
         let store = Store::open(&setup.state_dir.join("state.db"))?;
         let identity = StateIdentity::read(&setup.state_dir);
         let named = identity.clone();
@@ -167,7 +167,7 @@ impl Supervisor {
 
     /// Returns the generation of this daemon.
     #[must_use]
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.shared.generation()
     }
 
@@ -178,25 +178,25 @@ impl Supervisor {
 
     /// Returns the guards of all live workers, which identify the worker that sends a request.
     #[must_use]
-    pub fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
+    pub(crate) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
         self.shared.guards()
     }
 
     /// Watches the number of workers with a live runtime.
     #[must_use]
-    pub fn live_workers(&self) -> watch::Receiver<usize> {
+    pub(crate) fn live_workers(&self) -> watch::Receiver<usize> {
         self.shared.live()
     }
 
     /// Watches the number of parked workers with queued work.
     #[must_use]
-    pub fn parked_workers(&self) -> watch::Receiver<usize> {
+    pub(crate) fn parked_workers(&self) -> watch::Receiver<usize> {
         self.shared.parked.subscribe()
     }
 
     /// Stores an event about a refused request from below a worker. Returns the error for the
     /// request.
-    pub async fn forbidden(&self, worker: &WorkerId, what: &str) -> Error {
+    pub(crate) async fn forbidden(&self, worker: &WorkerId, what: &str) -> Error {
         tracing::warn!(%worker, what, "a request from below a worker was refused");
         // An agent that keeps asking must not fill the actor's queue.
         if let Ok(handle) = self.roster.live(worker.as_str())
@@ -217,7 +217,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `STOP_INCOMPLETE` if a worker could not be stopped. The daemon's parts have ended anyway.
-    pub async fn shutdown(&self, stop_workers: bool) -> Result<()> {
+    pub(crate) async fn shutdown(&self, stop_workers: bool) -> Result<()> {
         let stopped = if stop_workers { self.stop_all().await } else { Ok(()) };
         self.shared.ending.send_replace(true);
         self.shared.store.close().await;

@@ -29,7 +29,7 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_INPUT`, `INVALID_CONTROLLER_HANDLE`,
     /// `IDEMPOTENCY_CONFLICT`. `WORKER_BUSY` while an agent is starting. From the agent:
     /// `OPTION_NOT_AVAILABLE{option,value,available}`, `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT`.
-    pub async fn set_options(
+    pub(crate) async fn set_options(
         &self,
         caller: ApiCaller,
         worker: &str,

@@ -164,7 +164,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
-    pub async fn may_stop_all(&self, caller: ApiCaller) -> Result<()> {
+    pub(crate) async fn may_stop_all(&self, caller: ApiCaller) -> Result<()> {
         let owner = OwnerCheck(caller.handle);
         self.shared
             .store

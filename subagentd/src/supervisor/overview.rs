@@ -29,7 +29,7 @@ use crate::store::{
 
 /// Selects the workers of an overview.
 #[derive(Debug, Clone, Default)]
-pub struct OverviewFilter {
+pub(crate) struct OverviewFilter {
     /// Only workers of this controller.
     pub controller_id: Option<String>,
     /// Only workers with these tags.
@@ -45,7 +45,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn worker_overview(&self, worker: &str) -> Result<WorkerOverview> {
+    pub(crate) async fn worker_overview(&self, worker: &str) -> Result<WorkerOverview> {
         let shown = self.show_worker(worker).await?;
         let (id, parent) = (self.row(worker).await?.id, shown.worker.worker_id.as_str().to_owned());
         let folder = base_folder(&self.shared.setup.state_dir, &parent);
@@ -73,7 +73,11 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `CONFIG_PARSE_ERROR` for a config whose prices cannot
     /// be read, `STORAGE_ERROR`.
-    pub async fn overview(&self, filter: OverviewFilter, environment: Environment) -> Result<OverviewShown> {
+    pub(crate) async fn overview(
+        &self,
+        filter: OverviewFilter,
+        environment: Environment,
+    ) -> Result<OverviewShown> {
         let selector = filter.selector.as_deref().map(Selector::parse).transpose()?;
         let prices = usage::prices(environment).await?;
         let read = self.shared.store.read(move |connection| {

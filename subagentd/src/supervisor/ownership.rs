@@ -39,7 +39,7 @@ impl Supervisor {
     /// # Errors
     /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or if the workspace belongs to
     /// another controller. `INVALID_ARGUMENT` for an invalid id. `IDEMPOTENCY_CONFLICT`.
-    pub async fn init_controller(
+    pub(crate) async fn init_controller(
         &self,
         caller: ApiCaller,
         request: InitController,
@@ -76,7 +76,7 @@ impl Supervisor {
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`. `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, unless
     /// the request is a takeover. `IDEMPOTENCY_CONFLICT`.
-    pub async fn attach_controller(
+    pub(crate) async fn attach_controller(
         &self,
         caller: ApiCaller,
         request: AttachController,
@@ -101,7 +101,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
-    pub async fn release_controller(
+    pub(crate) async fn release_controller(
         &self,
         caller: ApiCaller,
         request: ReleaseController,

@@ -28,7 +28,7 @@ impl Supervisor {
     /// # Errors
     /// As [`Self::decide`], and `INVALID_ELICITATION_CONTENT{field,allowed}` for content that does
     /// not fit.
-    pub async fn answer(
+    pub(crate) async fn answer(
         &self,
         caller: ApiCaller,
         worker: &str,

@@ -35,7 +35,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT`, `STORAGE_ERROR`.
-    pub async fn list_turns(&self, worker: &str, ended: u32) -> Result<TurnList> {
+    pub(crate) async fn list_turns(&self, worker: &str, ended: u32) -> Result<TurnList> {
         if ended > MAX_ENDED {
             let message = format!("at most {MAX_ENDED} turns that have ended can be listed");
             return Err(Error::new(Code::InvalidArgument, message).with("ended", ended));
@@ -75,7 +75,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn show_turn(&self, turn: &str) -> Result<TurnShown> {
+    pub(crate) async fn show_turn(&self, turn: &str) -> Result<TurnShown> {
         let row = self.row_of_turn(turn).await?;
         self.view(&row).await;
         let (id, turn) = (row.id, turn.to_owned());
@@ -144,7 +144,7 @@ impl Supervisor {
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`,
     /// `IDEMPOTENCY_CONFLICT`.
-    pub async fn drop_turn(&self, caller: ApiCaller, turn: &str) -> Result<TurnDropped> {
+    pub(crate) async fn drop_turn(&self, caller: ApiCaller, turn: &str) -> Result<TurnDropped> {
         let input = |turn_id| WorkerInput::DropQueued { turn_id };
         let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
             Box::new(move |next, added| {
@@ -162,7 +162,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::drop_turn`], and `INVALID_ARGUMENT` for a position below 1.
-    pub async fn move_turn(&self, caller: ApiCaller, turn: &str, request: MoveTurn) -> Result<TurnMoved> {
+    pub(crate) async fn move_turn(
+        &self,
+        caller: ApiCaller,
+        turn: &str,
+        request: MoveTurn,
+    ) -> Result<TurnMoved> {
         if request.to == 0 {
             return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
         }
@@ -223,7 +228,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
-    pub async fn retry_turn(&self, caller: ApiCaller, turn: &str, mut request: GoOn) -> Result<TurnAccepted> {
+    pub(crate) async fn retry_turn(
+        &self,
+        caller: ApiCaller,
+        turn: &str,
+        mut request: GoOn,
+    ) -> Result<TurnAccepted> {
         let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
         let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("retry {turn}"), &request)?;
@@ -267,7 +277,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`,
     /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
-    pub async fn resume_queue(
+    pub(crate) async fn resume_queue(
         &self,
         caller: ApiCaller,
         worker: &str,

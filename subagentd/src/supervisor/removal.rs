@@ -30,7 +30,7 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_WORKER_STATE{workerId,state}` for
     /// one that is not stopped, `STOP_INCOMPLETE`, `IDEMPOTENCY_CONFLICT`; `STORAGE_ERROR` for one
     /// that is set aside.
-    pub async fn remove_worker(
+    pub(crate) async fn remove_worker(
         &self,
         caller: ApiCaller,
         worker: &str,
@@ -130,7 +130,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE` if the handle does not fit every affected controller; then
     /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub async fn prune(&self, caller: ApiCaller, request: Prune) -> Result<Pruned> {
+    pub(crate) async fn prune(&self, caller: ApiCaller, request: Prune) -> Result<Pruned> {
         let this = self.clone();
         tokio::spawn(async move { this.prune_now(caller, request).await })
             .await

@@ -22,7 +22,7 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
     /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the
     /// agent's start.
-    pub async fn restart_worker(
+    pub(crate) async fn restart_worker(
         &self,
         caller: ApiCaller,
         worker: &str,

@@ -24,7 +24,7 @@ const MAX_HOOKS: usize = 16;
 
 /// Paths and settings of the daemon.
 #[derive(Debug, Clone)]
-pub struct DaemonSettings {
+pub(crate) struct DaemonSettings {
     /// The state dir: exists, mode 0700, writable, on a usable file system. The caller holds
     /// `daemon.lock`.
     pub state_dir: PathBuf,

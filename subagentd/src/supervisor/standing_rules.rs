@@ -19,7 +19,7 @@ use crate::store::{Connection, Durability, WorkerRow, owner_rules};
 
 /// Filter for listing owner rules. All given fields must match.
 #[derive(Debug, Clone, Default)]
-pub struct RuleFilter {
+pub(crate) struct RuleFilter {
     /// Selects the rules that apply to this worker.
     pub worker: Option<String>,
     /// Selects the rules of this controller, including those for single workers.
@@ -100,7 +100,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn owner_rules(&self, filter: RuleFilter) -> Result<OwnerRules> {
+    pub(crate) async fn owner_rules(&self, filter: RuleFilter) -> Result<OwnerRules> {
         let worker = match &filter.worker {
             Some(worker) => Some(self.row(worker).await?.id),
             None => None,
@@ -120,7 +120,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `RULE_NOT_FOUND{ruleId}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub async fn remove_owner_rule(&self, caller: ApiCaller, rule_id: &str) -> Result<OwnerRule> {
+    pub(crate) async fn remove_owner_rule(&self, caller: ApiCaller, rule_id: &str) -> Result<OwnerRule> {
         let (owner, key) = self.guarded(caller, &format!("remove rule {rule_id}"), &())?;
         let (asked, now) = (rule_id.to_owned(), entropy::now());
         let removed = self.shared.store.write(Durability::Full, 1, move |tx| {

@@ -38,7 +38,7 @@ impl Supervisor {
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`,
     /// `SESSION_IN_USE`, `BACKEND_LAUNCHER`. Then those of the agent's start, with the worker left
     /// in state `error`.
-    pub async fn start_worker(&self, caller: ApiCaller, request: StartWorker) -> Result<WorkerView> {
+    pub(crate) async fn start_worker(&self, caller: ApiCaller, request: StartWorker) -> Result<WorkerView> {
         check(&request)?;
         // In its own task: a client that disconnects must not leave a stored worker without an
         // actor, or an environment without a worker.
@@ -156,7 +156,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
     /// not end in time; the guard keeps trying. `STORAGE_ERROR` for a worker that is set aside.
-    pub async fn stop_worker(&self, caller: ApiCaller, worker: &str) -> Result<WorkerStopped> {
+    pub(crate) async fn stop_worker(&self, caller: ApiCaller, worker: &str) -> Result<WorkerStopped> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
         match self.reach(&row, &owner, &key).await {

@@ -18,7 +18,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. `INVALID_ARGUMENT` for a limit out of range.
     /// `EVENT_NOT_FOUND{eventId}` for an invalid cursor.
-    pub async fn transcript(
+    pub(crate) async fn transcript(
         &self,
         worker: &str,
         before: Option<&str>,

@@ -41,7 +41,12 @@ impl Supervisor {
     /// `INVALID_INPUT` for an empty message or blocks that are nested too deeply.
     /// `ENV_REQUIRED{workerId}` if an agent must be started and its environment is gone.
     /// `STORAGE_ERROR` for a worker that is set aside.
-    pub async fn send(&self, caller: ApiCaller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
+    pub(crate) async fn send(
+        &self,
+        caller: ApiCaller,
+        worker: &str,
+        mut request: SendTurn,
+    ) -> Result<TurnAccepted> {
         let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         if request.simulate.is_none()
@@ -140,7 +145,12 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`,
     /// `TURN_NOT_OPEN{turnId,state}`, `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that
     /// is set aside.
-    pub async fn cancel(&self, caller: ApiCaller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
+    pub(crate) async fn cancel(
+        &self,
+        caller: ApiCaller,
+        worker: &str,
+        request: CancelTurn,
+    ) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
         let CancelTurn { turn_id, reason } = request;
@@ -265,7 +275,7 @@ impl Supervisor {
     /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`,
     /// `INVALID_CONTROLLER_HANDLE`. `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that
     /// is stopped or never had a runtime. `INVALID_INPUT{kind}` for an elicitation.
-    pub async fn decide(
+    pub(crate) async fn decide(
         &self,
         caller: ApiCaller,
         worker: &str,

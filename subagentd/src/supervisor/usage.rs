@@ -15,7 +15,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT` for an invalid `since`, `CONFIG_PARSE_ERROR` for a config with unreadable
     /// prices, `STORAGE_ERROR`.
-    pub async fn usage(
+    pub(crate) async fn usage(
         &self,
         by: UsageBy,
         since: Option<&str>,

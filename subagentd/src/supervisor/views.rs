@@ -35,7 +35,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND` for the parent, `STORAGE_ERROR`.
-    pub async fn list_workers(
+    pub(crate) async fn list_workers(
         &self,
         controller: Option<String>,
         selector: Option<String>,
@@ -73,7 +73,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
+    pub(crate) async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
         let row = self.row(worker).await?;
         let mut view = self.view(&row).await;
         // Read again, because settling may have changed the row.
@@ -131,7 +131,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn approvals(&self, worker: &str) -> Result<Vec<PendingApproval>> {
+    pub(crate) async fn approvals(&self, worker: &str) -> Result<Vec<PendingApproval>> {
         let row = self.row(worker).await?;
         let found =
             self.shared.store.read(move |connection| workers::approvals(connection, row.id, None)).await?;
@@ -142,7 +142,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
-    pub async fn worker_logs(&self, worker: &str, tail_bytes: u64) -> Result<WorkerLogs> {
+    pub(crate) async fn worker_logs(&self, worker: &str, tail_bytes: u64) -> Result<WorkerLogs> {
         let row = self.row(worker).await?;
         let path = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
         let length = tail_bytes.min(MAX_LOG_BYTES);

@@ -25,7 +25,7 @@ use crate::store::{EventQuery, WorkerRow, events};
 
 /// The result of a wait.
 #[derive(Debug)]
-pub struct WaitMatch {
+pub(crate) struct WaitMatch {
     /// The first event that matched.
     pub matched_event: Event,
     /// The worker's state after the match.
@@ -88,7 +88,12 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`. `WAIT_TIMEOUT`
     /// and `WAIT_NO_PROGRESS`, with a diagnosis. `DAEMON_NOT_RUNNING` if the daemon is ending.
-    pub async fn wait(&self, worker: &str, request: WaitRequest, sight: EventScope) -> Result<WaitMatch> {
+    pub(crate) async fn wait(
+        &self,
+        worker: &str,
+        request: WaitRequest,
+        sight: EventScope,
+    ) -> Result<WaitMatch> {
         let until = Until::parse(request.until.as_deref())?;
         let mut patience = WaitDeadlines::of(&request)?;
         let row = self.row(worker).await?;
@@ -233,7 +238,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn latest_event(&self, worker: &str) -> Result<LatestEvent> {
+    pub(crate) async fn latest_event(&self, worker: &str) -> Result<LatestEvent> {
         let row = self.row(worker).await?;
         Ok(LatestEvent { event: self.latest(&row).await?, worker_id: row.worker_id })
     }

@@ -30,7 +30,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT`, `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`,
     /// `WAIT_TIMEOUT{items}`. `DAEMON_NOT_RUNNING` if the daemon is ending.
-    pub async fn wait_many(&self, request: WaitMany, sight: EventScope) -> Result<WaitedMany> {
+    pub(crate) async fn wait_many(&self, request: WaitMany, sight: EventScope) -> Result<WaitedMany> {
         Until::parse(request.until.as_deref())?;
         let limit = seconds("timeoutSeconds", request.timeout_seconds)?;
         let rows = self.rows_of(&request.workers).await?;

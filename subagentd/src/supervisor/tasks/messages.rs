@@ -25,7 +25,7 @@ impl Supervisor {
     /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`,
     /// `IDEMPOTENCY_CONFLICT`, `INVALID_CONTROLLER_HANDLE`, `HOOK_DENIED{task,hook}`,
     /// `HOOK_FAILED{task,hook}`. `WORKER_STOPPED`, also for a parent whose own task is over.
-    pub async fn message_task(
+    pub(crate) async fn message_task(
         &self,
         caller: TaskCaller,
         task: &str,
@@ -178,7 +178,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// `TASK_NOT_FOUND`, `IDEMPOTENCY_CONFLICT`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn cancel_task(&self, caller: TaskCaller, task: &str, request: CancelTask) -> Result<TaskView> {
+    pub(crate) async fn cancel_task(
+        &self,
+        caller: TaskCaller,
+        task: &str,
+        request: CancelTask,
+    ) -> Result<TaskView> {
         let row = self.task(&caller, task).await?;
         let guarded = self.guarded_task(caller, &format!("cancel {}", row.task_id), &request)?;
         if self.recall(&guarded.1).await?.is_none() {

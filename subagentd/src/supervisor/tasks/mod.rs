@@ -9,7 +9,7 @@ mod spawn;
 mod tests;
 mod wait;
 
-pub use shown::TaskFilter;
+pub(crate) use shown::TaskFilter;
 
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
@@ -23,7 +23,7 @@ use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 
 /// The sender of a request about tasks.
 #[derive(Debug, Clone)]
-pub enum TaskCaller {
+pub(crate) enum TaskCaller {
     /// A person or a program.
     Manager(ApiCaller),
     /// The agent of this worker, through its task server. It may only access its own tasks.
@@ -63,7 +63,7 @@ impl TaskCaller {
     }
 
     /// Returns the only worker whose tasks the caller can see.
-    pub fn parent(&self) -> Option<&WorkerId> {
+    pub(crate) fn parent(&self) -> Option<&WorkerId> {
         match self {
             Self::Manager(_) | Self::Schedule { .. } => None,
             Self::Parent { worker, .. } | Self::Title { worker } => Some(worker),
@@ -135,7 +135,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn is_task_token(&self, worker: &WorkerId, token: &str) -> Result<bool> {
+    pub(crate) async fn is_task_token(&self, worker: &WorkerId, token: &str) -> Result<bool> {
         if token.is_empty() {
             return Ok(false);
         }

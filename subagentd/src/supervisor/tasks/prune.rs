@@ -23,7 +23,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then
     /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub async fn prune_tasks(&self, caller: ApiCaller, request: PruneTasks) -> Result<PrunedTasks> {
+    pub(crate) async fn prune_tasks(&self, caller: ApiCaller, request: PruneTasks) -> Result<PrunedTasks> {
         let this = self.clone();
         tokio::spawn(async move { this.prune_tasks_now(caller, request).await })
             .await

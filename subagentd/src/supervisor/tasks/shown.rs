@@ -18,7 +18,7 @@ const MAX_TRANSCRIPT_BYTES: usize = 1024 * 1024;
 
 /// Filter for listing tasks.
 #[derive(Debug, Clone, Default)]
-pub struct TaskFilter {
+pub(crate) struct TaskFilter {
     /// Only tasks created by this worker.
     pub parent: Option<String>,
     /// Only tasks below this worker.
@@ -36,7 +36,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{status}`, `STORAGE_ERROR`.
-    pub async fn list_tasks(&self, caller: TaskCaller, filter: TaskFilter) -> Result<TaskList> {
+    pub(crate) async fn list_tasks(&self, caller: TaskCaller, filter: TaskFilter) -> Result<TaskList> {
         let wanted = filter.status.as_deref().map(statuses).transpose()?;
         let parent = match caller.parent() {
             Some(parent) => Some(parent.as_str().to_owned()),
@@ -62,7 +62,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn show_task(&self, caller: TaskCaller, task: &str, transcripts: bool) -> Result<TaskShown> {
+    pub(crate) async fn show_task(
+        &self,
+        caller: TaskCaller,
+        task: &str,
+        transcripts: bool,
+    ) -> Result<TaskShown> {
         let mut shown = self.with_worktree(shown(&self.task(&caller, task).await?)).await?;
         if transcripts {
             shown.transcripts = self.transcripts(shown.task.task_id.as_str()).await?;

@@ -55,7 +55,7 @@ impl Supervisor {
     /// stopping or whose own task is over. `ENV_REQUIRED` if the parent's environment is gone.
     /// `HOOK_DENIED{hook}` and `HOOK_FAILED{hook}` for hooks of the owner.
     /// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` for a budget of the parent or above.
-    pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
+    pub(crate) async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
         // In its own task: a client that disconnects must not leave a stored worker without an
         // actor.
@@ -195,7 +195,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT` for other callers. `FORBIDDEN_FROM_WORKER` for a worker without
     /// delegation. Those of its config.
-    pub async fn callable_agents(&self, caller: TaskCaller) -> Result<CallableAgents> {
+    pub(crate) async fn callable_agents(&self, caller: TaskCaller) -> Result<CallableAgents> {
         let Some(worker) = caller.parent() else {
             let message = "only the agent of a worker can ask which agents it may give tasks to";
             return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));

@@ -20,7 +20,12 @@ impl Supervisor {
     /// # Errors
     /// `TASK_NOT_FOUND`, `STORAGE_ERROR` for a worker that is set aside, `DAEMON_NOT_RUNNING` if
     /// the daemon is ending.
-    pub async fn wait_task(&self, caller: TaskCaller, task: &str, request: WaitTask) -> Result<TaskShown> {
+    pub(crate) async fn wait_task(
+        &self,
+        caller: TaskCaller,
+        task: &str,
+        request: WaitTask,
+    ) -> Result<TaskShown> {
         // A time that overflows the clock means no limit.
         let deadline =
             request.timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));

@@ -21,7 +21,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `LAND_CONFLICT{files}`, `LAND_REFUSED{reason}`,
     /// `LAND_CHECK_FAILED`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub async fn land_worktree(
+    pub(crate) async fn land_worktree(
         &self,
         caller: ApiCaller,
         address: &str,

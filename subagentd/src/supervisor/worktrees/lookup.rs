@@ -21,7 +21,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub async fn list_worktrees(&self, with_contents: bool) -> Result<WorktreesListed> {
+    pub(crate) async fn list_worktrees(&self, with_contents: bool) -> Result<WorktreesListed> {
         let rows = self.shared.store.read(worktrees::list).await?;
         let views = rows.into_iter().map(|row| async move {
             let contents = if with_contents { look(&self.shared, &row).await.ok() } else { None };
@@ -35,7 +35,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKTREE_NOT_FOUND`, those of git, `STORAGE_ERROR`.
-    pub async fn show_worktree(&self, address: &str) -> Result<WorktreeView> {
+    pub(crate) async fn show_worktree(&self, address: &str) -> Result<WorktreeView> {
         let row = self.worktree(address).await?;
         let contents = look(&self.shared, &row).await?;
         Ok(WorktreeView { contents: Some(contents), ..row.view() })

@@ -27,7 +27,7 @@ impl Supervisor {
     /// # Errors
     /// `LAND_CONFLICT{files,merged}` for files that have changed on both sides: all others are merged;
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub async fn merge_worktree(
+    pub(crate) async fn merge_worktree(
         &self,
         caller: ApiCaller,
         address: &str,

@@ -23,7 +23,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_SETUP_FAILED`, `INVALID_CONTROLLER_HANDLE`.
-    pub async fn set_up_worktree(
+    pub(crate) async fn set_up_worktree(
         &self,
         caller: ApiCaller,
         address: &str,
@@ -43,7 +43,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `WORKTREE_HAS_WORK`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub async fn remove_worktree(
+    pub(crate) async fn remove_worktree(
         &self,
         caller: ApiCaller,
         address: &str,
@@ -56,7 +56,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::remove_worktree`], without `WORKTREE_HAS_WORK`.
-    pub async fn discard_worktree(
+    pub(crate) async fn discard_worktree(
         &self,
         caller: ApiCaller,
         address: &str,
@@ -149,7 +149,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
-    pub async fn prune_worktrees(
+    pub(crate) async fn prune_worktrees(
         &self,
         caller: ApiCaller,
         request: PruneWorktrees,
