@@ -6,9 +6,10 @@ use std::time::SystemTime;
 use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
+use super::look;
+use super::modules::{self, Module};
 use super::registration::Registration;
 use super::work::{OperationContext, line};
-use super::{look, modules};
 
 /// A work tree: that of the worktree, or of a submodule.
 pub(super) struct Checkout {
@@ -35,8 +36,13 @@ impl Checkout {
 
     /// Returns the repositories below: submodules, and others that git tracks as such.
     pub(super) fn below(&self, work: &OperationContext<'_>) -> Result<Vec<Self>, Error> {
+        self.those(work, &modules::all(work, &self.top)?)
+    }
+
+    /// Returns those of these submodules that have a repository.
+    pub(super) fn those(&self, work: &OperationContext<'_>, modules: &[Module]) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
-        for module in modules::all(work, &self.top)? {
+        for module in modules {
             let top = self.top.join(&module.path);
             let Some(git_dir) = modules::git_dir(work, &top)? else { continue };
             let main = self.main.as_ref().map(|main| main.join(&module.path));

@@ -7,55 +7,83 @@ use subagent_protocol::worktree::Worktree;
 
 use super::checkout::Checkout;
 use super::registration::Registration;
-use super::work::OperationContext;
+use super::work::{OperationContext, line};
 use crate::git::Git;
 
 /// Refs that each work tree has of its own.
 const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
 
-/// Returns the commits of a worktree that no other ref reaches, without the commit of
-/// the main tree's changes.
-pub(super) fn unique(
-    work: &OperationContext<'_>,
-    worktree: &Worktree,
-    found: Option<&Registration>,
-) -> Result<Vec<String>, Error> {
-    let branch = format!("refs/heads/{}", worktree.branch);
-    let git = git_of(work, worktree, found);
-    if worktree.is_inside() {
-        // All refs are its own; the repository it borrows from has its own copies.
-        let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--not", "--alternate-refs"];
-        return Ok(lines(&work.feed(&git, &args, b"")?).collect());
-    }
-    let tips = tips(work, worktree, found)?;
-    if tips.is_empty() {
-        return Ok(Vec::new());
-    }
-    let input = included(tips) + &excluded(other_refs(work, &git, &branch)?);
-    let mut unique = list(work, &git, &input)?;
-    unique.retain(|commit| !(worktree.with_changes && *commit == worktree.base));
-    Ok(unique)
+/// The commits of a worktree.
+pub(super) struct OwnCommits {
+    /// The present commit of its branch.
+    pub(super) tip: Option<String>,
+    /// The present and former commits of its branch and `HEAD`.
+    pub(super) tips: BTreeSet<String>,
+    /// Those that no other ref reaches, without the commit of the main tree's changes.
+    pub(super) unique: Vec<String>,
 }
 
-/// Returns the present and former commits of its branch and `HEAD`.
-pub(super) fn tips(
-    work: &OperationContext<'_>,
-    worktree: &Worktree,
-    found: Option<&Registration>,
-) -> Result<BTreeSet<String>, Error> {
-    let git = git_of(work, worktree, found);
-    if worktree.is_inside() {
-        let refs = work.feed(&git, &["for-each-ref", "--format=%(objectname)"], b"")?;
-        let before = work.asked_of(&git, &["rev-list", "--walk-reflogs", "--all"])?.unwrap_or_default();
-        let head = work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
-        return Ok(lines(&refs).chain(lines(&before)).chain(lines(&head.unwrap_or_default())).collect());
+impl OwnCommits {
+    pub(super) fn find(
+        work: &OperationContext<'_>,
+        worktree: &Worktree,
+        found: Option<&Registration>,
+    ) -> Result<Self, Error> {
+        let git = git_of(work, worktree, found);
+        if worktree.is_inside() {
+            return Self::inside(work, worktree, &git);
+        }
+        let branch = format!("refs/heads/{}", worktree.branch);
+        let all = work.feed(&git, &["for-each-ref", "--format=%(HEAD)%(objectname) %(refname)"], b"")?;
+        // A tag may name another object than a commit, and a repository may have many tags.
+        let (mut tip, mut head, mut own, mut others) = (None, None, Vec::new(), BTreeSet::new());
+        for entry in lines(&all) {
+            let Some((id, name)) = entry.get(1..).and_then(|entry| entry.split_once(' ')) else { continue };
+            if entry.starts_with('*') {
+                head = Some(id.to_owned());
+            }
+            if name == branch {
+                tip = Some(id.to_owned());
+            } else if OWN_REFS.iter().any(|own| name.starts_with(own)) {
+                own.push(id.to_owned());
+            } else {
+                others.insert(id.to_owned());
+            }
+        }
+        let mut names: Vec<&str> = tip.iter().map(|_| &*branch).collect();
+        let mut tips: BTreeSet<String> = tip.iter().cloned().collect();
+        if found.is_some() {
+            if head.is_none() {
+                head = detached(work, &git)?;
+            }
+            names.extend(head.iter().map(|_| "HEAD"));
+            tips.extend(own.into_iter().chain(head));
+        }
+        tips.extend(former(work, &git, &names)?);
+        if tips.is_empty() {
+            return Ok(Self { tip, tips, unique: Vec::new() });
+        }
+        let input = included(tips.iter().cloned()) + &excluded(others);
+        let mut unique = list(work, &git, &input)?;
+        unique.retain(|commit| !(worktree.with_changes && *commit == worktree.base));
+        Ok(Self { tip, tips, unique })
     }
-    let mut tips = history(work, &git, &format!("refs/heads/{}", worktree.branch))?;
-    if found.is_some() {
-        tips.extend(history(work, &git, "HEAD")?);
-        tips.extend(own_refs(work, &git)?);
+
+    /// All refs are its own; the repository it borrows from has its own copies.
+    fn inside(work: &OperationContext<'_>, worktree: &Worktree, git: &Git<'_>) -> Result<Self, Error> {
+        let args = ["rev-list", "--ignore-missing", "--all", "--reflog", "--not", "--alternate-refs"];
+        let unique = lines(&work.feed(git, &args, b"")?).collect();
+        let refs = work.feed(git, &["for-each-ref", "--format=%(objectname)"], b"")?;
+        let before = work.asked_of(git, &["rev-list", "--walk-reflogs", "--all"])?.unwrap_or_default();
+        let tips = lines(&refs).chain(lines(&before)).chain(detached(work, git)?).collect();
+        Ok(Self { tip: super::create::tip(work, worktree)?, tips, unique })
     }
-    Ok(tips)
+}
+
+/// Returns the commit of `HEAD`, also if that is no branch.
+fn detached(work: &OperationContext<'_>, git: &Git<'_>) -> Result<Option<String>, Error> {
+    let head = work.asked_of(git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
+    Ok(head.map(|id| line(&id)))
 }
 
 /// Returns git with the worktree's git directory, because its folder may be gone.
@@ -93,28 +121,19 @@ fn list(work: &OperationContext<'_>, git: &Git<'_>, input: &str) -> Result<Vec<S
     Ok(lines(&bytes).collect())
 }
 
-/// Returns the present and former commits of a ref.
-fn history(work: &OperationContext<'_>, git: &Git<'_>, name: &str) -> Result<BTreeSet<String>, Error> {
-    let now = work.asked_of(git, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?;
-    let Some(now) = now else { return Ok(BTreeSet::new()) };
-    let before = work.asked_of(git, &["rev-list", "--walk-reflogs", name])?.unwrap_or_default();
-    Ok(lines(&now).chain(lines(&before)).collect())
-}
-
-fn own_refs(work: &OperationContext<'_>, git: &Git<'_>) -> Result<BTreeSet<String>, Error> {
-    let args: Vec<&str> = ["for-each-ref", "--format=%(objectname)"].into_iter().chain(OWN_REFS).collect();
-    Ok(lines(&work.feed(git, &args, b"")?).collect())
-}
-
-fn other_refs(work: &OperationContext<'_>, git: &Git<'_>, branch: &str) -> Result<Vec<String>, Error> {
-    let all = work.feed(git, &["for-each-ref", "--format=%(objectname) %(refname)"], b"")?;
-    let is_other = |name: &str| name != branch && !OWN_REFS.iter().any(|own| name.starts_with(own));
-    let others = lines(&all).filter_map(|line| {
-        let (id, name) = line.split_once(' ')?;
-        is_other(name).then(|| id.to_owned())
-    });
-    // A tag may name another object than a commit, and a repository may have many tags.
-    Ok(others.collect::<BTreeSet<_>>().into_iter().collect())
+/// Returns the commits in the reflogs of these refs.
+fn former(work: &OperationContext<'_>, git: &Git<'_>, names: &[&str]) -> Result<Vec<String>, Error> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let args: Vec<&str> = ["rev-list", "--walk-reflogs"].iter().chain(names).copied().collect();
+    let walked = work.asked_of(git, &args)?;
+    if walked.is_none() && names.len() > 1 {
+        // A damaged reflog does not hide the other one.
+        let each: Result<Vec<_>, Error> = names.iter().map(|name| former(work, git, &[*name])).collect();
+        return Ok(each?.concat());
+    }
+    Ok(lines(&walked.unwrap_or_default()).collect())
 }
 
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = String> {

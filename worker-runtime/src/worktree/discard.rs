@@ -5,14 +5,15 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Worktree, WorktreeResult};
 
 use super::checkout::Checkout;
+use super::commits::OwnCommits;
 use super::create::tip;
 use super::keep::{self, Keeping};
 use super::look;
 use super::registration::{REMOVING, Registration};
 use super::remove::{self, delete_branch, forget};
+use super::retired;
 use super::scratch::Scratch;
 use super::work::{OperationContext, line};
-use super::{commits, retired};
 
 pub(super) fn discard(
     work: &OperationContext<'_>,
@@ -22,7 +23,7 @@ pub(super) fn discard(
     let found = Registration::find(worktree)?;
     let begun = found.as_ref().and_then(|found| found.read(REMOVING)).filter(|name| !name.is_empty());
     let begun = begun.map(|name| String::from_utf8_lossy(&name).into_owned());
-    if begun.is_none() && look::look(work, worktree)?.is_clean() {
+    if begun.is_none() && look::before_removal(work, worktree)?.is_clean() {
         let _ = remove::remove(work, worktree)?;
         // An earlier attempt was killed after its last step.
         return Ok(WorktreeResult::Discarded(retired::of(work, worktree, time)?));
@@ -74,14 +75,22 @@ pub(super) fn of_branch(
     worktree: &Worktree,
     found: Option<&Registration>,
 ) -> Result<Vec<String>, Error> {
-    let unique = commits::unique(work, worktree, found)?;
-    let tips = commits::tips(work, worktree, found)?;
+    Ok(parents(worktree, OwnCommits::find(work, worktree, found)?))
+}
+
+/// The same; `None` if other refs have all its commits.
+pub(super) fn only_of_branch(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    found: Option<&Registration>,
+) -> Result<Option<Vec<String>>, Error> {
+    let commits = OwnCommits::find(work, worktree, found)?;
+    Ok((!commits.unique.is_empty()).then(|| parents(worktree, commits)))
+}
+
+fn parents(worktree: &Worktree, OwnCommits { tip, tips, unique }: OwnCommits) -> Vec<String> {
     let base = worktree.with_changes.then(|| worktree.base.clone());
-    Ok(tip(work, worktree)?
-        .into_iter()
-        .chain(unique.into_iter().filter(|id| tips.contains(id)))
-        .chain(base)
-        .collect())
+    tip.into_iter().chain(unique.into_iter().filter(|id| tips.contains(id))).chain(base).collect()
 }
 
 /// Returns a commit of the folder's content with all commits that only it has.
@@ -97,7 +106,8 @@ fn of_git(keeping: &Keeping<'_>, found: &Registration) -> Result<String, Error> 
     let head =
         work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id));
     let scratch = Scratch::new(&keeping.worktree.repository)?;
-    let index = keeping.index(&git, &scratch, head.as_deref())?;
+    let is_unmerged = !work.feed(&git, &["ls-files", "-z", "--unmerged"], b"")?.is_empty();
+    let index = keeping.index(&git, &scratch, head.as_deref(), is_unmerged)?;
     let tree = line(&work.feed(&git, &["rev-parse", &format!("{index}^{{tree}}")], b"")?);
     let mut parents = of_branch(work, keeping.worktree, Some(found))?;
     parents.extend(keep::named(work, &keeping.worktree.repository, &found.admin)?);

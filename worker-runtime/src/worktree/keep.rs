@@ -24,7 +24,7 @@ use subagent_protocol::worktree::Worktree;
 
 use super::checkout::{Checkout, head};
 use super::scratch::Scratch;
-use super::status::{self, parts, path};
+use super::status::{self, OwnIndex, parts, path};
 use super::work::{OperationContext, line};
 use super::{commits, errors, modules, retired};
 use crate::git::Git;
@@ -56,10 +56,11 @@ impl Keeping<'_> {
     pub(super) fn all(&self, place: &Checkout, mut parents: Vec<String>) -> Result<String, Error> {
         let work = self.work;
         let scratch = Scratch::new(&self.worktree.repository)?;
-        let git = status::with_own_index(work, &place.top, &place.git_dir, &scratch, "index")?;
+        let OwnIndex { git, modules, is_unmerged } =
+            status::with_own_index(work, &place.top, &place.git_dir, &scratch)?;
         let head = head(work, &place.top)?;
-        let index = self.index(&git, &scratch, head.as_deref())?;
-        let (entries, nested) = self.entries(place, &git)?;
+        let index = self.index(&git, &scratch, head.as_deref(), is_unmerged)?;
+        let (entries, nested) = self.entries(place, &git, is_unmerged)?;
         for folder in nested {
             let git_dir = modules::git_dir(work, &folder)?;
             let git_dir =
@@ -68,7 +69,7 @@ impl Keeping<'_> {
                 Checkout { top: folder, git_dir, main: None, ready: place.ready, deletions_count: true };
             parents.push(self.below(place, &below)?);
         }
-        for below in place.below(work)? {
+        for below in place.those(work, &modules)? {
             match &below.main {
                 Some(main) => self.in_main(&below, main)?,
                 None => parents.push(self.below(place, &below)?),
@@ -117,11 +118,12 @@ impl Keeping<'_> {
         git: &Git<'_>,
         scratch: &Scratch,
         head: Option<&str>,
+        is_unmerged: bool,
     ) -> Result<String, Error> {
         let work = self.work;
         let mut own = git.clone();
         let mut input = Vec::new();
-        if !work.feed(git, &["ls-files", "-z", "--unmerged"], b"")?.is_empty() {
+        if is_unmerged {
             for entry in parts(&work.feed(git, &["ls-files", "-z", "--stage"], b"")?) {
                 let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
                 let facts = String::from_utf8_lossy(&entry[..tab]).into_owned();
@@ -141,10 +143,18 @@ impl Keeping<'_> {
 
     /// Returns the differences from the index as entries whose objects are written, and
     /// repositories that git does not track.
-    fn entries(&self, place: &Checkout, git: &Git<'_>) -> Result<(Entries, Vec<PathBuf>), Error> {
+    fn entries(
+        &self,
+        place: &Checkout,
+        git: &Git<'_>,
+        is_unmerged: bool,
+    ) -> Result<(Entries, Vec<PathBuf>), Error> {
         let list = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"];
         let listed = self.work.feed(git, &list, b"")?;
-        let unmerged = self.work.feed(git, &["diff", "-z", "--name-only", "--diff-filter=U"], b"")?;
+        let unmerged = match is_unmerged {
+            true => self.work.feed(git, &["diff", "-z", "--name-only", "--diff-filter=U"], b"")?,
+            false => Vec::new(),
+        };
         let mut names: BTreeSet<Vec<u8>> =
             parts(&listed).chain(parts(&unmerged)).map(<[u8]>::to_vec).collect();
         for file in place.ignored(self.work)? {
@@ -219,7 +229,7 @@ impl Keeping<'_> {
         let tips = self.tips(below)?;
         let status = ["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none"];
         let scratch = Scratch::new(&self.worktree.repository)?;
-        let git = status::with_own_index(self.work, &below.top, &below.git_dir, &scratch, "index")?;
+        let git = status::with_own_index(self.work, &below.top, &below.git_dir, &scratch)?.git;
         let is_dirty =
             !self.work.feed(&git, &status, b"")?.is_empty() || !below.ignored(self.work)?.is_empty();
         if is_dirty || !tips.is_empty() {
@@ -290,7 +300,7 @@ pub(super) fn named(work: &OperationContext<'_>, top: &Path, git_dir: &Path) -> 
 
 /// Whether a folder of the path is now a link: git's file is gone then, and the path
 /// leads to another one.
-fn is_below_link(top: &Path, name: &Path) -> bool {
+pub(super) fn is_below_link(top: &Path, name: &Path) -> bool {
     let folders = name.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     folders.map(|folder| top.join(folder)).any(|folder| folder.is_symlink())
 }

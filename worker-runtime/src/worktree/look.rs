@@ -11,9 +11,10 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::{Contents, Worktree};
 
 use super::checkout::Checkout;
+use super::commits::OwnCommits;
 use super::registration::{READY, REMOVING, Registration, restore_link};
 use super::scratch::Scratch;
-use super::status::{self, parts, path};
+use super::status::{self, OwnIndex, parts, path};
 use super::work::OperationContext;
 use super::{commits, errors};
 
@@ -22,10 +23,24 @@ const TEXT_CHECK: usize = 8000;
 /// Maximum number of changed files named.
 const MAX_NAMES: usize = 100;
 
+/// Returns the content with its size.
 pub(super) fn look(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents, Error> {
+    inspect(work, worktree, |_| true)
+}
+
+/// The same for a removal. The size of a clean worktree is not counted.
+pub(super) fn before_removal(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Contents, Error> {
+    inspect(work, worktree, |contents| !contents.is_clean())
+}
+
+fn inspect(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    is_counted: impl Fn(&Contents) -> bool,
+) -> Result<Contents, Error> {
     let Some(found) = registered(worktree)? else {
         let gone = Registration::find(worktree)?;
-        let commits = commits::unique(work, worktree, gone.as_ref())?.len() as u64;
+        let commits = OwnCommits::find(work, worktree, gone.as_ref())?.unique.len() as u64;
         let uncommitted = gone.map_or(Ok(0), |gone| staged(work, &gone))?;
         return Ok(Contents { commits, uncommitted, ..Contents::default() });
     };
@@ -33,10 +48,12 @@ pub(super) fn look(work: &OperationContext<'_>, worktree: &Worktree) -> Result<C
     // Deletions by a killed removal were found not worth keeping.
     let place = Checkout { deletions_count: !is_removed, ..Checkout::of(worktree, &found) };
     let mut contents = Contents { exists: true, ..Contents::default() };
-    contents.commits = commits::unique(work, worktree, Some(&found))?.len() as u64;
+    contents.commits = OwnCommits::find(work, worktree, Some(&found))?.unique.len() as u64;
     contents.under_way = status::under_way(&found.admin).map(str::to_owned);
     let untracked = place.count(work, &worktree.repository, &mut contents)?;
-    count_lines(work, worktree, &found, &untracked, &mut contents)?;
+    if is_counted(&contents) {
+        count_lines(work, worktree, &found, &untracked, &mut contents)?;
+    }
     Ok(contents)
 }
 
@@ -89,7 +106,7 @@ impl Checkout {
         contents: &mut Contents,
     ) -> Result<BTreeSet<PathBuf>, Error> {
         let scratch = Scratch::new(repository)?;
-        let git = status::with_own_index(work, &self.top, &self.git_dir, &scratch, "index")?;
+        let OwnIndex { git, modules, .. } = status::with_own_index(work, &self.top, &self.git_dir, &scratch)?;
         let args = [
             "status",
             "--porcelain=v1",
@@ -107,7 +124,7 @@ impl Checkout {
             contents.uncommitted += u64::from(kind != b" D" || self.deletions_count);
         }
         contents.ignored += self.ignored(work)?.len() as u64;
-        for place in self.below(work)? {
+        for place in self.those(work, &modules)? {
             let commits = commits::of_module(work, &place)?;
             contents.commits += commits.len() as u64;
             if contents.under_way.is_none() {

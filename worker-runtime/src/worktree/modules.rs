@@ -11,7 +11,7 @@ use subagent_protocol::worktree::Worktree;
 
 use super::errors;
 use super::registration::{OURS, Registration};
-use super::status::{parts, path};
+use super::status::{parts, path, split_at_tab};
 use super::work::{OperationContext, line, step};
 
 /// A folder of a work tree that is a separate repository.
@@ -25,9 +25,13 @@ pub(super) struct Module {
 
 /// Returns the submodules in a work tree's index, with and without a repository.
 pub(super) fn all(work: &OperationContext<'_>, top: &Path) -> Result<Vec<Module>, Error> {
+    Ok(listed(parts(&work.run(top, &["ls-files", "-z", "--stage"])?)))
+}
+
+/// Returns the submodules among entries of `ls-files --stage`.
+pub(super) fn listed<'a>(entries: impl Iterator<Item = &'a [u8]>) -> Vec<Module> {
     let mut found: Vec<Module> = Vec::new();
-    for entry in parts(&work.run(top, &["ls-files", "-z", "--stage"])?) {
-        let Some((facts, name)) = entry.split_once_tab() else { continue };
+    for (facts, name) in entries.filter_map(split_at_tab) {
         let facts = String::from_utf8_lossy(facts).into_owned();
         let mut facts = facts.split(' ');
         if let (Some("160000"), Some(commit)) = (facts.next(), facts.next())
@@ -36,18 +40,7 @@ pub(super) fn all(work: &OperationContext<'_>, top: &Path) -> Result<Vec<Module>
             found.push(Module { path: path(name).to_owned(), commit: commit.to_owned() });
         }
     }
-    Ok(found)
-}
-
-trait SplitTab {
-    fn split_once_tab(&self) -> Option<(&[u8], &[u8])>;
-}
-
-impl SplitTab for [u8] {
-    fn split_once_tab(&self) -> Option<(&[u8], &[u8])> {
-        let tab = memchr::memchr(b'\t', self)?;
-        Some((&self[..tab], &self[tab + 1..]))
-    }
+    found
 }
 
 /// Returns the git directory of the repository with this top folder.

@@ -43,7 +43,8 @@ pub(super) fn plan(
     }
     let _ = version(work, cwd)?;
     let found = find(work, cwd)?;
-    let Some(head) = commit(work, &found.top, "HEAD")? else {
+    refuse_inside(&found, root)?;
+    let Some((head, source_branch)) = head(work, &found.top)? else {
         return Err(errors::needs_git("noCommit", "the repository has no commit yet")
             .recommend("make a first commit with `git commit`"));
     };
@@ -54,9 +55,11 @@ pub(super) fn plan(
     if let Some(branch) = &wanted.branch {
         refuse_invalid(work, &found.top, branch)?;
     }
-    refuse_taken(work, &found.top, wanted.branch.as_deref())?;
+    let name = wanted.branch.clone().unwrap_or_else(|| format!("{BRANCH_PREFIX}name"));
+    let branches = branches_near(work, &found.top, &name)?;
+    refuse_taken(&branches, &name, wanted.branch.as_deref())?;
     let folder = root.join(folder_name(&found));
-    let taken = taken(work, &found.top, &folder)?;
+    let taken = taken(&branches, &folder);
     let identity_missing = identity::is_missing(work, &found.top)?;
     let base = match wanted.with_changes {
         true if base != head => {
@@ -65,8 +68,6 @@ pub(super) fn plan(
         true => with_changes(work, &found, &head, identity_missing)?,
         false => base,
     };
-    let source = work.asked(&found.top, &["symbolic-ref", "-q", "HEAD"])?.map(|name| line(&name));
-    let source_branch = source.and_then(|name| name.strip_prefix("refs/heads/").map(str::to_owned));
     Ok(Plan {
         repository: found.repository,
         main: found.top,
@@ -82,8 +83,22 @@ pub(super) fn plan(
     })
 }
 
+/// Refuses a folder of worktrees in the repository: build tools and editors would find them.
+fn refuse_inside(found: &EnclosingWorkTree, root: &Path) -> Result<(), Error> {
+    let existing = root.ancestors().find_map(|folder| folder.canonicalize().ok()).unwrap_or_default();
+    if existing.starts_with(&found.top) || existing.starts_with(&found.repository) {
+        let message = format!("worktrees cannot lie in {}, inside of their repository", root.display());
+        return Err(errors::argument("worktrees.dir", message)
+            .recommend("set `worktrees.dir` in the config to a folder outside of the repository"));
+    }
+    Ok(())
+}
+
 /// Returns the version of git, if it is new enough.
 pub(super) fn version(work: &OperationContext<'_>, folder: &Path) -> Result<(u32, u32), Error> {
+    if let Some(version) = work.git_version().get() {
+        return Ok(*version);
+    }
     let text = line(&work.run(folder, &["version"])?);
     let mut numbers = text.split(|char: char| !char.is_ascii_digit()).filter_map(|part| part.parse().ok());
     let version = numbers.next().zip(numbers.next()).unwrap_or((0, 0));
@@ -91,7 +106,7 @@ pub(super) fn version(work: &OperationContext<'_>, folder: &Path) -> Result<(u32
         let message = format!("worktrees need git {}.{} or newer; this is: {text}", OLDEST.0, OLDEST.1);
         return Err(errors::needs_git("tooOld", message));
     }
-    Ok(version)
+    Ok(*work.git_version().get_or_init(|| version))
 }
 
 /// Finds the common git directory of the repository around a folder.
@@ -104,6 +119,36 @@ pub fn repository(folder: &Path, env: &[(OsString, OsString)]) -> Result<PathBuf
 }
 
 pub(super) fn find(work: &OperationContext<'_>, cwd: &Path) -> Result<EnclosingWorkTree, Error> {
+    let paths = match paths_at_once(work, cwd)? {
+        Some(paths) => paths,
+        None => paths_one_by_one(work, cwd)?,
+    };
+    let [top, git_dir, common, prefix] = paths;
+    let common = cwd.join(common);
+    let repository = common.canonicalize().map_err(|error| errors::file(&common, &error))?;
+    Ok(EnclosingWorkTree { top, git_dir, repository, prefix: prefix.components().collect() })
+}
+
+/// The paths of a work tree that git names.
+const PATHS: [&str; 4] = ["--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-prefix"];
+
+/// Asks for all paths with one process. Returns `None` outside of a work tree, and for paths with
+/// line ends.
+fn paths_at_once(work: &OperationContext<'_>, cwd: &Path) -> Result<Option<[PathBuf; 4]>, Error> {
+    let facts = ["rev-parse", "--is-bare-repository", "--is-inside-work-tree"];
+    let args: Vec<&str> = facts.into_iter().chain(PATHS).collect();
+    let answer = work.asked(cwd, &args)?.unwrap_or_default();
+    let lines: Vec<&[u8]> = answer.split(|byte| *byte == b'\n').collect();
+    Ok(match lines[..] {
+        [b"false", b"true", top, git_dir, common, prefix, b""] => {
+            Some([top, git_dir, common, prefix].map(|bytes| OsString::from_vec(bytes.to_vec()).into()))
+        }
+        _ => None,
+    })
+}
+
+/// Asks for each path. Refuses a folder outside of a work tree.
+fn paths_one_by_one(work: &OperationContext<'_>, cwd: &Path) -> Result<[PathBuf; 4], Error> {
     let asked =
         work.ask(&work.git(cwd), &["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], b"")?;
     let answer = match asked {
@@ -126,23 +171,22 @@ pub(super) fn find(work: &OperationContext<'_>, cwd: &Path) -> Result<EnclosingW
             return Err(errors::needs_git("noRepository", message));
         }
     }
-    let asked = ["--show-toplevel", "--git-common-dir", "--show-prefix"];
-    let mut paths = Vec::new();
-    for what in asked {
-        // One at a time: paths may contain line ends.
-        paths.push(path(work, cwd, what)?);
+    let mut paths = PATHS.map(|_| PathBuf::new());
+    for (path, what) in paths.iter_mut().zip(PATHS) {
+        let mut bytes = work.run(cwd, &["rev-parse", what])?;
+        let _ = bytes.pop();
+        *path = OsString::from_vec(bytes).into();
     }
-    let [top, common, prefix] = &paths[..] else { unreachable!("as many as were asked") };
-    let common = cwd.join(common);
-    let repository = common.canonicalize().map_err(|error| errors::file(&common, &error))?;
-    Ok(EnclosingWorkTree { top: top.clone(), repository, prefix: prefix.components().collect() })
+    Ok(paths)
 }
 
-/// Returns a path that `git rev-parse` prints.
-fn path(work: &OperationContext<'_>, folder: &Path, what: &str) -> Result<PathBuf, Error> {
-    let mut bytes = work.run(folder, &["rev-parse", what])?;
-    let _ = bytes.pop();
-    Ok(PathBuf::from(OsString::from_vec(bytes)))
+/// Returns the commit that is checked out, and its branch if there is one.
+fn head(work: &OperationContext<'_>, top: &Path) -> Result<Option<(String, Option<String>)>, Error> {
+    let args = ["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"];
+    let Some(answer) = work.asked(top, &args)? else { return Ok(None) };
+    let answer = line(&answer);
+    let (commit, name) = answer.split_once('\n').unwrap_or((answer.as_str(), ""));
+    Ok(Some((commit.to_owned(), name.strip_prefix("refs/heads/").map(str::to_owned))))
 }
 
 fn commit(work: &OperationContext<'_>, top: &Path, name: &str) -> Result<Option<String>, Error> {
@@ -167,21 +211,27 @@ fn refuse_invalid(work: &OperationContext<'_>, top: &Path, branch: &str) -> Resu
     Ok(())
 }
 
+/// Returns the branches of the parts of a name, those below it, and ours.
+fn branches_near(work: &OperationContext<'_>, top: &Path, name: &str) -> Result<Vec<String>, Error> {
+    let mut args = vec!["for-each-ref".to_owned(), "--format=%(refname)".to_owned()];
+    let names = [name, BRANCH_PREFIX].into_iter().chain(parents(name));
+    args.extend(names.map(|name| format!("refs/heads/{name}")));
+    let found = String::from_utf8_lossy(&work.run(top, &args)?).into_owned();
+    Ok(found.lines().filter_map(|name| name.strip_prefix("refs/heads/")).map(str::to_owned).collect())
+}
+
+/// Returns the parts of a branch's name that no branch can have beside it.
+fn parents(name: &str) -> impl Iterator<Item = &str> {
+    Path::new(name).ancestors().skip(1).filter_map(Path::to_str).filter(|name| !name.is_empty())
+}
+
 /// Refuses a branch that exists or conflicts with an existing one: `a` and
 /// `a/b` exclude each other.
-fn refuse_taken(work: &OperationContext<'_>, top: &Path, branch: Option<&str>) -> Result<(), Error> {
-    let name = branch.map_or_else(|| format!("{BRANCH_PREFIX}name"), str::to_owned);
-    let parents =
-        Path::new(&name).ancestors().skip(1).filter_map(Path::to_str).filter(|name| !name.is_empty());
-    let parents: Vec<String> = parents.map(str::to_owned).collect();
-    let mut args = vec!["for-each-ref".to_owned(), "--format=%(refname)".to_owned()];
-    args.extend(parents.iter().chain(branch.map(|_| &name)).map(|name| format!("refs/heads/{name}")));
-    let found = String::from_utf8_lossy(&work.run(top, &args)?).into_owned();
-    let found = found.lines().filter_map(|name| name.strip_prefix("refs/heads/"));
-    for found in found {
+fn refuse_taken(branches: &[String], name: &str, branch: Option<&str>) -> Result<(), Error> {
+    for found in branches.iter().map(String::as_str) {
         let is_below =
             branch.is_some_and(|branch| found.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/')));
-        if branch == Some(found) || is_below || parents.iter().any(|parent| parent == found) {
+        if branch == Some(found) || is_below || parents(name).any(|parent| parent == found) {
             return Err(errors::exists("branch", found));
         }
     }
@@ -205,7 +255,8 @@ pub(super) fn folder_of(name: &str, identity: &Path) -> String {
     format!("{name}-{:08x}", crc32c::crc32c(identity.as_os_str().as_encoded_bytes()))
 }
 
-fn taken(work: &OperationContext<'_>, top: &Path, folder: &Path) -> Result<Vec<String>, Error> {
+/// Returns the names of worktrees that have a folder or a branch.
+fn taken(branches: &[String], folder: &Path) -> Vec<String> {
     let mut taken = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -213,13 +264,11 @@ fn taken(work: &OperationContext<'_>, top: &Path, folder: &Path) -> Result<Vec<S
             taken.insert(name);
         }
     }
-    let prefix = format!("refs/heads/{BRANCH_PREFIX}");
-    let branches = work.run(top, &["for-each-ref", "--format=%(refname)", &prefix])?;
-    for branch in String::from_utf8_lossy(&branches).lines() {
-        let name = branch.strip_prefix(&prefix).and_then(|name| name.split('/').next());
+    for branch in branches {
+        let name = branch.strip_prefix(BRANCH_PREFIX).and_then(|name| name.split('/').next());
         taken.extend(name.map(str::to_owned));
     }
-    Ok(taken.into_iter().collect())
+    taken.into_iter().collect()
 }
 
 /// Returns a commit of uncommitted changes on top of `HEAD`, or `HEAD` without
@@ -230,10 +279,9 @@ fn with_changes(
     head: &str,
     identity_missing: bool,
 ) -> Result<String, Error> {
-    let git_dir = path(work, &found.top, "--absolute-git-dir")?;
-    status::refuse_under_way(work, &found.top, &git_dir)?;
+    status::refuse_under_way(work, &found.top, &found.git_dir)?;
     let scratch = Scratch::new(&found.repository)?;
-    let mut git = status::with_own_index(work, &found.top, &git_dir, &scratch, "index")?;
+    let mut git = status::with_own_index(work, &found.top, &found.git_dir, &scratch)?.git;
     if identity_missing {
         // A landing omits this commit.
         git.places.extend(identity::ours());

@@ -17,14 +17,15 @@ use crate::git::GitFailure;
 
 pub(super) fn remove(work: &OperationContext<'_>, worktree: &Worktree) -> Result<WorktreeResult, Error> {
     let at = tip(work, worktree)?;
-    let contents = look::look(work, worktree)?;
+    let contents = look::before_removal(work, worktree)?;
     if !contents.is_clean() {
         return Ok(WorktreeResult::Found(contents));
     }
     if let Some(found) = Registration::find(worktree)? {
         found.refuse_if_locked()?;
+        let was_begun = found.read(REMOVING).is_some();
         found.write(REMOVING, b"")?;
-        if contents.exists && !take_away(work, worktree, &found)? {
+        if contents.exists && !take_away(work, worktree, &found, was_begun)? {
             let _ = fs::remove_file(found.admin.join(REMOVING));
             // It has changed since the check.
             return look::look(work, worktree).map(WorktreeResult::Found);
@@ -39,7 +40,12 @@ pub(super) fn remove(work: &OperationContext<'_>, worktree: &Worktree) -> Result
 }
 
 /// Makes git remove the folder, which checks again for content. Returns false if git refuses.
-fn take_away(work: &OperationContext<'_>, worktree: &Worktree, found: &Registration) -> Result<bool, Error> {
+fn take_away(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    found: &Registration,
+    was_begun: bool,
+) -> Result<bool, Error> {
     let top = Checkout { deletions_count: false, ..Checkout::of(worktree, found) };
     let modules = top.below(work)?;
     for module in &modules {
@@ -52,8 +58,10 @@ fn take_away(work: &OperationContext<'_>, worktree: &Worktree, found: &Registrat
         step();
         fs::remove_dir_all(&own).map_err(|error| errors::file(&own, &error))?;
     }
-    // After a killed removal, missing files are not changes.
-    work.run(&found.path, &["reset", "--quiet", "--hard"]).map(drop)?;
+    if was_begun {
+        // After a killed removal, missing files are not changes.
+        work.run(&found.path, &["reset", "--quiet", "--hard"]).map(drop)?;
+    }
     let path = found.path.as_os_str();
     let args = [path_arg("worktree"), path_arg("remove"), path];
     match work.ask(&work.git(&worktree.repository), &args, b"")? {

@@ -5,6 +5,7 @@ use std::path::Path;
 use subagent_protocol::Error;
 
 use super::errors;
+use super::modules::{self, Module};
 use super::scratch::Scratch;
 use super::work::OperationContext;
 use crate::git::Git;
@@ -42,16 +43,23 @@ pub(super) fn refuse_under_way(work: &OperationContext<'_>, top: &Path, git_dir:
     Ok(())
 }
 
-/// Returns git with a copy of a work tree's index. In the copy, no file is marked as
-/// assumed unchanged or skipped.
+/// Git with a copy of a work tree's index. In the copy, no file is marked as assumed unchanged or
+/// skipped.
+pub(super) struct OwnIndex<'a> {
+    pub(super) git: Git<'a>,
+    /// The submodules in the index.
+    pub(super) modules: Vec<Module>,
+    /// Whether it has files with several sides.
+    pub(super) is_unmerged: bool,
+}
+
 pub(super) fn with_own_index<'a>(
     work: &'a OperationContext<'_>,
     top: &'a Path,
     git_dir: &Path,
     scratch: &Scratch,
-    name: &str,
-) -> Result<Git<'a>, Error> {
-    let index = scratch.path(name);
+) -> Result<OwnIndex<'a>, Error> {
+    let index = scratch.path("index");
     match copy_index(&git_dir.join("index"), &index) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(errors::file(&git_dir.join("index"), &error));
@@ -60,21 +68,24 @@ pub(super) fn with_own_index<'a>(
     }
     let mut git = work.git(top);
     git.places = vec![("GIT_INDEX_FILE", index.into())];
-    let hidden = hidden(&work.feed(&git, &["ls-files", "-z", "-v"], b"")?, top);
+    let list = work.feed(&git, &["ls-files", "-z", "-v", "--stage"], b"")?;
+    let hidden = hidden(&list, top);
     if !hidden.is_empty() {
         for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
             work.feed(&git, &["update-index", flag, "-z", "--stdin"], &hidden)?;
         }
     }
-    Ok(git)
+    let modules = modules::listed(parts(&list).filter_map(|entry| entry.get(2..)));
+    let is_unmerged = parts(&list).filter_map(split_at_tab).any(|(facts, _)| !facts.ends_with(b" 0"));
+    Ok(OwnIndex { git, modules, is_unmerged })
 }
 
-/// Returns files of `ls-files -v -z` that are hidden and exist. Those left out by a sparse
+/// Returns files of `ls-files -v -z --stage` that are hidden and exist. Those left out by a sparse
 /// checkout do not exist.
 fn hidden(list: &[u8], top: &Path) -> Vec<u8> {
     let mut found = Vec::new();
-    for entry in list.split(|byte| *byte == 0) {
-        let (Some(tag), Some(name)) = (entry.first(), entry.get(2..)) else { continue };
+    for entry in parts(list) {
+        let (Some(tag), Some((_, name))) = (entry.first(), split_at_tab(entry)) else { continue };
         let is_hidden =
             tag.is_ascii_lowercase() || (*tag == b'S' && top.join(path(name)).symlink_metadata().is_ok());
         if is_hidden {
@@ -89,6 +100,12 @@ fn hidden(list: &[u8], top: &Path) -> Vec<u8> {
 pub(super) fn path(name: &[u8]) -> &Path {
     use std::os::unix::ffi::OsStrExt as _;
     Path::new(std::ffi::OsStr::from_bytes(name))
+}
+
+/// Splits an entry of `ls-files --stage` before its name.
+pub(super) fn split_at_tab(entry: &[u8]) -> Option<(&[u8], &[u8])> {
+    let tab = memchr::memchr(b'\t', entry)?;
+    Some((&entry[..tab], &entry[tab + 1..]))
 }
 
 /// Splits the output of a command with `-z`.

@@ -1,5 +1,6 @@
 //! The context of an operation: the caller's environment, its deadline, and its locks.
 
+use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -45,13 +46,26 @@ pub(super) struct OperationContext<'a> {
     repository: PathBuf,
     /// The program `subagent-runtime`, if this process is another program.
     runtime: Option<PathBuf>,
+    /// The version of git, once it is known.
+    git_version: OnceCell<(u32, u32)>,
 }
 
 impl<'a> OperationContext<'a> {
     pub(super) fn new(env: &'a Env, waits: WaitLimits) -> Self {
         let until = Instant::now() + DEADLINE;
         let (begun, repository) = (SystemTime::now(), PathBuf::new());
-        Self { env, waits, until, begun, held: Vec::new(), killed: None, repository, runtime: None }
+        let git_version = OnceCell::new();
+        Self {
+            env,
+            waits,
+            until,
+            begun,
+            held: Vec::new(),
+            killed: None,
+            repository,
+            runtime: None,
+            git_version,
+        }
     }
 
     /// For callers other than `subagent-runtime` itself.
@@ -80,12 +94,17 @@ impl<'a> OperationContext<'a> {
         let killed = [self.killed, lock.killed].into_iter().flatten().min();
         let (env, waits, until, begun) = (self.env, self.waits, self.until, self.begun);
         let (repository, runtime) = (repository.to_owned(), self.runtime.clone());
-        operation(&Self { env, waits, until, begun, held, killed, repository, runtime })
+        let git_version = self.git_version.clone();
+        operation(&Self { env, waits, until, begun, held, killed, repository, runtime, git_version })
     }
 
     /// Whether an earlier operation on this worktree was killed.
     pub(super) const fn was_killed(&self) -> bool {
         self.killed.is_some()
+    }
+
+    pub(super) const fn git_version(&self) -> &OnceCell<(u32, u32)> {
+        &self.git_version
     }
 
     pub(super) const fn env(&self) -> &'a Env {
@@ -165,7 +184,8 @@ impl<'a> OperationContext<'a> {
                 return Ok(answer);
             }
             let Some(lock) = waiting::lock_in(stderr) else { return Ok(answer) };
-            let lock = git.folder.join(lock);
+            // Without the `.` that git prints in a git directory.
+            let lock: PathBuf = git.folder.join(lock).components().collect();
             if waiting::until_gone(&lock, until) && Instant::now() < until {
                 continue;
             }

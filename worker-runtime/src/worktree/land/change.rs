@@ -1,15 +1,16 @@
 //! The changes of a landing in a work tree, and the files present there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use subagent_protocol::Error;
 
 use super::super::commits::lines;
+use super::super::keep::is_below_link;
 use super::super::scratch::Scratch;
-use super::super::status::{parts, path};
+use super::super::status::{parts, path, split_at_tab};
 use super::super::work::{OperationContext, line};
-use crate::git::{Git, GitFailure};
+use crate::git::Git;
 
 /// A path that differs between two commits.
 #[derive(Debug, Clone)]
@@ -100,6 +101,10 @@ pub(super) fn differing<'a>(
     for change in changes {
         match side(change) {
             Some(entry) if TreeEntry::is_module(Some(entry)) => {}
+            // Git would follow a link in the place of a folder.
+            Some(_) if is_below_link(top, path(&change.path)) => {
+                differing.insert(&*change.path);
+            }
             Some(entry) => input.extend(TreeEntry::line(Some(entry), &change.path, "")),
             None if is_there(top, &change.path) => {
                 differing.insert(&*change.path);
@@ -111,21 +116,12 @@ pub(super) fn differing<'a>(
         return Ok(differing);
     }
     work.feed(&git, &["update-index", "-z", "--add", "--index-info"], &input)?;
-    let names = differing_from_index(work, &git)?;
+    // Compares the content, because this index has no times of files. Also lists missing files.
+    let names = work.feed(&git, &["ls-files", "-z", "--modified", "--deleted"], b"")?;
+    let names: BTreeSet<&[u8]> = parts(&names).collect();
     let is_named = |change: &&PathChange| names.contains(&*change.path);
     differing.extend(changes.iter().filter(is_named).map(|change| &*change.path));
     Ok(differing)
-}
-
-/// Returns the files that differ from an index.
-fn differing_from_index(work: &OperationContext<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
-    // Fails if a file differs.
-    match work.ask(git, &["update-index", "-q", "--refresh"], b"")? {
-        Ok(_) | Err(GitFailure::Refused { code: Some(1), .. }) => {}
-        Err(failure) => return Err(failure.into()),
-    }
-    let names = work.feed(git, &["diff-files", "--name-only", "-z"], b"")?;
-    Ok(parts(&names).map(<[u8]>::to_vec).collect())
 }
 
 /// Whether a file exists. A file behind a link is another one.
@@ -156,7 +152,7 @@ pub(super) fn dirty(
     let staged =
         work.feed(git, &["diff-index", "--cached", "--name-only", "-z", "--no-renames", before], b"")?;
     let staged: BTreeSet<&[u8]> = parts(&staged).collect();
-    let sparse = sparse(work, git)?;
+    let sparse = IndexEntries::read(work, git)?.sparse;
     let differing = differing(work, repository, top, changes, |change| change.before.as_ref())?;
     let mut found = BTreeSet::new();
     for change in changes {
@@ -192,11 +188,31 @@ pub(super) fn only_deleted(top: &Path, name: &[u8], deleted: &BTreeSet<&[u8]>) -
         .all(|below| deleted.contains(&*below) || only_deleted(top, &below, deleted))
 }
 
-/// Returns the files that a sparse checkout leaves out.
-pub(super) fn sparse(work: &OperationContext<'_>, git: &Git<'_>) -> Result<BTreeSet<Vec<u8>>, Error> {
-    let list = work.feed(git, &["ls-files", "-z", "-v"], b"")?;
-    let left_out = parts(&list).filter(|entry| matches!(entry.first(), Some(b'S' | b's')));
-    Ok(left_out.filter_map(|entry| entry.get(2..)).map(<[u8]>::to_vec).collect())
+/// The entries of an index.
+#[derive(Debug, Default)]
+pub(super) struct IndexEntries {
+    pub(super) entries: BTreeMap<Vec<u8>, TreeEntry>,
+    /// The files that a sparse checkout leaves out.
+    pub(super) sparse: BTreeSet<Vec<u8>>,
+}
+
+impl IndexEntries {
+    pub(super) fn read(work: &OperationContext<'_>, git: &Git<'_>) -> Result<Self, Error> {
+        let mut found = Self::default();
+        for entry in parts(&work.feed(git, &["ls-files", "-z", "-v", "--stage"], b"")?) {
+            let Some((facts, name)) = split_at_tab(entry) else { continue };
+            let facts = String::from_utf8_lossy(facts).into_owned();
+            let mut facts = facts.split(' ');
+            let (Some(tag), Some(mode), Some(id)) = (facts.next(), facts.next(), facts.next()) else {
+                continue;
+            };
+            if matches!(tag, "S" | "s") {
+                found.sparse.insert(name.to_vec());
+            }
+            found.entries.insert(name.to_vec(), TreeEntry { mode: mode.to_owned(), id: id.to_owned() });
+        }
+        Ok(found)
+    }
 }
 
 /// Counts changed files and lines, for display.

@@ -17,10 +17,11 @@ use super::super::copy::tree;
 use super::super::errors::refused;
 use super::super::registration::write_whole;
 use super::super::scratch::{self, Scratch};
-use super::super::status::{parts, path};
+use super::super::status::path;
 use super::super::work::{OperationContext, line, step};
 use super::super::{errors, waiting};
-use super::change::{self, PathChange, TreeEntry};
+use super::change::{self, IndexEntries, PathChange, TreeEntry};
+use super::landed::LandedRecord;
 use super::target::LandingTarget;
 use crate::git::{Git, GitFailure};
 use crate::work_tree::record::copy_index;
@@ -37,6 +38,30 @@ struct LandingIntent {
     git_dir: Vec<u8>,
     /// Inode number of our own `index.lock`.
     lock: u64,
+    /// The result, which is stored once the branch has moved.
+    #[serde(default)]
+    landed: Option<LandedRecord>,
+}
+
+impl LandingIntent {
+    fn write(&self, repository: &Path) -> Result<(), Error> {
+        let file = record_of(repository);
+        let failed = |error: io::Error| errors::file(&file, &error);
+        fs::create_dir_all(repository.join(scratch::FOLDER)).map_err(failed)?;
+        let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
+        step();
+        write_whole(&file, &text).map_err(failed)
+    }
+
+    fn store_result(&self, repository: &Path) -> Result<(), Error> {
+        self.landed.as_ref().map_or(Ok(()), |landed| landed.store(repository))
+    }
+}
+
+fn remove_record(repository: &Path) -> Result<(), Error> {
+    let file = record_of(repository);
+    step();
+    fs::remove_file(&file).map_err(|error| errors::file(&file, &error))
 }
 
 fn record_of(repository: &Path) -> PathBuf {
@@ -48,23 +73,31 @@ pub(super) fn land(
     work: &OperationContext<'_>,
     repository: &Path,
     target: &LandingTarget,
-    after: &str,
+    landed: LandedRecord,
     reason: &str,
 ) -> Result<(), Error> {
-    let Some(tree) = &target.tree else {
-        return move_branch(work, repository, target, after, reason);
-    };
+    let after = &*landed.landed.commit.clone();
     let text_of = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let mut record = LandingIntent {
         branch: target.branch.clone(),
         before: target.commit.clone(),
         after: after.to_owned(),
-        top: text_of(&tree.top),
-        git_dir: text_of(&tree.git_dir),
+        top: target.tree.as_ref().map(|tree| text_of(&tree.top)).unwrap_or_default(),
+        git_dir: target.tree.as_ref().map(|tree| text_of(&tree.git_dir)).unwrap_or_default(),
         lock: 0,
+        landed: Some(landed),
     };
+    let Some(tree) = &target.tree else {
+        record.write(repository)?;
+        let moved = move_branch(work, repository, target, after, reason);
+        if moved.is_ok() {
+            record.store_result(repository)?;
+        }
+        return remove_record(repository).and(moved);
+    };
+    let changes = change::between(work, repository, &target.commit, after)?;
     let lock = IndexLock::take(work, repository, &tree.git_dir, &mut record)?;
-    let begun = refuse_dirty(work, repository, target, after)
+    let begun = refuse_dirty(work, repository, target, &changes)
         .and_then(|()| move_branch(work, &tree.top, target, after, reason));
     if let Err(error) = begun {
         lock.release(repository)?;
@@ -72,7 +105,8 @@ pub(super) fn land(
     }
     // After an error the record stays, so that the next operation finishes. The lock is released
     // for the user's git.
-    let left = update(work, repository, &record).inspect_err(|_| drop(lock.unlock()))?;
+    let left = update(work, repository, &record, &changes).inspect_err(|_| drop(lock.unlock()))?;
+    record.store_result(repository)?;
     lock.release(repository)?;
     say(&record, left)
 }
@@ -94,13 +128,21 @@ pub(in super::super) fn recover(
     let now = work.asked(repository, &["rev-parse", "--verify", "--quiet", &name])?.map(|id| line(&id));
     let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
     let lock = IndexLock { own: own_of(repository), path: git_dir.join("index.lock"), inode: record.lock };
-    if now.as_ref() != Some(&record.after) || !top.is_dir() {
+    if now.as_ref() != Some(&record.after) {
         lock.release(repository)?;
         return Ok(None);
     }
+    if !top.is_dir() {
+        record.store_result(repository)?;
+        lock.release(repository)?;
+        return Ok(Some(record.branch));
+    }
     // Another git may have started since.
     let lock = if lock.is_held() { lock } else { IndexLock::take_again(work, repository)? };
-    let left = update(work, repository, &record).inspect_err(|_| drop(lock.unlock()))?;
+    let changes = change::between(work, repository, &record.before, &record.after);
+    let left = changes.and_then(|changes| update(work, repository, &record, &changes));
+    let left = left.inspect_err(|_| drop(lock.unlock()))?;
+    record.store_result(repository)?;
     lock.release(repository)?;
     say(&record, left)?;
     Ok(Some(record.branch))
@@ -138,13 +180,12 @@ pub(super) fn refuse_dirty(
     work: &OperationContext<'_>,
     repository: &Path,
     target: &LandingTarget,
-    after: &str,
+    changes: &[PathChange],
 ) -> Result<(), Error> {
     let Some(tree) = &target.tree else { return Ok(()) };
-    let changes = change::between(work, repository, &target.commit, after)?;
     let scratch = Scratch::new(repository)?;
     let git = own_index(work, &tree.top, &tree.git_dir, &scratch)?;
-    let files = change::dirty(work, repository, &tree.top, &git, &target.commit, &changes)?;
+    let files = change::dirty(work, repository, &tree.top, &git, &target.commit, changes)?;
     if files.is_empty() {
         return Ok(());
     }
@@ -196,23 +237,23 @@ fn update(
     work: &OperationContext<'_>,
     repository: &Path,
     record: &LandingIntent,
+    changes: &[PathChange],
 ) -> Result<Vec<String>, Error> {
     let (top, git_dir) = (folder(&record.top), folder(&record.git_dir));
-    let changes = change::between(work, repository, &record.before, &record.after)?;
     let scratch = Scratch::new(repository)?;
     let git = own_index(work, &top, &git_dir, &scratch)?;
-    let sparse = change::sparse(work, &git)?;
-    let from_before = change::differing(work, repository, &top, &changes, |change| change.before.as_ref())?;
-    let from_after = change::differing(work, repository, &top, &changes, |change| change.after.as_ref())?;
+    let index = IndexEntries::read(work, &git)?;
+    let from_before = change::differing(work, repository, &top, changes, |change| change.before.as_ref())?;
+    let from_after = change::differing(work, repository, &top, changes, |change| change.after.as_ref())?;
     let gone: BTreeSet<&[u8]> =
         changes.iter().filter(|change| change.after.is_none()).map(|change| &*change.path).collect();
     let (mut written, mut deleted, mut left) = (Vec::new(), Vec::new(), Vec::new());
-    for change in &changes {
+    for change in changes {
         let name = &*change.path;
         if TreeEntry::is_module(change.after.as_ref()) || TreeEntry::is_module(change.before.as_ref()) {
             continue;
         }
-        let is_left_out = sparse.contains(name) && top.join(path(name)).symlink_metadata().is_err();
+        let is_left_out = index.sparse.contains(name) && top.join(path(name)).symlink_metadata().is_err();
         if !from_after.contains(name) || is_left_out {
             continue;
         }
@@ -228,7 +269,7 @@ fn update(
         step();
         delete(&top, path(name)).map_err(|error| errors::file(&top.join(path(name)), &error))?;
     }
-    move_index(work, &git, &changes, &sparse, &top)?;
+    move_index(work, &git, changes, &index, &top)?;
     let mut input = Vec::new();
     for name in written {
         // Git writes a file only where none exists.
@@ -253,19 +294,10 @@ fn move_index(
     work: &OperationContext<'_>,
     git: &Git<'_>,
     changes: &[PathChange],
-    sparse: &BTreeSet<Vec<u8>>,
+    index: &IndexEntries,
     top: &Path,
 ) -> Result<(), Error> {
-    let staged = work.feed(git, &["ls-files", "-z", "--stage"], b"")?;
-    let mut entries = std::collections::BTreeMap::new();
-    for entry in parts(&staged) {
-        let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
-        let facts = String::from_utf8_lossy(&entry[..tab]).into_owned();
-        let mut facts = facts.split(' ').map(str::to_owned);
-        if let (Some(mode), Some(id)) = (facts.next(), facts.next()) {
-            entries.insert(&entry[tab + 1..], TreeEntry { mode, id });
-        }
-    }
+    let IndexEntries { entries, sparse } = index;
     let (mut gone, mut there, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for change in changes.iter().filter(|change| entries.get(&*change.path) == change.before.as_ref()) {
         let id = change.before.as_ref().or(change.after.as_ref()).map_or(40, |entry| entry.id.len());
@@ -349,9 +381,7 @@ impl IndexLock {
         fs::create_dir_all(repository.join(scratch::FOLDER)).map_err(failed)?;
         fs::write(&own, "subagent land\n").map_err(failed)?;
         record.lock = fs::metadata(&own).map_err(failed)?.ino();
-        let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
-        step();
-        write_whole(&file, &text).map_err(failed)?;
+        record.write(repository)?;
         let lock = Self { own, path: git_dir.join("index.lock"), inode: record.lock };
         lock.link(work).inspect_err(|_| drop(fs::remove_file(&file)))?;
         Ok(lock)
@@ -393,9 +423,7 @@ impl IndexLock {
     fn release(&self, repository: &Path) -> Result<(), Error> {
         step();
         self.unlock()?;
-        step();
-        let file = record_of(repository);
-        fs::remove_file(&file).map_err(|error| errors::file(&file, &error))?;
+        remove_record(repository)?;
         let _ = fs::remove_file(&self.own);
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! The result of a landing, stored before its worktree is removed. A repetition after a kill
-//! returns the same result.
+//! returns the same result, also if only the branch had been moved.
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use subagent_protocol::Error;
@@ -14,35 +14,47 @@ use super::super::registration::write_whole;
 use super::super::scratch;
 use super::super::work::step;
 
-#[derive(Debug, Serialize, Deserialize)]
-struct LandedRecord {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct LandedRecord {
+    /// The name of the worktree.
+    #[serde(default)]
+    name: String,
     /// A later landing has another id.
     landing: Landing,
-    landed: Landed,
+    pub(super) landed: Landed,
 }
 
-fn path(worktree: &Worktree) -> PathBuf {
-    worktree.repository.join(scratch::FOLDER).join("landed").join(&worktree.name)
+impl LandedRecord {
+    pub(super) fn of(worktree: &Worktree, landing: &Landing, landed: Landed) -> Self {
+        Self { name: worktree.name.clone(), landing: landing.clone(), landed }
+    }
+
+    pub(super) fn store(&self, repository: &Path) -> Result<(), Error> {
+        let path = path(repository, &self.name);
+        let failed = |error: io::Error| errors::file(&path, &error);
+        let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+        step();
+        write_whole(&path, &text).map_err(failed)
+    }
+}
+
+fn path(repository: &Path, name: &str) -> PathBuf {
+    repository.join(scratch::FOLDER).join("landed").join(name)
 }
 
 pub(super) fn read(worktree: &Worktree, landing: &Landing) -> Option<Landed> {
-    let text = fs::read(path(worktree)).ok()?;
+    let text = fs::read(path(&worktree.repository, &worktree.name)).ok()?;
     let record: LandedRecord = serde_json::from_slice(&text).ok()?;
     (record.landing == *landing).then_some(record.landed)
 }
 
 pub(super) fn write(worktree: &Worktree, landing: &Landing, landed: &Landed) -> Result<(), Error> {
-    let path = path(worktree);
-    let failed = |error: io::Error| errors::file(&path, &error);
-    let text = serde_json::to_vec(&LandedRecord { landing: landing.clone(), landed: landed.clone() })
-        .map_err(|error| failed(error.into()))?;
-    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-    step();
-    write_whole(&path, &text).map_err(failed)
+    LandedRecord::of(worktree, landing, landed.clone()).store(&worktree.repository)
 }
 
 /// Removes the landing of an earlier worktree with this name.
 pub(in super::super) fn forget(worktree: &Worktree) {
     // A remaining record has another id than any later landing.
-    let _ = fs::remove_file(path(worktree));
+    let _ = fs::remove_file(path(&worktree.repository, &worktree.name));
 }

@@ -96,18 +96,20 @@ impl Maker<'_> {
         if let Some(message) = &self.landing.message {
             return Ok(message.clone().into_bytes());
         }
-        let show = |format: &str, commit: &String| {
-            self.work.run(&self.worktree.repository, &["log", "-1", &format!("--format={format}"), commit])
-        };
+        let repository = &self.worktree.repository;
         match own {
             [] => Ok(format!("Work of {}\n", self.worktree.name).into_bytes()),
-            [one] => show("%B", one),
-            [.., newest] => {
-                let mut message = show("%s", newest)?;
+            [one] => self.work.run(repository, &["log", "-1", "--format=%B", one]),
+            several => {
+                let args = ["log", "--no-walk=unsorted", "--format=%s", "--stdin"];
+                let ids: String = several.iter().map(|id| format!("{id}\n")).collect();
+                let subjects = self.work.feed(&self.work.git(repository), &args, ids.as_bytes())?;
+                // A subject has no line ends.
+                let subjects: Vec<&[u8]> = subjects.split_inclusive(|byte| *byte == b'\n').collect();
+                let mut message = subjects.last().copied().unwrap_or_default().to_vec();
                 message.push(b'\n');
-                for commit in own {
-                    message.extend_from_slice(b"* ");
-                    message.extend(show("%s", commit)?);
+                for subject in subjects {
+                    message.extend([&b"* "[..], subject].concat());
                 }
                 Ok(message)
             }

@@ -14,6 +14,7 @@ use subagent_protocol::Error;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Landed, Landing, Worktree, WorktreeResult};
 
+use self::landed::LandedRecord;
 use self::make::LandingSource;
 use self::target::LandingTarget;
 use super::checkout::{self, Checkout};
@@ -22,7 +23,7 @@ use super::keep::Keeping;
 use super::look;
 use super::registration::Registration;
 use super::scratch::{self, Scratch};
-use super::status::{parts, refuse_under_way, with_own_index};
+use super::status::{OwnIndex, parts, refuse_under_way, with_own_index};
 use super::work::{OperationContext, line};
 use super::{own, remove, retired};
 
@@ -87,16 +88,21 @@ fn bring(work: &OperationContext<'_>, worktree: &Worktree, landing: &Landing) ->
         worktree_removed: false,
     };
     if let Some(after) = make::commit(work, worktree, landing, &source, &target)? {
-        finish::refuse_dirty(work, &worktree.repository, &target, &after)?;
+        if !landing.checks.is_empty() {
+            // The checks may take long. The landing itself looks again.
+            let changes = change::between(work, &worktree.repository, &target.commit, &after)?;
+            finish::refuse_dirty(work, &worktree.repository, &target, &changes)?;
+        }
         match &worktree.sandbox {
             Some(sandbox) => own::check(work, worktree, sandbox, &landing.checks, &after)?,
             None => checks::run(work, worktree, &landing.checks, &after)?,
         }
-        let reason = format!("subagent land: {}", worktree.name);
-        finish::land(work, &worktree.repository, &target, &after, &reason)?;
         let numbers = change::numbers(work, &worktree.repository, &target.commit, &after)?;
         (landed.files, landed.added, landed.removed) = (numbers.files, numbers.added, numbers.removed);
         landed.commit = after;
+        let record = LandedRecord::of(worktree, landing, landed.clone());
+        let reason = format!("subagent land: {}", worktree.name);
+        finish::land(work, &worktree.repository, &target, record, &reason)?;
     }
     Ok(landed)
 }
@@ -179,11 +185,11 @@ pub(super) fn commits(
     worktree: &Worktree,
     time: Timestamp,
 ) -> Result<Option<String>, Error> {
-    if look::look(work, worktree)?.commits == 0 {
-        return Ok(None);
-    }
+    let _ = look::registered(worktree)?;
     let found = Registration::find(worktree)?;
-    let tips = super::discard::of_branch(work, worktree, found.as_ref())?;
+    let Some(tips) = super::discard::only_of_branch(work, worktree, found.as_ref())? else {
+        return Ok(None);
+    };
     let git = work.git_of(found.as_ref().map_or(&worktree.repository, |found| &found.admin));
     let head =
         work.asked_of(&git, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?.map(|id| line(&id));
@@ -273,7 +279,8 @@ fn keep_index(
     head: &str,
 ) -> Result<(), Error> {
     let scratch = Scratch::new(&worktree.repository)?;
-    let git = with_own_index(work, &found.path, &found.admin, &scratch, "index")?;
-    let index = Keeping { work, worktree, time: landing.time() }.index(&git, &scratch, Some(head))?;
+    let OwnIndex { git, is_unmerged, .. } = with_own_index(work, &found.path, &found.admin, &scratch)?;
+    let keeping = Keeping { work, worktree, time: landing.time() };
+    let index = keeping.index(&git, &scratch, Some(head), is_unmerged)?;
     retired::keep(work, &worktree.repository, worktree, landing.time(), &index).map(drop)
 }

@@ -37,8 +37,8 @@ impl LandingTarget {
             return Err(refused("noTarget", message).recommend("name the branch with --into"));
         };
         let name = format!("refs/heads/{branch}");
-        let there = work.asked(&worktree.repository, &["rev-parse", "--verify", "--quiet", &name])?;
-        let Some(commit) = there.map(|id| line(&id)).filter(|_| *branch != worktree.branch) else {
+        let there = tip(work, worktree, &name)?.filter(|_| *branch != worktree.branch);
+        let Some((commit, top)) = there else {
             let message = format!("there is no branch {branch} to land into");
             return Err(refused("noTarget", message).with("branch", branch.clone()));
         };
@@ -48,15 +48,38 @@ impl LandingTarget {
                 .with("branch", branch.clone())
                 .recommend(format!("name it with --into {branch}, or land into another branch")));
         }
-        let tree = tree(work, worktree, branch)?;
-        for top in [&worktree.main, &worktree.repository] {
-            refuse_rebase(work, top, &name)?;
+        let tree = top.map(|top| tree(work, worktree, branch, top)).transpose()?;
+        refuse_rebase(&worktree.repository, &worktree.repository, &name)?;
+        if worktree.main.is_dir() {
+            let git_dir = match &tree {
+                Some(tree) if tree.top == worktree.main => tree.git_dir.clone(),
+                _ => line(&work.run(&worktree.main, &["rev-parse", "--absolute-git-dir"])?).into(),
+            };
+            refuse_rebase(&worktree.main, &git_dir, &name)?;
         }
         if let Some(tree) = &tree {
             status::refuse_under_way(work, &tree.top, &tree.git_dir)?;
         }
         Ok(Self { branch: branch.clone(), commit, tree })
     }
+}
+
+/// Returns the commit of a branch, and the work tree where it is checked out.
+fn tip(
+    work: &OperationContext<'_>,
+    worktree: &Worktree,
+    name: &str,
+) -> Result<Option<(String, Option<PathBuf>)>, Error> {
+    // A pattern matches branches below a name too, which cannot exist beside it.
+    let args = ["for-each-ref", "--format=%(refname)%00%(objectname)%00%(worktreepath)", name];
+    let found = work.run(&worktree.repository, &args)?;
+    let found = found.strip_suffix(b"\n").unwrap_or(&found);
+    let mut fields = found.splitn(3, |byte| *byte == 0);
+    let (Some(ref_name), Some(id), Some(top)) = (fields.next(), fields.next(), fields.next()) else {
+        return Ok(None);
+    };
+    let top = (!top.is_empty()).then(|| status::path(top).to_owned());
+    Ok((ref_name == name.as_bytes()).then(|| (line(id), top)))
 }
 
 /// Whether one of the globs matches, by git's rules for ref names.
@@ -81,16 +104,8 @@ fn tree(
     work: &OperationContext<'_>,
     worktree: &Worktree,
     branch: &str,
-) -> Result<Option<CheckedOutTree>, Error> {
-    let args = ["for-each-ref", "--format=%(worktreepath)", &format!("refs/heads/{branch}")];
-    let mut found = work.run(&worktree.repository, &args)?;
-    if found.last() == Some(&b'\n') {
-        let _ = found.pop();
-    }
-    if found.is_empty() {
-        return Ok(None);
-    }
-    let top = status::path(&found).to_owned();
+    top: PathBuf,
+) -> Result<CheckedOutTree, Error> {
     let is_linked = top.join(".git").is_file() && {
         let git_dir = modules::git_dir(work, &top)?;
         git_dir.is_none_or(|git_dir| git_dir.starts_with(worktree.repository.join("worktrees")))
@@ -104,17 +119,13 @@ fn tree(
     let top = resolved(&top).unwrap_or(top);
     let git_dir = modules::git_dir(work, &top)?;
     let git_dir = git_dir.ok_or_else(|| errors::not_found(&top, "git cannot read this work tree"))?;
-    Ok(Some(CheckedOutTree { top, git_dir }))
+    Ok(CheckedOutTree { top, git_dir })
 }
 
 /// During a rebase the branch is not checked out, and the end of the rebase moves it.
-fn refuse_rebase(work: &OperationContext<'_>, folder: &Path, name: &str) -> Result<(), Error> {
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    let git_dir = line(&work.run(folder, &["rev-parse", "--absolute-git-dir"])?);
+fn refuse_rebase(folder: &Path, git_dir: &Path, name: &str) -> Result<(), Error> {
     for kind in ["rebase-merge", "rebase-apply"] {
-        let head = fs::read_to_string(Path::new(&git_dir).join(kind).join("head-name"));
+        let head = fs::read_to_string(git_dir.join(kind).join("head-name"));
         if head.is_ok_and(|head| head.trim() == name) {
             let message = format!("a rebase of {name} is under way in {}", folder.display());
             return Err(

@@ -92,6 +92,20 @@ fn no_hook_runs_and_the_sparse_checkout_is_kept() {
 }
 
 #[test]
+fn a_partial_clone_gets_the_files_that_it_lacks() {
+    let origin = WorktreeFixture::new();
+    origin.git(&["config", "uploadpack.allowFilter", "true"]);
+    let url = format!("file://{}", origin.top().display());
+    let world = WorktreeFixture::empty(&["clone", "-q", "--no-checkout", "--filter=blob:none", &url, "repo"]);
+    let missing = || world.git(&["rev-list", "--objects", "--all", "--missing=print"]).matches('?').count();
+    assert_eq!(missing(), 3);
+    let worktree = world.create("one");
+    assert_eq!(fs::read_to_string(worktree.path.join("kept")).unwrap(), "kept\n");
+    assert_eq!(missing(), 0);
+    assert_eq!(world.remove(&worktree), WorktreeResult::Removed);
+}
+
+#[test]
 fn files_are_copied_and_commands_run() {
     let world = WorktreeFixture::new();
     world.write(".gitignore", ".env\nconf/\n");

@@ -89,6 +89,30 @@ fn one_commit_has_all_changes_and_the_rest_of_the_main_tree_is_untouched() {
 }
 
 #[test]
+fn a_worktree_on_another_file_system_is_made_and_landed() {
+    let world = WorktreeFixture::new();
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    let other =
+        tempfile::tempdir_in("/dev/shm").ok().filter(|dir| device(dir.path()) != device(&world.top()));
+    let Some(other) = other else {
+        subagent_testkit::say("SKIPPED, NOTHING WAS TESTED: there is no other file system at /dev/shm");
+        return;
+    };
+    let path = other.path().canonicalize().unwrap().join("one");
+    let worktree = Worktree { path, ..world.planned("one", true) };
+    world.make(&worktree, &Setup::default()).unwrap();
+    write(&worktree.path.join("new"), "new\n");
+    let landing = Landing { then: AfterLanding::GoOn, ..landing() };
+    let merge = Operation::Merge { worktree: worktree.clone(), landing: Box::new(landing.clone()) };
+    let WorktreeResult::Merged(merged) = world.run(merge) else { panic!() };
+    assert_eq!((merged.files, world.read("new")), (vec!["new".to_owned()], "new\n".to_owned()));
+    fs::remove_file(world.top().join("new")).unwrap();
+    let landed = land(&world, &worktree, Landing { then: AfterLanding::Remove, ..landing }).unwrap();
+    assert_eq!((landed.files, landed.worktree_removed), (vec!["new".to_owned()], true));
+    assert_eq!(world.read("new"), "new\n");
+}
+
+#[test]
 fn a_merge_and_a_rebase_keep_the_commits() {
     let world = WorktreeFixture::new();
     let worktree = with_work(&world);
@@ -222,15 +246,11 @@ fn targets_are_refused_that_cannot_take_it() {
     world.git(&["rebase", "--abort"]);
     let error = land(&world, &Worktree { source_branch: None, ..worktree.clone() }, landing()).unwrap_err();
     assert_eq!(error.details["reason"], "noTarget");
-    let lock = world.top().join(".git/index.lock");
-    fs::write(&lock, "").unwrap();
-    world.git(&["checkout-index", "--all"]);
     let mut protected = into("main");
     protected.protected = vec!["main".to_owned()];
     world.git(&["update-ref", "refs/heads/main", "main~"]);
     assert_eq!(reason(protected.clone()), "dirty");
     world.git(&["update-ref", "refs/heads/main", "main@{1}"]);
-    fs::remove_file(&lock).unwrap();
     protected.into = None;
     assert_eq!(reason(protected), "protected");
 }

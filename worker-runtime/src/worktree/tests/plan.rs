@@ -1,9 +1,11 @@
 //! The sources of a worktree, and places where none can be created.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use subagent_protocol::Code;
+use subagent_protocol::worktree::{Operation, WorktreeResult};
 
 use super::world::{WorktreeFixture, refused};
 
@@ -155,4 +157,19 @@ fn changes_come_along_and_the_main_tree_stays_as_it_is() {
     fs::remove_file(world.top().join(".git/MERGE_HEAD")).unwrap();
     assert_eq!(refused(plan(&world.top())), (Code::WorktreeBusy, "unmerged".to_owned()));
     assert!(world.plan_with(&world.top(), None, None, false).is_ok());
+}
+
+#[test]
+fn worktrees_do_not_lie_in_their_repository() {
+    let world = WorktreeFixture::new();
+    symlink(world.top(), world.base().join("link")).unwrap();
+    let top = world.top();
+    let in_link = world.base().join("link/trees");
+    for root in [top.join("trees"), top.join("a/b"), top.clone(), top.join(".git/trees"), in_link] {
+        let (cwd, shown) = (top.clone(), root.display().to_string());
+        let plan = Operation::Plan { cwd, root, branch: None, base: None, with_changes: false, copy: None };
+        let WorktreeResult::Failed(error) = world.run(plan) else { panic!("{shown}") };
+        let found = (error.code, error.details["field"].as_str());
+        assert_eq!(found, (Code::InvalidArgument, Some("worktrees.dir")), "{shown}");
+    }
 }

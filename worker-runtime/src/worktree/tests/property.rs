@@ -13,14 +13,17 @@ use subagent_testkit::{Random, say, times};
 
 use super::land::landing;
 use super::states::{Files, Origin, State};
-use super::world::{TEST_WAITS, WorktreeFixture, time};
+use super::templates::Templates;
+use super::world::{TEST_WAITS, time};
 use crate::git::killed;
 use crate::worktree::answer;
 
-/// Number of cases in an ordinary run; `SUBAGENT_FAULTS=125` runs 10,000.
-const CASES: usize = 80;
+/// Number of cases in an ordinary run; `SUBAGENT_FAULTS=10` runs 10,000.
+const CASES: usize = 1000;
+/// Number of cases in a long run.
+const MAX_CASES: usize = 10_000;
 /// Approximate number of steps of the longest operation.
-const STEPS: u64 = 130;
+const STEPS: u64 = 100;
 /// The variable with the operation's file, for the process that is killed.
 const OPERATION: &str = "SUBAGENT_TEST_OPERATION";
 const THREADS: usize = 4;
@@ -39,20 +42,17 @@ fn child() {
 #[test]
 fn nothing_is_lost_when_processes_are_killed() {
     let mut random = Random::announced();
-    let plain = WorktreeFixture::new();
-    let with_submodule = WorktreeFixture::new();
-    with_submodule.add_submodule();
+    let templates = Templates::new();
     let seeds: Vec<u64> = match std::env::var("SUBAGENT_TEST_CASE").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],
-        None => (0..times(CASES)).map(|_| random.number()).collect(),
+        None => (0..times(CASES).min(MAX_CASES)).map(|_| random.number()).collect(),
     };
     let (next, failed, killed) = (AtomicUsize::new(0), Mutex::new(Vec::new()), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let template = if seed % 5 == 0 { &with_submodule } else { &plain };
-                    match case(template, *seed) {
+                    match case(&templates, *seed) {
                         Ok(was_killed) => drop(killed.fetch_add(was_killed.into(), Ordering::Relaxed)),
                         Err(error) => {
                             failed.lock().unwrap().push(format!("SUBAGENT_TEST_CASE={seed}: {error}"))
@@ -69,10 +69,10 @@ fn nothing_is_lost_when_processes_are_killed() {
 }
 
 /// Runs one case. Returns whether its operation was killed.
-fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
+fn case(templates: &Templates, seed: u64) -> Result<bool, String> {
     let mut random = Random::new(seed);
     let is_create = random.below(6) == 0;
-    let mut state = State::new(template, Random::new(random.number()), !is_create);
+    let mut state = State::new(templates, Random::new(random.number()), seed.is_multiple_of(5), !is_create);
     let worktree = state.worktree.clone();
     let operation = if is_create {
         let setup = Setup { commands: vec!["true".into()], copy: vec!["ignored".into()] };
@@ -86,7 +86,7 @@ fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
     };
     let (contents, main) = (state.contents(), state.main_files());
     let status = state.world.git(&["status", "--porcelain", "--ignore-submodules"]);
-    let head = state.world.git(&["rev-parse", "HEAD"]);
+    let head = state.head();
     let was_killed = kill(&state, &operation, &mut random);
     // All content still exists, even before any repair.
     kept(&state, &contents, &format!("after the kill of {operation:?}"))?;
@@ -104,7 +104,7 @@ fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
         {
             None
         }
-        WorktreeResult::Failed(error) if is_under_way(error) => None,
+        WorktreeResult::Failed(error) if is_busy(error, state.is_locked) => None,
         _ => return failed("an answer that should not be".to_owned()),
     };
     if let Err(what) = kept(&state, &contents, "at the end") {
@@ -112,7 +112,9 @@ fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
     }
     let changed = match into {
         // Repeating a landing that was killed at its end does nothing.
-        Some(_) => state.world.git(&["diff", "--name-only", "--no-renames", "-z", &head, "HEAD"]),
+        Some(_) => {
+            state.world.git(&["diff-tree", "-r", "--name-only", "--no-renames", "-z", &head, &state.head()])
+        }
         None => String::new(),
     };
     let changed: BTreeSet<_> = changed.split('\0').map(|name| state.world.top().join(name)).collect();
@@ -126,11 +128,11 @@ fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
     if now != status {
         return failed(format!("its status was {status:?}, is {now:?}"));
     }
-    let folder = state.world.top().join(".git");
-    for left in ["subagent/landing.json", "index.lock"] {
-        if folder.join(left).exists() {
-            return failed(format!("{left} was left"));
-        }
+    if state.world.top().join(".git/subagent/landing.json").exists() {
+        return failed("landing.json was left".to_owned());
+    }
+    if !state.lock_is_as_before() {
+        return failed("index.lock was left or removed".to_owned());
     }
     match state.world.run(Operation::Look { worktree: state.worktree.clone() }) {
         WorktreeResult::Found(contents) if contents.exists || !is_create => Ok(was_killed),
@@ -138,9 +140,10 @@ fn case(template: &WorktreeFixture, seed: u64) -> Result<bool, String> {
     }
 }
 
-fn is_under_way(error: &subagent_protocol::Error) -> bool {
+/// Whether an operation of the user is under way, or the index is locked as it should be.
+fn is_busy(error: &subagent_protocol::Error, is_locked: bool) -> bool {
     let reason = error.details.get("reason").and_then(|reason| reason.as_str());
-    error.code == Code::WorktreeBusy && reason != Some("locked")
+    error.code == Code::WorktreeBusy && (is_locked || reason != Some("locked"))
 }
 
 fn some_landing(random: &mut Random) -> Landing {
@@ -181,8 +184,8 @@ fn kill(state: &State, operation: &Operation, random: &mut Random) -> bool {
 
 /// Checks that all content still exists.
 fn kept(state: &State, contents: &BTreeMap<String, Origin>, when: &str) -> Result<(), String> {
-    let now = state.contents();
-    let is_there = |id: &String| now.contains_key(id);
+    let now = state.ids();
+    let is_there = |id: &String| now.contains(id);
     let mut lost =
         contents.iter().filter(|(id, origin)| !is_there(id) && !is_there(&origin.converted)).peekable();
     if lost.peek().is_none() {

@@ -1,6 +1,6 @@
 //! Repositories and worktrees in generated states, and their content.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_testkit::Random;
 
+use super::blob;
+use super::templates::{TemplateKind, Templates};
 use super::world::{WorktreeFixture, write};
 
 /// Content and times by file.
@@ -32,48 +34,89 @@ pub(super) struct State {
     contents: u32,
     /// Whether git converts line ends.
     converts: bool,
+    /// Whether another git seems to hold the index of the main tree.
+    pub(super) is_locked: bool,
 }
+
+/// The content of a lock file that is not ours.
+const FOREIGN: &str = "another git";
 
 impl State {
     /// Copies a template and changes it.
-    pub(super) fn new(template: &WorktreeFixture, mut random: Random, is_made: bool) -> Self {
-        let world = WorktreeFixture::copy_of(template);
+    pub(super) fn new(
+        templates: &Templates,
+        mut random: Random,
+        with_submodule: bool,
+        is_made: bool,
+    ) -> Self {
         let converts = random.below(6) == 0;
-        if converts {
-            world.git(&["config", "core.autocrlf", "true"]);
-        }
-        if random.below(8) == 0 {
-            world.git(&["checkout", "-q", "--detach"]);
-        }
+        let is_detached = random.below(8) == 0;
         let with_changes = random.below(3) == 0;
         let dirty_before = random.below(2) == 0;
-        let placeholder = Worktree {
-            name: String::new(),
-            repository: PathBuf::new(),
-            main: PathBuf::new(),
-            path: PathBuf::new(),
-            branch: String::new(),
-            base: String::new(),
-            source_branch: None,
-            with_changes,
-            copied: None,
-            identity_missing: false,
-            sandbox: None,
-        };
-        let mut state = Self { world, worktree: placeholder, random, contents: 0, converts };
+        // The main tree's changes are in the worktree only if they are recorded for it.
+        let is_planned = !(with_changes && dirty_before);
+        let kind = TemplateKind { with_submodule, converts, is_made: is_made && is_planned };
+        let (world, worktree) = templates.copy(kind);
+        let mut state = Self { world, worktree, random, contents: 0, converts, is_locked: false };
         let top = state.world.top();
+        match state.random.below(16) {
+            0 => fs::write(top.join(".git/shallow"), state.head() + "\n").unwrap(),
+            1 => drop(state.world.git(&["worktree", "add", "-q", "--detach", "within"])),
+            2 => state.is_locked = true,
+            _ => {}
+        }
+        if is_detached {
+            fs::write(top.join(".git/HEAD"), state.head() + "\n").unwrap();
+            state.worktree.source_branch = None;
+        }
         if dirty_before {
             state.change(&top);
         }
-        state.worktree = state.world.planned("one", with_changes);
+        if !is_planned {
+            state.worktree = state.world.planned("one", with_changes);
+        }
         if is_made {
-            state.world.make(&state.worktree, &Setup::default()).unwrap();
+            match is_planned {
+                // A copied file has another inode than the index says.
+                true if state.random.below(2) == 0 => {
+                    let worktree = state.worktree.path.clone();
+                    let _ = state.world.try_git(&worktree, &["update-index", "-q", "--refresh"]);
+                }
+                true => {}
+                false => state.world.make(&state.worktree, &Setup::default()).unwrap(),
+            }
             state.work();
             if state.random.below(2) == 0 {
                 state.change(&top);
             }
         }
+        if state.is_locked {
+            fs::write(state.lock(), FOREIGN).unwrap();
+        }
         state
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.world.top().join(".git/index.lock")
+    }
+
+    /// Whether the index of the main tree is locked as at the beginning.
+    pub(super) fn lock_is_as_before(&self) -> bool {
+        fs::read_to_string(self.lock()).ok().as_deref() == self.is_locked.then_some(FOREIGN)
+    }
+
+    /// Returns the commit of the main tree's `HEAD`.
+    pub(super) fn head(&self) -> String {
+        let folder = self.world.top().join(".git");
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap().trim().to_owned();
+        let head = read("HEAD");
+        head.strip_prefix("ref: ").map(read).unwrap_or(head)
+    }
+
+    /// Commits everything in a work tree.
+    fn save(&self, folder: &Path, message: &str) {
+        self.world.git_in(folder, &["add", "-A"]);
+        self.world.git_in(folder, &["commit", "-q", "--allow-empty", "-m", message]);
     }
 
     fn content(&mut self) -> String {
@@ -121,8 +164,7 @@ impl State {
         let top = self.worktree.path.clone();
         for _ in 0..self.random.below(3) {
             self.change(&top);
-            self.world.git_in(&top, &["add", "-A"]);
-            self.world.git_in(&top, &["commit", "-q", "--allow-empty", "-m", "work"]);
+            self.save(&top, "work");
         }
         match self.random.below(10) {
             0 => drop(self.world.try_git(&top, &["reset", "-q", "--hard", "HEAD~"])),
@@ -133,7 +175,7 @@ impl State {
                 let text = self.content();
                 write(&top.join("nested/file"), &text);
                 if self.random.below(2) == 0 {
-                    self.world.commit_in(&top.join("nested"), "nested");
+                    self.save(&top.join("nested"), "nested");
                 }
             }
             _ => {}
@@ -144,7 +186,7 @@ impl State {
                 let text = self.content();
                 write(&sub.join("inner"), &text);
                 if self.random.below(2) == 0 {
-                    self.world.commit_in(&sub, "inner");
+                    self.save(&sub, "inner");
                 }
             }
         }
@@ -160,7 +202,7 @@ impl State {
         let file = *self.random.pick(&["changed", "kept", "elsewhere"]);
         if self.world.git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
             write(&main.join(file), &text);
-            self.world.commit("moved");
+            self.save(&main, "moved");
             match self.random.below(3) {
                 0 => drop(self.world.try_git(top, &["merge", "-q", "main"])),
                 1 => drop(self.world.try_git(top, &["rebase", "-q", "main"])),
@@ -175,111 +217,101 @@ impl State {
 
     /// Returns the files of the main tree.
     pub(super) fn main_files(&self) -> Files {
-        self.files(&self.world.top())
+        files(&self.world.top())
     }
 
     /// Returns the ids of all content and commits of files, indexes, refs and reflogs. Each has the
     /// id of the same file with git's line ends.
     pub(super) fn contents(&self) -> BTreeMap<String, Origin> {
         let mut found = BTreeMap::new();
-        for top in [self.world.top(), self.worktree.path.clone()] {
-            for (path, (id, ..)) in self.files(&top) {
-                let converted = if self.converts { self.converted(&path) } else { id.clone() };
-                found.insert(id, Origin { converted, place: path });
-            }
-            for below in ["", "sub", "nested"] {
-                let folder = top.join(below);
-                if folder.join(".git").exists() {
-                    for id in self.objects(&folder) {
-                        let origin = Origin { converted: id.clone(), place: folder.clone() };
-                        let _ = found.entry(id).or_insert(origin);
-                    }
-                }
+        for (path, (id, ..)) in self.all_files() {
+            let converted = if self.converts { converted(&path) } else { id.clone() };
+            found.insert(id, Origin { converted, place: path });
+        }
+        for folder in self.repositories() {
+            for id in self.values(&folder) {
+                let origin = Origin { converted: id.clone(), place: folder.clone() };
+                let _ = found.entry(id).or_insert(origin);
             }
         }
         found
     }
 
-    /// Returns the blobs and commits that anything in a repository names.
+    /// Returns the same ids as `contents`, and those of trees.
+    pub(super) fn ids(&self) -> BTreeSet<String> {
+        let objects = self.repositories().into_iter().flat_map(|folder| self.objects(&folder));
+        self.all_files().into_values().map(|(id, ..)| id).chain(objects).collect()
+    }
+
+    fn all_files(&self) -> Files {
+        files(&self.world.top()).into_iter().chain(files(&self.worktree.path)).collect()
+    }
+
+    /// Returns the main tree and the repositories in the work trees. The refs, reflogs and index of
+    /// the worktree are listed with those of the main tree.
+    fn repositories(&self) -> Vec<PathBuf> {
+        let (main, worktree) = (self.world.top(), &self.worktree.path);
+        let below = [&main, worktree].into_iter().flat_map(|top| [top.join("sub"), top.join("nested")]);
+        let below: Vec<PathBuf> = below.filter(|folder| folder.join(".git").exists()).collect();
+        [main].into_iter().chain(below).collect()
+    }
+
+    /// Returns the objects that anything in a repository names.
     fn objects(&self, folder: &Path) -> Vec<String> {
-        let args = ["rev-list", "--objects", "--all", "--reflog", "--indexed-objects", "HEAD"];
-        // Without a commit there is no `HEAD`.
-        let list = self.world.try_git(folder, &args).or_else(|_| self.world.try_git(folder, &args[..5]));
-        let list = match list {
-            // A killed `git worktree add` writes the `.git` file before the folder it names is complete.
+        let args = ["rev-list", "--objects", "--all", "--reflog", "--indexed-objects"];
+        let list = match self.world.try_git(folder, &args) {
+            // A repository in the worktree that is partly removed.
             Err(error) if error.contains("fatal: not a git repository") => String::new(),
             list => list.unwrap(),
         };
-        let ids: String = list.lines().map(|line| format!("{}\n", line.split(' ').next().unwrap())).collect();
-        let kinds = self.feed(folder, &["cat-file", "--batch-check=%(objectname) %(objecttype)"], &ids);
-        // A tree of an index is not content.
+        list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    }
+
+    /// Returns those that are blobs or commits: a tree of an index is not content.
+    fn values(&self, folder: &Path) -> Vec<String> {
+        let mut command = Command::new("git");
+        command.args(["cat-file", "--batch-check=%(objectname) %(objecttype)"]).current_dir(folder);
+        command.env_clear().envs(self.world.env.clone()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // The ids and the answers of a case fit into a pipe.
+        let ids: String = self.objects(folder).into_iter().map(|id| id + "\n").collect();
+        child.stdin.take().unwrap().write_all(ids.as_bytes()).unwrap();
+        let kinds = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(kinds.lines().count(), ids.lines().count());
         let of_value =
             kinds.lines().filter_map(|line| line.strip_suffix(" blob").or(line.strip_suffix(" commit")));
         of_value.map(str::to_owned).collect()
     }
+}
 
-    fn converted(&self, path: &Path) -> String {
-        if path.is_symlink() {
-            return String::new();
-        }
-        let bytes = fs::read(path).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
-        self.feed(self.world.dir.path(), &["hash-object", "--stdin"], &text.replace("\r\n", "\n"))
-            .trim()
-            .to_owned()
+/// Returns the id of a file with git's line ends.
+fn converted(path: &Path) -> String {
+    if path.is_symlink() {
+        return String::new();
     }
+    blob::id_of(fs::read_to_string(path).unwrap().replace("\r\n", "\n").as_bytes())
+}
 
-    fn files(&self, top: &Path) -> Files {
-        let (mut folders, mut files) = (vec![top.to_owned()], Vec::new());
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entry.file_name() == ".git" {
-                    continue;
-                }
-                let is_dir = entry.file_type().unwrap().is_dir();
-                if is_dir { &mut folders } else { &mut files }.push(entry.path());
+/// Returns the files of a work tree.
+pub(super) fn files(top: &Path) -> Files {
+    let (mut folders, mut files) = (vec![top.to_owned()], Files::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if entry.file_name() == ".git" {
+                continue;
             }
-        }
-        let (odd, plain): (Vec<_>, Vec<_>) =
-            files.into_iter().partition(|path| path.is_symlink() || path.to_str().unwrap().contains('\n'));
-        let list: String = plain.iter().map(|path| format!("{}\n", path.display())).collect();
-        let folder = self.world.dir.path();
-        let mut ids: Vec<String> = match list.is_empty() {
-            true => Vec::new(),
-            false => {
-                let args = ["hash-object", "--no-filters", "--stdin-paths"];
-                self.feed(folder, &args, &list).lines().map(str::to_owned).collect()
+            if kind.is_dir() {
+                folders.push(path);
+                continue;
             }
-        };
-        for path in &odd {
-            let content = match path.is_symlink() {
-                true => fs::read_link(path).unwrap().into_os_string().into_string().unwrap(),
-                false => fs::read_to_string(path).unwrap(),
+            let content = match kind.is_symlink() {
+                true => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+                false => fs::read(&path).unwrap(),
             };
-            ids.push(self.feed(folder, &["hash-object", "--stdin"], &content).trim().to_owned());
+            let meta = path.symlink_metadata().unwrap();
+            files.insert(path, (blob::id_of(&content), meta.mtime(), meta.mtime_nsec()));
         }
-        let time =
-            |path: &Path| path.symlink_metadata().map(|meta| (meta.mtime(), meta.mtime_nsec())).unwrap();
-        plain
-            .into_iter()
-            .chain(odd)
-            .zip(ids)
-            .map(|(path, id)| {
-                let (seconds, nanos) = time(&path);
-                (path, (id, seconds, nanos))
-            })
-            .collect()
     }
-
-    fn feed(&self, folder: &Path, args: &[&str], text: &str) -> String {
-        let mut command = Command::new("git");
-        command.args(args).current_dir(folder).env_clear().envs(self.world.env.clone());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let text = text.to_owned();
-        let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    }
+    files
 }

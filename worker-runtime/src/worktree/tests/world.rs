@@ -49,25 +49,29 @@ impl WorktreeFixture {
         world
     }
 
-    /// Copies a world in its present state.
+    /// Copies a world in its present state. The paths in files of git lead into the copy.
     pub(super) fn copy_of(template: &Self) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let home = dir.path().join("home");
-        fs::create_dir(&home).unwrap();
         let mut env = template.env.clone();
-        env.iter_mut().find(|(name, _)| name == "HOME").unwrap().1 = home.into();
-        let from = template.dir.path().join("repo");
-        let copied = Command::new("cp").arg("-a").args([from.as_path(), dir.path()]).status().unwrap();
-        assert!(copied.success());
-        Self { dir, env }
+        env.iter_mut().find(|(name, _)| name == "HOME").unwrap().1 = dir.path().join("home").into();
+        let world = Self { dir, env };
+        let text = |path: PathBuf| path.into_os_string().into_string().unwrap();
+        let (from, to) = (text(template.base()), text(world.base()));
+        copy_folder(&template.base(), &world.base(), &|path| path.replace(&from, &to));
+        world
+    }
+
+    /// Returns the folder of everything.
+    pub(super) fn base(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap()
     }
 
     pub(super) fn top(&self) -> PathBuf {
-        self.dir.path().canonicalize().unwrap().join("repo")
+        self.base().join("repo")
     }
 
     pub(super) fn root(&self) -> PathBuf {
-        self.dir.path().canonicalize().unwrap().join("worktrees")
+        self.base().join("worktrees")
     }
 
     pub(super) fn write(&self, name: &str, text: &str) {
@@ -80,7 +84,8 @@ impl WorktreeFixture {
 
     pub(super) fn try_git(&self, folder: &Path, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new("git");
-        command.args(["-c", "protocol.file.allow=always"]).args(args).current_dir(folder);
+        command.args(["-c", "protocol.file.allow=always", "-c", "maintenance.auto=false"]);
+        command.args(args).current_dir(folder);
         let output = command.env_clear().envs(self.env.clone()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
         if output.status.success() { Ok(text) } else { Err(format!("{args:?}: {output:?}")) }
@@ -193,6 +198,24 @@ impl WorktreeFixture {
     /// Returns the names and commits of all refs.
     pub(super) fn refs(&self) -> String {
         self.git(&["for-each-ref"])
+    }
+}
+
+/// Copies a folder without the samples of hooks. `moved` converts files of git that name paths.
+fn copy_folder(from: &Path, to: &Path, moved: &impl Fn(&str) -> String) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (name, copy) = (entry.file_name(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            if name != "hooks" {
+                copy_folder(&entry.path(), &copy, moved);
+            }
+        } else if ["gitdir", ".git", "config"].iter().any(|naming| name == *naming) {
+            fs::write(&copy, moved(&fs::read_to_string(entry.path()).unwrap())).unwrap();
+        } else {
+            let _ = fs::copy(entry.path(), &copy).unwrap();
+        }
     }
 }
 
