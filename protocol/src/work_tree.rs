@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::api::FileChange;
 use crate::time::Timestamp;
+use crate::worktree::Worktree;
 
 /// The folder of the state directory with a subfolder for each worker.
 pub const FOLDER: &str = "bases";
@@ -30,6 +31,9 @@ pub struct DiffTask {
     pub cwd: PathBuf,
     /// The agent's tool calls, to take the changes from instead of git.
     pub events: Option<Vec<Value>>,
+    /// The copy of a folder where the agent works, which is compared with the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Worktree>,
 }
 
 /// The output of `subagent-runtime diff`.

@@ -222,6 +222,13 @@ pub enum Operation {
         /// Refs from before this time are deleted; absent: none.
         before: Option<Timestamp>,
     },
+    /// Lists the discarded copies of a folder, and deletes those that are older than a time.
+    PruneCopies {
+        /// The folder of all copies of a folder.
+        folder: PathBuf,
+        /// Copies discarded before this time are deleted; absent: none.
+        before: Option<Timestamp>,
+    },
 }
 
 /// How a worktree is landed.
@@ -307,11 +314,12 @@ pub enum WorktreeResult {
     Merged(Merged),
     /// The result of [`Operation::Recover`]: the branch whose landing was completed.
     Recovered(Option<String>),
-    /// The result of [`Operation::Prune`], with all refs.
+    /// The result of [`Operation::Prune`] with all refs, and of [`Operation::PruneCopies`] with all
+    /// paths.
     Pruned {
-        /// The refs that are kept.
+        /// The refs or copies that are kept.
         kept: Vec<String>,
-        /// The refs that were deleted.
+        /// The refs or copies that were deleted.
         deleted: Vec<String>,
     },
     /// The operation failed; changes are only those in the error.

@@ -13,6 +13,8 @@ words! {
         Git = "git",
         /// The agent's reports of its edits, where git cannot compare.
         Events = "events",
+        /// A comparison of a copy of a folder with the folder as it is now.
+        Copy = "copy",
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ids::WorkerId;
 use crate::sandbox::Sandbox;
 use crate::state::words;
 use crate::time::Timestamp;
-use crate::worktree::{Contents, Copied, Landed, LandingMode, Setup, is_zero};
+use crate::worktree::{Contents, Copied, Landed, LandingMode, Setup, Worktree, is_zero};
 
 /// The options of a new worktree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +128,26 @@ pub struct WorktreeView {
     /// Its content, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Contents>,
+}
+
+impl WorktreeView {
+    /// Returns the worktree for an operation.
+    #[must_use]
+    pub fn worktree(&self) -> Worktree {
+        Worktree {
+            name: self.name.clone(),
+            repository: self.repository.clone(),
+            main: self.main.clone(),
+            path: self.path.clone(),
+            branch: self.branch.clone(),
+            base: self.base.clone(),
+            source_branch: self.source_branch.clone(),
+            with_changes: self.with_changes,
+            copied: self.copied.clone(),
+            identity_missing: self.identity_missing,
+            sandbox: self.sandbox.clone(),
+        }
+    }
 }
 
 /// `GET /v1/worktrees`: all worktrees.
@@ -291,8 +311,8 @@ pub struct WorktreeRemoved {
     pub retired: Option<String>,
 }
 
-/// `POST /v1/worktrees/prune`: removes the clean worktrees of stopped workers, and old
-/// refs of retired ones.
+/// `POST /v1/worktrees/prune`: removes the clean worktrees of stopped workers, old refs of retired
+/// ones, and old discarded copies.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -305,7 +325,11 @@ pub struct PruneWorktrees {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub repository: Option<PathBuf>,
-    /// Minimum age of the refs to delete, in milliseconds.
+    /// The folder of copies whose discarded ones are also pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub copies: Option<PathBuf>,
+    /// Minimum age of the refs and discarded copies to delete, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired_older_than_ms: Option<u64>,
 }
@@ -323,6 +347,12 @@ pub struct WorktreesPruned {
     pub deleted_refs: Vec<String>,
     /// Refs that are kept.
     pub kept_refs: Vec<String>,
+    /// Paths of deleted copies that had been discarded.
+    #[serde(default)]
+    pub deleted_copies: Vec<String>,
+    /// Paths of discarded copies that are kept.
+    #[serde(default)]
+    pub kept_copies: Vec<String>,
 }
 
 /// What happened to the worktree of a stopped worker.

@@ -149,14 +149,14 @@ pub struct WorktreeDiscard {
 /// Remove the worktrees of stopped workers that have no work in them
 ///
 /// With --retired, also delete the refs of worktrees that were discarded or landed longer ago than that: their commits are
-/// gone then.
+/// gone then. The same is true for copies that were discarded.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   subagent worktree prune
   subagent worktree prune --retired 30d")]
 pub struct WorktreePrune {
-    /// Delete refs of retired worktrees that are older than this, as 30d
+    /// Delete refs of retired worktrees, and discarded copies, that are older than this, as 30d
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub retired: Option<u64>,
     /// `--cwd`, a folder of the workspace.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use subagent_config::user_command;
-use subagent_protocol::api::{DiffSource, WorkerDiff, WorkerOverview};
+use subagent_protocol::api::{DiffSource, WorkerDiff, WorkerOverview, WorktreeView};
 use subagent_protocol::command_run::CommandEnd;
 use subagent_protocol::work_tree::{Compared, DiffTask, NO_REPOSITORY};
 use subagent_protocol::{Code, Error, Result};
@@ -45,11 +45,14 @@ impl Supervisor {
         let Ok(_place) = timeout_at(began + PATIENCE_OF_GIT, COMPARING.acquire()).await else {
             return Err(busy("other diffs are being made, and they did not end in time"));
         };
-        let reason = match &overview.base {
-            None => NO_REPOSITORY.to_owned(),
-            Some(_) => match self.compared(&task(&overview), began + PATIENCE_OF_GIT).await {
+        let copy = overview.shown.worker.worktree.as_ref().filter(|worktree| worktree.copied.is_some());
+        let source = if copy.is_some() { DiffSource::Copy } else { DiffSource::Git };
+        let task_of_source = DiffTask { copy: copy.map(WorktreeView::worktree), ..task(&overview) };
+        let reason = match source {
+            DiffSource::Git if overview.base.is_none() => NO_REPOSITORY.to_owned(),
+            _ => match self.compared(&task_of_source, began + PATIENCE_OF_GIT).await {
                 Err(reason) | Ok(Compared { reason: Some(reason), .. }) => reason,
-                Ok(compared) => return Ok(view(overview, compared, None)),
+                Ok(compared) => return Ok(view(overview, compared, source, None)),
             },
         };
         let query = InspectQuery {
@@ -65,7 +68,7 @@ impl Supervisor {
         let task = DiffTask { events: Some(events), ..task(&overview) };
         let compared = self.compared(&task, began + PATIENCE).await;
         let compared = compared.map_err(|why| unreadable(&why).retryable())?;
-        Ok(view(overview, compared, Some(reason)))
+        Ok(view(overview, compared, DiffSource::Events, Some(reason)))
     }
 
     /// Runs a comparison that must end by then. The error is the reason why there is none.
@@ -104,16 +107,21 @@ fn task(overview: &WorkerOverview) -> DiffTask {
         folder: PathBuf::from(&overview.base_folder),
         cwd: PathBuf::from(&overview.shown.worker.cwd),
         events: None,
+        copy: None,
     }
 }
 
-fn view(overview: WorkerOverview, compared: Compared, reason: Option<String>) -> WorkerDiff {
-    let is_git = reason.is_none();
+fn view(
+    overview: WorkerOverview,
+    compared: Compared,
+    source: DiffSource,
+    reason: Option<String>,
+) -> WorkerDiff {
     WorkerDiff {
         worker_id: overview.shown.worker.worker_id,
-        source: if is_git { DiffSource::Git } else { DiffSource::Events },
+        source,
         reason,
-        base: overview.base.filter(|_| is_git),
+        base: overview.base.filter(|_| source == DiffSource::Git),
         files: compared.files,
         count: compared.count,
         added: compared.added,

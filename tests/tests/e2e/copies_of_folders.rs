@@ -1,9 +1,10 @@
 //! Copies of a workspace without git: `isolation: copy` and `filesystem: isolated`.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Sandbox, wait_until};
 
 use super::sandbox::has_layers;
 
@@ -25,6 +26,14 @@ fn a_worker_has_a_copy_and_its_files_are_landed() {
     let _ = sandbox.run(&["send", "one", "!edit create a.txt agent"]).data();
     assert!(!sandbox.file("ws/new.txt").exists());
     fs::write(sandbox.file("ws/a.txt"), "user\n").unwrap();
+    let diff = sandbox.run(&["worktree", "diff", "one"]).data_of("worker.diff");
+    assert_eq!((&diff["source"], &diff["base"]), (&json!("copy"), &json!(null)), "{diff}");
+    let paths: Vec<_> = diff["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(paths, ["a.txt", "new.txt"], "{diff}");
+    assert!(diff["files"][0]["patch"].as_str().unwrap().contains("\n-user\n+agent\n"), "{diff}");
+    let file = sandbox.file_name("one.patch");
+    let _ = sandbox.run(&["land", "one", "--patch", &file]).data_of("worktree.patch");
+    assert!(fs::read_to_string(&file).unwrap().contains("+++ b/new.txt"));
     let refused = sandbox.run(&["land", "one"]).error("LAND_CONFLICT");
     assert_eq!(refused["details"]["files"], json!(["a.txt"]), "{refused}");
     assert!(!sandbox.file("ws/new.txt").exists());
@@ -39,6 +48,15 @@ fn a_worker_has_a_copy_and_its_files_are_landed() {
     let discarded = sandbox.run(&["worktree", "discard", "one"]).data();
     let kept = std::path::PathBuf::from(discarded["retired"].as_str().unwrap());
     assert!(kept.join("more.txt").exists() && !path.exists(), "{discarded}");
+    let young = sandbox.run(&["worktree", "prune", "--retired", "1d"]).data_of("worktree.pruned");
+    assert_eq!((&young["keptCopies"], &young["deletedCopies"]), (&json!([kept]), &json!([])), "{young}");
+    // Times have whole seconds.
+    let old = wait_until("the copy to be old enough", Duration::from_secs(10), || {
+        let pruned = sandbox.run(&["worktree", "prune", "--retired", "0s"]).data_of("worktree.pruned");
+        (pruned["keptCopies"] == json!([])).then_some(pruned)
+    });
+    assert_eq!(old["deletedCopies"], json!([kept]), "{old}");
+    assert!(!kept.exists());
     sandbox.finish();
 }
 

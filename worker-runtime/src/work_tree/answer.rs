@@ -6,6 +6,7 @@ use std::time::Duration;
 use subagent_protocol::work_tree::{Compared, DiffTask};
 
 use super::{Changes, WorkTreeLimits, compare, reported, total};
+use crate::worktree;
 
 /// Maximum time of a comparison, below that of a request.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -21,12 +22,11 @@ const MAX_PATCH_BYTES: usize = 4 * 1024 * 1024;
 /// The input is not a task, or the output is closed.
 pub(crate) fn answer() -> io::Result<()> {
     let task: DiffTask = serde_json::from_reader(io::stdin().lock())?;
-    let compared = match &task.events {
-        Some(events) => Ok(reported(events, &task.cwd)),
-        None => {
-            let env: Vec<_> = std::env::vars_os().collect();
-            compare(&task.folder, &env, true, WorkTreeLimits::of_diff(PATIENCE))
-        }
+    let env: Vec<_> = std::env::vars_os().collect();
+    let compared = match (&task.events, &task.copy) {
+        (Some(events), _) => Ok(reported(events, &task.cwd)),
+        (None, Some(copy)) => worktree::changed_files(copy, &env).map_err(|error| error.message),
+        (None, None) => compare(&task.folder, &env, true, WorkTreeLimits::of_diff(PATIENCE)),
     };
     let compared = match compared {
         Ok(changes) => bounded(changes),

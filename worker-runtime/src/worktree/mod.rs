@@ -42,6 +42,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,9 +51,15 @@ use subagent_protocol::worktree::{Operation, WorktreeResult};
 
 use self::exclusive::exclusively;
 pub use self::identity::lacks_identity;
-pub use self::patch::patch;
+pub use self::patch::{changed_files, patch};
 pub use self::plan::repository;
 use self::work::{Env, OperationContext, WAIT_LIMITS, WaitLimits};
+
+/// Returns the folder of all copies of a folder. `root` is the folder of all worktrees.
+#[must_use]
+pub fn copies(main: &Path, root: &Path) -> PathBuf {
+    copy::folder(main, root)
+}
 
 /// Reads an operation from standard input, carries it out, and writes the result. With the word
 /// `inside`, a process like this one requests it from within an agent's sandbox.
@@ -133,6 +140,7 @@ fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> WorktreeResult 
             })
         }
         Operation::Prune { repository, before } => retired::prune(&work, &repository, before),
+        Operation::PruneCopies { folder, before } => copy::prune(&folder, before),
         Operation::Land { worktree, landing } => {
             exclusively(&work, "land", &worktree, |work| land::land(work, &worktree, &landing))
         }

@@ -5,12 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use subagent_protocol::Error;
-use subagent_protocol::worktree::Worktree;
+use subagent_protocol::api::FileChange;
+use subagent_protocol::worktree::{Worktree, bounded, in_message};
 
 use super::exclusive::exclusively;
 use super::scratch::Scratch;
 use super::work::{OperationContext, WAIT_LIMITS};
-use super::{errors, look, own};
+use super::{copy, errors, look, own};
 
 /// Returns a patch from the worktree's base to its present files, in the format of `git apply`.
 /// `runtime` is the program `subagent-runtime`, which runs in the sandbox of a confined worktree.
@@ -19,16 +20,36 @@ use super::{errors, look, own};
 ///
 /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, or `GIT_FAILED`, as stable codes.
 pub fn patch(worktree: &Worktree, env: &[(OsString, OsString)], runtime: &Path) -> Result<Vec<u8>, Error> {
-    if worktree.copied.is_some() {
-        let (main, path) = (worktree.main.display(), worktree.path.display());
-        return Err(errors::refused("copy", "a copy of a folder has no commits to compare with")
-            .recommend(format!("compare it with `diff -r {main} {path}`")));
-    }
     let work = OperationContext::new(env, WAIT_LIMITS).with_runtime(runtime);
+    if worktree.copied.is_some() {
+        return of_copy(changed_files(worktree, env)?);
+    }
     exclusively(&work, "patch", worktree, |work| match &worktree.sandbox {
         Some(sandbox) => own::patch(work, worktree, sandbox),
         None => of(work, worktree),
     })
+}
+
+/// Returns the files that a copy has changed, compared with the original as it is now.
+///
+/// # Errors
+///
+/// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, or `GIT_FAILED` for files that cannot be read.
+pub fn changed_files(worktree: &Worktree, env: &[(OsString, OsString)]) -> Result<Vec<FileChange>, Error> {
+    let work = OperationContext::new(env, WAIT_LIMITS);
+    exclusively(&work, "diff", worktree, |_| copy::changed_files(worktree))
+}
+
+fn of_copy(changes: Vec<FileChange>) -> Result<Vec<u8>, Error> {
+    let binary = changes.iter().filter(|change| change.added.is_none());
+    let binary: Vec<String> = binary.map(|change| change.path.clone()).collect();
+    if !binary.is_empty() {
+        let message = format!("a patch without git cannot contain binary files: {}", in_message(&binary));
+        return Err(errors::refused("binary", message)
+            .with("files", bounded(binary).0)
+            .recommend("take the files with `subagent land` or `subagent task merge`"));
+    }
+    Ok(changes.into_iter().map(|change| change.patch).collect::<String>().into_bytes())
 }
 
 pub(super) fn of(work: &OperationContext<'_>, worktree: &Worktree) -> Result<Vec<u8>, Error> {

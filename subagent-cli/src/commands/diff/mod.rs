@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_config::Workspace;
-use subagent_protocol::api::{WorkerOverview, WorkerView};
+use subagent_protocol::api::{DiffSource, WorkerOverview, WorkerView, WorktreeView};
 use subagent_protocol::work_tree::{NO_REPOSITORY, TreeBase};
 use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits, reported, total};
+use subagent_runtime::worktree;
 
 use super::overview;
 use crate::args::look::Diff;
@@ -37,7 +38,8 @@ const TYPES: &str = "progress.update:tool_call,progress.update:tool_call_update"
 /// What has changed, and how that is known.
 pub(super) struct DetectedChanges {
     pub(super) changes: Changes,
-    /// Why it comes from events; `None`: it comes from git.
+    pub(super) source: DiffSource,
+    /// Why it comes from events.
     pub(super) reason: Option<String>,
 }
 
@@ -120,13 +122,23 @@ async fn found(
     patches: bool,
     patience: Duration,
 ) -> Result<DetectedChanges> {
-    Ok(match compared(worker, context, patches, patience) {
-        Ok(changes) => DetectedChanges { changes, reason: None },
+    let compared = match worker.shown.worker.worktree.as_ref().filter(|worktree| worktree.copied.is_some()) {
+        Some(copy) => of_copy(copy, context).map(|changes| (changes, DiffSource::Copy)),
+        None => compared(worker, context, patches, patience).map(|changes| (changes, DiffSource::Git)),
+    };
+    Ok(match compared {
+        Ok((changes, source)) => DetectedChanges { changes, source, reason: None },
         Err(reason) => {
             let changes = reported_by(client, &worker.shown.worker).await?;
-            DetectedChanges { changes, reason: Some(reason) }
+            DetectedChanges { changes, source: DiffSource::Events, reason: Some(reason) }
         }
     })
+}
+
+/// What differs between a copy of the workspace and the workspace.
+fn of_copy(copy: &WorktreeView, context: &CliContext) -> std::result::Result<Changes, String> {
+    let env: Vec<_> = context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    worktree::changed_files(&copy.worktree(), &env).map_err(|error| error.message)
 }
 
 /// What the agent has reported, where git cannot say.
@@ -178,9 +190,9 @@ fn data(worker: &Value, found: &DetectedChanges) -> Value {
     let (added, deleted) = total(&found.changes);
     json!({
         "workerId": worker["workerId"],
-        "source": if found.reason.is_none() { "git" } else { "events" },
+        "source": found.source,
         "reason": found.reason,
-        "base": if found.reason.is_none() { worker["base"].clone() } else { Value::Null },
+        "base": if found.source == DiffSource::Git { worker["base"].clone() } else { Value::Null },
         "files": found.changes,
         "added": added,
         "deleted": deleted,

@@ -7,7 +7,7 @@ use subagent_config::Workspace;
 use subagent_config::worktrees::Worktrees;
 use subagent_protocol::Code;
 use subagent_protocol::api::{LandWorktree, WorktreeView};
-use subagent_protocol::worktree::{LandingMode, Worktree};
+use subagent_protocol::worktree::LandingMode;
 use subagent_runtime::worktree;
 
 use super::{COMMANDS_LIMIT, environment, git_environment};
@@ -140,7 +140,7 @@ fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &CliContext
 /// Writes the changes of a worktree to a file.
 fn patch(view: &WorktreeView, file: &std::path::Path, context: &CliContext) -> Result<CliOutcome> {
     let bytes =
-        worktree::patch(&of_view(view), &environment(context), &sibling_executable("subagent-runtime")?)?;
+        worktree::patch(&view.worktree(), &environment(context), &sibling_executable("subagent-runtime")?)?;
     fs::write(file, &bytes).map_err(|error| {
         Failure::new(Code::InvalidArgument, format!("{} cannot be written: {error}", file.display()))
             .with("path", file.to_string_lossy())
@@ -148,20 +148,4 @@ fn patch(view: &WorktreeView, file: &std::path::Path, context: &CliContext) -> R
     let data = json!({"name": view.name, "path": file.to_string_lossy(), "bytes": bytes.len()});
     let shown = text::fields(&data, &["name", "path", "bytes"]);
     Ok(CliOutcome::report("worktree.patch", data, shown))
-}
-
-fn of_view(view: &WorktreeView) -> Worktree {
-    Worktree {
-        name: view.name.clone(),
-        repository: view.repository.clone(),
-        main: view.main.clone(),
-        path: view.path.clone(),
-        branch: view.branch.clone(),
-        base: view.base.clone(),
-        source_branch: view.source_branch.clone(),
-        with_changes: view.with_changes,
-        copied: view.copied.clone(),
-        identity_missing: view.identity_missing,
-        sandbox: view.sandbox.clone(),
-    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_config::Workspace;
+use subagent_protocol::Code;
 use subagent_protocol::api::{
     ChangeWorktree, GitEnvironment, PruneWorktrees, WorktreeChoice, WorktreeView, is_git_variable,
 };
@@ -123,9 +124,17 @@ fn prune(args: &WorktreePrune, context: &CliContext) -> Result<CliOutcome> {
     let request = match args.retired {
         None => PruneWorktrees { env, ..PruneWorktrees::default() },
         Some(seconds) => {
-            let age = seconds.saturating_mul(1000);
-            let repository = worktree::repository(&workspace.root, &environment(context))?;
-            PruneWorktrees { env, repository: Some(repository), retired_older_than_ms: Some(age) }
+            let config = context.config(None, args.cwd.cwd.as_deref())?;
+            let root = subagent_config::start::worktree::root(&config.config.worktrees, &context.env)?;
+            let copies = Some(worktree::copies(&workspace.root, &root)).filter(|folder| folder.is_dir());
+            let repository = match worktree::repository(&workspace.root, &environment(context)) {
+                Ok(repository) => Some(repository),
+                // A folder without git has copies only.
+                Err(error) if error.code == Code::WorktreeNeedsGit && copies.is_some() => None,
+                Err(error) => return Err(error.into()),
+            };
+            let retired_older_than_ms = Some(seconds.saturating_mul(1000));
+            PruneWorktrees { env, repository, copies, retired_older_than_ms }
         }
     };
     let ask = ApiRequest::change("/v1/worktrees/prune", &request)?.within(Some(GIT_LIMIT));
@@ -135,7 +144,8 @@ fn prune(args: &WorktreePrune, context: &CliContext) -> Result<CliOutcome> {
         let names = data[key].as_array().into_iter().flatten();
         names.map(|one| format!("{word}: {}", text::value(&one["name"]))).collect::<Vec<_>>()
     });
-    let deleted = data["deletedRefs"].as_array().into_iter().flatten();
+    let deleted =
+        ["deletedRefs", "deletedCopies"].into_iter().filter_map(|key| data[key].as_array()).flatten();
     let deleted = deleted.map(|name| format!("deleted: {}", text::value(name)));
     let shown = shown.into_iter().flatten().chain(deleted).collect::<Vec<_>>().join("\n");
     Ok(CliOutcome::list("worktree.pruned", data, shown, "(nothing to remove)"))

@@ -130,7 +130,8 @@ pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
     for one in removed {
         view.page.word(Style::Strong, word(one, "name")).plain("  removed").end();
     }
-    for name in refs {
+    let copies = list("deletedCopies").unwrap_or_default();
+    for name in refs.iter().chain(copies) {
         view.page.word(Style::Strong, name.as_str()?).plain("  deleted").end();
     }
     for one in kept {
@@ -139,7 +140,7 @@ pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
         view.page.plain("  ").word(Style::Plain, &changes(&one["contents"])).end();
         view.next("  Land it:", &format!("subagent land {name}"));
     }
-    if removed.is_empty() && refs.is_empty() {
+    if removed.is_empty() && refs.is_empty() && copies.is_empty() {
         view.page.plain("Nothing to remove.").end();
     }
     Some(())

@@ -192,23 +192,30 @@ impl Supervisor {
                 Err(_) => kept.push(row.view()),
             }
         }
-        let (kept_refs, deleted_refs) = match request.repository {
-            None => (Vec::new(), Vec::new()),
-            Some(repository) => {
-                let age = request.retired_older_than_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX));
-                let before = age.map(|age| Timestamp(entropy::now().0.saturating_sub(age)));
-                let operation = Operation::Prune { repository, before };
-                match operation::run(&self.shared, &operation, &request.env).await? {
-                    WorktreeResult::Pruned { kept, deleted } => (kept, deleted),
-                    other => return Err(operation::unexpected(&other)),
-                }
-            }
-        };
-        let pruned = WorktreesPruned { removed, kept, deleted_refs, kept_refs };
+        let age = request.retired_older_than_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX));
+        let before = age.map(|age| Timestamp(entropy::now().0.saturating_sub(age)));
+        let refs = request.repository.map(|repository| Operation::Prune { repository, before });
+        let (kept_refs, deleted_refs) = self.prune_retired(refs, &request.env).await?;
+        let copies = request.copies.map(|folder| Operation::PruneCopies { folder, before });
+        let (kept_copies, deleted_copies) = self.prune_retired(copies, &request.env).await?;
+        let pruned = WorktreesPruned { removed, kept, deleted_refs, kept_refs, deleted_copies, kept_copies };
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
             tx.once(key.as_ref(), entropy::now(), |_| Ok(pruned)).map(|(pruned, _)| pruned)
         });
         write.await
+    }
+
+    /// Returns what is kept, and what was deleted.
+    async fn prune_retired(
+        &self,
+        operation: Option<Operation>,
+        env: &Variables,
+    ) -> Result<(Vec<String>, Vec<String>)> {
+        let Some(operation) = operation else { return Ok((Vec::new(), Vec::new())) };
+        match operation::run(&self.shared, &operation, env).await? {
+            WorktreeResult::Pruned { kept, deleted } => Ok((kept, deleted)),
+            other => Err(operation::unexpected(&other)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `Plan` and `Create` of a copy. A killed attempt is made again from the beginning.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ pub(in super::super) fn plan(cwd: &Path, root: &Path, wish: &CopyRequest) -> Res
     // Copies inside of the folder do not contain each other.
     without.push(root.canonicalize().unwrap_or_else(|_| root.to_owned()));
     let copied = Copied { limit: wish.limit, without };
-    let _ = size(&main, &copied)?;
-    let folder = root.join(plan::folder_of(&main.file_name().unwrap_or_default().to_string_lossy(), &main));
+    check_size(&main, &copied)?;
+    let folder = folder(&main, root);
     let mut taken = Vec::new();
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -47,8 +47,13 @@ pub(in super::super) fn plan(cwd: &Path, root: &Path, wish: &CopyRequest) -> Res
     })
 }
 
-/// Returns the size of all files in bytes, if it is within the limit.
-fn size(main: &Path, copied: &Copied) -> Result<u64, Error> {
+/// Returns the folder of all copies of a folder.
+pub(in super::super) fn folder(main: &Path, root: &Path) -> PathBuf {
+    root.join(plan::folder_of(&main.file_name().unwrap_or_default().to_string_lossy(), main))
+}
+
+/// Refuses a folder whose files are larger than the limit.
+fn check_size(main: &Path, copied: &Copied) -> Result<(), Error> {
     let mut bytes = 0_u64;
     let walked = tree::walk(main, &copied.without, &mut |_, found| {
         if let Found::File(_, stat) = found {
@@ -57,18 +62,18 @@ fn size(main: &Path, copied: &Copied) -> Result<u64, Error> {
         Ok(())
     });
     walked.map_err(|error| errors::file(main, &error))?;
-    if bytes > copied.limit {
-        let limit = copied.limit;
-        let message = format!(
-            "a copy of {} would have {bytes} bytes, and `worktrees.copyLimit` allows {limit}",
-            main.display()
-        );
-        return Err(errors::needs_git("copyTooLarge", message)
-            .with("bytes", bytes)
-            .with("limit", limit)
-            .recommend("raise `worktrees.copyLimit` in the config, or make the folder a git repository"));
-    }
-    Ok(bytes)
+    if bytes > copied.limit { Err(too_large(main, bytes, copied.limit)) } else { Ok(()) }
+}
+
+fn too_large(main: &Path, bytes: u64, limit: u64) -> Error {
+    let message = format!(
+        "a copy of {} would have {bytes} bytes, and `worktrees.copyLimit` allows {limit}",
+        main.display()
+    );
+    errors::needs_git("copyTooLarge", message)
+        .with("bytes", bytes)
+        .with("limit", limit)
+        .recommend("raise `worktrees.copyLimit` in the config, or make the folder a git repository")
 }
 
 /// Makes the copy, unless it is complete.
@@ -82,7 +87,7 @@ pub(super) fn create(work: &OperationContext<'_>, worktree: &Worktree, copied: &
     if !worktree.main.is_dir() {
         return Err(errors::not_found(&worktree.main, "the folder is gone"));
     }
-    let _ = size(&worktree.main, copied)?;
+    check_size(&worktree.main, copied)?;
     let new = hidden(worktree, "new");
     if worktree.path.symlink_metadata().is_ok() {
         // Only a killed attempt leaves a folder without a base.
@@ -94,7 +99,7 @@ pub(super) fn create(work: &OperationContext<'_>, worktree: &Worktree, copied: &
     }
     super::delete(&new)?;
     step();
-    fill(worktree, copied, &new).map_err(|error| errors::file(&new, &error)).inspect_err(|_| {
+    fill(worktree, copied, &new).inspect_err(|_| {
         // The original error counts. The next attempt removes the rest.
         let _ = super::delete(&new);
     })?;
@@ -104,7 +109,19 @@ pub(super) fn create(work: &OperationContext<'_>, worktree: &Worktree, copied: &
     manifest::write(worktree, &files)
 }
 
-fn fill(worktree: &Worktree, copied: &Copied, new: &Path) -> io::Result<()> {
+/// Copies all files. Stops above the limit: files may have grown since they were counted.
+pub(super) fn fill(worktree: &Worktree, copied: &Copied, new: &Path) -> Result<(), Error> {
+    let mut left = copied.limit;
+    let filled = fill_within(worktree, copied, new, &mut left);
+    filled.map_err(|error| match error.kind() {
+        io::ErrorKind::QuotaExceeded if error.raw_os_error().is_none() => {
+            too_large(&worktree.main, copied.limit.saturating_add(1), copied.limit)
+        }
+        _ => errors::file(new, &error),
+    })
+}
+
+fn fill_within(worktree: &Worktree, copied: &Copied, new: &Path, left: &mut u64) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(new)?;
     let mut folders = Vec::new();
     tree::walk(&worktree.main, &copied.without, &mut |path, found| {
@@ -118,7 +135,8 @@ fn fill(worktree: &Worktree, copied: &Copied, new: &Path) -> io::Result<()> {
             }
             Found::Link(target) => symlink(std::ffi::OsString::from_vec(target), to),
             Found::File(from, stat) => {
-                let file = copy(&from, &to, stat.st_mode & 0o777)?;
+                let (file, bytes) = copy(&from, &to, stat.st_mode & 0o777, *left)?;
+                *left = left.checked_sub(bytes).ok_or(io::ErrorKind::QuotaExceeded)?;
                 let time = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
                 Ok(futimens(&file, &Timestamps { last_access: time, last_modification: time })?)
             }
@@ -131,20 +149,21 @@ fn fill(worktree: &Worktree, copied: &Copied, new: &Path) -> io::Result<()> {
     fs::set_permissions(new, fs::Permissions::from_mode(mode))
 }
 
-/// Copies a file to a new one.
-fn copy(from: &File, to: &Path, mode: u32) -> io::Result<File> {
+/// Copies a file to a new one. Returns its size, which is at most one byte above the limit, unless
+/// the file system shares its blocks.
+pub(super) fn copy(from: &File, to: &Path, mode: u32, limit: u64) -> io::Result<(File, u64)> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
-    copy_into(file, from, mode)
+    copy_into(file, from, mode, limit)
 }
 
 /// Fills a new file, without copying blocks where the file system can share them.
-fn copy_into(mut file: File, from: &File, mode: u32) -> io::Result<File> {
-    if ioctl_ficlone(&file, from).is_err() {
-        let mut from = from;
-        let _ = io::copy(&mut from, &mut file)?;
-    }
+fn copy_into(mut file: File, from: &File, mode: u32, limit: u64) -> io::Result<(File, u64)> {
+    let bytes = match ioctl_ficlone(&file, from) {
+        Ok(()) => file.metadata()?.len(),
+        Err(_) => io::copy(&mut from.take(limit.saturating_add(1)), &mut file)?,
+    };
     file.set_permissions(fs::Permissions::from_mode(mode))?;
-    Ok(file)
+    Ok((file, bytes))
 }
 
 /// Creates a link or file under a name beside its place, and then moves it there. Follows no links
@@ -161,7 +180,7 @@ pub(super) fn put(found: Found, top: &Path, path: &Path) -> io::Result<()> {
         Found::File(from, stat) => {
             let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = File::from(openat(&folder, &near, new, Mode::RUSR | Mode::WUSR)?);
-            copy_into(file, &from, stat.st_mode & 0o777)?.sync_all()?;
+            copy_into(file, &from, stat.st_mode & 0o777, u64::MAX)?.0.sync_all()?;
         }
     }
     step();

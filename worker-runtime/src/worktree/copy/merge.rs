@@ -210,14 +210,14 @@ fn sort<'a>(
 }
 
 /// Returns the paths below the original that the copy has left out, in both spellings.
-fn left_out(worktree: &Worktree) -> Vec<PathBuf> {
+pub(super) fn left_out(worktree: &Worktree) -> Vec<PathBuf> {
     let without = worktree.copied.iter().flat_map(|copied| &copied.without);
     let spelled = without.flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten();
     spelled.filter(|path| path.starts_with(&worktree.main) && *path != worktree.main).collect()
 }
 
 /// Whether it belongs to a git directory, also where the file system ignores case.
-fn is_of_git(path: &Path) -> bool {
+pub(super) fn is_of_git(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
 }
 

@@ -11,6 +11,8 @@
 mod make;
 mod manifest;
 mod merge;
+mod patch;
+mod prune;
 #[cfg(test)]
 mod tests;
 pub(super) mod tree;
@@ -24,8 +26,10 @@ use subagent_protocol::worktree::{Contents, MAX_NAMES, Operation, Setup, Worktre
 use subagent_protocol::{Code, Error};
 
 use make::create;
-pub(super) use make::plan;
+pub(super) use make::{folder, plan};
 use merge::{land, merge};
+pub(super) use patch::changed_files;
+pub(super) use prune::prune;
 
 use super::exclusive::exclusively;
 use super::work::{OperationContext, step};
@@ -71,7 +75,10 @@ pub(super) fn answer(
         Operation::Discard { worktree, .. } => ("discard", worktree),
         Operation::Land { worktree, .. } => ("land", worktree),
         Operation::Merge { worktree, .. } => ("merge", worktree),
-        Operation::Plan { .. } | Operation::Recover { .. } | Operation::Prune { .. } => return None,
+        Operation::Plan { .. }
+        | Operation::Recover { .. }
+        | Operation::Prune { .. }
+        | Operation::PruneCopies { .. } => return None,
     };
     let copied = worktree.copied.as_ref()?;
     if matches!(operation, Operation::Create { .. }) {

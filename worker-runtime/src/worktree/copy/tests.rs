@@ -118,6 +118,117 @@ fn a_copy_above_the_limit_is_refused_with_its_size() {
 }
 
 #[test]
+fn the_limit_also_bounds_files_that_grow_meanwhile() {
+    let world = CopyFixture::new();
+    let copy = world.create();
+    let new = hidden(&copy, "new");
+    let filled = |limit: u64| {
+        let copied = Copied { limit, ..copy.copied.clone().unwrap() };
+        let filled = make::fill(&copy, &copied, &new);
+        let sizes: u64 = fs::read_dir(&new)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| {
+                let meta = path.symlink_metadata().unwrap();
+                if meta.is_file() { meta.len() } else { 0 }
+            })
+            .sum();
+        fs::remove_dir_all(&new).unwrap();
+        (filled, sizes)
+    };
+    let (refused, bytes) = filled(3);
+    let error = refused.unwrap_err();
+    assert_eq!((error.code, &error.details["reason"]), (Code::WorktreeNeedsGit, &"copyTooLarge".into()));
+    assert!(bytes <= 4, "{bytes}");
+    assert!(filled(6).0.is_ok());
+    // The size of this file is 0 before it is read.
+    let growing = fs::File::open("/proc/self/status").unwrap();
+    let (_, bytes) = make::copy(&growing, &world.root.join("grown"), 0o600, 10).unwrap();
+    assert_eq!((bytes, fs::metadata(world.root.join("grown")).unwrap().len()), (11, 11));
+}
+
+#[test]
+fn a_patch_has_all_changes_of_the_copy() {
+    let world = CopyFixture::new();
+    let main = &world.main;
+    for (name, text) in [("crlf", "1\r\n2\r\n"), ("no end", "1\n2"), ("src/e", "e\n"), ("f", "f\n")] {
+        fs::write(main.join(name), text).unwrap();
+    }
+    let copy = world.create();
+    let at = |name: &str| copy.path.join(name);
+    for (name, text) in [
+        ("a", "a\nand more\n"),
+        ("crlf", "1\r\n2\r\n3\r\n"),
+        ("no end", "1\n2\n3"),
+        ("empty/nothing", ""),
+        ("new\nline \"and\\ quotes", "odd\n"),
+        ("größe", "g\n"),
+        (".git", "gitdir: /agent\n"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    fs::remove_file(at("src/deep/c")).unwrap();
+    fs::set_permissions(at("b"), fs::Permissions::from_mode(0o644)).unwrap();
+    for (name, target) in [("link", "b"), ("f", "a")] {
+        fs::remove_file(at(name)).unwrap();
+        symlink(target, at(name)).unwrap();
+    }
+    fs::create_dir(at("state")).unwrap();
+    fs::write(at("state/planted"), "agent").unwrap();
+    // The user has changed a file of both: the patch is for the folder as it is now.
+    fs::write(at("src/e"), "agent\n").unwrap();
+    fs::write(main.join("src/e"), "user\n").unwrap();
+
+    let patch = super::super::patch(&copy, &[], Path::new("")).unwrap();
+    let mut git = std::process::Command::new("git");
+    git.args(["apply", "-"]).current_dir(main).env("GIT_CEILING_DIRECTORIES", &world.root);
+    let mut child = git.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), &patch).unwrap();
+    assert!(child.wait().unwrap().success(), "{}", String::from_utf8_lossy(&patch));
+    let without = ["state", ".git"].map(|name| copy.path.join(name));
+    let [ours, theirs] = [
+        manifest::files(main, &[main.join("state")]).unwrap(),
+        manifest::files(&copy.path, &without).unwrap(),
+    ];
+    assert_eq!(ours, theirs);
+    assert!(changed_files(&copy).unwrap().is_empty());
+    fs::write(at("bin"), [0, 1]).unwrap();
+    let binary = changed_files(&copy).unwrap();
+    assert_eq!((&*binary[0].path, &*binary[0].status, binary[0].added), ("bin", "added", None));
+    let error = super::super::patch(&copy, &[], Path::new("")).unwrap_err();
+    assert_eq!((error.code, &error.details["reason"]), (Code::LandRefused, &"binary".into()));
+}
+
+#[test]
+fn old_discarded_copies_are_pruned() {
+    let world = CopyFixture::new();
+    let mut kept = Vec::new();
+    for time in [5, 9] {
+        let copy = world.create();
+        fs::write(copy.path.join("new"), "work").unwrap();
+        fs::create_dir(copy.path.join("locked")).unwrap();
+        fs::set_permissions(copy.path.join("locked"), fs::Permissions::from_mode(0o500)).unwrap();
+        let WorktreeResult::Discarded(Some(path)) = discard(&copy, Timestamp(time)).unwrap() else {
+            panic!()
+        };
+        kept.push(path);
+    }
+    let folder = world.create().repository;
+    let others = folder.join(RETIRED).join("one/notes");
+    fs::create_dir(&others).unwrap();
+    symlink(&world.main, folder.join(RETIRED).join("one/3")).unwrap();
+    let pruned = |before: Option<i64>| match prune(&folder, before.map(Timestamp)).unwrap() {
+        WorktreeResult::Pruned { kept, deleted } => (kept, deleted),
+        other => panic!("{other:?}"),
+    };
+    let others = others.display().to_string();
+    assert_eq!(pruned(None), (vec![kept[0].clone(), kept[1].clone(), others.clone()], Vec::new()));
+    assert_eq!(pruned(Some(9)), (vec![kept[1].clone(), others], vec![kept[0].clone()]));
+    assert!(!Path::new(&kept[0]).exists() && world.main.join("a").exists());
+    assert!(matches!(prune(&world.main, Some(Timestamp(9))).unwrap(), WorktreeResult::Pruned { .. }));
+}
+
+#[test]
 fn a_merge_takes_files_that_changed_on_one_side() {
     let world = CopyFixture::new();
     let copy = world.create();
