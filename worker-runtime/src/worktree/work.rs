@@ -203,7 +203,7 @@ impl<'a> OperationContext<'a> {
         let Some(killed) = self.killed else { return false };
         let made = lock.symlink_metadata().and_then(|meta| meta.modified());
         let of_user = !lock.starts_with(self.repository.join("worktrees")) && lock.ends_with("index.lock");
-        let ours = ["worktrees", "modules", "refs", "packed-refs.lock", "logs"];
+        let ours = ["worktrees", "modules", "refs", "packed-refs.lock", "logs", "HEAD.lock"];
         let is_ours = !of_user && ours.iter().any(|place| lock.starts_with(self.repository.join(place)));
         is_ours && made.is_ok_and(|made| made + Duration::from_secs(1) >= killed && made < self.begun)
     }

@@ -106,7 +106,7 @@ pub(super) fn land(
     // After an error the record stays, so that the next operation finishes. The lock is released
     // for the user's git.
     let left = update(work, repository, &record, &changes).inspect_err(|_| drop(lock.unlock()))?;
-    record.store_result(repository)?;
+    record.store_result(repository).inspect_err(|_| drop(lock.unlock()))?;
     lock.release(repository)?;
     say(&record, left)
 }
@@ -142,7 +142,7 @@ pub(in super::super) fn recover(
     let changes = change::between(work, repository, &record.before, &record.after);
     let left = changes.and_then(|changes| update(work, repository, &record, &changes));
     let left = left.inspect_err(|_| drop(lock.unlock()))?;
-    record.store_result(repository)?;
+    record.store_result(repository).inspect_err(|_| drop(lock.unlock()))?;
     lock.release(repository)?;
     say(&record, left)?;
     Ok(Some(record.branch))

@@ -89,6 +89,21 @@ fn one_commit_has_all_changes_and_the_rest_of_the_main_tree_is_untouched() {
 }
 
 #[test]
+fn a_landing_that_could_not_store_its_result_has_it_when_it_is_repeated() {
+    let world = WorktreeFixture::new();
+    let worktree = with_work(&world);
+    // The branch has moved by the time that the result is stored.
+    let folder = world.top().join(".git/subagent/landed");
+    write(&folder, "");
+    assert_eq!(land(&world, &worktree, landing()).unwrap_err().code, Code::GitFailed);
+    let commit = world.git(&["rev-parse", "main"]);
+    assert!(!world.top().join(".git/index.lock").exists());
+    fs::remove_file(&folder).unwrap();
+    let landed = land(&world, &worktree, landing()).unwrap();
+    assert_eq!((landed.commit, landed.files.len(), landed.worktree_removed), (commit, 3, true));
+}
+
+#[test]
 fn a_worktree_on_another_file_system_is_made_and_landed() {
     let world = WorktreeFixture::new();
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
