@@ -51,7 +51,8 @@ impl WorktreeFixture {
 
     /// Copies a world in its present state. The paths in files of git lead into the copy.
     pub(super) fn copy_of(template: &Self) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        // In memory where that is possible, to save time.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let mut env = template.env.clone();
         env.iter_mut().find(|(name, _)| name == "HOME").unwrap().1 = dir.path().join("home").into();
         let world = Self { dir, env };
