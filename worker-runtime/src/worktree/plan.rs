@@ -28,6 +28,7 @@ pub(super) struct WorktreeRequest {
 /// The work tree around a folder.
 pub(super) struct EnclosingWorkTree {
     top: PathBuf,
+    git_dir: PathBuf,
     repository: PathBuf,
     prefix: PathBuf,
 }
