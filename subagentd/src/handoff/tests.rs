@@ -7,6 +7,7 @@ use subagent_protocol::record::RecordType;
 
 use super::work::WorkCollector;
 use super::*;
+use crate::testing::handoff::without_turns as facts;
 
 const SECTIONS: [&str; 10] = [
     "Task",
@@ -28,34 +29,6 @@ fn turn(number: u32, instruction: &str, status: TurnStatus, note: Option<&str>) 
         status,
         note: note.map(str::to_owned),
         usage: None,
-    }
-}
-
-fn facts() -> HandoffFacts {
-    HandoffFacts {
-        snapshot_id: SnapshotId::from_random([1; 5]),
-        created_at: Timestamp(0),
-        source: HandoffSource {
-            worker_id: "w_0123456789".into(),
-            controller_id: "ctl_0123456789".into(),
-            launcher: "demo".into(),
-            role: "default".into(),
-            cwd: "/ws".into(),
-            label: "worker".into(),
-            state: WorkerState::Idle,
-            last_error: None,
-        },
-        up_to: EventId(7),
-        turns: vec![],
-        turns_in_all: 0,
-        texts: vec![],
-        work: WorkerActivity::default(),
-        pending: vec![],
-        queued: vec![],
-        risks: Risks::default(),
-        workspace: None,
-        summary: None,
-        paths: Paths { handoff: "/ws/h/handoff.md".into(), checkpoint: "/ws/h/checkpoint.json".into() },
     }
 }
 

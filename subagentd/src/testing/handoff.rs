@@ -1,4 +1,4 @@
-//! A handoff of usual size, for a bench.
+//! Generated handoffs, for a bench and for tests.
 
 use subagent_protocol::ids::{EventId, SnapshotId, TurnId};
 use subagent_protocol::state::{TurnStatus, WorkerState};
@@ -39,6 +39,16 @@ fn facts() -> HandoffFacts {
         cut: true,
     };
     HandoffFacts {
+        turns: (1..=23).map(turn).collect(),
+        turns_in_all: 40,
+        texts: (1..=3).map(text).collect(),
+        ..without_turns()
+    }
+}
+
+/// The handoff of an idle worker that has had no turn.
+pub(crate) fn without_turns() -> HandoffFacts {
+    HandoffFacts {
         snapshot_id: SnapshotId::from_random([1; 5]),
         created_at: Timestamp(0),
         source: HandoffSource {
@@ -52,9 +62,9 @@ fn facts() -> HandoffFacts {
             last_error: None,
         },
         up_to: EventId(7),
-        turns: (1..=23).map(turn).collect(),
-        turns_in_all: 40,
-        texts: (1..=3).map(text).collect(),
+        turns: vec![],
+        turns_in_all: 0,
+        texts: vec![],
         work: work::WorkerActivity::default(),
         pending: vec![],
         queued: vec![],
