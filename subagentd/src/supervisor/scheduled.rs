@@ -237,7 +237,9 @@ impl Supervisor {
         };
         let open = handle.snapshot.borrow().worker.open_turn().cloned();
         let input = match open {
-            Some(open) if open == turn_id => WorkerInput::Cancel { turn: None, reason: REPLACED.to_owned() },
+            Some(open) if open == turn_id => {
+                WorkerInput::Cancel { turn: Some(turn_id), reason: REPLACED.to_owned() }
+            }
             _ => WorkerInput::DropQueued { turn_id },
         };
         self.order(&handle, None, None, input, nothing()).await.map(drop)

@@ -62,14 +62,21 @@ fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).unwrap())
 }
 
+/// A daily time about half a day away, so that nothing fires during a test.
+fn daily() -> String {
+    format!("0 {} * * *", (now().0 / 3_600_000 + 12) % 24)
+}
+
 #[test]
 fn they_come_change_and_go_with_the_file() {
-    let sandbox = world();
+    let (sandbox, daily) = (world(), daily());
     let _ = add(&sandbox, &["mine", "--every", "20m", "demo", "!say mine"]);
     write(
         &sandbox,
-        "schedules:\n  nightly: {cron: 0 2 * * *, timezone: UTC, WS, text: '!say one'}\n\
-         triggers:\n  asked: {WS, text: '!say {{payload}}'}\n",
+        &format!(
+            "schedules:\n  nightly: {{cron: {daily}, timezone: UTC, WS, text: '!say one'}}\n\
+             triggers:\n  asked: {{WS, text: '!say {{{{payload}}}}'}}\n"
+        ),
     );
     let listed = list(&sandbox, "schedule");
     assert_eq!((names(&listed), problems(&listed)), (vec!["mine", "nightly"], vec![]), "{listed}");
@@ -96,7 +103,9 @@ fn they_come_change_and_go_with_the_file() {
     // Another text, while no daemon is there: the pause and the log stay.
     write(
         &sandbox,
-        "schedules:\n  nightly: {cron: 0 2 * * *, timezone: UTC, WS, text: '!say two', maxFailures: 7}\n",
+        &format!(
+            "schedules:\n  nightly: {{cron: {daily}, timezone: UTC, WS, text: '!say two', maxFailures: 7}}\n"
+        ),
     );
     let shown = show(&sandbox, "nightly");
     assert_eq!((&shown["paused"], &shown["maxFailures"]), (&json!("user"), &json!(7)), "{shown}");
