@@ -142,8 +142,8 @@ impl Dispatcher {
         }
         let now = entropy::now();
         let write = move |tx: &mut crate::store::Tx<'_>| {
-            tx.drop_deliveries_of_others(&names, now)?;
-            tx.set_sinks(&names, since)
+            deliveries::drop_of_others(tx, &names, now)?;
+            deliveries::set_sinks(tx, &names, since)
         };
         let since = context.stream.store.write(Durability::Full, 1, write).await?;
         self.seen = context.stream.store.read(deliveries::cursor).await?.unwrap_or(0);
@@ -190,8 +190,8 @@ impl Dispatcher {
             let now = entropy::now();
             subagent_failpoint::hit("delivery.before_store");
             let write = move |tx: &mut crate::store::Tx<'_>| {
-                tx.insert_deliveries(&wanted, now)?;
-                tx.move_delivery_cursor(seen)
+                deliveries::insert(tx, &wanted, now)?;
+                deliveries::move_cursor(tx, seen)
             };
             context.stream.store.write(Durability::Full, 1, write).await?;
             subagent_failpoint::hit("delivery.after_store");
@@ -205,7 +205,7 @@ impl Dispatcher {
             context
                 .stream
                 .store
-                .write(Durability::Progress, 1, move |tx| tx.move_delivery_cursor(seen))
+                .write(Durability::Progress, 1, move |tx| deliveries::move_cursor(tx, seen))
                 .await?;
             self.stored = seen;
         }

@@ -19,7 +19,7 @@ use super::send::{self, DeliveryFailure};
 use crate::core::Fact;
 use crate::notification::{AfterFailure, after, after_failure};
 use crate::store::deliveries::{self, PendingDelivery};
-use crate::store::{Durability, Tx};
+use crate::store::{Durability, Tx, workers};
 use crate::supervisor::entropy;
 
 /// Questions within this time after the first form one notification.
@@ -145,7 +145,7 @@ async fn step(context: &DeliveryContext, sink: &NotificationSink) -> Result<Sink
         ids.iter().copied().filter(|id| !dropped.iter().any(|(dropped, _)| dropped == id)).collect();
     let write = move |tx: &mut Tx<'_>| {
         for (id, reason) in dropped {
-            tx.settle_deliveries(&[id], DeliveryStatus::Dropped, Some(reason), now)?;
+            deliveries::settle(tx, &[id], DeliveryStatus::Dropped, Some(reason), now)?;
         }
         Ok(())
     };
@@ -158,7 +158,7 @@ async fn step(context: &DeliveryContext, sink: &NotificationSink) -> Result<Sink
     context
         .stream
         .store
-        .write(Durability::Full, 1, move |tx| tx.begin_delivery(&begun, message, now))
+        .write(Durability::Full, 1, move |tx| deliveries::begin(tx, &begun, message, now))
         .await?;
     subagent_failpoint::hit("delivery.before_send");
     let sent = match config::resolved(&context.environment, &sink.to) {
@@ -183,7 +183,7 @@ async fn settle(
     let failure = match sent {
         Ok(()) => {
             let store =
-                move |tx: &mut Tx<'_>| tx.settle_deliveries(&ids, DeliveryStatus::Delivered, None, now);
+                move |tx: &mut Tx<'_>| deliveries::settle(tx, &ids, DeliveryStatus::Delivered, None, now);
             return context.stream.store.write(Durability::Full, 1, store).await;
         }
         Err(failure) => failure,
@@ -192,7 +192,7 @@ async fn settle(
     let next = after_failure(first.created_at, now, attempts, retry_after);
     if let (AfterFailure::PutOff(due_at), false) = (next, is_final) {
         tracing::warn!(sink = sink.name, error, "a notification was not delivered; it is tried again");
-        let store = move |tx: &mut Tx<'_>| tx.put_off_deliveries(&ids, &error, now, due_at);
+        let store = move |tx: &mut Tx<'_>| deliveries::put_off(tx, &ids, &error, now, due_at);
         return context.stream.store.write(Durability::Full, 1, store).await;
     }
     tracing::error!(sink = sink.name, error, "a notification cannot be delivered");
@@ -206,8 +206,8 @@ async fn settle(
     let fact = Fact::Event { event_type: EventType::NotificationFailed, data, turn: None };
     let worker = first.worker;
     let store = move |tx: &mut Tx<'_>| {
-        tx.settle_deliveries(&ids, DeliveryStatus::Failed, Some(&error), now)?;
-        tx.store_facts(worker, &[fact], None, now)
+        deliveries::settle(tx, &ids, DeliveryStatus::Failed, Some(&error), now)?;
+        workers::store_facts(tx, worker, &[fact], None, now)
     };
     for (_, seq) in context.stream.store.write(Durability::Full, 1, store).await? {
         context.stream.noted(worker, seq);

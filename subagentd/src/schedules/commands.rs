@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::context::{STORE_RETRY, ScheduleContext};
 use crate::store::schedules::ScheduleRow;
-use crate::store::trigger_sources::Observation;
+use crate::store::trigger_sources::{self, Observation};
 use crate::store::{Durability, RowId, Tx};
 use crate::supervisor::{command_run, entropy};
 
@@ -106,7 +106,7 @@ pub(super) fn look_at(
 
 async fn store(context: &ScheduleContext, row: ScheduleRow, found: Observation) -> Result<()> {
     let now = entropy::now();
-    let write = move |tx: &mut Tx<'_>| tx.store_observation(&row, &found, now);
+    let write = move |tx: &mut Tx<'_>| trigger_sources::store_observation(tx, &row, &found, now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
         context.stream.noted(worker, seq);
     }

@@ -206,7 +206,7 @@ async fn carry_out(context: &Arc<ScheduleContext>, state: &mut DeclaredState) ->
 async fn remove(context: &ScheduleContext, rows: &[&ScheduleRow]) -> Result<()> {
     for row in rows {
         let id = row.id;
-        let remove = move |tx: &mut Tx<'_>| tx.delete_schedule(id);
+        let remove = move |tx: &mut Tx<'_>| schedules::delete(tx, id);
         context.stream.store.write(Durability::Full, 1, remove).await?;
     }
     Ok(())

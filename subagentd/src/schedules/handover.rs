@@ -57,7 +57,7 @@ pub(super) async fn hand_over(context: &ScheduleContext, row: &ScheduleRow, to: 
     }
     subagent_failpoint::hit("handover.after_write");
     let id = row.id;
-    store.write(Durability::Full, 1, move |tx: &mut Tx<'_>| tx.delete_schedule(id)).await
+    store.write(Durability::Full, 1, move |tx: &mut Tx<'_>| schedules::delete(tx, id)).await
 }
 
 fn goes_on(to: &Workspace) -> String {
@@ -86,7 +86,7 @@ pub(super) async fn adopt(context: &ScheduleContext, state_dir: &Path) -> Result
     for (name, file, moved) in found {
         subagent_failpoint::hit("handover.before_adopt");
         let now = entropy::now();
-        let write = move |tx: &mut Tx<'_>| tx.adopt_schedule(&name, &moved, now);
+        let write = move |tx: &mut Tx<'_>| schedule_moves::adopt(tx, &name, &moved, now);
         let (is_adopted, paused) = context.stream.store.write(Durability::Full, 1, write).await?;
         if let Some((worker, seq)) = paused {
             context.stream.noted(worker, seq);

@@ -193,7 +193,7 @@ async fn look_at(context: &ScheduleContext, row: &ScheduleRow, now: Timestamp) -
     let next = found.next;
     if !found.fire.is_empty() || found.skip.is_some() {
         subagent_failpoint::hit("schedule.before_store");
-        let write = move |tx: &mut crate::store::Tx<'_>| tx.store_look(id, &found, now);
+        let write = move |tx: &mut crate::store::Tx<'_>| schedules::store_look(tx, id, &found, now);
         context.stream.store.write(Durability::Full, 1, write).await?;
         subagent_failpoint::hit("schedule.after_store");
     }
@@ -214,7 +214,7 @@ async fn look_at_ends(
     if !firings.is_empty() || more || seen.saturating_sub(row.cursor.0) > MAX_UNSTORED {
         let (id, now) = (row.id, entropy::now());
         subagent_failpoint::hit("schedule.before_store");
-        let write = move |tx: &mut crate::store::Tx<'_>| tx.store_ends(id, &firings, seen, now);
+        let write = move |tx: &mut crate::store::Tx<'_>| schedules::store_ends(tx, id, &firings, seen, now);
         context.stream.store.write(Durability::Full, 1, write).await?;
         subagent_failpoint::hit("schedule.after_store");
     }
@@ -340,7 +340,7 @@ fn cancel(context: &Arc<ScheduleContext>, work: &FiringsInProgress, firing: &Ope
 /// Stores the end of a firing, and what follows from it.
 async fn finish(context: &ScheduleContext, end: FiringEnd) -> Result<()> {
     let now = entropy::now();
-    let write = move |tx: &mut crate::store::Tx<'_>| tx.end_firing(&end, now);
+    let write = move |tx: &mut crate::store::Tx<'_>| schedule_ends::end_firing(tx, &end, now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
         context.stream.noted(worker, seq);
     }

@@ -12,187 +12,184 @@ use subagent_protocol::time::Timestamp;
 use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
 use super::tx::Tx;
+use super::{task_limits, usage};
 use crate::core::accounts::{self, Above, Accounts};
 use crate::core::budget::{Account, Spent};
 use crate::steady::steady;
 
-impl Tx<'_> {
-    /// Creates the account of a new worker. `parent` is the worker whose task it runs, if any.
-    pub(crate) fn open_account(
-        &self,
-        worker: RowId,
-        controller: RowId,
-        parent: Option<RowId>,
-        limits: Limits,
-    ) -> Result<()> {
-        let revision = account(self.connection, Scope::Controller, controller)?.revision;
-        let mut opened = Account::new(limits, revision);
-        if let Some(parent) = parent {
-            opened.above = vec![parent.0];
-            opened.above.extend(account(self.connection, Scope::Worker, parent)?.above);
+/// Creates the account of a new worker. `parent` is the worker whose task it runs, if any.
+pub(crate) fn open(
+    tx: &Tx<'_>,
+    worker: RowId,
+    controller: RowId,
+    parent: Option<RowId>,
+    limits: Limits,
+) -> Result<()> {
+    let revision = account(tx.connection, Scope::Controller, controller)?.revision;
+    let mut opened = Account::new(limits, revision);
+    if let Some(parent) = parent {
+        opened.above = vec![parent.0];
+        opened.above.extend(account(tx.connection, Scope::Worker, parent)?.above);
+    }
+    keep_account(tx, Scope::Worker, worker, &opened)
+}
+
+/// Creates the account of a new controller, with nothing spent.
+pub(crate) fn open_for_controller(tx: &Tx<'_>, controller: RowId, limits: Limits) -> Result<()> {
+    keep_account(tx, Scope::Controller, controller, &Account::new(limits, 0))
+}
+
+fn keep_account(tx: &Tx<'_>, scope: Scope, key: RowId, account: &Account) -> Result<()> {
+    let text = serde_json::to_string(account).map_err(|error| StoreError::BadRow(error.to_string()))?;
+    tx.execute(
+        "INSERT INTO accounts (scope, key, account) VALUES (?1, ?2, ?3)
+         ON CONFLICT (scope, key) DO UPDATE SET account = excluded.account",
+        params![scope.as_str(), key.0, text],
+    )?;
+    Ok(())
+}
+
+/// Charges `spent` to the worker and the accounts above it, and adds the resulting events to
+/// `added`.
+pub(super) fn spend(
+    tx: &mut Tx<'_>,
+    worker: RowId,
+    spent: &Spent,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    let (controller, mut accounts) = with_key(tx.connection, worker)?;
+    let before = accounts.clone();
+    if *spent == Spent::Opened {
+        task_limits::begin_prompt(tx, worker, &accounts.worker, steady(now))?;
+    }
+    let spent = match spent {
+        // The time of a record comes from the runtime, which uses the same clock.
+        Spent::Clock { runs, at: Some(at) } => Spent::Clock { runs: *runs, at: Some(steady(Timestamp(*at))) },
+        other => other.clone(),
+    };
+    let news = accounts.spend(&spent, steady(now));
+    keep(tx, worker, controller, &before, &accounts)?;
+    match spent {
+        Spent::Opened => usage::charge_first_turn(tx, worker, &before.worker)?,
+        Spent::Cost(_) => usage::charge_turns(tx, worker, accounts.worker.priced_since(&before.worker))?,
+        Spent::Closed { .. } | Spent::NewSession | Spent::Clock { .. } => {}
+    }
+    add_events(tx, worker, news, now, added)
+}
+
+fn keep(tx: &Tx<'_>, worker: RowId, controller: RowId, before: &Accounts, now: &Accounts) -> Result<()> {
+    if now.worker != before.worker {
+        keep_account(tx, Scope::Worker, worker, &now.worker)?;
+    }
+    for (above, before) in now.above.iter().zip(&before.above) {
+        if above.account != before.account {
+            keep_account(tx, Scope::Worker, RowId(above.key), &above.account)?;
         }
-        self.keep_account(Scope::Worker, worker, &opened)
     }
-
-    /// Creates the account of a new controller, with nothing spent.
-    pub(crate) fn open_controller_account(&self, controller: RowId, limits: Limits) -> Result<()> {
-        self.keep_account(Scope::Controller, controller, &Account::new(limits, 0))
+    if now.controller != before.controller {
+        keep_account(tx, Scope::Controller, controller, &now.controller)?;
     }
+    Ok(())
+}
 
-    fn keep_account(&self, scope: Scope, key: RowId, account: &Account) -> Result<()> {
-        let text = serde_json::to_string(account).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute(
-            "INSERT INTO accounts (scope, key, account) VALUES (?1, ?2, ?3)
-             ON CONFLICT (scope, key) DO UPDATE SET account = excluded.account",
-            params![scope.as_str(), key.0, text],
-        )?;
-        Ok(())
-    }
-
-    /// Charges `spent` to the worker and the accounts above it, and adds the resulting events to
-    /// `added`.
-    pub(super) fn spend(
-        &mut self,
-        worker: RowId,
-        spent: &Spent,
-        now: Timestamp,
-        added: &mut Vec<(EventType, i64)>,
-    ) -> Result<()> {
-        let (controller, mut accounts) = with_key(self.connection, worker)?;
-        let before = accounts.clone();
-        if *spent == Spent::Opened {
-            self.begin_prompt(worker, &accounts.worker, steady(now))?;
-        }
-        let spent = match spent {
-            // The time of a record comes from the runtime, which uses the same clock.
-            Spent::Clock { runs, at: Some(at) } => {
-                Spent::Clock { runs: *runs, at: Some(steady(Timestamp(*at))) }
-            }
-            other => other.clone(),
+fn add_events(
+    tx: &mut Tx<'_>,
+    worker: RowId,
+    news: Vec<(EventType, Value)>,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    for (event_type, data) in news {
+        let payload = data.to_string();
+        let event = NewEvent {
+            number: None,
+            turn: None,
+            at: now,
+            event_type,
+            kind: None,
+            record: None,
+            payload: &payload,
         };
-        let news = accounts.spend(&spent, steady(now));
-        self.keep(worker, controller, &before, &accounts)?;
-        match spent {
-            Spent::Opened => self.charge_first_turn(worker, &before.worker)?,
-            Spent::Cost(_) => self.charge_turns(worker, accounts.worker.priced_since(&before.worker))?,
-            Spent::Closed { .. } | Spent::NewSession | Spent::Clock { .. } => {}
-        }
-        self.add_events(worker, news, now, added)
+        added.push((event_type, tx.insert_event(worker, &event)?));
     }
+    Ok(())
+}
 
-    fn keep(&self, worker: RowId, controller: RowId, before: &Accounts, now: &Accounts) -> Result<()> {
-        if now.worker != before.worker {
-            self.keep_account(Scope::Worker, worker, &now.worker)?;
-        }
-        for (above, before) in now.above.iter().zip(&before.above) {
-            if above.account != before.account {
-                self.keep_account(Scope::Worker, RowId(above.key), &above.account)?;
-            }
-        }
-        if now.controller != before.controller {
-            self.keep_account(Scope::Controller, controller, &now.controller)?;
-        }
-        Ok(())
-    }
+/// Checks that the budgets allow another turn of this worker.
+///
+/// # Errors
+/// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
+pub(crate) fn may_open_turn(tx: &Tx<'_>, worker: RowId, now: Timestamp) -> Result<()> {
+    accounts::may_open(&self::accounts(tx.connection, worker)?, steady(now))
+}
 
-    fn add_events(
-        &mut self,
-        worker: RowId,
-        news: Vec<(EventType, Value)>,
-        now: Timestamp,
-        added: &mut Vec<(EventType, i64)>,
-    ) -> Result<()> {
-        for (event_type, data) in news {
-            let payload = data.to_string();
-            let event = NewEvent {
-                number: None,
-                turn: None,
-                at: now,
-                event_type,
-                kind: None,
-                record: None,
-                payload: &payload,
-            };
-            added.push((event_type, self.insert_event(worker, &event)?));
-        }
-        Ok(())
-    }
+/// Checks that the budgets allow this worker to submit a task. Unlike for a turn, the last
+/// allowed turn may be the one in progress.
+///
+/// # Errors
+/// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
+pub(crate) fn may_give_work(tx: &Tx<'_>, worker: RowId, now: Timestamp) -> Result<()> {
+    accounts::may_give_work(&self::accounts(tx.connection, worker)?, steady(now))
+}
 
-    /// Checks that the budgets allow another turn of this worker.
-    ///
-    /// # Errors
-    /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
-    pub(crate) fn may_open_turn(&self, worker: RowId, now: Timestamp) -> Result<()> {
-        accounts::may_open(&self::accounts(self.connection, worker)?, steady(now))
+/// Adds the events for changes that no request of this worker caused: a used-up time budget, or
+/// new limits of its controller.
+pub(crate) fn add_budget_events(
+    tx: &mut Tx<'_>,
+    worker: RowId,
+    now: Timestamp,
+) -> Result<Vec<(EventType, i64)>> {
+    let (controller, mut accounts) = with_key(tx.connection, worker)?;
+    let before = accounts.clone();
+    let mut news = Vec::new();
+    if accounts.worker.revision != accounts.controller.revision {
+        accounts.worker.revision = accounts.controller.revision;
+        news.push(changed(Scope::Controller, &accounts.controller.limits));
     }
+    news.extend(accounts.news(false, steady(now)));
+    keep(tx, worker, controller, &before, &accounts)?;
+    let mut added = Vec::new();
+    add_events(tx, worker, news, now, &mut added)?;
+    Ok(added)
+}
 
-    /// Checks that the budgets allow this worker to submit a task. Unlike for a turn, the last
-    /// allowed turn may be the one in progress.
-    ///
-    /// # Errors
-    /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
-    pub(crate) fn may_give_work(&self, worker: RowId, now: Timestamp) -> Result<()> {
-        accounts::may_give_work(&self::accounts(self.connection, worker)?, steady(now))
-    }
+/// Changes the budget limits of one worker, and returns its accounts and the added events.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field}`.
+pub(crate) fn change_worker_limits(
+    tx: &mut Tx<'_>,
+    worker: RowId,
+    change: &LimitsChange,
+    now: Timestamp,
+) -> Result<(Accounts, Vec<(EventType, i64)>)> {
+    let (controller, mut accounts) = with_key(tx.connection, worker)?;
+    let before = accounts.clone();
+    accounts.worker.change(change, steady(now))?;
+    let mut news = vec![changed(Scope::Worker, &accounts.worker.limits)];
+    news.extend(accounts.news(false, steady(now)));
+    keep(tx, worker, controller, &before, &accounts)?;
+    let mut added = Vec::new();
+    add_events(tx, worker, news, now, &mut added)?;
+    Ok((accounts, added))
+}
 
-    /// Adds the events for changes that no request of this worker caused: a used-up time budget, or
-    /// new limits of its controller.
-    pub(crate) fn add_budget_events(
-        &mut self,
-        worker: RowId,
-        now: Timestamp,
-    ) -> Result<Vec<(EventType, i64)>> {
-        let (controller, mut accounts) = with_key(self.connection, worker)?;
-        let before = accounts.clone();
-        let mut news = Vec::new();
-        if accounts.worker.revision != accounts.controller.revision {
-            accounts.worker.revision = accounts.controller.revision;
-            news.push(changed(Scope::Controller, &accounts.controller.limits));
-        }
-        news.extend(accounts.news(false, steady(now)));
-        self.keep(worker, controller, &before, &accounts)?;
-        let mut added = Vec::new();
-        self.add_events(worker, news, now, &mut added)?;
-        Ok(added)
-    }
-
-    /// Changes the budget limits of one worker, and returns its accounts and the added events.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{field}`.
-    pub(crate) fn change_worker_limits(
-        &mut self,
-        worker: RowId,
-        change: &LimitsChange,
-        now: Timestamp,
-    ) -> Result<(Accounts, Vec<(EventType, i64)>)> {
-        let (controller, mut accounts) = with_key(self.connection, worker)?;
-        let before = accounts.clone();
-        accounts.worker.change(change, steady(now))?;
-        let mut news = vec![changed(Scope::Worker, &accounts.worker.limits)];
-        news.extend(accounts.news(false, steady(now)));
-        self.keep(worker, controller, &before, &accounts)?;
-        let mut added = Vec::new();
-        self.add_events(worker, news, now, &mut added)?;
-        Ok((accounts, added))
-    }
-
-    /// Changes the shared limits of a controller's workers. Each worker's actor adds its own event
-    /// for this later.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{field}`.
-    pub(crate) fn change_controller_limits(
-        &self,
-        controller: RowId,
-        change: &LimitsChange,
-        now: Timestamp,
-    ) -> Result<()> {
-        let mut account = account(self.connection, Scope::Controller, controller)?;
-        account.change(change, steady(now))?;
-        account.revision += 1;
-        self.keep_account(Scope::Controller, controller, &account)
-    }
+/// Changes the shared limits of a controller's workers. Each worker's actor adds its own event
+/// for this later.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field}`.
+pub(crate) fn change_controller_limits(
+    tx: &Tx<'_>,
+    controller: RowId,
+    change: &LimitsChange,
+    now: Timestamp,
+) -> Result<()> {
+    let mut account = account(tx.connection, Scope::Controller, controller)?;
+    account.change(change, steady(now))?;
+    account.revision += 1;
+    keep_account(tx, Scope::Controller, controller, &account)
 }
 
 fn changed(scope: Scope, limits: &Limits) -> (EventType, Value) {

@@ -13,7 +13,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
-use super::{open, open_for_reading, recall, schema, unfinished};
+use super::{open, open_for_reading, requests, schema, unfinished};
 
 /// Bytes that must stay free on the target file system.
 const SPARE_BYTES: u64 = 1024 * 1024;
@@ -127,7 +127,7 @@ impl Backup {
         stop_with(&mut connection, stop)?;
         if let Some((key, fingerprint)) = &self.key {
             // The source may hold this key with another fingerprint.
-            recall(&connection, key, fingerprint)?;
+            requests::recall(&connection, key, fingerprint)?;
             connection
                 .execute(
                     "INSERT OR IGNORE INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, 'null', ?3)",

@@ -70,79 +70,69 @@ pub(crate) enum HandleValidity {
     NoEpoch,
 }
 
-impl Tx<'_> {
-    /// Same as the free function `check_owner`, within this transaction.
-    ///
-    /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE`.
-    pub(crate) fn check_owner(&self, check: &OwnerCheck, controller: &ControllerRow) -> Result<()> {
-        check_owner(self.connection, check, controller)
-    }
+/// Makes the owner's handle mandatory for changes of this controller's workers. This is
+/// permanent.
+pub(crate) fn require_handle(tx: &Tx<'_>, controller: RowId) -> Result<()> {
+    tx.execute("UPDATE controllers SET require_handle = 1 WHERE id = ?1", [controller.0])?;
+    Ok(())
+}
 
-    /// Makes the owner's handle mandatory for changes of this controller's workers. This is
-    /// permanent.
-    pub(crate) fn require_handle(&self, controller: RowId) -> Result<()> {
-        self.execute("UPDATE controllers SET require_handle = 1 WHERE id = ?1", [controller.0])?;
-        Ok(())
+/// Ends the active ownership of a controller, if there is one.
+pub(crate) fn release_owner(tx: &Tx<'_>, controller: RowId, now: Timestamp) -> Result<()> {
+    if subagent_failpoint::sabotaged("owner.keep") {
+        return tx.execute("DROP INDEX IF EXISTS one_active_owner", []).map(drop);
     }
+    tx.execute(
+        "UPDATE owners SET released_at = ?2 WHERE controller = ?1 AND released_at IS NULL",
+        params![controller.0, now.0],
+    )?;
+    Ok(())
+}
 
-    /// Ends the active ownership of a controller, if there is one.
-    pub(crate) fn release_owner(&self, controller: RowId, now: Timestamp) -> Result<()> {
-        if subagent_failpoint::sabotaged("owner.keep") {
-            return self.execute("DROP INDEX IF EXISTS one_active_owner", []).map(drop);
-        }
-        self.execute(
-            "UPDATE owners SET released_at = ?2 WHERE controller = ?1 AND released_at IS NULL",
-            params![controller.0, now.0],
-        )?;
-        Ok(())
-    }
+/// Creates a controller, or updates its label.
+pub(crate) fn upsert(
+    tx: &Tx<'_>,
+    controller_id: &ControllerId,
+    label: Option<&str>,
+    workspace_key: &str,
+    now: Timestamp,
+) -> Result<ControllerRow> {
+    tx.execute(
+        "INSERT INTO controllers (controller_id, label, workspace_key, created_at, updated_at)
+         VALUES (?1, coalesce(?2, 'default-manager'), ?3, ?4, ?4)
+         ON CONFLICT (controller_id) DO UPDATE
+         SET label = coalesce(?2, label), workspace_key = ?3, updated_at = ?4",
+        params![controller_id.as_str(), label, workspace_key, now.0],
+    )?;
+    by_id(tx.connection, controller_id.as_str())?
+        .ok_or_else(|| StoreError::BadRow(format!("controller {controller_id} vanished")).into())
+}
 
-    /// Creates a controller, or updates its label.
-    pub(crate) fn upsert_controller(
-        &self,
-        controller_id: &ControllerId,
-        label: Option<&str>,
-        workspace_key: &str,
-        now: Timestamp,
-    ) -> Result<ControllerRow> {
-        self.execute(
-            "INSERT INTO controllers (controller_id, label, workspace_key, created_at, updated_at)
-             VALUES (?1, coalesce(?2, 'default-manager'), ?3, ?4, ?4)
-             ON CONFLICT (controller_id) DO UPDATE
-             SET label = coalesce(?2, label), workspace_key = ?3, updated_at = ?4",
-            params![controller_id.as_str(), label, workspace_key, now.0],
-        )?;
-        by_id(self.connection, controller_id.as_str())?
-            .ok_or_else(|| StoreError::BadRow(format!("controller {controller_id} vanished")).into())
-    }
-
-    /// Stores a new owner, ends the previous ownership and returns the new epoch.
-    pub(crate) fn insert_owner(&self, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
-        self.release_owner(controller, now)?;
-        let epoch: i64 = rows::one(
-            self.connection,
-            "SELECT coalesce(max(epoch), 0) + 1 FROM owners WHERE controller = ?1",
-            [controller.0],
-            |row| row.get(0),
-        )
-        .map_err(StoreError::from)?;
-        self.execute(
-            "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![
-                controller.0,
-                owner.instance_id.as_str(),
-                epoch,
-                hash(&owner.token),
-                owner.process.pid,
-                signed(owner.process.start_time),
-                owner.boot_id,
-                now.0,
-            ],
-        )?;
-        Ok(epoch.unsigned_abs())
-    }
+/// Stores a new owner, ends the previous ownership and returns the new epoch.
+pub(crate) fn insert_owner(tx: &Tx<'_>, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
+    release_owner(tx, controller, now)?;
+    let epoch: i64 = rows::one(
+        tx.connection,
+        "SELECT coalesce(max(epoch), 0) + 1 FROM owners WHERE controller = ?1",
+        [controller.0],
+        |row| row.get(0),
+    )
+    .map_err(StoreError::from)?;
+    tx.execute(
+        "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![
+            controller.0,
+            owner.instance_id.as_str(),
+            epoch,
+            hash(&owner.token),
+            owner.process.pid,
+            signed(owner.process.start_time),
+            owner.boot_id,
+            now.0,
+        ],
+    )?;
+    Ok(epoch.unsigned_abs())
 }
 
 fn hash(token: &str) -> Vec<u8> {

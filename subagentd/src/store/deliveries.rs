@@ -202,113 +202,107 @@ pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
     Ok(statement.query_row([], |row| row.get(0)).optional().map_err(StoreError::from)?)
 }
 
-impl Tx<'_> {
-    /// Stores the names of the existing sinks. Returns for each the event after which it receives
-    /// events: `since` for a new one.
-    pub(crate) fn set_sinks(&self, names: &[String], since: i64) -> Result<BTreeMap<String, i64>> {
-        let known: Vec<String> = {
-            let mut statement = self
-                .connection()
-                .prepare_cached("SELECT name FROM delivery_sinks")
-                .map_err(StoreError::from)?;
-            let names = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
-            names.map_err(StoreError::from)?
-        };
-        for gone in known.iter().filter(|name| !names.contains(name)) {
-            self.execute("DELETE FROM delivery_sinks WHERE name = ?1", [gone])?;
-        }
-        if !known.iter().any(|name| names.contains(name)) {
-            self.move_delivery_cursor(since)?;
-        }
-        for name in names {
-            self.execute("INSERT OR IGNORE INTO delivery_sinks VALUES (?1, ?2)", params![name, since])?;
-        }
-        let mut statement = self
-            .connection()
-            .prepare_cached("SELECT name, since FROM delivery_sinks")
-            .map_err(StoreError::from)?;
-        let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
-        Ok(all.map_err(StoreError::from)?)
+/// Stores the names of the existing sinks. Returns for each the event after which it receives
+/// events: `since` for a new one.
+pub(crate) fn set_sinks(tx: &Tx<'_>, names: &[String], since: i64) -> Result<BTreeMap<String, i64>> {
+    let known: Vec<String> = {
+        let mut statement =
+            tx.connection().prepare_cached("SELECT name FROM delivery_sinks").map_err(StoreError::from)?;
+        let names = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+        names.map_err(StoreError::from)?
+    };
+    for gone in known.iter().filter(|name| !names.contains(name)) {
+        tx.execute("DELETE FROM delivery_sinks WHERE name = ?1", [gone])?;
     }
+    if !known.iter().any(|name| names.contains(name)) {
+        move_cursor(tx, since)?;
+    }
+    for name in names {
+        tx.execute("INSERT OR IGNORE INTO delivery_sinks VALUES (?1, ?2)", params![name, since])?;
+    }
+    let mut statement =
+        tx.connection().prepare_cached("SELECT name, since FROM delivery_sinks").map_err(StoreError::from)?;
+    let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
+    Ok(all.map_err(StoreError::from)?)
+}
 
-    /// Moves the cursor forward, never back.
-    pub(crate) fn move_delivery_cursor(&self, seq: i64) -> Result<()> {
-        self.execute(
-            "INSERT INTO delivery_cursor VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET seq = max(seq, excluded.seq)",
-            [seq],
+/// Moves the cursor forward, never back.
+pub(crate) fn move_cursor(tx: &Tx<'_>, seq: i64) -> Result<()> {
+    tx.execute(
+        "INSERT INTO delivery_cursor VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET seq = max(seq, excluded.seq)",
+        [seq],
+    )?;
+    Ok(())
+}
+
+/// Inserts deliveries. Existing ones stay unchanged.
+pub(crate) fn insert(tx: &Tx<'_>, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
+    for NewDelivery { sink, event, worker, occasion } in deliveries {
+        tx.execute(
+            "INSERT OR IGNORE INTO deliveries (sink, event, worker, occasion, created_at, changed_at, due_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?5)",
+            params![sink, event, worker.0, occasion, now.0],
         )?;
-        Ok(())
     }
+    tx.execute(
+        "DELETE FROM deliveries WHERE status <> 'pending' AND id <= (SELECT max(id) FROM deliveries) - ?1",
+        [MAX_KEPT],
+    )?;
+    Ok(())
+}
 
-    /// Inserts deliveries. Existing ones stay unchanged.
-    pub(crate) fn insert_deliveries(&self, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
-        for NewDelivery { sink, event, worker, occasion } in deliveries {
-            self.execute(
-                "INSERT OR IGNORE INTO deliveries (sink, event, worker, occasion, created_at, changed_at, due_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?5)",
-                params![sink, event, worker.0, occasion, now.0],
-            )?;
-        }
-        self.execute(
-            "DELETE FROM deliveries WHERE status <> 'pending' AND id <= (SELECT max(id) FROM deliveries) - ?1",
-            [MAX_KEPT],
+/// Counts an attempt, and stores the event whose id the sink receives.
+pub(crate) fn begin(tx: &Tx<'_>, ids: &[i64], message: i64, now: Timestamp) -> Result<()> {
+    for id in ids {
+        tx.execute(
+            "UPDATE deliveries SET message = ?2, attempts = attempts + 1, changed_at = ?3 WHERE id = ?1",
+            params![id, message, now.0],
         )?;
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Counts an attempt, and stores the event whose id the sink receives.
-    pub(crate) fn begin_delivery(&self, ids: &[i64], message: i64, now: Timestamp) -> Result<()> {
-        for id in ids {
-            self.execute(
-                "UPDATE deliveries SET message = ?2, attempts = attempts + 1, changed_at = ?3 WHERE id = ?1",
-                params![id, message, now.0],
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Stores the final status of deliveries.
-    pub(crate) fn settle_deliveries(
-        &self,
-        ids: &[i64],
-        status: DeliveryStatus,
-        error: Option<&str>,
-        now: Timestamp,
-    ) -> Result<()> {
-        for id in ids {
-            self.execute(
-                "UPDATE deliveries SET status = ?2, error = ?3, changed_at = ?4 WHERE id = ?1",
-                params![id, status.as_str(), error, now.0],
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Stores the error of an attempt and the time of the next one.
-    pub(crate) fn put_off_deliveries(
-        &self,
-        ids: &[i64],
-        error: &str,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<()> {
-        for id in ids {
-            self.execute(
-                "UPDATE deliveries SET error = ?2, changed_at = ?3, due_at = ?4 WHERE id = ?1",
-                params![id, error, now.0, due_at.0],
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Drops pending deliveries of sinks that are not configured.
-    pub(crate) fn drop_deliveries_of_others(&self, names: &[String], now: Timestamp) -> Result<()> {
-        let names = serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned());
-        self.execute(
-            "UPDATE deliveries SET status = 'dropped', error = 'the sink is not configured any more', changed_at = ?2
-             WHERE status = 'pending' AND sink NOT IN (SELECT value FROM json_each(?1))",
-            params![names, now.0],
+/// Stores the final status of deliveries.
+pub(crate) fn settle(
+    tx: &Tx<'_>,
+    ids: &[i64],
+    status: DeliveryStatus,
+    error: Option<&str>,
+    now: Timestamp,
+) -> Result<()> {
+    for id in ids {
+        tx.execute(
+            "UPDATE deliveries SET status = ?2, error = ?3, changed_at = ?4 WHERE id = ?1",
+            params![id, status.as_str(), error, now.0],
         )?;
-        Ok(())
     }
+    Ok(())
+}
+
+/// Stores the error of an attempt and the time of the next one.
+pub(crate) fn put_off(
+    tx: &Tx<'_>,
+    ids: &[i64],
+    error: &str,
+    now: Timestamp,
+    due_at: Timestamp,
+) -> Result<()> {
+    for id in ids {
+        tx.execute(
+            "UPDATE deliveries SET error = ?2, changed_at = ?3, due_at = ?4 WHERE id = ?1",
+            params![id, error, now.0, due_at.0],
+        )?;
+    }
+    Ok(())
+}
+
+/// Drops pending deliveries of sinks that are not configured.
+pub(crate) fn drop_of_others(tx: &Tx<'_>, names: &[String], now: Timestamp) -> Result<()> {
+    let names = serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned());
+    tx.execute(
+        "UPDATE deliveries SET status = 'dropped', error = 'the sink is not configured any more', changed_at = ?2
+         WHERE status = 'pending' AND sink NOT IN (SELECT value FROM json_each(?1))",
+        params![names, now.0],
+    )?;
+    Ok(())
 }

@@ -9,19 +9,17 @@ use super::error::StoreError;
 use super::rows::RowId;
 use super::tx::Tx;
 
-impl Tx<'_> {
-    /// Merges reports into the stored details.
-    pub(crate) fn update_details(&self, id: RowId, reports: Vec<RecordDetail>) -> Result<()> {
-        let before = details(self.connection, id)?;
-        let mut after = before.clone();
-        reports.into_iter().for_each(|report| after.take(report));
-        if after == before {
-            return Ok(());
-        }
-        let text = serde_json::to_string(&after).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute("UPDATE workers SET details = ?2 WHERE id = ?1", params![id.0, text])?;
-        Ok(())
+/// Merges reports into the stored details.
+pub(crate) fn update(tx: &Tx<'_>, id: RowId, reports: Vec<RecordDetail>) -> Result<()> {
+    let before = details(tx.connection, id)?;
+    let mut after = before.clone();
+    reports.into_iter().for_each(|report| after.take(report));
+    if after == before {
+        return Ok(());
     }
+    let text = serde_json::to_string(&after).map_err(|error| StoreError::BadRow(error.to_string()))?;
+    tx.execute("UPDATE workers SET details = ?2 WHERE id = ?1", params![id.0, text])?;
+    Ok(())
 }
 
 /// Returns what the worker's agent reported. An unreadable row counts as empty: the details are

@@ -22,23 +22,21 @@ pub(crate) struct HandoffRow {
     pub(crate) created_at: Timestamp,
 }
 
-impl Tx<'_> {
-    /// Stores a snapshot whose files are in place.
-    pub(crate) fn insert_handoff(&self, worker: RowId, row: &HandoffRow) -> Result<()> {
-        self.execute(
-            "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                row.snapshot_id.as_str(),
-                worker.0,
-                row.up_to,
-                row.handoff_path,
-                row.checkpoint_path,
-                row.created_at.0
-            ],
-        )?;
-        Ok(())
-    }
+/// Stores a snapshot whose files are in place.
+pub(crate) fn insert(tx: &Tx<'_>, worker: RowId, row: &HandoffRow) -> Result<()> {
+    tx.execute(
+        "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![
+            row.snapshot_id.as_str(),
+            worker.0,
+            row.up_to,
+            row.handoff_path,
+            row.checkpoint_path,
+            row.created_at.0
+        ],
+    )?;
+    Ok(())
 }
 
 /// Returns the snapshot ids of each worker. Workers without snapshots have an empty set.

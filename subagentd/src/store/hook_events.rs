@@ -19,16 +19,14 @@ const MAX_RECORDS: i64 = 20_000;
 /// Maximum size in bytes of the agent's last text.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-impl Tx<'_> {
-    /// Stores that all hooks for the worker's events up to `seq` have run.
-    pub(crate) fn move_hook_cursor(&self, worker: RowId, seq: i64) -> Result<()> {
-        self.execute(
-            "INSERT INTO hook_cursors (worker, seq) VALUES (?1, ?2)
-             ON CONFLICT (worker) DO UPDATE SET seq = max(seq, excluded.seq)",
-            params![worker.0, seq],
-        )?;
-        Ok(())
-    }
+/// Stores that all hooks for the worker's events up to `seq` have run.
+pub(crate) fn move_cursor(tx: &Tx<'_>, worker: RowId, seq: i64) -> Result<()> {
+    tx.execute(
+        "INSERT INTO hook_cursors (worker, seq) VALUES (?1, ?2)
+         ON CONFLICT (worker) DO UPDATE SET seq = max(seq, excluded.seq)",
+        params![worker.0, seq],
+    )?;
+    Ok(())
 }
 
 /// Returns the sequence number up to which hooks have run; `None` before the first run.

@@ -16,26 +16,24 @@ fn read(row: &Row<'_>) -> rusqlite::Result<TrustedHooks> {
     Ok(TrustedHooks { file: file.into(), sha256: row.get(1)?, trusted_at: Timestamp(row.get(2)?) })
 }
 
-impl Tx<'_> {
-    /// Trusts one content of a file.
-    pub(crate) fn trust_hooks(&self, file: &str, sha256: &str, now: Timestamp) -> Result<()> {
-        self.execute(
-            "INSERT INTO hook_trust (file, sha256, trusted_at) VALUES (?1, ?2, ?3)
-             ON CONFLICT (file, sha256) DO UPDATE SET trusted_at = excluded.trusted_at",
-            params![file, sha256, now.0],
-        )?;
-        self.execute(
-            "DELETE FROM hook_trust WHERE file = ?1 AND sha256 NOT IN
-             (SELECT sha256 FROM hook_trust WHERE file = ?1 ORDER BY trusted_at DESC, sha256 LIMIT ?2)",
-            params![file, MAX_CONTENTS],
-        )?;
-        Ok(())
-    }
+/// Trusts one content of a file.
+pub(crate) fn trust(tx: &Tx<'_>, file: &str, sha256: &str, now: Timestamp) -> Result<()> {
+    tx.execute(
+        "INSERT INTO hook_trust (file, sha256, trusted_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (file, sha256) DO UPDATE SET trusted_at = excluded.trusted_at",
+        params![file, sha256, now.0],
+    )?;
+    tx.execute(
+        "DELETE FROM hook_trust WHERE file = ?1 AND sha256 NOT IN
+         (SELECT sha256 FROM hook_trust WHERE file = ?1 ORDER BY trusted_at DESC, sha256 LIMIT ?2)",
+        params![file, MAX_CONTENTS],
+    )?;
+    Ok(())
+}
 
-    /// Revokes all trust in a file. Returns the number of revoked contents.
-    pub(crate) fn distrust_hooks(&self, file: &str) -> Result<usize> {
-        self.execute("DELETE FROM hook_trust WHERE file = ?1", [file])
-    }
+/// Revokes all trust in a file. Returns the number of revoked contents.
+pub(crate) fn distrust(tx: &Tx<'_>, file: &str) -> Result<usize> {
+    tx.execute("DELETE FROM hook_trust WHERE file = ?1", [file])
 }
 
 /// Whether this content of a file is trusted.

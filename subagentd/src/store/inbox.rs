@@ -10,6 +10,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::controllers::OwnerCheck;
 use super::error::StoreError;
+use super::owner_rules;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::workers::ApprovalRow;
@@ -156,34 +157,32 @@ pub(crate) fn deadlines(connection: &Connection, worker: RowId) -> Result<Vec<(R
     Ok(found.map_err(StoreError::from)?)
 }
 
-impl Tx<'_> {
-    /// Stores details of a question, or a standing rule that its decision created.
-    pub(super) fn store_inbox(&mut self, worker: RowId, fact: &InboxFact) -> Result<()> {
-        match fact {
-            InboxFact::AskedFor { request_id, rule } => {
-                let sql = "UPDATE approvals SET asked_by = ?2 WHERE request_id = ?1";
-                self.execute(sql, params![request_id.as_str(), rule.to_string()]).map(drop)
-            }
-            InboxFact::RuleAdded(rule) => self.insert_owner_rule(worker, rule),
+/// Stores details of a question, or a standing rule that its decision created.
+pub(super) fn store(tx: &mut Tx<'_>, worker: RowId, fact: &InboxFact) -> Result<()> {
+    match fact {
+        InboxFact::AskedFor { request_id, rule } => {
+            let sql = "UPDATE approvals SET asked_by = ?2 WHERE request_id = ?1";
+            tx.execute(sql, params![request_id.as_str(), rule.to_string()]).map(drop)
         }
+        InboxFact::RuleAdded(rule) => owner_rules::insert(tx, worker, rule),
     }
+}
 
-    /// Stores the owner instance behind the decisions among these facts. Its handle was checked
-    /// before.
-    pub(crate) fn note_decider(&self, owner: &OwnerCheck, controller: RowId, facts: &[Fact]) -> Result<()> {
-        if owner.0.is_none() {
-            return Ok(());
-        }
-        for fact in facts {
-            if let Fact::ApprovalDecided { request_id, by_cancel: false, .. } = fact {
-                self.execute(
-                    "UPDATE approvals SET decided_by =
-                         (SELECT instance_id FROM owners WHERE controller = ?2 AND released_at IS NULL)
-                     WHERE request_id = ?1",
-                    params![request_id.as_str(), controller.0],
-                )?;
-            }
-        }
-        Ok(())
+/// Stores the owner instance behind the decisions among these facts. Its handle was checked
+/// before.
+pub(crate) fn note_decider(tx: &Tx<'_>, owner: &OwnerCheck, controller: RowId, facts: &[Fact]) -> Result<()> {
+    if owner.0.is_none() {
+        return Ok(());
     }
+    for fact in facts {
+        if let Fact::ApprovalDecided { request_id, by_cancel: false, .. } = fact {
+            tx.execute(
+                "UPDATE approvals SET decided_by =
+                     (SELECT instance_id FROM owners WHERE controller = ?2 AND released_at IS NULL)
+                 WHERE request_id = ?1",
+                params![request_id.as_str(), controller.0],
+            )?;
+        }
+    }
+    Ok(())
 }

@@ -7,12 +7,10 @@ use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 
-impl Tx<'_> {
-    /// Stores that the session has received the prompt, or (`false`) that a new session has not.
-    pub(crate) fn update_instructed(&self, id: RowId, instructed: bool) -> Result<()> {
-        self.execute("UPDATE workers SET instructed = ?2 WHERE id = ?1", params![id.0, instructed])?;
-        Ok(())
-    }
+/// Stores that the session has received the prompt, or (`false`) that a new session has not.
+pub(crate) fn update(tx: &Tx<'_>, id: RowId, instructed: bool) -> Result<()> {
+    tx.execute("UPDATE workers SET instructed = ?2 WHERE id = ?1", params![id.0, instructed])?;
+    Ok(())
 }
 
 /// Whether the session has received the prompt.

@@ -30,29 +30,27 @@ fn read(row: &Row<'_>) -> rusqlite::Result<OwnerRule> {
     })
 }
 
-impl Tx<'_> {
-    pub(super) fn insert_owner_rule(&self, worker: RowId, rule: &NewRule) -> Result<()> {
-        self.execute(
-            "INSERT INTO owner_rules (rule_id, controller, worker, rule, action, request_id, created_at)
-             SELECT ?2, w.controller, CASE WHEN ?6 THEN NULL ELSE w.id END, ?3, ?4, ?5, ?7
-             FROM workers w WHERE w.id = ?1",
-            params![
-                worker.0,
-                rule.rule_id.as_str(),
-                rule.rule,
-                rule.action,
-                rule.request_id.as_str(),
-                rule.for_controller,
-                rule.created_at.0,
-            ],
-        )?;
-        Ok(())
-    }
+pub(super) fn insert(tx: &Tx<'_>, worker: RowId, rule: &NewRule) -> Result<()> {
+    tx.execute(
+        "INSERT INTO owner_rules (rule_id, controller, worker, rule, action, request_id, created_at)
+         SELECT ?2, w.controller, CASE WHEN ?6 THEN NULL ELSE w.id END, ?3, ?4, ?5, ?7
+         FROM workers w WHERE w.id = ?1",
+        params![
+            worker.0,
+            rule.rule_id.as_str(),
+            rule.rule,
+            rule.action,
+            rule.request_id.as_str(),
+            rule.for_controller,
+            rule.created_at.0,
+        ],
+    )?;
+    Ok(())
+}
 
-    /// Removes a rule. Returns whether it existed.
-    pub(crate) fn delete_owner_rule(&self, rule_id: &str) -> Result<bool> {
-        Ok(self.execute("DELETE FROM owner_rules WHERE rule_id = ?1", [rule_id])? == 1)
-    }
+/// Removes a rule. Returns whether it existed.
+pub(crate) fn delete(tx: &Tx<'_>, rule_id: &str) -> Result<bool> {
+    Ok(tx.execute("DELETE FROM owner_rules WHERE rule_id = ?1", [rule_id])? == 1)
 }
 
 /// The standing rules of a worker and its ancestors, each in order of creation.

@@ -11,35 +11,33 @@ use super::error::StoreError;
 use super::rows;
 use super::tx::Tx;
 
-impl Tx<'_> {
-    /// Stores the final status of a question and erases its answer.
-    pub(super) fn close_question(&mut self, request_id: &RequestId, status: ApprovalStatus) -> Result<()> {
-        let connection = self.connection;
-        // `secure_delete` makes SQLite overwrite freed bytes. It is too costly to be always on.
-        let secure = |on: bool| connection.pragma_update(None, "secure_delete", on).map_err(StoreError::from);
-        let kept: bool = self
-            .connection
-            .prepare_cached("SELECT content IS NOT NULL FROM approvals WHERE request_id = ?1")
-            .and_then(|mut statement| statement.query_row([request_id.as_str()], |row| row.get(0)).optional())
-            .map_err(StoreError::from)?
-            .unwrap_or(false);
-        if kept {
-            secure(true)?;
-        }
-        let closed = self.execute(
-            "UPDATE approvals SET status = ?2, content = CASE WHEN ?3 THEN content END WHERE request_id = ?1",
-            params![
-                request_id.as_str(),
-                status.as_str(),
-                subagent_failpoint::sabotaged("elicitation.keep_content")
-            ],
-        );
-        if kept {
-            secure(false)?;
-            self.forgets = true;
-        }
-        closed.map(drop)
+/// Stores the final status of a question and erases its answer.
+pub(super) fn close(tx: &mut Tx<'_>, request_id: &RequestId, status: ApprovalStatus) -> Result<()> {
+    let connection = tx.connection;
+    // `secure_delete` makes SQLite overwrite freed bytes. It is too costly to be always on.
+    let secure = |on: bool| connection.pragma_update(None, "secure_delete", on).map_err(StoreError::from);
+    let kept: bool = tx
+        .connection
+        .prepare_cached("SELECT content IS NOT NULL FROM approvals WHERE request_id = ?1")
+        .and_then(|mut statement| statement.query_row([request_id.as_str()], |row| row.get(0)).optional())
+        .map_err(StoreError::from)?
+        .unwrap_or(false);
+    if kept {
+        secure(true)?;
     }
+    let closed = tx.execute(
+        "UPDATE approvals SET status = ?2, content = CASE WHEN ?3 THEN content END WHERE request_id = ?1",
+        params![
+            request_id.as_str(),
+            status.as_str(),
+            subagent_failpoint::sabotaged("elicitation.keep_content")
+        ],
+    );
+    if kept {
+        secure(false)?;
+        tx.forgets = true;
+    }
+    closed.map(drop)
 }
 
 /// Returns the answer that is being delivered: `None` if the question is over, `Some(None)` if the

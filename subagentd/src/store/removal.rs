@@ -27,41 +27,39 @@ pub(crate) struct Removal {
     pub(crate) worker_id: WorkerId,
 }
 
-impl Tx<'_> {
-    /// Allocates the key of a new worker. Keys are never reused, because a caller may still hold
-    /// that of a removed worker.
-    ///
-    /// # Errors
-    /// `INTERNAL_ERROR` if a removed worker had this id, `STORAGE_ERROR`.
-    pub(super) fn next_worker_key(&self, worker_id: &WorkerId) -> Result<RowId> {
-        if was_removed(self.connection, worker_id.as_str())? {
-            let message = format!("the new id {worker_id} is that of a worker that was removed; try again");
-            return Err(Error::new(Code::Internal, message).retryable());
-        }
-        self.execute(
-            "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) FROM workers)) + 1
-             WHERE key = 'worker_key'",
-            [],
-        )?;
-        let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
-        Ok(RowId(rows::one(self.connection, sql, [], |row| row.get(0)).map_err(StoreError::from)?))
+/// Allocates the key of a new worker. Keys are never reused, because a caller may still hold
+/// that of a removed worker.
+///
+/// # Errors
+/// `INTERNAL_ERROR` if a removed worker had this id, `STORAGE_ERROR`.
+pub(super) fn next_worker_key(tx: &Tx<'_>, worker_id: &WorkerId) -> Result<RowId> {
+    if was_removed(tx.connection, worker_id.as_str())? {
+        let message = format!("the new id {worker_id} is that of a worker that was removed; try again");
+        return Err(Error::new(Code::Internal, message).retryable());
     }
+    tx.execute(
+        "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) FROM workers)) + 1
+         WHERE key = 'worker_key'",
+        [],
+    )?;
+    let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
+    Ok(RowId(rows::one(tx.connection, sql, [], |row| row.get(0)).map_err(StoreError::from)?))
+}
 
-    /// Marks a stopped worker as removed. Returns false if it does not exist or is not stopped.
-    pub(crate) fn mark_removed(&self, id: RowId, now: Timestamp) -> Result<bool> {
-        let marked = self.execute(
-            "UPDATE workers SET removed_at = ?2 WHERE id = ?1 AND state = 'stopped' AND removed_at IS NULL",
+/// Marks a stopped worker as removed. Returns false if it does not exist or is not stopped.
+pub(crate) fn mark(tx: &Tx<'_>, id: RowId, now: Timestamp) -> Result<bool> {
+    let marked = tx.execute(
+        "UPDATE workers SET removed_at = ?2 WHERE id = ?1 AND state = 'stopped' AND removed_at IS NULL",
+        params![id.0, now.0],
+    )?;
+    if marked == 1 {
+        tx.execute(
+            "INSERT INTO removed_workers (worker_id, stopped_at, removed_at)
+             SELECT worker_id, coalesce(stopped_at, updated_at), ?2 FROM workers WHERE id = ?1",
             params![id.0, now.0],
         )?;
-        if marked == 1 {
-            self.execute(
-                "INSERT INTO removed_workers (worker_id, stopped_at, removed_at)
-                 SELECT worker_id, coalesce(stopped_at, updated_at), ?2 FROM workers WHERE id = ?1",
-                params![id.0, now.0],
-            )?;
-        }
-        Ok(marked == 1)
     }
+    Ok(marked == 1)
 }
 
 /// Checks that the caller may remove data of these controllers, and data without a controller

@@ -122,49 +122,44 @@ pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestam
     Ok(rows::one(connection, sql, params![worker.0, cutoff.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-impl Tx<'_> {
-    /// Stores a clock observation. Returns whether the clock is accepted: a deletion cannot be
-    /// undone.
-    pub(crate) fn trust_clock(&self, now: Timestamp) -> Result<bool> {
-        let trusted = match meta(self.connection, "clock_trusted")? {
-            Some(trusted) => trusted,
-            // On the first run, the time of the newest event is the best known value.
-            None => {
-                rows::one(self.connection, "SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| {
-                    row.get(0)
-                })
+/// Stores a clock observation. Returns whether the clock is accepted: a deletion cannot be
+/// undone.
+pub(crate) fn trust_clock(tx: &Tx<'_>, now: Timestamp) -> Result<bool> {
+    let trusted = match meta(tx.connection, "clock_trusted")? {
+        Some(trusted) => trusted,
+        // On the first run, the time of the newest event is the best known value.
+        None => {
+            rows::one(tx.connection, "SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0))
                 .optional()
                 .map_err(StoreError::from)?
                 .unwrap_or(now.0)
-            }
-        };
-        let before = ClockTrust { trusted, doubted: meta(self.connection, "clock_doubted")? };
-        let looks = before.again(now.0);
-        let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_trusted', ?1)";
-        self.execute(sql, [looks.trusted])?;
-        match looks.doubted {
-            Some(doubted) => self.execute(
-                "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_doubted', ?1)",
-                [doubted],
-            )?,
-            None => self.execute("DELETE FROM meta WHERE key = 'clock_doubted'", [])?,
-        };
-        Ok(looks.doubted.is_none())
-    }
+        }
+    };
+    let before = ClockTrust { trusted, doubted: meta(tx.connection, "clock_doubted")? };
+    let looks = before.again(now.0);
+    let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_trusted', ?1)";
+    tx.execute(sql, [looks.trusted])?;
+    match looks.doubted {
+        Some(doubted) => {
+            tx.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_doubted', ?1)", [doubted])?
+        }
+        None => tx.execute("DELETE FROM meta WHERE key = 'clock_doubted'", [])?,
+    };
+    Ok(looks.doubted.is_none())
+}
 
-    /// Marks a worker's events up to this one as deleted, and stores the number of the last deleted
-    /// record.
-    pub(crate) fn mark_expired(&self, worker: RowId, up_to: i64) -> Result<()> {
-        self.execute(
-            // The unary plus forces a backward scan from the mark, where a record is near.
-            "UPDATE workers SET expired_seq = max(expired_seq, ?2), expired_number = max(expired_number, coalesce(
-               (SELECT number FROM events WHERE seq <= ?2 AND +worker = ?1 AND +number IS NOT NULL
-                ORDER BY seq DESC LIMIT 1), 0))
-             WHERE id = ?1 AND removed_at IS NULL",
-            params![worker.0, up_to],
-        )?;
-        Ok(())
-    }
+/// Marks a worker's events up to this one as deleted, and stores the number of the last deleted
+/// record.
+pub(crate) fn mark_expired(tx: &Tx<'_>, worker: RowId, up_to: i64) -> Result<()> {
+    tx.execute(
+        // The unary plus forces a backward scan from the mark, where a record is near.
+        "UPDATE workers SET expired_seq = max(expired_seq, ?2), expired_number = max(expired_number, coalesce(
+           (SELECT number FROM events WHERE seq <= ?2 AND +worker = ?1 AND +number IS NOT NULL
+            ORDER BY seq DESC LIMIT 1), 0))
+         WHERE id = ?1 AND removed_at IS NULL",
+        params![worker.0, up_to],
+    )?;
+    Ok(())
 }
 
 /// Deletes one piece of the closed permission requests below a worker's mark. Returns whether there

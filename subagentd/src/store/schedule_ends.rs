@@ -11,9 +11,8 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::schedules::text;
-use super::tasks;
 use super::tx::Tx;
-use super::workers;
+use super::{tasks, workers};
 use crate::core::Fact;
 use crate::schedule::{failures_in_a_row, pauses};
 
@@ -73,94 +72,91 @@ fn end(firing: RowId, word: &str, error: Option<Error>) -> Option<FiringEnd> {
     Some(FiringEnd { firing, started: true, status, error, pause: None })
 }
 
-impl Tx<'_> {
-    /// Stores the end of a firing, and pauses its schedule if required. Returns the pause event
-    /// with its worker.
-    pub(crate) fn end_firing(&mut self, end: &FiringEnd, now: Timestamp) -> Result<Option<(RowId, i64)>> {
-        let before = if end.started { FiringStatus::Running } else { FiringStatus::Waiting };
-        let error = end.error.as_ref().map(text).transpose()?;
-        let ended = self.execute(
-            "UPDATE firings SET status = ?2, error = ?3, ended_at = ?4, payload = NULL
-             WHERE id = ?1 AND status = ?5",
-            params![end.firing.0, end.status.as_str(), error, now.0, before.as_str()],
-        )?;
-        if ended != 1 {
-            return Ok(None);
-        }
-        let sql = "SELECT s.id, s.times ->> '$.maxFailures' FROM firings f
-                   JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
-        let read = |row: &Row<'_>| Ok((RowId(row.get(0)?), row.get(1)?));
-        let (schedule, limit) =
-            rows::one(self.connection, sql, [end.firing.0], read).map_err(StoreError::from)?;
-        let too_many = pauses(end.status, self.count_failures(schedule)?, limit);
-        match end.pause.or(too_many.then_some(SchedulePause::Failures)) {
-            Some(reason) => self.pause_schedule(schedule, reason, end.error.as_ref(), now),
-            None => Ok(None),
-        }
+/// Stores the end of a firing, and pauses its schedule if required. Returns the pause event
+/// with its worker.
+pub(crate) fn end_firing(tx: &mut Tx<'_>, end: &FiringEnd, now: Timestamp) -> Result<Option<(RowId, i64)>> {
+    let before = if end.started { FiringStatus::Running } else { FiringStatus::Waiting };
+    let error = end.error.as_ref().map(text).transpose()?;
+    let ended = tx.execute(
+        "UPDATE firings SET status = ?2, error = ?3, ended_at = ?4, payload = NULL
+         WHERE id = ?1 AND status = ?5",
+        params![end.firing.0, end.status.as_str(), error, now.0, before.as_str()],
+    )?;
+    if ended != 1 {
+        return Ok(None);
     }
+    let sql = "SELECT s.id, s.times ->> '$.maxFailures' FROM firings f
+               JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
+    let read = |row: &Row<'_>| Ok((RowId(row.get(0)?), row.get(1)?));
+    let (schedule, limit) = rows::one(tx.connection, sql, [end.firing.0], read).map_err(StoreError::from)?;
+    let too_many = pauses(end.status, count_failures(tx, schedule)?, limit);
+    match end.pause.or(too_many.then_some(SchedulePause::Failures)) {
+        Some(reason) => pause(tx, schedule, reason, end.error.as_ref(), now),
+        None => Ok(None),
+    }
+}
 
-    /// Counts the failures in a row anew: by the order of the firings, not by that of their ends.
-    pub(super) fn count_failures(&self, schedule: RowId) -> Result<u32> {
-        let sql = "SELECT f.status FROM schedules s JOIN firings f ON f.schedule = s.id
-                   WHERE s.id = ?1 AND f.status IN ('completed', 'failed') AND f.id > s.failures_after
-                     AND (f.id > s.runs_after OR f.error ->> '$.code' IS NOT ?2)
-                   ORDER BY f.id DESC";
-        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
-        let read = |row: &Row<'_>| rows::word(row, 0, FiringStatus::parse);
-        let found = statement.query_map(params![schedule.0, Code::CommandFailed.as_str()], read);
-        let ends: Vec<FiringStatus> = found.and_then(Iterator::collect).map_err(StoreError::from)?;
-        let failures = failures_in_a_row(ends);
-        self.execute("UPDATE schedules SET failures = ?2 WHERE id = ?1", params![schedule.0, failures])?;
-        Ok(failures)
-    }
+/// Counts the failures in a row anew: by the order of the firings, not by that of their ends.
+pub(super) fn count_failures(tx: &Tx<'_>, schedule: RowId) -> Result<u32> {
+    let sql = "SELECT f.status FROM schedules s JOIN firings f ON f.schedule = s.id
+               WHERE s.id = ?1 AND f.status IN ('completed', 'failed') AND f.id > s.failures_after
+                 AND (f.id > s.runs_after OR f.error ->> '$.code' IS NOT ?2)
+               ORDER BY f.id DESC";
+    let mut statement = tx.connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| rows::word(row, 0, FiringStatus::parse);
+    let found = statement.query_map(params![schedule.0, Code::CommandFailed.as_str()], read);
+    let ends: Vec<FiringStatus> = found.and_then(Iterator::collect).map_err(StoreError::from)?;
+    let failures = failures_in_a_row(ends);
+    tx.execute("UPDATE schedules SET failures = ?2 WHERE id = ?1", params![schedule.0, failures])?;
+    Ok(failures)
+}
 
-    /// Pauses a schedule and skips its waiting firings. Returns the pause event with the worker of
-    /// the newest firing.
-    pub(crate) fn pause_schedule(
-        &mut self,
-        id: RowId,
-        reason: SchedulePause,
-        error: Option<&Error>,
-        now: Timestamp,
-    ) -> Result<Option<(RowId, i64)>> {
-        let paused = self.execute(
-            "UPDATE schedules SET paused = ?2, error = ?3 WHERE id = ?1 AND paused IS NULL",
-            params![id.0, reason.as_str(), error.map(text).transpose()?],
-        )?;
-        if paused != 1 {
-            return Ok(None);
-        }
-        let why = Error::new(Code::QueuePaused, "it was paused before this firing could start");
-        self.execute(
-            "UPDATE firings SET status = 'skipped', error = ?2, ended_at = ?3, payload = NULL
-             WHERE schedule = ?1 AND status = 'waiting' AND manual = 0",
-            params![id.0, text(&why)?, now.0],
-        )?;
-        let sql = "SELECT s.name, (SELECT f.worker_id FROM firings f WHERE f.schedule = s.id AND f.worker_id IS NOT NULL
-                                   ORDER BY f.at DESC LIMIT 1), s.times ->> '$.source' IS NOT NULL FROM schedules s WHERE s.id = ?1";
-        let found = rows::one(self.connection, sql, [id.0], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?))
-        });
-        let Some((name, Some(worker), is_trigger)) = found.optional().map_err(StoreError::from)? else {
-            return Ok(None);
-        };
-        let Some(worker) = workers::get(self.connection, &worker)? else { return Ok(None) };
-        let error = error.cloned();
-        let (event_type, data) = match is_trigger {
-            true => {
-                let data = TriggerPaused { trigger: name, reason, error };
-                (EventType::TriggerPaused, serde_json::to_value(data))
-            }
-            false => {
-                let data = SchedulePaused { schedule: name, reason, error };
-                (EventType::SchedulePaused, serde_json::to_value(data))
-            }
-        };
-        let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let fact = Fact::Event { event_type, data, turn: None };
-        let added = self.store_facts(worker.id, &[fact], None, now)?;
-        Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
+/// Pauses a schedule and skips its waiting firings. Returns the pause event with the worker of
+/// the newest firing.
+pub(crate) fn pause(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    reason: SchedulePause,
+    error: Option<&Error>,
+    now: Timestamp,
+) -> Result<Option<(RowId, i64)>> {
+    let paused = tx.execute(
+        "UPDATE schedules SET paused = ?2, error = ?3 WHERE id = ?1 AND paused IS NULL",
+        params![id.0, reason.as_str(), error.map(text).transpose()?],
+    )?;
+    if paused != 1 {
+        return Ok(None);
     }
+    let why = Error::new(Code::QueuePaused, "it was paused before this firing could start");
+    tx.execute(
+        "UPDATE firings SET status = 'skipped', error = ?2, ended_at = ?3, payload = NULL
+         WHERE schedule = ?1 AND status = 'waiting' AND manual = 0",
+        params![id.0, text(&why)?, now.0],
+    )?;
+    let sql = "SELECT s.name, (SELECT f.worker_id FROM firings f WHERE f.schedule = s.id AND f.worker_id IS NOT NULL
+                               ORDER BY f.at DESC LIMIT 1), s.times ->> '$.source' IS NOT NULL FROM schedules s WHERE s.id = ?1";
+    let found = rows::one(tx.connection, sql, [id.0], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?))
+    });
+    let Some((name, Some(worker), is_trigger)) = found.optional().map_err(StoreError::from)? else {
+        return Ok(None);
+    };
+    let Some(worker) = workers::get(tx.connection, &worker)? else { return Ok(None) };
+    let error = error.cloned();
+    let (event_type, data) = match is_trigger {
+        true => {
+            let data = TriggerPaused { trigger: name, reason, error };
+            (EventType::TriggerPaused, serde_json::to_value(data))
+        }
+        false => {
+            let data = SchedulePaused { schedule: name, reason, error };
+            (EventType::SchedulePaused, serde_json::to_value(data))
+        }
+    };
+    let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    let fact = Fact::Event { event_type, data, turn: None };
+    let added = workers::store_facts(tx, worker.id, &[fact], None, now)?;
+    Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
 }
 
 #[cfg(test)]

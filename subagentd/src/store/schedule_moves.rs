@@ -10,6 +10,7 @@ use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
 use super::rows::RowId;
+use super::schedule_ends;
 use super::schedules::{self, ScheduleKind, ScheduleRow, Starter, text};
 use super::tx::Tx;
 
@@ -42,58 +43,56 @@ pub(crate) fn of_row(connection: &Connection, row: &ScheduleRow) -> Result<Moved
     Ok(MovedSchedule { kind, paused, error, firings })
 }
 
-impl Tx<'_> {
-    /// Adds what has moved here to the declared row with this name. Its failures count no more.
-    /// Returns whether there is such a row, and the pause event with its worker.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn adopt_schedule(
-        &mut self,
-        name: &str,
-        moved: &MovedSchedule,
-        now: Timestamp,
-    ) -> Result<(bool, Option<(RowId, i64)>)> {
-        let row = match schedules::named(self.connection, moved.kind, name) {
-            Ok(row) if row.times.declared.is_some() => row,
-            Err(error) if !matches!(error.code, Code::ScheduleNotFound | Code::TriggerNotFound) => {
-                return Err(error);
-            }
-            _ => return Ok((false, None)),
-        };
-        for firing in &moved.firings {
-            // One that is there already was adopted before.
-            self.execute(
-                "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, worker_id, turn_id,
-                   error, created_at, started_at, ended_at, occurrence)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-                params![
-                    row.id.0,
-                    firing.at.0,
-                    firing.manual,
-                    i64::try_from(firing.left_out).unwrap_or(i64::MAX),
-                    firing.status.as_str(),
-                    firing.worker_id.as_ref().map(WorkerId::as_str),
-                    firing.turn_id.as_ref().map(TurnId::as_str),
-                    firing.error.as_ref().map(text).transpose()?,
-                    firing.created_at.0,
-                    firing.started_at.map(|at| at.0),
-                    firing.ended_at.map(|at| at.0),
-                    firing.occurrence,
-                ],
-            )?;
+/// Adds what has moved here to the declared row with this name. Its failures count no more.
+/// Returns whether there is such a row, and the pause event with its worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn adopt(
+    tx: &mut Tx<'_>,
+    name: &str,
+    moved: &MovedSchedule,
+    now: Timestamp,
+) -> Result<(bool, Option<(RowId, i64)>)> {
+    let row = match schedules::named(tx.connection, moved.kind, name) {
+        Ok(row) if row.times.declared.is_some() => row,
+        Err(error) if !matches!(error.code, Code::ScheduleNotFound | Code::TriggerNotFound) => {
+            return Err(error);
         }
-        self.execute(
-            "UPDATE schedules SET failures = 0,
-                failures_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
-             WHERE id = ?1",
-            [row.id.0],
+        _ => return Ok((false, None)),
+    };
+    for firing in &moved.firings {
+        // One that is there already was adopted before.
+        tx.execute(
+            "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, worker_id, turn_id,
+               error, created_at, started_at, ended_at, occurrence)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            params![
+                row.id.0,
+                firing.at.0,
+                firing.manual,
+                i64::try_from(firing.left_out).unwrap_or(i64::MAX),
+                firing.status.as_str(),
+                firing.worker_id.as_ref().map(WorkerId::as_str),
+                firing.turn_id.as_ref().map(TurnId::as_str),
+                firing.error.as_ref().map(text).transpose()?,
+                firing.created_at.0,
+                firing.started_at.map(|at| at.0),
+                firing.ended_at.map(|at| at.0),
+                firing.occurrence,
+            ],
         )?;
-        self.prune_firings(row.id)?;
-        let paused = match moved.paused {
-            Some(reason) => self.pause_schedule(row.id, reason, moved.error.as_ref(), now)?,
-            None => None,
-        };
-        Ok((true, paused))
     }
+    tx.execute(
+        "UPDATE schedules SET failures = 0,
+            failures_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
+         WHERE id = ?1",
+        [row.id.0],
+    )?;
+    schedules::prune_firings(tx, row.id)?;
+    let paused = match moved.paused {
+        Some(reason) => schedule_ends::pause(tx, row.id, reason, moved.error.as_ref(), now)?,
+        None => None,
+    };
+    Ok((true, paused))
 }

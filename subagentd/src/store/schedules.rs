@@ -14,11 +14,10 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
-use super::all_events;
 use super::error::StoreError;
 use super::rows::{self, RowId};
-use super::trigger_sources;
 use super::tx::Tx;
+use super::{all_events, trigger_sources, workers};
 use crate::core::Fact;
 use crate::schedule::{DueTime, DueTimes};
 
@@ -286,249 +285,251 @@ fn firings(
     Ok(statement.query_map(params, read).and_then(Iterator::collect).map_err(StoreError::from)?)
 }
 
-impl Tx<'_> {
-    /// Adds a schedule or a trigger.
-    ///
-    /// # Errors
-    /// `NAME_TAKEN{name}`, those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
-    pub(crate) fn insert_schedule(
-        &self,
-        name: &str,
-        controller: &ControllerId,
-        times: &StoredTimes,
-        work: &ScheduledWork,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.check_source(&times.starter)?;
-        let cursor = self.first_cursor(&times.starter, now)?;
-        let inserted = self.execute(
-            "INSERT OR IGNORE INTO schedules (name, controller_id, times, work, anchor, cursor, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5)",
-            params![name, controller.as_str(), text(times)?, text(work)?, now.0, cursor],
-        )?;
-        if inserted == 0 {
-            return Err(name_taken(name));
+/// Adds a schedule or a trigger.
+///
+/// # Errors
+/// `NAME_TAKEN{name}`, those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
+pub(crate) fn insert(
+    tx: &Tx<'_>,
+    name: &str,
+    controller: &ControllerId,
+    times: &StoredTimes,
+    work: &ScheduledWork,
+    now: Timestamp,
+) -> Result<()> {
+    check_source(tx, &times.starter)?;
+    let cursor = first_cursor(tx, &times.starter, now)?;
+    let inserted = tx.execute(
+        "INSERT OR IGNORE INTO schedules (name, controller_id, times, work, anchor, cursor, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5)",
+        params![name, controller.as_str(), text(times)?, text(work)?, now.0, cursor],
+    )?;
+    if inserted == 0 {
+        return Err(name_taken(name));
+    }
+    Ok(())
+}
+
+/// Stores a new version of what a config file declares. Its log and its pause stay. If what
+/// fires it has changed, only times and occurrences from now on count. Returns whether it has.
+///
+/// # Errors
+/// Those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
+pub(crate) fn redeclare(
+    tx: &Tx<'_>,
+    row: &ScheduleRow,
+    controller: &ControllerId,
+    times: &StoredTimes,
+    work: &ScheduledWork,
+    now: Timestamp,
+) -> Result<bool> {
+    tx.execute(
+        "UPDATE schedules SET controller_id = ?2, times = ?3, work = ?4 WHERE id = ?1",
+        params![row.id.0, controller.as_str(), text(times)?, text(work)?],
+    )?;
+    if text(&row.times.starter)? == text(&times.starter)? {
+        return Ok(false);
+    }
+    check_source(tx, &times.starter)?;
+    let cursor = next_cursor(tx, row, &times.starter, now)?;
+    tx.execute(
+        "UPDATE schedules SET anchor = ?2, cursor = ?3, observed = NULL WHERE id = ?1",
+        params![row.id.0, now.0, cursor],
+    )?;
+    Ok(true)
+}
+
+/// Stores that a time does not fire, because it had passed when its schedule was declared.
+///
+/// # Errors
+/// `SCHEDULE_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) fn leave_out_passed(tx: &Tx<'_>, name: &str, at: Timestamp, now: Timestamp) -> Result<()> {
+    let row = named(tx.connection, ScheduleKind::Schedule, name)?;
+    let why = Error::new(Code::TimedOut, "this time had passed when the daemon read it: it does not fire");
+    insert_firing(tx, row.id, &DueTime { at, left_out: 0 }, FiringStatus::Skipped, Some(&why), now)
+}
+
+/// Checked in the transaction, since an end before the cursor is never looked at.
+fn check_source(tx: &Tx<'_>, starter: &Starter) -> Result<()> {
+    match starter {
+        Starter::Trigger { source: TriggerSource::After { worker, .. } } => {
+            trigger_sources::task_of_source(tx.connection, worker).map(drop)
         }
-        Ok(())
+        _ => Ok(()),
     }
+}
 
-    /// Stores a new version of what a config file declares. Its log and its pause stay. If what
-    /// fires it has changed, only times and occurrences from now on count. Returns whether it has.
-    ///
-    /// # Errors
-    /// Those of [`trigger_sources::task_of_source`], `STORAGE_ERROR`.
-    pub(crate) fn redeclare_schedule(
-        &self,
-        row: &ScheduleRow,
-        controller: &ControllerId,
-        times: &StoredTimes,
-        work: &ScheduledWork,
-        now: Timestamp,
-    ) -> Result<bool> {
-        self.execute(
-            "UPDATE schedules SET controller_id = ?2, times = ?3, work = ?4 WHERE id = ?1",
-            params![row.id.0, controller.as_str(), text(times)?, text(work)?],
-        )?;
-        if text(&row.times.starter)? == text(&times.starter)? {
-            return Ok(false);
+/// Where one begins that fires from now on.
+fn first_cursor(tx: &Tx<'_>, starter: &Starter, now: Timestamp) -> Result<i64> {
+    match starter {
+        Starter::Times { .. } => Ok(now.0),
+        // It has not run yet.
+        Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(0),
+        Starter::Trigger { .. } => all_events::last_seq(tx.connection),
+    }
+}
+
+/// Where one begins again, fired by this from now on.
+fn next_cursor(tx: &Tx<'_>, row: &ScheduleRow, starter: &Starter, now: Timestamp) -> Result<i64> {
+    match starter {
+        // A run that began before has another cursor.
+        Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(row.cursor.0.min(0) - 1),
+        _ => first_cursor(tx, starter, now),
+    }
+}
+
+/// Removes a schedule and what is kept of its firings. What they have started goes on.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    tx.execute("DELETE FROM firings WHERE schedule = ?1", [id.0])?;
+    tx.execute("DELETE FROM schedules WHERE id = ?1", [id.0])?;
+    Ok(())
+}
+
+/// Lets a schedule fire again, from now on.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn resume(tx: &Tx<'_>, row: &ScheduleRow, now: Timestamp) -> Result<()> {
+    let cursor = next_cursor(tx, row, &row.times.starter, now)?;
+    tx.execute(
+        "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL,
+            failures_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
+         WHERE id = ?1 AND paused IS NOT NULL",
+        params![row.id.0, cursor],
+    )?;
+    Ok(())
+}
+
+/// Stores the result of a clock check. Due firings wait until they are started.
+pub(crate) fn store_look(tx: &Tx<'_>, id: RowId, look: &DueTimes, now: Timestamp) -> Result<()> {
+    for due in &look.fire {
+        insert_firing(tx, id, due, FiringStatus::Waiting, None, now)?;
+    }
+    if let Some(due) = &look.skip {
+        let why = Error::new(Code::TimedOut, "no daemon was there at this time (missed: skip)");
+        insert_firing(tx, id, due, FiringStatus::Skipped, Some(&why), now)?;
+    }
+    tx.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, look.cursor.0])?;
+    prune_firings(tx, id)
+}
+
+/// Deletes the oldest firings that are over.
+pub(super) fn prune_firings(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    tx.execute(
+        "DELETE FROM firings WHERE schedule = ?1 AND status NOT IN ('waiting', 'running') AND id NOT IN
+           (SELECT id FROM firings WHERE schedule = ?1 ORDER BY at DESC LIMIT ?2)",
+        params![id.0, MAX_KEPT],
+    )?;
+    Ok(())
+}
+
+fn insert_firing(
+    tx: &Tx<'_>,
+    id: RowId,
+    due: &DueTime,
+    status: FiringStatus,
+    why: Option<&Error>,
+    now: Timestamp,
+) -> Result<()> {
+    tx.execute(
+        "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, error, created_at, ended_at)
+         VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            id.0,
+            due.at.0,
+            i64::try_from(due.left_out).unwrap_or(i64::MAX),
+            status.as_str(),
+            why.map(text).transpose()?,
+            now.0,
+            status.is_over().then_some(now.0)
+        ],
+    )?;
+    Ok(())
+}
+
+/// Adds a firing that is not due at a time. It gets the first time from now on that no other
+/// firing has. Gives the earlier one of an occurrence that has one.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn insert_firing_now(tx: &Tx<'_>, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<RowId> {
+    if let Some(occurrence) = &firing.occurrence {
+        let sql = "SELECT id FROM firings WHERE schedule = ?1 AND occurrence = ?2";
+        let earlier = rows::one(tx.connection, sql, params![id.0, occurrence], |row| row.get(0)).optional();
+        if let Some(earlier) = earlier.map_err(StoreError::from)? {
+            return Ok(RowId(earlier));
         }
-        self.check_source(&times.starter)?;
-        let cursor = self.next_cursor(row, &times.starter, now)?;
-        self.execute(
-            "UPDATE schedules SET anchor = ?2, cursor = ?3, observed = NULL WHERE id = ?1",
-            params![row.id.0, now.0, cursor],
-        )?;
-        Ok(true)
     }
-
-    /// Stores that a time does not fire, because it had passed when its schedule was declared.
-    ///
-    /// # Errors
-    /// `SCHEDULE_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) fn leave_out_passed(&self, name: &str, at: Timestamp, now: Timestamp) -> Result<()> {
-        let row = named(self.connection, ScheduleKind::Schedule, name)?;
-        let why =
-            Error::new(Code::TimedOut, "this time had passed when the daemon read it: it does not fire");
-        self.insert_firing(row.id, &DueTime { at, left_out: 0 }, FiringStatus::Skipped, Some(&why), now)
+    let mut at = now.0;
+    let sql = "INSERT OR IGNORE INTO firings
+                 (schedule, at, manual, left_out, status, created_at, occurrence, payload)
+               VALUES (?1, ?2, ?4, 0, 'waiting', ?3, ?5, ?6)";
+    let NewFiring { manual, occurrence, payload } = firing;
+    while tx.execute(sql, params![id.0, at, now.0, manual, occurrence, payload])? == 0 {
+        at += 1;
     }
+    let added = RowId(tx.connection.last_insert_rowid());
+    prune_firings(tx, id)?;
+    Ok(added)
+}
 
-    /// Checked in the transaction, since an end before the cursor is never looked at.
-    fn check_source(&self, starter: &Starter) -> Result<()> {
-        match starter {
-            Starter::Trigger { source: TriggerSource::After { worker, .. } } => {
-                trigger_sources::task_of_source(self.connection, worker).map(drop)
-            }
-            _ => Ok(()),
+/// Stores the firings for ends of a worker, and that all events up to `seen` were looked at.
+/// Stores nothing if the trigger was paused or removed since the events were read.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn store_ends(
+    tx: &Tx<'_>,
+    id: RowId,
+    ends: &[NewFiring],
+    seen: i64,
+    now: Timestamp,
+) -> Result<()> {
+    let sql = "UPDATE schedules SET cursor = ?2 WHERE id = ?1 AND paused IS NULL";
+    if tx.execute(sql, params![id.0, seen])? == 0 {
+        return Ok(());
+    }
+    for end in ends {
+        insert_firing_now(tx, id, end, now)?;
+    }
+    Ok(())
+}
+
+/// Stores the task or turn of a firing, in the transaction that stores that task or turn.
+///
+/// # Errors
+/// `INVALID_WORKER_STATE` if the firing is not waiting; `STORAGE_ERROR`.
+pub(crate) fn start_firing(
+    tx: &mut Tx<'_>,
+    firing: RowId,
+    worker: (RowId, &WorkerId),
+    turn_id: Option<&TurnId>,
+    now: Timestamp,
+) -> Result<()> {
+    let started = tx.execute(
+        "UPDATE firings SET status = 'running', worker_id = ?2, turn_id = ?3, started_at = ?4
+         WHERE id = ?1 AND status = 'waiting'",
+        params![firing.0, worker.1.as_str(), turn_id.map(TurnId::as_str), now.0],
+    )?;
+    if started != 1 {
+        return Err(Error::new(Code::InvalidWorkerState, "the firing is no longer waiting"));
+    }
+    let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
+               FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
+    let fired = rows::one(tx.connection, sql, [firing.0], |row| {
+        let (name, at) = (row.get(0)?, Timestamp(row.get(1)?));
+        if row.get(4)? {
+            let fired = TriggerFired { trigger: name, at, occurrence: row.get(3)? };
+            return Ok((EventType::TriggerFired, serde_json::to_value(fired)));
         }
-    }
-
-    /// Where one begins that fires from now on.
-    fn first_cursor(&self, starter: &Starter, now: Timestamp) -> Result<i64> {
-        match starter {
-            Starter::Times { .. } => Ok(now.0),
-            // It has not run yet.
-            Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(0),
-            Starter::Trigger { .. } => all_events::last_seq(self.connection),
-        }
-    }
-
-    /// Where one begins again, fired by this from now on.
-    fn next_cursor(&self, row: &ScheduleRow, starter: &Starter, now: Timestamp) -> Result<i64> {
-        match starter {
-            // A run that began before has another cursor.
-            Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(row.cursor.0.min(0) - 1),
-            _ => self.first_cursor(starter, now),
-        }
-    }
-
-    /// Removes a schedule and what is kept of its firings. What they have started goes on.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn delete_schedule(&self, id: RowId) -> Result<()> {
-        self.execute("DELETE FROM firings WHERE schedule = ?1", [id.0])?;
-        self.execute("DELETE FROM schedules WHERE id = ?1", [id.0])?;
-        Ok(())
-    }
-
-    /// Lets a schedule fire again, from now on.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn resume_schedule(&self, row: &ScheduleRow, now: Timestamp) -> Result<()> {
-        let cursor = self.next_cursor(row, &row.times.starter, now)?;
-        self.execute(
-            "UPDATE schedules SET paused = NULL, error = NULL, failures = 0, cursor = ?2, observed = NULL,
-                failures_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
-             WHERE id = ?1 AND paused IS NOT NULL",
-            params![row.id.0, cursor],
-        )?;
-        Ok(())
-    }
-
-    /// Stores the result of a clock check. Due firings wait until they are started.
-    pub(crate) fn store_look(&self, id: RowId, look: &DueTimes, now: Timestamp) -> Result<()> {
-        for due in &look.fire {
-            self.insert_firing(id, due, FiringStatus::Waiting, None, now)?;
-        }
-        if let Some(due) = &look.skip {
-            let why = Error::new(Code::TimedOut, "no daemon was there at this time (missed: skip)");
-            self.insert_firing(id, due, FiringStatus::Skipped, Some(&why), now)?;
-        }
-        self.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, look.cursor.0])?;
-        self.prune_firings(id)
-    }
-
-    /// Deletes the oldest firings that are over.
-    pub(super) fn prune_firings(&self, id: RowId) -> Result<()> {
-        self.execute(
-            "DELETE FROM firings WHERE schedule = ?1 AND status NOT IN ('waiting', 'running') AND id NOT IN
-               (SELECT id FROM firings WHERE schedule = ?1 ORDER BY at DESC LIMIT ?2)",
-            params![id.0, MAX_KEPT],
-        )?;
-        Ok(())
-    }
-
-    fn insert_firing(
-        &self,
-        id: RowId,
-        due: &DueTime,
-        status: FiringStatus,
-        why: Option<&Error>,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.execute(
-            "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, error, created_at, ended_at)
-             VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                id.0,
-                due.at.0,
-                i64::try_from(due.left_out).unwrap_or(i64::MAX),
-                status.as_str(),
-                why.map(text).transpose()?,
-                now.0,
-                status.is_over().then_some(now.0)
-            ],
-        )?;
-        Ok(())
-    }
-
-    /// Adds a firing that is not due at a time. It gets the first time from now on that no other
-    /// firing has. Gives the earlier one of an occurrence that has one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn insert_firing_now(&self, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<RowId> {
-        if let Some(occurrence) = &firing.occurrence {
-            let sql = "SELECT id FROM firings WHERE schedule = ?1 AND occurrence = ?2";
-            let earlier =
-                rows::one(self.connection, sql, params![id.0, occurrence], |row| row.get(0)).optional();
-            if let Some(earlier) = earlier.map_err(StoreError::from)? {
-                return Ok(RowId(earlier));
-            }
-        }
-        let mut at = now.0;
-        let sql = "INSERT OR IGNORE INTO firings
-                     (schedule, at, manual, left_out, status, created_at, occurrence, payload)
-                   VALUES (?1, ?2, ?4, 0, 'waiting', ?3, ?5, ?6)";
-        let NewFiring { manual, occurrence, payload } = firing;
-        while self.execute(sql, params![id.0, at, now.0, manual, occurrence, payload])? == 0 {
-            at += 1;
-        }
-        let added = RowId(self.connection.last_insert_rowid());
-        self.prune_firings(id)?;
-        Ok(added)
-    }
-
-    /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at.
-    /// Stores nothing if the trigger was paused or removed since the events were read.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn store_ends(&self, id: RowId, ends: &[NewFiring], seen: i64, now: Timestamp) -> Result<()> {
-        let sql = "UPDATE schedules SET cursor = ?2 WHERE id = ?1 AND paused IS NULL";
-        if self.execute(sql, params![id.0, seen])? == 0 {
-            return Ok(());
-        }
-        for end in ends {
-            self.insert_firing_now(id, end, now)?;
-        }
-        Ok(())
-    }
-
-    /// Stores the task or turn of a firing, in the transaction that stores that task or turn.
-    ///
-    /// # Errors
-    /// `INVALID_WORKER_STATE` if the firing is not waiting; `STORAGE_ERROR`.
-    pub(crate) fn start_firing(
-        &mut self,
-        firing: RowId,
-        worker: (RowId, &WorkerId),
-        turn_id: Option<&TurnId>,
-        now: Timestamp,
-    ) -> Result<()> {
-        let started = self.execute(
-            "UPDATE firings SET status = 'running', worker_id = ?2, turn_id = ?3, started_at = ?4
-             WHERE id = ?1 AND status = 'waiting'",
-            params![firing.0, worker.1.as_str(), turn_id.map(TurnId::as_str), now.0],
-        )?;
-        if started != 1 {
-            return Err(Error::new(Code::InvalidWorkerState, "the firing is no longer waiting"));
-        }
-        let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
-                   FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
-        let fired = rows::one(self.connection, sql, [firing.0], |row| {
-            let (name, at) = (row.get(0)?, Timestamp(row.get(1)?));
-            if row.get(4)? {
-                let fired = TriggerFired { trigger: name, at, occurrence: row.get(3)? };
-                return Ok((EventType::TriggerFired, serde_json::to_value(fired)));
-            }
-            let fired = ScheduleFired { schedule: name, at, left_out: rows::unsigned(row, 2)? };
-            Ok((EventType::ScheduleFired, serde_json::to_value(fired)))
-        });
-        let (event_type, data) = fired.map_err(StoreError::from)?;
-        let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let fact = Fact::Event { event_type, data, turn: None };
-        self.store_facts(worker.0, &[fact], None, now).map(drop)
-    }
+        let fired = ScheduleFired { schedule: name, at, left_out: rows::unsigned(row, 2)? };
+        Ok((EventType::ScheduleFired, serde_json::to_value(fired)))
+    });
+    let (event_type, data) = fired.map_err(StoreError::from)?;
+    let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    let fact = Fact::Event { event_type, data, turn: None };
+    workers::store_facts(tx, worker.0, &[fact], None, now).map(drop)
 }

@@ -36,11 +36,9 @@ fn is_over() -> String {
     )
 }
 
-impl Tx<'_> {
-    /// Archives all due tasks. Returns their number.
-    pub(crate) fn archive_tasks(&self, now: Timestamp) -> Result<usize> {
-        self.execute(&format!("UPDATE tasks AS t SET archived_at = ?1 WHERE {}", is_over()), params![now.0])
-    }
+/// Archives all due tasks. Returns their number.
+pub(crate) fn archive_due(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
+    tx.execute(&format!("UPDATE tasks AS t SET archived_at = ?1 WHERE {}", is_over()), params![now.0])
 }
 
 /// Whether a task is due for archiving.

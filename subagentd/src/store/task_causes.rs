@@ -10,18 +10,16 @@ use super::rows::{self, RowId};
 use super::tasks::{self, parent_turn};
 use super::tx::{Tx, signed};
 
-impl Tx<'_> {
-    /// Stores why the current run of a task ends early. For a completed task, only a policy
-    /// violation of its last run is stored.
-    pub(super) fn note_cause(&self, id: RowId, error: &Error, turn: Option<u64>) -> Result<()> {
-        let text = serde_json::to_string(error).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute(
-            "UPDATE tasks SET cause = ?2 WHERE worker = ?1 AND cause IS NULL AND (?3 IS NULL OR ?3 >= first_turn)
-               AND (outcome IS NULL OR (outcome = 'completed' AND ?4))",
-            params![id.0, text, turn.map(signed), error.code == Code::PolicyViolation],
-        )?;
-        Ok(())
-    }
+/// Stores why the current run of a task ends early. For a completed task, only a policy
+/// violation of its last run is stored.
+pub(super) fn note(tx: &Tx<'_>, id: RowId, error: &Error, turn: Option<u64>) -> Result<()> {
+    let text = serde_json::to_string(error).map_err(|error| StoreError::BadRow(error.to_string()))?;
+    tx.execute(
+        "UPDATE tasks SET cause = ?2 WHERE worker = ?1 AND cause IS NULL AND (?3 IS NULL OR ?3 >= first_turn)
+           AND (outcome IS NULL OR (outcome = 'completed' AND ?4))",
+        params![id.0, text, turn.map(signed), error.code == Code::PolicyViolation],
+    )?;
+    Ok(())
 }
 
 /// A completed task with a violation that was noticed later.

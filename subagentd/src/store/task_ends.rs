@@ -14,9 +14,9 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::message_text::final_message;
 use super::rows::{self, RowId};
-use super::task_causes;
 use super::tasks::{self, OpenTask, count};
 use super::tx::{Tx, signed};
+use super::{task_causes, workers};
 use crate::core::task::{self, LastTurn, beginning, event_of};
 use crate::core::{Fact, Worker};
 
@@ -51,182 +51,176 @@ impl StoredTurnEnd {
     }
 }
 
-impl Tx<'_> {
-    /// Ends the task of a worker if the worker's state says so. Call this after each change that
-    /// may end the task. A result schema, or a merge of files, delays the completion.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn settle_task(
-        &mut self,
-        id: RowId,
-        worker: &Worker,
-        now: Timestamp,
-        added: &mut Vec<(EventType, i64)>,
-    ) -> Result<()> {
-        self.settle(id, worker, None, now, added)
-    }
+/// Ends the task of a worker if the worker's state says so. Call this after each change that
+/// may end the task. A result schema, or a merge of files, delays the completion.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn settle(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    worker: &Worker,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    settle_with(tx, id, worker, None, now, added)
+}
 
-    /// The same of one whose result was looked at and whose files were merged: it fits its schema, or does not for this
-    /// reason.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn settle_judged(
-        &mut self,
-        id: RowId,
-        worker: &Worker,
-        refused: Option<Error>,
-        now: Timestamp,
-        added: &mut Vec<(EventType, i64)>,
-    ) -> Result<()> {
-        self.settle(id, worker, Some(refused), now, added)
-    }
+/// The same of one whose result was looked at and whose files were merged: it fits its schema, or does not for this
+/// reason.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn settle_judged(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    worker: &Worker,
+    refused: Option<Error>,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    settle_with(tx, id, worker, Some(refused), now, added)
+}
 
-    fn settle(
-        &mut self,
-        id: RowId,
-        worker: &Worker,
-        judged: Option<Option<Error>>,
-        now: Timestamp,
-        added: &mut Vec<(EventType, i64)>,
-    ) -> Result<()> {
-        let Some(open) = tasks::open(self.connection, id)? else {
-            return self.fail_completed(id, now, added);
-        };
-        let last = last_turn(self.connection, id, open.first_turn)?;
-        let lost = |ended: &StoredTurnEnd| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
-        let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
-        let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
-        let canceled = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
-        let reason = canceled.clone().or_else(|| open.why.clone());
-        let (outcome, cause) = task::explained(outcome, open.cause.clone(), reason.clone());
-        let (outcome, refused) = match (outcome, judged) {
-            (TaskStatus::Completed, None) if open.completes_later => return Ok(()),
-            (TaskStatus::Completed, Some(Some(refused))) => (TaskStatus::Failed, Some(refused)),
-            (outcome, _) => (outcome, cause),
-        };
-        subagent_failpoint::hit("task_end.before_commit");
-        let result = match &last {
-            Some(ended) => last_message(self.connection, id, ended.no)?,
-            None => String::new(),
-        };
-        let error = match outcome {
-            _ if refused.is_some() => refused,
-            TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(StoredTurnEnd::error) {
-                Some(error) => Some(error),
-                None => last_error(self.connection, id)?,
-            },
-            _ => None,
-        };
-        let text = error.as_ref().map(serde_json::to_string).transpose();
-        let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute(
-            "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, cause = NULL WHERE worker = ?1",
-            params![id.0, outcome.as_str(), text, result, now.0],
-        )?;
-        if open.why.is_some() || was_ended(outcome) {
-            // A result of its own tasks must not wake it: that would begin a new run with fresh
-            // limits.
-            self.discard_due_results(id)?;
-        }
-        let mut data = match outcome {
-            TaskStatus::Completed => json!({"summary": beginning(&result, SUMMARY_CHARS)}),
-            TaskStatus::Cancelled => json!({"reason": reason, "error": error}),
-            _ => json!({"status": outcome, "error": error}),
-        };
-        (data["id"], data["name"]) = (json!(open.task_id), json!(open.name));
-        data["parentTurnId"] = json!(open.parent_turn);
-        let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
-        added.extend(self.store_facts(id, &[event], None, now)?);
-        self.make_due(id, &open, outcome, &result, error.as_ref())
+fn settle_with(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    worker: &Worker,
+    judged: Option<Option<Error>>,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    let Some(open) = tasks::open(tx.connection, id)? else {
+        return fail_completed(tx, id, now, added);
+    };
+    let last = last_turn(tx.connection, id, open.first_turn)?;
+    let lost = |ended: &StoredTurnEnd| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
+    let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
+    let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
+    let canceled = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
+    let reason = canceled.clone().or_else(|| open.why.clone());
+    let (outcome, cause) = task::explained(outcome, open.cause.clone(), reason.clone());
+    let (outcome, refused) = match (outcome, judged) {
+        (TaskStatus::Completed, None) if open.completes_later => return Ok(()),
+        (TaskStatus::Completed, Some(Some(refused))) => (TaskStatus::Failed, Some(refused)),
+        (outcome, _) => (outcome, cause),
+    };
+    subagent_failpoint::hit("task_end.before_commit");
+    let result = match &last {
+        Some(ended) => last_message(tx.connection, id, ended.no)?,
+        None => String::new(),
+    };
+    let error = match outcome {
+        _ if refused.is_some() => refused,
+        TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(StoredTurnEnd::error) {
+            Some(error) => Some(error),
+            None => last_error(tx.connection, id)?,
+        },
+        _ => None,
+    };
+    let text = error.as_ref().map(serde_json::to_string).transpose();
+    let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
+    tx.execute(
+        "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, cause = NULL WHERE worker = ?1",
+        params![id.0, outcome.as_str(), text, result, now.0],
+    )?;
+    if open.why.is_some() || was_ended(outcome) {
+        // A result of its own tasks must not wake it: that would begin a new run with fresh
+        // limits.
+        discard_due_results(tx, id)?;
     }
+    let mut data = match outcome {
+        TaskStatus::Completed => json!({"summary": beginning(&result, SUMMARY_CHARS)}),
+        TaskStatus::Cancelled => json!({"reason": reason, "error": error}),
+        _ => json!({"status": outcome, "error": error}),
+    };
+    (data["id"], data["name"]) = (json!(open.task_id), json!(open.name));
+    data["parentTurnId"] = json!(open.parent_turn);
+    let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
+    added.extend(workers::store_facts(tx, id, &[event], None, now)?);
+    make_due(tx, id, &open, outcome, &result, error.as_ref())
+}
 
-    /// Fails a completed task with a late violation. A parent that already received the result gets
-    /// no second message, but its stream has the event.
-    fn fail_completed(&mut self, id: RowId, now: Timestamp, added: &mut Vec<(EventType, i64)>) -> Result<()> {
-        let Some(late) = task_causes::completed_with_cause(self.connection, id)? else { return Ok(()) };
-        let text =
-            serde_json::to_string(&late.error).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        let failed = TaskStatus::Failed;
-        self.execute(
-            "UPDATE tasks SET outcome = ?2, error = ?3, cause = NULL WHERE worker = ?1",
-            params![id.0, failed.as_str(), text],
-        )?;
-        let end_message = task::end_message(&late.name, &late.task_id, failed, "", Some(&late.error));
-        self.execute(
-            "UPDATE task_deliveries SET status = ?2, text = ?3 WHERE task = ?1 AND run = ?4 AND turn_id IS NULL",
-            params![id.0, failed.as_str(), end_message, signed(late.run)],
-        )?;
-        let data = json!({"id": late.task_id, "name": late.name, "status": failed, "error": late.error, "parentTurnId": late.parent_turn});
-        let event = Fact::Event { event_type: event_of(failed), data, turn: None };
-        added.extend(self.store_facts(id, &[event], None, now)?);
-        Ok(())
-    }
+/// Fails a completed task with a late violation. A parent that already received the result gets
+/// no second message, but its stream has the event.
+fn fail_completed(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    let Some(late) = task_causes::completed_with_cause(tx.connection, id)? else { return Ok(()) };
+    let text = serde_json::to_string(&late.error).map_err(|error| StoreError::BadRow(error.to_string()))?;
+    let failed = TaskStatus::Failed;
+    tx.execute(
+        "UPDATE tasks SET outcome = ?2, error = ?3, cause = NULL WHERE worker = ?1",
+        params![id.0, failed.as_str(), text],
+    )?;
+    let end_message = task::end_message(&late.name, &late.task_id, failed, "", Some(&late.error));
+    tx.execute(
+        "UPDATE task_deliveries SET status = ?2, text = ?3 WHERE task = ?1 AND run = ?4 AND turn_id IS NULL",
+        params![id.0, failed.as_str(), end_message, signed(late.run)],
+    )?;
+    let data = json!({"id": late.task_id, "name": late.name, "status": failed, "error": late.error, "parentTurnId": late.parent_turn});
+    let event = Fact::Event { event_type: event_of(failed), data, turn: None };
+    added.extend(workers::store_facts(tx, id, &[event], None, now)?);
+    Ok(())
+}
 
-    /// Discards the undelivered results of a worker's tasks, which would wake it again.
-    pub(super) fn discard_due_results(&self, parent: RowId) -> Result<()> {
-        self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [parent.0])?;
-        Ok(())
-    }
+/// Discards the undelivered results of a worker's tasks, which would wake it again.
+pub(super) fn discard_due_results(tx: &Tx<'_>, parent: RowId) -> Result<()> {
+    tx.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [parent.0])?;
+    Ok(())
+}
 
-    /// Queues a background task's result for its parent, unless the parent is gone or was ended
-    /// itself.
-    fn make_due(
-        &self,
-        id: RowId,
-        open: &OpenTask,
-        outcome: TaskStatus,
-        result: &str,
-        error: Option<&Error>,
-    ) -> Result<()> {
-        let (TaskMode::Background, Some(parent)) = (open.mode, open.parent) else { return Ok(()) };
-        // The parent side requested this end, so it is not woken by it.
-        if open.why.is_some() {
-            return Ok(());
-        }
-        let mut text = task::end_message(&open.name, &open.task_id, outcome, result, error);
-        if let Some(line) = open.merge.as_ref().and_then(task_result::merge_line) {
-            // In a line of its own: the result is its agent's text.
-            text.push_str(&format!("\n[Files of '{}': {line}]", open.name));
-        }
-        let insert = format!(
-            "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w
-              WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL
-                AND NOT EXISTS (SELECT 1 FROM tasks s WHERE s.worker = ?1 AND s.terms ->> '$.endsSilently')
-                AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?3 AND {WAS_ENDED})"
-        );
-        self.execute(
-            &insert,
-            params![
-                id.0,
-                signed(open.run),
-                parent.0,
-                open.task_id.as_str(),
-                open.name,
-                outcome.as_str(),
-                text,
-            ],
-        )?;
-        Ok(())
+/// Queues a background task's result for its parent, unless the parent is gone or was ended
+/// itself.
+fn make_due(
+    tx: &Tx<'_>,
+    id: RowId,
+    open: &OpenTask,
+    outcome: TaskStatus,
+    result: &str,
+    error: Option<&Error>,
+) -> Result<()> {
+    let (TaskMode::Background, Some(parent)) = (open.mode, open.parent) else { return Ok(()) };
+    // The parent side requested this end, so it is not woken by it.
+    if open.why.is_some() {
+        return Ok(());
     }
+    let mut text = task::end_message(&open.name, &open.task_id, outcome, result, error);
+    if let Some(line) = open.merge.as_ref().and_then(task_result::merge_line) {
+        // In a line of its own: the result is its agent's text.
+        text.push_str(&format!("\n[Files of '{}': {line}]", open.name));
+    }
+    let insert = format!(
+        "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w
+          WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM tasks s WHERE s.worker = ?1 AND s.terms ->> '$.endsSilently')
+            AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?3 AND {WAS_ENDED})"
+    );
+    tx.execute(
+        &insert,
+        params![id.0, signed(open.run), parent.0, open.task_id.as_str(), open.name, outcome.as_str(), text,],
+    )?;
+    Ok(())
+}
 
-    /// Stores the turn that delivers a result. A second delivery is refused.
-    ///
-    /// # Errors
-    /// `TURN_NOT_QUEUED` if it was already delivered, `STORAGE_ERROR`.
-    pub(crate) fn deliver(&self, due: &UndeliveredResult, turn_id: &TurnId) -> Result<()> {
-        subagent_failpoint::hit("task_delivery.before_commit");
-        let noted = self.execute(
-            "UPDATE task_deliveries SET turn_id = ?3 WHERE task = ?1 AND run = ?2 AND turn_id IS NULL",
-            params![due.task.0, signed(due.run), turn_id.as_str()],
-        )?;
-        if noted != 1 {
-            return Err(Error::new(Code::TurnNotQueued, "the end of the task was reported before"));
-        }
-        Ok(())
+/// Stores the turn that delivers a result. A second delivery is refused.
+///
+/// # Errors
+/// `TURN_NOT_QUEUED` if it was already delivered, `STORAGE_ERROR`.
+pub(crate) fn deliver(tx: &Tx<'_>, due: &UndeliveredResult, turn_id: &TurnId) -> Result<()> {
+    subagent_failpoint::hit("task_delivery.before_commit");
+    let noted = tx.execute(
+        "UPDATE task_deliveries SET turn_id = ?3 WHERE task = ?1 AND run = ?2 AND turn_id IS NULL",
+        params![due.task.0, signed(due.run), turn_id.as_str()],
+    )?;
+    if noted != 1 {
+        return Err(Error::new(Code::TurnNotQueued, "the end of the task was reported before"));
     }
+    Ok(())
 }
 
 /// A result not yet delivered to the parent.

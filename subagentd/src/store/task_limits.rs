@@ -13,24 +13,22 @@ use super::tx::{Tx, signed};
 use super::words;
 use crate::core::budget::Account;
 
-impl Tx<'_> {
-    /// Resets the step counter for a new prompt of the worker's task, if it has one.
-    pub(super) fn begin_prompt(&self, worker: RowId, account: &Account, now: i64) -> Result<()> {
-        self.execute(
-            "UPDATE tasks SET steps = 0, ran_before = ?2 WHERE worker = ?1",
-            params![worker.0, signed(account.ran_ms(now))],
-        )?;
-        Ok(())
-    }
+/// Resets the step counter for a new prompt of the worker's task, if it has one.
+pub(super) fn begin_prompt(tx: &Tx<'_>, worker: RowId, account: &Account, now: i64) -> Result<()> {
+    tx.execute(
+        "UPDATE tasks SET steps = 0, ran_before = ?2 WHERE worker = ?1",
+        params![worker.0, signed(account.ran_ms(now))],
+    )?;
+    Ok(())
+}
 
-    /// Stores the number of steps of a task's open prompt.
-    pub(crate) fn count_steps(&self, worker: RowId, steps: u64) -> Result<()> {
-        self.execute(
-            "UPDATE tasks SET tool_calls = tool_calls + ?2 - steps, steps = ?2 WHERE worker = ?1 AND steps < ?2",
-            params![worker.0, signed(steps)],
-        )?;
-        Ok(())
-    }
+/// Stores the number of steps of a task's open prompt.
+pub(crate) fn count_steps(tx: &Tx<'_>, worker: RowId, steps: u64) -> Result<()> {
+    tx.execute(
+        "UPDATE tasks SET tool_calls = tool_calls + ?2 - steps, steps = ?2 WHERE worker = ?1 AND steps < ?2",
+        params![worker.0, signed(steps)],
+    )?;
+    Ok(())
 }
 
 /// Returns name and terms of the worker's task; `None` if it has none.

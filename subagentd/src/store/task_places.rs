@@ -6,10 +6,9 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::RowId;
-use super::task_ends;
 use super::tasks::{COMPLETES_LATER, count};
-use super::tasks_below;
 use super::tx::Tx;
+use super::{task_ends, tasks_below};
 
 /// SQL condition for tasks that hold a slot: they have an open turn and no foreground task of their
 /// own. Otherwise parents that wait for their tasks could hold all slots. A task that a manager
@@ -47,40 +46,37 @@ fn active(connection: &Connection, tree: &TaskTree, but: RowId) -> Result<i64> {
     count(connection, &sql, params![tree.controller, tree.root, but.0])
 }
 
-impl Tx<'_> {
-    /// Checks that a waiting task may start its turn: a slot is free for it and for all tasks that
-    /// have waited longer.
-    ///
-    /// # Errors
-    /// `WORKER_BUSY` if not, `STORAGE_ERROR`.
-    pub(crate) fn may_take_place(&self, task: RowId) -> Result<()> {
-        let Some(tree) = tree(self.connection, task)? else { return Ok(()) };
-        let older = format!(
-            "SELECT count(*) FROM tasks t JOIN workers w ON w.id = t.worker
-             WHERE t.controller = ?1 AND t.root IS ?2 AND t.worker < ?3 AND {WAITS}"
-        );
-        let older = count(self.connection, &older, params![tree.controller, tree.root, task.0])?;
-        if active(self.connection, &tree, task)? + older < tree.most {
-            return Ok(());
-        }
-        let busy = Error::new(Code::WorkerBusy, "the task tree is at its limit of running tasks").retryable();
-        Err(busy.recommend("try again when one of them has ended"))
+/// Checks that a waiting task may start its turn: a slot is free for it and for all tasks that
+/// have waited longer.
+///
+/// # Errors
+/// `WORKER_BUSY` if not, `STORAGE_ERROR`.
+pub(crate) fn may_take(tx: &Tx<'_>, task: RowId) -> Result<()> {
+    let Some(tree) = tree(tx.connection, task)? else { return Ok(()) };
+    let older = format!(
+        "SELECT count(*) FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.controller = ?1 AND t.root IS ?2 AND t.worker < ?3 AND {WAITS}"
+    );
+    let older = count(tx.connection, &older, params![tree.controller, tree.root, task.0])?;
+    if active(tx.connection, &tree, task)? + older < tree.most {
+        return Ok(());
     }
+    let busy = Error::new(Code::WorkerBusy, "the task tree is at its limit of running tasks").retryable();
+    Err(busy.recommend("try again when one of them has ended"))
 }
 
+/// Makes the first task hold a slot that its worker does not know of.
 #[cfg(test)]
-impl Tx<'_> {
-    /// Makes the first task hold a slot that its worker does not know of.
-    pub(crate) fn pretend_active(&self) -> Result<()> {
-        self.execute("UPDATE workers SET state = 'turn' WHERE id = (SELECT min(worker) FROM tasks)", [])?;
-        self.pretend_task("outcome = NULL")
-    }
+pub(crate) fn pretend_active(tx: &Tx<'_>) -> Result<()> {
+    tx.execute("UPDATE workers SET state = 'turn' WHERE id = (SELECT min(worker) FROM tasks)", [])?;
+    pretend_task(tx, "outcome = NULL")
+}
 
-    /// Sets columns in the row of the first task.
-    pub(crate) fn pretend_task(&self, set: &str) -> Result<()> {
-        self.execute(&format!("UPDATE tasks SET {set} WHERE worker = (SELECT min(worker) FROM tasks)"), [])?;
-        Ok(())
-    }
+/// Sets columns in the row of the first task.
+#[cfg(test)]
+pub(crate) fn pretend_task(tx: &Tx<'_>, set: &str) -> Result<()> {
+    tx.execute(&format!("UPDATE tasks SET {set} WHERE worker = (SELECT min(worker) FROM tasks)"), [])?;
+    Ok(())
 }
 
 /// The tasks that a worker's actor has to act on, and the workers to notify.

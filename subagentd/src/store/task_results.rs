@@ -28,34 +28,32 @@ pub(crate) struct Incomplete {
     pub(crate) asked_again: bool,
 }
 
-impl Tx<'_> {
-    /// Writes what a merge of the files of this worker's task came to, if it has one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn note_merge(&self, worker_id: &WorkerId, merge: &TaskMerge) -> Result<()> {
-        let text = serde_json::to_string(merge).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute(
-            "UPDATE tasks SET merged = ?2 WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)",
-            params![worker_id.as_str(), text],
-        )?;
-        Ok(())
-    }
+/// Writes what a merge of the files of this worker's task came to, if it has one.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn note_merge(tx: &Tx<'_>, worker_id: &WorkerId, merge: &TaskMerge) -> Result<()> {
+    let text = serde_json::to_string(merge).map_err(|error| StoreError::BadRow(error.to_string()))?;
+    tx.execute(
+        "UPDATE tasks SET merged = ?2 WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)",
+        params![worker_id.as_str(), text],
+    )?;
+    Ok(())
+}
 
-    /// Notes that the present run of a task is asked once more. A second caller gets an error.
-    ///
-    /// # Errors
-    /// `TURN_NOT_QUEUED` if it was already asked, `STORAGE_ERROR`.
-    pub(crate) fn ask_again(&self, id: RowId) -> Result<()> {
-        let noted = self.execute(
-            "UPDATE tasks SET asked_again = 1 WHERE worker = ?1 AND outcome IS NULL AND asked_again = 0",
-            [id.0],
-        )?;
-        if noted != 1 {
-            return Err(Error::new(Code::TurnNotQueued, "the task was asked once more before"));
-        }
-        Ok(())
+/// Notes that the present run of a task is asked once more. A second caller gets an error.
+///
+/// # Errors
+/// `TURN_NOT_QUEUED` if it was already asked, `STORAGE_ERROR`.
+pub(crate) fn ask_again(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    let noted = tx.execute(
+        "UPDATE tasks SET asked_again = 1 WHERE worker = ?1 AND outcome IS NULL AND asked_again = 0",
+        [id.0],
+    )?;
+    if noted != 1 {
+        return Err(Error::new(Code::TurnNotQueued, "the task was asked once more before"));
     }
+    Ok(())
 }
 
 /// The task of this worker, if nothing but its schema and its files is between it and its completion.

@@ -14,9 +14,9 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{self, RowId, WorkerRow};
-use super::tasks_below::TaskSelection;
+use super::tasks_below::{self, TaskSelection};
 use super::tx::Tx;
-use super::workers;
+use super::{task_causes, task_ends, worker_names, workers};
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
@@ -50,209 +50,204 @@ struct TaskPosition {
     path: Vec<String>,
 }
 
-impl Tx<'_> {
-    /// Stores the task of a new worker. Returns its name.
-    ///
-    /// # Errors
-    /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
-    pub(crate) fn insert_task(
-        &mut self,
-        id: RowId,
-        worker_id: &WorkerId,
-        task: &NewTask,
-        now: Timestamp,
-    ) -> Result<String> {
-        let mut place = self.place(task.parent)?;
-        if place.depth > task.limits.max_depth {
-            let message = format!(
-                "the task would be nested {} deep; the limit is {}",
-                place.depth, task.limits.max_depth
-            );
-            let error = Error::new(Code::TaskDepthLimit, message).with("limit", task.limits.max_depth);
-            return Err(error.with("depth", place.depth).recommend("do the work without another agent"));
-        }
-        let all = count(
-            self.connection,
-            "SELECT count(*) FROM tasks WHERE controller = ?1 AND root IS ?2 AND archived_at IS NULL",
-            params![task.controller.0, place.root],
-        )?;
-        if all >= i64::from(task.limits.max_tasks) {
-            let message = format!("the limit of {} tasks is reached", task.limits.max_tasks);
-            let error = Error::new(Code::TaskLimit, message).with("limit", task.limits.max_tasks);
-            return Err(error.recommend("continue a task that has ended: send it a message"));
-        }
-        let name = self.free_name(task)?;
-        place.path.push(name.clone());
-        self.execute(
-            "INSERT INTO tasks (worker, parent, parent_id, parent_turn, root, root_id, controller, depth, name, folded, path,
-                                agent, description, prompt, mode, terms, metadata, max_active, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
-            params![
-                id.0,
-                task.parent.map(|parent| parent.0),
-                place.parent_id,
-                place.parent_turn,
-                place.root,
-                place.root_id,
-                task.controller.0,
-                place.depth,
-                name,
-                folded(&name),
-                json!(place.path).to_string(),
-                task.agent,
-                task.description,
-                task.prompt,
-                task.mode.as_str(),
-                task.terms,
-                task.metadata.to_string(),
-                task.limits.max_active,
-                now.0,
-            ],
-        )?;
-        self.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
-        self.name_after_task(id, &name)?;
-        let data = json!({
-            "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
-            "parentTurnId": place.parent_turn_id,
-        });
-        let event = Fact::Event { event_type: EventType::SubagentSpawned, data, turn: None };
-        self.store_facts(id, &[event], None, now)?;
-        Ok(name)
+/// Stores the task of a new worker. Returns its name.
+///
+/// # Errors
+/// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
+pub(crate) fn insert(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    worker_id: &WorkerId,
+    task: &NewTask,
+    now: Timestamp,
+) -> Result<String> {
+    let mut place = place(tx, task.parent)?;
+    if place.depth > task.limits.max_depth {
+        let message =
+            format!("the task would be nested {} deep; the limit is {}", place.depth, task.limits.max_depth);
+        let error = Error::new(Code::TaskDepthLimit, message).with("limit", task.limits.max_depth);
+        return Err(error.with("depth", place.depth).recommend("do the work without another agent"));
     }
+    let all = count(
+        tx.connection,
+        "SELECT count(*) FROM tasks WHERE controller = ?1 AND root IS ?2 AND archived_at IS NULL",
+        params![task.controller.0, place.root],
+    )?;
+    if all >= i64::from(task.limits.max_tasks) {
+        let message = format!("the limit of {} tasks is reached", task.limits.max_tasks);
+        let error = Error::new(Code::TaskLimit, message).with("limit", task.limits.max_tasks);
+        return Err(error.recommend("continue a task that has ended: send it a message"));
+    }
+    let name = free_name(tx, task)?;
+    place.path.push(name.clone());
+    tx.execute(
+        "INSERT INTO tasks (worker, parent, parent_id, parent_turn, root, root_id, controller, depth, name, folded, path,
+                            agent, description, prompt, mode, terms, metadata, max_active, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+        params![
+            id.0,
+            task.parent.map(|parent| parent.0),
+            place.parent_id,
+            place.parent_turn,
+            place.root,
+            place.root_id,
+            task.controller.0,
+            place.depth,
+            name,
+            folded(&name),
+            json!(place.path).to_string(),
+            task.agent,
+            task.description,
+            task.prompt,
+            task.mode.as_str(),
+            task.terms,
+            task.metadata.to_string(),
+            task.limits.max_active,
+            now.0,
+        ],
+    )?;
+    tx.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
+    worker_names::name_after_task(tx, id, &name)?;
+    let data = json!({
+        "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
+        "parentTurnId": place.parent_turn_id,
+    });
+    let event = Fact::Event { event_type: EventType::SubagentSpawned, data, turn: None };
+    workers::store_facts(tx, id, &[event], None, now)?;
+    Ok(name)
+}
 
-    fn place(&self, parent: Option<RowId>) -> Result<TaskPosition> {
-        let Some(parent) = parent else {
+fn place(tx: &Tx<'_>, parent: Option<RowId>) -> Result<TaskPosition> {
+    let Some(parent) = parent else {
+        return Ok(TaskPosition {
+            parent_id: None,
+            parent_turn: None,
+            parent_turn_id: None,
+            root: None,
+            root_id: None,
+            depth: 1,
+            path: Vec::new(),
+        });
+    };
+    let sql = "SELECT w.worker_id, w.label, u.no, t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path, u.turn_id
+               FROM workers w LEFT JOIN tasks t ON t.worker = w.id
+               LEFT JOIN turns u ON u.worker = w.id AND u.status = 'accepted' WHERE w.id = ?1";
+    let found = rows::one(tx.connection, sql, [parent.0], |row| {
+        let worker_id: String = row.get(0)?;
+        let (parent_turn, parent_turn_id) = (row.get(2)?, row.get(8)?);
+        if row.get(3)? {
+            let path: String = row.get(7)?;
             return Ok(TaskPosition {
-                parent_id: None,
-                parent_turn: None,
-                parent_turn_id: None,
-                root: None,
-                root_id: None,
-                depth: 1,
-                path: Vec::new(),
-            });
-        };
-        let sql = "SELECT w.worker_id, w.label, u.no, t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path, u.turn_id
-                   FROM workers w LEFT JOIN tasks t ON t.worker = w.id
-                   LEFT JOIN turns u ON u.worker = w.id AND u.status = 'accepted' WHERE w.id = ?1";
-        let found = rows::one(self.connection, sql, [parent.0], |row| {
-            let worker_id: String = row.get(0)?;
-            let (parent_turn, parent_turn_id) = (row.get(2)?, row.get(8)?);
-            if row.get(3)? {
-                let path: String = row.get(7)?;
-                return Ok(TaskPosition {
-                    parent_id: Some(worker_id),
-                    parent_turn,
-                    parent_turn_id,
-                    root: row.get(4)?,
-                    root_id: row.get(5)?,
-                    depth: row.get::<_, u32>(6)?.saturating_add(1),
-                    path: serde_json::from_str(&path).unwrap_or_default(),
-                });
-            }
-            let label: String = row.get(1)?;
-            Ok(TaskPosition {
-                root: Some(parent.0),
-                root_id: Some(worker_id.clone()),
-                path: vec![if label.is_empty() { worker_id.clone() } else { label }],
                 parent_id: Some(worker_id),
                 parent_turn,
                 parent_turn_id,
-                depth: 1,
-            })
-        });
-        Ok(found.map_err(StoreError::from)?)
-    }
-
-    fn free_name(&self, task: &NewTask) -> Result<String> {
-        let family = task.parent.map_or(-task.controller.0, |parent| parent.0);
-        let sql = "SELECT folded FROM tasks WHERE coalesce(parent, -controller) = ?1 AND archived_at IS NULL";
-        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
-        let taken: std::collections::HashSet<String> = statement
-            .query_map([family], |row| row.get(0))
-            .and_then(Iterator::collect)
-            .map_err(StoreError::from)?;
-        match &task.name {
-            Some(name) if taken.contains(&folded(name)) => {
-                let message = format!(
-                    "another task is called {name:?}; choose another name, or send that one a message"
-                );
-                Err(Error::new(Code::TaskNameTaken, message).with("name", name.as_str()))
-            }
-            Some(name) => Ok(name.clone()),
-            None => Ok(made_name(&task.description, |name| taken.contains(&folded(name)))),
+                root: row.get(4)?,
+                root_id: row.get(5)?,
+                depth: row.get::<_, u32>(6)?.saturating_add(1),
+                path: serde_json::from_str(&path).unwrap_or_default(),
+            });
         }
-    }
+        let label: String = row.get(1)?;
+        Ok(TaskPosition {
+            root: Some(parent.0),
+            root_id: Some(worker_id.clone()),
+            path: vec![if label.is_empty() { worker_id.clone() } else { label }],
+            parent_id: Some(worker_id),
+            parent_turn,
+            parent_turn_id,
+            depth: 1,
+        })
+    });
+    Ok(found.map_err(StoreError::from)?)
+}
 
-    /// Applies a fact to the worker's task, if it has one.
-    pub(super) fn store_task_fact(&self, id: RowId, fact: &Fact, now: Timestamp) -> Result<()> {
-        match fact {
-            Fact::TaskEnding(ending) => {
-                self.execute(
-                    "UPDATE tasks SET ending = ?2 WHERE worker = ?1 AND outcome IS NULL AND ending IS NULL",
-                    params![id.0, ending.status().as_str()],
-                )?;
-                self.discard_due_results(id)?;
-            }
-            Fact::TaskCause { error, turn } => self.note_cause(id, error, *turn)?,
-            Fact::TurnQueued { .. } if !self.is_paused(id)? => self.go_on(id)?,
-            Fact::Event { event_type: EventType::QueueResumed, data, .. } if data["length"] != 0 => {
-                self.go_on(id)?
-            }
-            Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
-                self.go_on(id)?;
-                self.execute(
-                    // A turn that begins after an end was requested later than that end.
-                    "UPDATE tasks SET ending = NULL, cause = NULL, started_at = coalesce(started_at, ?2) WHERE worker = ?1",
-                    params![id.0, now.0],
-                )?;
-            }
-            Fact::TurnClosed { no, status, .. } => {
-                self.end_tasks_below(id, TaskSelection::after(*status), Some(*no))?
-            }
-            // A stopped worker receives no results. They stay readable in its tasks.
-            Fact::DesiredStop => {
-                self.end_tasks_below(id, TaskSelection::All, None)?;
-                self.discard_due_results(id)?;
-            }
-            _ => {}
+fn free_name(tx: &Tx<'_>, task: &NewTask) -> Result<String> {
+    let family = task.parent.map_or(-task.controller.0, |parent| parent.0);
+    let sql = "SELECT folded FROM tasks WHERE coalesce(parent, -controller) = ?1 AND archived_at IS NULL";
+    let mut statement = tx.connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let taken: std::collections::HashSet<String> = statement
+        .query_map([family], |row| row.get(0))
+        .and_then(Iterator::collect)
+        .map_err(StoreError::from)?;
+    match &task.name {
+        Some(name) if taken.contains(&folded(name)) => {
+            let message =
+                format!("another task is called {name:?}; choose another name, or send that one a message");
+            Err(Error::new(Code::TaskNameTaken, message).with("name", name.as_str()))
         }
-        Ok(())
+        Some(name) => Ok(name.clone()),
+        None => Ok(made_name(&task.description, |name| taken.contains(&folded(name)))),
     }
+}
 
-    /// Whether the worker's queue is paused.
-    fn is_paused(&self, id: RowId) -> Result<bool> {
-        let sql = "SELECT count(*) FROM workers WHERE id = ?1 AND queue_pause IS NOT NULL";
-        Ok(count(self.connection, sql, [id.0])? > 0)
+/// Applies a fact to the worker's task, if it has one.
+pub(super) fn store_fact(tx: &Tx<'_>, id: RowId, fact: &Fact, now: Timestamp) -> Result<()> {
+    match fact {
+        Fact::TaskEnding(ending) => {
+            tx.execute(
+                "UPDATE tasks SET ending = ?2 WHERE worker = ?1 AND outcome IS NULL AND ending IS NULL",
+                params![id.0, ending.status().as_str()],
+            )?;
+            task_ends::discard_due_results(tx, id)?;
+        }
+        Fact::TaskCause { error, turn } => task_causes::note(tx, id, error, *turn)?,
+        Fact::TurnQueued { .. } if !is_paused(tx, id)? => go_on(tx, id)?,
+        Fact::Event { event_type: EventType::QueueResumed, data, .. } if data["length"] != 0 => {
+            go_on(tx, id)?
+        }
+        Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
+            go_on(tx, id)?;
+            tx.execute(
+                // A turn that begins after an end was requested later than that end.
+                "UPDATE tasks SET ending = NULL, cause = NULL, started_at = coalesce(started_at, ?2) WHERE worker = ?1",
+                params![id.0, now.0],
+            )?;
+        }
+        Fact::TurnClosed { no, status, .. } => {
+            tasks_below::end(tx, id, TaskSelection::after(*status), Some(*no))?
+        }
+        // A stopped worker receives no results. They stay readable in its tasks.
+        Fact::DesiredStop => {
+            tasks_below::end(tx, id, TaskSelection::All, None)?;
+            task_ends::discard_due_results(tx, id)?;
+        }
+        _ => {}
     }
+    Ok(())
+}
 
-    /// Begins another run of an ended task whose worker has startable work.
-    pub(super) fn go_on(&self, id: RowId) -> Result<()> {
-        self.execute(
-            "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
-                    why = NULL, cause = NULL, asked_again = 0, merged = NULL, parent_turn = NULL, started_at = NULL, completed_at = NULL,
-                    first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
-             WHERE worker = ?1 AND outcome IS NOT NULL",
-            [id.0],
-        )?;
-        Ok(())
-    }
+/// Whether the worker's queue is paused.
+fn is_paused(tx: &Tx<'_>, id: RowId) -> Result<bool> {
+    let sql = "SELECT count(*) FROM workers WHERE id = ?1 AND queue_pause IS NOT NULL";
+    Ok(count(tx.connection, sql, [id.0])? > 0)
+}
 
-    /// Resumes a task in `mode`; `None` keeps its mode. If the parent resumes it, the task belongs
-    /// to the parent's open turn, otherwise to none.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn take_up_task(&self, id: RowId, mode: Option<TaskMode>, by_parent: bool) -> Result<()> {
-        self.execute(
-            "UPDATE tasks SET mode = coalesce(?2, mode),
-                    parent_turn = CASE WHEN ?3 THEN
-                        (SELECT no FROM turns u WHERE u.worker = tasks.parent AND u.status = 'accepted') END
-             WHERE worker = ?1",
-            params![id.0, mode.map(TaskMode::as_str), by_parent],
-        )?;
-        Ok(())
-    }
+/// Begins another run of an ended task whose worker has startable work.
+pub(super) fn go_on(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    tx.execute(
+        "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
+                why = NULL, cause = NULL, asked_again = 0, merged = NULL, parent_turn = NULL, started_at = NULL, completed_at = NULL,
+                first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
+         WHERE worker = ?1 AND outcome IS NOT NULL",
+        [id.0],
+    )?;
+    Ok(())
+}
+
+/// Resumes a task in `mode`; `None` keeps its mode. If the parent resumes it, the task belongs
+/// to the parent's open turn, otherwise to none.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn take_up(tx: &Tx<'_>, id: RowId, mode: Option<TaskMode>, by_parent: bool) -> Result<()> {
+    tx.execute(
+        "UPDATE tasks SET mode = coalesce(?2, mode),
+                parent_turn = CASE WHEN ?3 THEN
+                    (SELECT no FROM turns u WHERE u.worker = tasks.parent AND u.status = 'accepted') END
+         WHERE worker = ?1",
+        params![id.0, mode.map(TaskMode::as_str), by_parent],
+    )?;
+    Ok(())
 }
 
 /// Whether the worker's task, if it has one, has ended or is to end.

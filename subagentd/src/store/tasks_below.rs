@@ -35,27 +35,20 @@ impl TaskSelection {
     }
 }
 
-impl Tx<'_> {
-    /// Stores that the selected tasks of a worker, whose `turn` has ended, and all tasks below them
-    /// should end. This includes tasks below an ended or removed one.
-    pub(super) fn end_tasks_below(
-        &self,
-        parent: RowId,
-        which: TaskSelection,
-        turn: Option<u64>,
-    ) -> Result<()> {
-        self.execute(
-            "WITH RECURSIVE below (worker) AS (
-               SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL AND parent_turn = ?4))
-               UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id
-                      WHERE r.id = ?1 AND ?2
-               UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
-             UPDATE tasks SET why = ?3
-             WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND why IS NULL",
-            params![parent.0, which == TaskSelection::All, which.why(), turn.map(signed)],
-        )?;
-        Ok(())
-    }
+/// Stores that the selected tasks of a worker, whose `turn` has ended, and all tasks below them
+/// should end. This includes tasks below an ended or removed one.
+pub(super) fn end(tx: &Tx<'_>, parent: RowId, which: TaskSelection, turn: Option<u64>) -> Result<()> {
+    tx.execute(
+        "WITH RECURSIVE below (worker) AS (
+           SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL AND parent_turn = ?4))
+           UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id
+                  WHERE r.id = ?1 AND ?2
+           UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
+         UPDATE tasks SET why = ?3
+         WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND why IS NULL",
+        params![parent.0, which == TaskSelection::All, which.why(), turn.map(signed)],
+    )?;
+    Ok(())
 }
 
 /// Returns the tasks below a worker that should end.

@@ -31,7 +31,7 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
     let store = Store::open(path).unwrap();
     let worker = store.write(Durability::Full, 1, |tx| {
         let id = ControllerId::from_random([1; 5]);
-        let controller = tx.upsert_controller(&id, Some("label"), "/ws", NOW)?;
+        let controller = controllers::upsert(tx, &id, Some("label"), "/ws", NOW)?;
         let worker = NewWorker {
             worker_id: WorkerId::from_random([1; 5]),
             controller: controller.id,
@@ -44,7 +44,7 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
             placeholder: "sess_0".to_owned(),
             state: crate::core::worker::LifecycleState::Starting,
         };
-        tx.insert_worker(&worker, NOW)
+        workers::insert(tx, &worker, NOW)
     });
     (store.clone(), worker.await.unwrap())
 }
@@ -111,7 +111,10 @@ async fn progress_is_synced_by_itself() {
     let before = syncs().await.unwrap();
     store.write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &event("{}"))).await.unwrap();
     // This commit writes nothing, so it syncs nothing.
-    store.write(Durability::Full, 1, move |tx| tx.update_processes(worker, None, None)).await.unwrap();
+    store
+        .write(Durability::Full, 1, move |tx| workers::update_processes(tx, worker, None, None))
+        .await
+        .unwrap();
     let synced = async {
         while syncs().await.unwrap() == before {
             tokio::task::yield_now().await;
@@ -135,7 +138,9 @@ async fn a_turn_ends_once_and_only_one_is_open() {
         dispatched: subagent_protocol::state::Dispatched::Yes,
     };
     let store_facts = |facts: Vec<Fact>| {
-        store.write(Durability::Full, 1, move |tx| tx.store_facts(worker, &facts, None, NOW).map(|_| ()))
+        store.write(Durability::Full, 1, move |tx| {
+            workers::store_facts(tx, worker, &facts, None, NOW).map(|_| ())
+        })
     };
     store_facts(vec![open(1)]).await.unwrap();
     assert_eq!(store_facts(vec![open(2)]).await.unwrap_err().code, Code::StorageError);
@@ -148,9 +153,10 @@ async fn a_turn_ends_once_and_only_one_is_open() {
 async fn a_key_means_one_request() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = with_worker(&dir.path().join("state.db")).await;
-    store.write(Durability::Full, 1, |tx| tx.remember("key", "a", "1", NOW)).await.unwrap();
-    let recall =
-        |fingerprint: &'static str| store.read(move |connection| recall(connection, "key", fingerprint));
+    store.write(Durability::Full, 1, |tx| requests::remember(tx, "key", "a", "1", NOW)).await.unwrap();
+    let recall = |fingerprint: &'static str| {
+        store.read(move |connection| requests::recall(connection, "key", fingerprint))
+    };
     assert_eq!(recall("a").await.unwrap().as_deref(), Some("1"));
     assert_eq!(recall("b").await.unwrap_err().code, Code::IdempotencyConflict);
 }
@@ -216,7 +222,7 @@ async fn the_latest_snapshot_is_the_one_that_knows_the_most() {
     };
     for (number, up_to, latest) in [(1, 7, 1), (2, 9, 2), (3, 8, 2), (4, 9, 4)] {
         let new = row(number, up_to);
-        store.write(Durability::Full, 1, move |tx| tx.insert_handoff(worker, &new)).await.unwrap();
+        store.write(Durability::Full, 1, move |tx| handoffs::insert(tx, worker, &new)).await.unwrap();
         let found =
             store.read(move |connection| handoffs::latest(connection, worker)).await.unwrap().unwrap();
         assert_eq!(found.snapshot_id, row(latest, 0).snapshot_id);
@@ -233,8 +239,8 @@ async fn a_restart_and_a_hibernation_are_read_back_as_they_were_stored() {
     for (hibernation, (restart, _)) in hibernations.zip(Restart::WORDS) {
         let worker = crate::core::Worker { restart, hibernation, ..crate::core::Worker::new() };
         let stored = worker.clone();
-        let write =
-            store.write(Durability::Full, 1, move |tx| tx.update_worker(id, &stored, Cursor::default(), NOW));
+        let write = store
+            .write(Durability::Full, 1, move |tx| workers::update(tx, id, &stored, Cursor::default(), NOW));
         write.await.unwrap();
         let read = store.read(move |connection| {
             let row = workers::list(connection, None)?.remove(0);

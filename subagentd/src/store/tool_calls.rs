@@ -17,31 +17,29 @@ use super::words;
 const MAX_RECORDS: i64 = 20_000;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-impl Tx<'_> {
-    /// Adds a closing event for each tool call that is open in this turn, which is about to end.
-    pub(super) fn close_tool_calls(&mut self, id: RowId, turn: u64, now: Timestamp) -> Result<()> {
-        for data in self.open_tool_calls(id, turn)? {
-            self.insert_event(
-                id,
-                &NewEvent {
-                    number: None,
-                    turn: Some(turn),
-                    at: now,
-                    event_type: EventType::ProgressUpdate,
-                    kind: Some(CLOSING),
-                    record: None,
-                    payload: &data,
-                },
-            )?;
-        }
-        Ok(())
+/// Adds a closing event for each tool call that is open in this turn, which is about to end.
+pub(super) fn close_open(tx: &mut Tx<'_>, id: RowId, turn: u64, now: Timestamp) -> Result<()> {
+    for data in closings(tx, id, turn)? {
+        tx.insert_event(
+            id,
+            &NewEvent {
+                number: None,
+                turn: Some(turn),
+                at: now,
+                event_type: EventType::ProgressUpdate,
+                kind: Some(CLOSING),
+                record: None,
+                payload: &data,
+            },
+        )?;
     }
+    Ok(())
+}
 
-    fn open_tool_calls(&self, id: RowId, turn: u64) -> Result<Vec<String>> {
-        let mut calls = TurnToolCalls::default();
-        for_each_report(self.connection, id, turn, |record, body| calls.see(record, body))?;
-        Ok(calls.closings().iter().map(ToString::to_string).collect())
-    }
+fn closings(tx: &Tx<'_>, id: RowId, turn: u64) -> Result<Vec<String>> {
+    let mut calls = TurnToolCalls::default();
+    for_each_report(tx.connection, id, turn, |record, body| calls.see(record, body))?;
+    Ok(calls.closings().iter().map(ToString::to_string).collect())
 }
 
 /// Passes the agent's reports about its calls in this turn to `see`: permission requests first,

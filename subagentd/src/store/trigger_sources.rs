@@ -8,8 +8,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{self, RowId};
-use super::schedule_ends::FiringEnd;
-use super::schedules::{NewFiring, ScheduleRow};
+use super::schedule_ends::{self, FiringEnd};
+use super::schedules::{self, NewFiring, ScheduleRow};
 use super::tx::Tx;
 use super::{tasks, worker_names, workers};
 
@@ -92,70 +92,72 @@ pub(crate) fn task_of_source(connection: &Connection, worker: &str) -> Result<Op
     }
 }
 
-impl Tx<'_> {
-    /// Stores a run of a watched command: its firing if the output has changed, its failure as a
-    /// failed firing. `row` is that of the run's beginning: stores nothing if the trigger was
-    /// paused, resumed or removed since then, also if another one has its key now. Returns the
-    /// event of a pause with its worker.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn store_observation(
-        &mut self,
-        row: &ScheduleRow,
-        found: &Observation,
-        now: Timestamp,
-    ) -> Result<Option<(RowId, i64)>> {
-        let id = row.id;
-        let sql = "UPDATE schedules SET cursor = ?2
-                   WHERE id = ?1 AND paused IS NULL AND created_at = ?3 AND cursor = ?4";
-        if self.execute(sql, params![id.0, now.0, row.created_at.0, row.cursor.0])? == 0 {
-            return Ok(None);
+/// Stores a run of a watched command: its firing if the output has changed, its failure as a
+/// failed firing. `row` is that of the run's beginning: stores nothing if the trigger was
+/// paused, resumed or removed since then, also if another one has its key now. Returns the
+/// event of a pause with its worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn store_observation(
+    tx: &mut Tx<'_>,
+    row: &ScheduleRow,
+    found: &Observation,
+    now: Timestamp,
+) -> Result<Option<(RowId, i64)>> {
+    let id = row.id;
+    let sql = "UPDATE schedules SET cursor = ?2
+               WHERE id = ?1 AND paused IS NULL AND created_at = ?3 AND cursor = ?4";
+    if tx.execute(sql, params![id.0, now.0, row.created_at.0, row.cursor.0])? == 0 {
+        return Ok(None);
+    }
+    match found {
+        Observation::Failed(error) => {
+            let firing = schedules::insert_firing_now(tx, id, &NewFiring::default(), now)?;
+            let (status, error) = (FiringStatus::Failed, Some(error.clone()));
+            schedule_ends::end_firing(
+                tx,
+                &FiringEnd { firing, started: false, status, error, pause: None },
+                now,
+            )
         }
-        match found {
-            Observation::Failed(error) => {
-                let firing = self.insert_firing_now(id, &NewFiring::default(), now)?;
-                let (status, error) = (FiringStatus::Failed, Some(error.clone()));
-                self.end_firing(&FiringEnd { firing, started: false, status, error, pause: None }, now)
+        Observation::Output { text, sha256 } => {
+            forgive_failed_runs(tx, id)?;
+            let sql = "SELECT observed FROM schedules WHERE id = ?1";
+            let before: Option<String> =
+                rows::one(tx.connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
+            tx.execute("UPDATE schedules SET observed = ?2 WHERE id = ?1", params![id.0, sha256])?;
+            if before.is_some_and(|before| before != *sha256) {
+                let firing = NewFiring { payload: Some(text.clone()), ..NewFiring::default() };
+                schedules::insert_firing_now(tx, id, &firing, now)?;
             }
-            Observation::Output { text, sha256 } => {
-                self.forgive_failed_runs(id)?;
-                let sql = "SELECT observed FROM schedules WHERE id = ?1";
-                let before: Option<String> =
-                    rows::one(self.connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
-                self.execute("UPDATE schedules SET observed = ?2 WHERE id = ?1", params![id.0, sha256])?;
-                if before.is_some_and(|before| before != *sha256) {
-                    let firing = NewFiring { payload: Some(text.clone()), ..NewFiring::default() };
-                    self.insert_firing_now(id, &firing, now)?;
-                }
-                Ok(None)
-            }
+            Ok(None)
         }
     }
+}
 
-    /// Takes back the failed runs up to now. A failure of the work remains.
-    fn forgive_failed_runs(&self, id: RowId) -> Result<()> {
-        let sql = "UPDATE schedules
-                   SET runs_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
-                   WHERE id = ?1 AND failures > 0";
-        if self.execute(sql, [id.0])? > 0 {
-            self.count_failures(id)?;
-        }
-        Ok(())
+/// Takes back the failed runs up to now. A failure of the work remains.
+fn forgive_failed_runs(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    let sql = "UPDATE schedules
+               SET runs_after = coalesce((SELECT max(id) FROM firings WHERE schedule = ?1), 0)
+               WHERE id = ?1 AND failures > 0";
+    if tx.execute(sql, [id.0])? > 0 {
+        schedule_ends::count_failures(tx, id)?;
     }
+    Ok(())
+}
 
-    /// Adds a firing unless the trigger was paused or removed.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn store_occurrence(&self, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<()> {
-        let sql = "SELECT 1 FROM schedules WHERE id = ?1 AND paused IS NULL";
-        let active = rows::one(self.connection, sql, [id.0], |_| Ok(())).optional();
-        if active.map_err(StoreError::from)?.is_some() {
-            self.insert_firing_now(id, firing, now)?;
-        }
-        Ok(())
+/// Adds a firing unless the trigger was paused or removed.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn store_occurrence(tx: &Tx<'_>, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<()> {
+    let sql = "SELECT 1 FROM schedules WHERE id = ?1 AND paused IS NULL";
+    let active = rows::one(tx.connection, sql, [id.0], |_| Ok(())).optional();
+    if active.map_err(StoreError::from)?.is_some() {
+        schedules::insert_firing_now(tx, id, firing, now)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,25 +3,13 @@
 use std::sync::LazyLock;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::RecordType;
-use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Code, Error, Result, update};
+use subagent_protocol::{Result, update};
 
 use super::error::StoreError;
-use super::rows::{self, NewEvent, RowId};
+use super::rows::{NewEvent, RowId};
 use super::words;
-
-/// Whether a request with an idempotency key was executed or replayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Execution {
-    /// Executed in this transaction.
-    Fresh,
-    /// Executed in an earlier transaction; the stored result is returned.
-    Replayed,
-}
 
 /// A running transaction (a savepoint within the writer's).
 pub(crate) struct Tx<'a> {
@@ -236,64 +224,6 @@ impl Tx<'_> {
         self.events.turn = key.map(|key| (worker, no, key));
         Ok(key)
     }
-
-    /// Executes a change, or returns the stored result of an earlier request with this key. The
-    /// second value says which.
-    ///
-    /// # Errors
-    /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request; errors of the change.
-    pub(crate) fn once<T: Serialize + DeserializeOwned>(
-        &mut self,
-        key: Option<&(String, String)>,
-        now: Timestamp,
-        change: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<(T, Execution)> {
-        let Some((key, fingerprint)) = key else { return Ok((change(self)?, Execution::Fresh)) };
-        let unreadable = |error: serde_json::Error| StoreError::BadRow(format!("a stored result: {error}"));
-        if let Some(earlier) = self.recall(key, fingerprint)? {
-            return Ok((serde_json::from_str(&earlier).map_err(unreadable)?, Execution::Replayed));
-        }
-        let result = change(self)?;
-        self.remember(key, fingerprint, &serde_json::to_string(&result).map_err(unreadable)?, now)?;
-        Ok((result, Execution::Fresh))
-    }
-
-    /// Returns the stored result of an earlier request with this key.
-    ///
-    /// # Errors
-    /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request.
-    pub(crate) fn recall(&self, key: &str, fingerprint: &str) -> Result<Option<String>> {
-        recall(self.connection, key, fingerprint)
-    }
-
-    /// Stores a result for repeated requests, replacing an earlier one. If an ownership was granted
-    /// again, only the last grant counts.
-    pub(crate) fn remember(
-        &self,
-        key: &str,
-        fingerprint: &str,
-        response: &str,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.execute(
-            "INSERT INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (key) DO UPDATE SET response = excluded.response",
-            params![key, fingerprint, response, now.0],
-        )?;
-        Ok(())
-    }
-
-    /// Raises the daemon's generation to a value greater than `above` and the stored one, and
-    /// returns it.
-    pub(crate) fn raise_generation(&self, above: u64) -> Result<u64> {
-        self.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
-        let generation: i64 =
-            rows::one(self.connection, "SELECT value FROM meta WHERE key = 'generation'", [], |row| {
-                row.get(0)
-            })
-            .map_err(StoreError::from)?;
-        Ok(generation.unsigned_abs())
-    }
 }
 
 /// Statements that insert several pieces of text at once, longest first. They share the cost of a
@@ -323,34 +253,6 @@ fn is_piece_after(first: &NewEvent<'_>, event: &NewEvent<'_>, index: u64) -> boo
 const INSERT_EVENT: &str =
     "INSERT INTO events (seq, worker, number, turn, at, type, kind, record, internal, payload)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-
-/// Returns the stored result of an earlier request with this key.
-///
-/// # Errors
-/// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request.
-pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> Result<Option<String>> {
-    let found: Option<(String, String)> =
-        rows::one(connection, "SELECT fingerprint, response FROM requests WHERE key = ?1", [key], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()
-        .map_err(StoreError::from)?;
-    match found {
-        _ if subagent_failpoint::sabotaged("requests.forget") => Ok(None),
-        None => Ok(None),
-        Some((stored, response)) if stored == fingerprint => Ok(Some(response)),
-        Some(_) => Err(used_for_another(key)),
-    }
-}
-
-/// The error for a key that belongs to a different request.
-pub(crate) fn used_for_another(key: &str) -> Error {
-    Error::new(
-        Code::IdempotencyConflict,
-        "this key was used for another request; use a new key for a new request",
-    )
-    .with("key", key)
-}
 
 /// Turn and record numbers fit into `i64`: they count up from 1.
 pub(super) fn signed(number: u64) -> i64 {

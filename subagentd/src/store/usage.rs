@@ -14,47 +14,46 @@ use super::tx::{Tx, signed};
 use crate::core::budget::{Account, CostReport};
 use crate::core::usage::UsedTurn;
 
-impl Tx<'_> {
-    /// Stores the tokens of a turn.
-    pub(super) fn store_tokens(
-        &self,
-        worker: RowId,
-        no: u64,
-        tokens: Option<u64>,
-        counts: &Value,
-    ) -> Result<()> {
-        let sql = "UPDATE turns SET tokens = ?3, counts = ?4 WHERE worker = ?1 AND no = ?2";
-        self.execute(sql, params![worker.0, signed(no), tokens.map(signed), counts.to_string()])?;
-        Ok(())
-    }
+/// Stores the tokens of a turn.
+pub(super) fn store_tokens(
+    tx: &Tx<'_>,
+    worker: RowId,
+    no: u64,
+    tokens: Option<u64>,
+    counts: &Value,
+) -> Result<()> {
+    let sql = "UPDATE turns SET tokens = ?3, counts = ?4 WHERE worker = ?1 AND no = ?2";
+    tx.execute(sql, params![worker.0, signed(no), tokens.map(signed), counts.to_string()])?;
+    Ok(())
+}
 
-    /// Charges the cost reported before the first turn to that turn.
-    pub(super) fn charge_first_turn(&self, worker: RowId, before: &Account) -> Result<()> {
-        match before.cost_before_turns() {
-            Some(money) => self.charge_last_turn(worker, &money, false),
-            None => Ok(()),
-        }
+/// Charges the cost reported before the first turn to that turn.
+pub(super) fn charge_first_turn(tx: &Tx<'_>, worker: RowId, before: &Account) -> Result<()> {
+    match before.cost_before_turns() {
+        Some(money) => charge_last_turn(tx, worker, &money, false),
+        None => Ok(()),
     }
+}
 
-    /// Charges a reported cost to the last turn, and marks the earlier turns that the report
-    /// includes as priced.
-    pub(super) fn charge_turns(&self, worker: RowId, priced: Option<CostReport>) -> Result<()> {
-        let Some(CostReport { money, settled }) = priced else { return Ok(()) };
-        if settled > 0 {
-            let sql = "UPDATE turns SET priced = 1 WHERE id IN (SELECT id FROM turns WHERE worker = ?1 AND priced = 0
-                         AND dispatched <> 'no' AND status <> 'accepted' ORDER BY no DESC LIMIT ?2)";
-            self.execute(sql, params![worker.0, signed(settled)])?;
-        }
-        self.charge_last_turn(worker, &money, true)
+/// Charges a reported cost to the last turn, and marks the earlier turns that the report
+/// includes as priced.
+pub(super) fn charge_turns(tx: &Tx<'_>, worker: RowId, priced: Option<CostReport>) -> Result<()> {
+    let Some(CostReport { money, settled }) = priced else { return Ok(()) };
+    if settled > 0 {
+        let sql =
+            "UPDATE turns SET priced = 1 WHERE id IN (SELECT id FROM turns WHERE worker = ?1 AND priced = 0
+                     AND dispatched <> 'no' AND status <> 'accepted' ORDER BY no DESC LIMIT ?2)";
+        tx.execute(sql, params![worker.0, signed(settled)])?;
     }
+    charge_last_turn(tx, worker, &money, true)
+}
 
-    fn charge_last_turn(&self, worker: RowId, money: &Money, priced: bool) -> Result<()> {
-        let sql = "UPDATE turns SET cost = coalesce(cost, 0) + ?2, currency = ?3, priced = max(priced, ?4)
-                   WHERE worker = ?1 AND no = (SELECT max(no) FROM turns WHERE worker = ?1 AND carrier = ?5)";
-        let carrier = Carrier::Runtime.as_str();
-        self.execute(sql, params![worker.0, signed(money.micros), money.currency, priced, carrier])?;
-        Ok(())
-    }
+fn charge_last_turn(tx: &Tx<'_>, worker: RowId, money: &Money, priced: bool) -> Result<()> {
+    let sql = "UPDATE turns SET cost = coalesce(cost, 0) + ?2, currency = ?3, priced = max(priced, ?4)
+               WHERE worker = ?1 AND no = (SELECT max(no) FROM turns WHERE worker = ?1 AND carrier = ?5)";
+    let carrier = Carrier::Runtime.as_str();
+    tx.execute(sql, params![worker.0, signed(money.micros), money.currency, priced, carrier])?;
+    Ok(())
 }
 
 /// Passes all turns of existing workers to `see`, or those that began at `since` or later.

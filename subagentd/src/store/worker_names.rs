@@ -34,84 +34,82 @@ pub(crate) struct AddressMatch {
     pub(crate) name: String,
 }
 
-impl Tx<'_> {
-    /// Returns the name of a new worker; `None` if its task provides it later.
-    ///
-    /// # Errors
-    /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
-    pub(super) fn new_name(&self, name: &NewName, launcher: &str) -> Result<Option<String>> {
-        match name {
-            NewName::Chosen(name) => {
-                self.check_free(name, None)?;
-                Ok(Some(name.clone()))
-            }
-            NewName::OfLauncher => self.numbered_name(&worker_name::of_text(launcher, "worker"), 1).map(Some),
-            NewName::OfTask => Ok(None),
+/// Returns the name of a new worker; `None` if its task provides it later.
+///
+/// # Errors
+/// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
+pub(super) fn new_name(tx: &Tx<'_>, name: &NewName, launcher: &str) -> Result<Option<String>> {
+    match name {
+        NewName::Chosen(name) => {
+            check_free(tx, name, None)?;
+            Ok(Some(name.clone()))
         }
+        NewName::OfLauncher => numbered_name(tx, &worker_name::of_text(launcher, "worker"), 1).map(Some),
+        NewName::OfTask => Ok(None),
     }
+}
 
-    /// Names a task's worker after the task, with a number if the name is taken.
-    pub(super) fn name_after_task(&self, id: RowId, task: &str) -> Result<()> {
-        let name = worker_name::of_text(task, "task");
-        let name = match holder(self.connection, &name)? {
-            None => name,
-            Some(_) => self.numbered_name(&name, 2)?,
-        };
-        self.set_name(id, &name)
-    }
+/// Names a task's worker after the task, with a number if the name is taken.
+pub(super) fn name_after_task(tx: &Tx<'_>, id: RowId, task: &str) -> Result<()> {
+    let name = worker_name::of_text(task, "task");
+    let name = match holder(tx.connection, &name)? {
+        None => name,
+        Some(_) => numbered_name(tx, &name, 2)?,
+    };
+    set(tx, id, &name)
+}
 
-    /// Renames a worker.
-    ///
-    /// # Errors
-    /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
-    pub(crate) fn rename_worker(&self, id: RowId, name: &str) -> Result<()> {
-        self.check_free(name, Some(id))?;
-        self.set_name(id, name)
-    }
+/// Renames a worker.
+///
+/// # Errors
+/// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
+pub(crate) fn rename(tx: &Tx<'_>, id: RowId, name: &str) -> Result<()> {
+    check_free(tx, name, Some(id))?;
+    set(tx, id, name)
+}
 
-    /// Sets the label of a worker that was started without one.
-    pub(crate) fn label_unlabeled(&self, id: RowId, label: &str) -> Result<()> {
-        self.execute(
-            "UPDATE workers SET label = ?2 WHERE id = ?1 AND label IN (?3, ?4)",
-            params![id.0, label, UNLABELED, UNLABELED_RUN],
-        )?;
-        Ok(())
-    }
+/// Sets the label of a worker that was started without one.
+pub(crate) fn label_unlabeled(tx: &Tx<'_>, id: RowId, label: &str) -> Result<()> {
+    tx.execute(
+        "UPDATE workers SET label = ?2 WHERE id = ?1 AND label IN (?3, ?4)",
+        params![id.0, label, UNLABELED, UNLABELED_RUN],
+    )?;
+    Ok(())
+}
 
-    fn set_name(&self, id: RowId, name: &str) -> Result<()> {
-        self.execute(
-            "UPDATE workers SET name = ?2, name_key = ?3 WHERE id = ?1",
-            params![id.0, name, worker_name::key(name)],
-        )?;
-        Ok(())
-    }
+fn set(tx: &Tx<'_>, id: RowId, name: &str) -> Result<()> {
+    tx.execute(
+        "UPDATE workers SET name = ?2, name_key = ?3 WHERE id = ?1",
+        params![id.0, name, worker_name::key(name)],
+    )?;
+    Ok(())
+}
 
-    fn check_free(&self, name: &str, except: Option<RowId>) -> Result<()> {
-        match holder(self.connection, name)? {
-            Some((id, worker_id)) if except != Some(id) => {
-                Err(Error::new(Code::NameTaken, format!("worker {worker_id} already has the name {name}"))
-                    .with("name", name)
-                    .with("workerId", worker_id)
-                    .recommend("choose another name, or remove that worker with `subagent worker rm`"))
-            }
-            _ => Ok(()),
+fn check_free(tx: &Tx<'_>, name: &str, except: Option<RowId>) -> Result<()> {
+    match holder(tx.connection, name)? {
+        Some((id, worker_id)) if except != Some(id) => {
+            Err(Error::new(Code::NameTaken, format!("worker {worker_id} already has the name {name}"))
+                .with("name", name)
+                .with("workerId", worker_id)
+                .recommend("choose another name, or remove that worker with `subagent worker rm`"))
         }
+        _ => Ok(()),
     }
+}
 
-    fn numbered_name(&self, name: &str, first: u64) -> Result<String> {
-        let base = worker_name::base(name);
-        // Keys that begin with the base and a hyphen: the character after the hyphen is the dot.
-        let sql = "SELECT name_key FROM workers
-                   WHERE name_key >= ?1 || '-' AND name_key < ?1 || '.' AND removed_at IS NULL";
-        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
-        let taken: HashSet<String> = statement
-            .query_map([worker_name::key(&base)], |row| row.get(0))
-            .and_then(Iterator::collect)
-            .map_err(StoreError::from)?;
-        let mut names = (first..).map(|number| format!("{base}-{number}"));
-        let free = names.find(|name| !taken.contains(&worker_name::key(name)));
-        free.ok_or_else(|| Error::new(Code::Internal, "all numbers are taken"))
-    }
+fn numbered_name(tx: &Tx<'_>, name: &str, first: u64) -> Result<String> {
+    let base = worker_name::base(name);
+    // Keys that begin with the base and a hyphen: the character after the hyphen is the dot.
+    let sql = "SELECT name_key FROM workers
+               WHERE name_key >= ?1 || '-' AND name_key < ?1 || '.' AND removed_at IS NULL";
+    let mut statement = tx.connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let taken: HashSet<String> = statement
+        .query_map([worker_name::key(&base)], |row| row.get(0))
+        .and_then(Iterator::collect)
+        .map_err(StoreError::from)?;
+    let mut names = (first..).map(|number| format!("{base}-{number}"));
+    let free = names.find(|name| !taken.contains(&worker_name::key(name)));
+    free.ok_or_else(|| Error::new(Code::Internal, "all numbers are taken"))
 }
 
 /// Returns the worker with this name.

@@ -9,310 +9,295 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::error::StoreError;
-use super::queue;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
+use super::{accounts, held, inbox, questions, queue, removal, tasks, tool_calls, usage, worker_names};
 use crate::core::approval::{AgentRequest, Approval};
 use crate::core::queue::Queue;
 use crate::core::worker::{
     Cancel, Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, SimulatedTurn, Worker,
 };
 
-impl Tx<'_> {
-    /// Inserts a worker that is to be started.
-    ///
-    /// # Errors
-    /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
-    pub(crate) fn insert_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
-        let id = self.next_worker_key(&worker.worker_id)?;
-        let name = self.new_name(&worker.name, &worker.launcher)?;
-        self.execute(
-            "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired, placeholder,
-                                  created_at, updated_at, name, name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14)",
-            params![
-                id.0,
-                worker.worker_id.as_str(),
-                worker.controller.0,
-                worker.label,
-                worker.launcher,
-                worker.role,
-                worker.cwd,
-                worker.spec,
-                state_word(&worker.state),
-                Desired::Run.as_str(),
-                worker.placeholder,
-                now.0,
-                name,
-                name.as_deref().map(worker_name::key),
-            ],
-        )?;
-        Ok(id)
-    }
+/// Inserts a worker that is to be started.
+///
+/// # Errors
+/// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
+pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
+    let id = removal::next_worker_key(tx, &worker.worker_id)?;
+    let name = worker_names::new_name(tx, &worker.name, &worker.launcher)?;
+    tx.execute(
+        "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired, placeholder,
+                              created_at, updated_at, name, name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14)",
+        params![
+            id.0,
+            worker.worker_id.as_str(),
+            worker.controller.0,
+            worker.label,
+            worker.launcher,
+            worker.role,
+            worker.cwd,
+            worker.spec,
+            state_word(&worker.state),
+            Desired::Run.as_str(),
+            worker.placeholder,
+            now.0,
+            name,
+            name.as_deref().map(worker_name::key),
+        ],
+    )?;
+    Ok(id)
+}
 
-    /// Stores the rules' state and the journal position.
-    pub(crate) fn update_worker(
-        &self,
-        id: RowId,
-        worker: &Worker,
-        cursor: Cursor,
-        now: Timestamp,
-    ) -> Result<()> {
-        let (hibernation, idle_seconds) = match worker.hibernation {
-            Hibernation::None => (rows::HIBERNATION[0], 0),
-            Hibernation::Wanted { idle_seconds } => (rows::HIBERNATION[1], idle_seconds),
-            Hibernation::Begun => (rows::HIBERNATION[2], 0),
-        };
-        self.execute(
-            "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
-                    stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END,
-                    hibernation = ?10, idle_seconds = ?11,
-                    hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END, queue_pause = ?12, parked_until = ?13, backoffs = ?14
-             WHERE id = ?1",
-            params![
-                id.0,
-                state_word(&worker.state),
-                signed(worker.last_turn),
-                signed(cursor.segment),
-                signed(cursor.offset),
-                signed(cursor.number),
-                now.0,
-                restart_word(worker.restart),
-                subagent_failpoint::sabotaged("store.forget_stopped_at"),
-                hibernation,
-                signed(idle_seconds),
-                worker.queue.paused.map(QueuePause::as_str),
-                worker.parking.until.map(|until| until.0),
-                worker.parking.backoffs,
-            ],
-        )?;
-        Ok(())
-    }
+/// Stores the rules' state and the journal position.
+pub(crate) fn update(tx: &Tx<'_>, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
+    let (hibernation, idle_seconds) = match worker.hibernation {
+        Hibernation::None => (rows::HIBERNATION[0], 0),
+        Hibernation::Wanted { idle_seconds } => (rows::HIBERNATION[1], idle_seconds),
+        Hibernation::Begun => (rows::HIBERNATION[2], 0),
+    };
+    tx.execute(
+        "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
+                stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END,
+                hibernation = ?10, idle_seconds = ?11,
+                hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END, queue_pause = ?12, parked_until = ?13, backoffs = ?14
+         WHERE id = ?1",
+        params![
+            id.0,
+            state_word(&worker.state),
+            signed(worker.last_turn),
+            signed(cursor.segment),
+            signed(cursor.offset),
+            signed(cursor.number),
+            now.0,
+            restart_word(worker.restart),
+            subagent_failpoint::sabotaged("store.forget_stopped_at"),
+            hibernation,
+            signed(idle_seconds),
+            worker.queue.paused.map(QueuePause::as_str),
+            worker.parking.until.map(|until| until.0),
+            worker.parking.backoffs,
+        ],
+    )?;
+    Ok(())
+}
 
-    /// Stores the journal position.
-    pub(crate) fn update_cursor(&self, id: RowId, cursor: Cursor) -> Result<()> {
-        self.execute(
-            "UPDATE workers SET segment = ?2, offset = ?3, number = ?4 WHERE id = ?1",
-            params![id.0, signed(cursor.segment), signed(cursor.offset), signed(cursor.number)],
-        )?;
-        Ok(())
-    }
+/// Stores the journal position.
+pub(crate) fn update_cursor(tx: &Tx<'_>, id: RowId, cursor: Cursor) -> Result<()> {
+    tx.execute(
+        "UPDATE workers SET segment = ?2, offset = ?3, number = ?4 WHERE id = ?1",
+        params![id.0, signed(cursor.segment), signed(cursor.offset), signed(cursor.number)],
+    )?;
+    Ok(())
+}
 
-    /// Stores that a new runtime is about to start. From now on it may be alive.
-    pub(crate) fn begin_incarnation(&self, id: RowId, incarnation: u64, boot_id: &str) -> Result<()> {
-        self.execute(
-            "UPDATE workers SET incarnation = ?2, boot_id = ?3, may_live = 1, runtime_pid = NULL,
-                    runtime_start = NULL, guard_pid = NULL, guard_start = NULL WHERE id = ?1",
-            params![id.0, signed(incarnation), boot_id],
-        )?;
-        Ok(())
-    }
+/// Stores that a new runtime is about to start. From now on it may be alive.
+pub(crate) fn begin_incarnation(tx: &Tx<'_>, id: RowId, incarnation: u64, boot_id: &str) -> Result<()> {
+    tx.execute(
+        "UPDATE workers SET incarnation = ?2, boot_id = ?3, may_live = 1, runtime_pid = NULL,
+                runtime_start = NULL, guard_pid = NULL, guard_start = NULL WHERE id = ?1",
+        params![id.0, signed(incarnation), boot_id],
+    )?;
+    Ok(())
+}
 
-    /// Stores that the last runtime is gone and its journal is completely stored.
-    pub(crate) fn end_incarnation(&self, id: RowId) -> Result<()> {
-        self.execute(
-            "UPDATE workers SET may_live = 0, runtime_pid = NULL, runtime_start = NULL WHERE id = ?1",
-            [id.0],
-        )?;
-        Ok(())
-    }
+/// Stores that the last runtime is gone and its journal is completely stored.
+pub(crate) fn end_incarnation(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    tx.execute(
+        "UPDATE workers SET may_live = 0, runtime_pid = NULL, runtime_start = NULL WHERE id = ?1",
+        [id.0],
+    )?;
+    Ok(())
+}
 
-    /// Stores the runtime's processes. Unchanged values cause no write and no sync.
-    pub(crate) fn update_processes(
-        &self,
-        id: RowId,
-        runtime: Option<ProcessId>,
-        guard: Option<ProcessId>,
-    ) -> Result<()> {
-        let pid = |process: Option<ProcessId>| process.map(|p| p.pid);
-        let start = |process: Option<ProcessId>| process.map(|p| signed(p.start_time));
-        self.execute(
-            "UPDATE workers SET runtime_pid = ?2, runtime_start = ?3, guard_pid = ?4, guard_start = ?5 WHERE id = ?1
-             AND (runtime_pid, runtime_start, guard_pid, guard_start) IS NOT (?2, ?3, ?4, ?5)",
-            params![id.0, pid(runtime), start(runtime), pid(guard), start(guard)],
-        )?;
-        Ok(())
-    }
+/// Stores the runtime's processes. Unchanged values cause no write and no sync.
+pub(crate) fn update_processes(
+    tx: &Tx<'_>,
+    id: RowId,
+    runtime: Option<ProcessId>,
+    guard: Option<ProcessId>,
+) -> Result<()> {
+    let pid = |process: Option<ProcessId>| process.map(|p| p.pid);
+    let start = |process: Option<ProcessId>| process.map(|p| signed(p.start_time));
+    tx.execute(
+        "UPDATE workers SET runtime_pid = ?2, runtime_start = ?3, guard_pid = ?4, guard_start = ?5 WHERE id = ?1
+         AND (runtime_pid, runtime_start, guard_pid, guard_start) IS NOT (?2, ?3, ?4, ?5)",
+        params![id.0, pid(runtime), start(runtime), pid(guard), start(guard)],
+    )?;
+    Ok(())
+}
 
-    /// Stores the start specification for later runtimes.
-    pub(crate) fn update_spec(&self, id: RowId, spec: &str) -> Result<()> {
-        self.execute("UPDATE workers SET spec = ?2 WHERE id = ?1", params![id.0, spec])?;
-        Ok(())
-    }
+/// Stores the start specification for later runtimes.
+pub(crate) fn update_spec(tx: &Tx<'_>, id: RowId, spec: &str) -> Result<()> {
+    tx.execute("UPDATE workers SET spec = ?2 WHERE id = ?1", params![id.0, spec])?;
+    Ok(())
+}
 
-    /// Returns the start specification as JSON.
-    pub(crate) fn spec(&self, id: RowId) -> Result<String> {
-        let spec =
-            rows::one(self.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0));
-        Ok(spec.map_err(StoreError::from)?)
-    }
+/// Returns the start specification as JSON.
+pub(crate) fn spec(tx: &Tx<'_>, id: RowId) -> Result<String> {
+    let spec = rows::one(tx.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0));
+    Ok(spec.map_err(StoreError::from)?)
+}
 
-    /// Stores the agent's session id.
-    pub(crate) fn update_session(&self, id: RowId, session_id: &str) -> Result<()> {
-        self.execute("UPDATE workers SET session_id = ?2 WHERE id = ?1", params![id.0, session_id])?;
-        Ok(())
-    }
+/// Stores the agent's session id.
+pub(crate) fn update_session(tx: &Tx<'_>, id: RowId, session_id: &str) -> Result<()> {
+    tx.execute("UPDATE workers SET session_id = ?2 WHERE id = ?1", params![id.0, session_id])?;
+    Ok(())
+}
 
-    /// Stores the errors of the last starts that failed while restoring the session.
-    pub(crate) fn update_restore_failures(&self, id: RowId, failures: &[String]) -> Result<()> {
-        let text = (!failures.is_empty()).then(|| serde_json::json!(failures).to_string());
-        self.execute("UPDATE workers SET restore_failures = ?2 WHERE id = ?1", params![id.0, text])?;
-        Ok(())
-    }
+/// Stores the errors of the last starts that failed while restoring the session.
+pub(crate) fn update_restore_failures(tx: &Tx<'_>, id: RowId, failures: &[String]) -> Result<()> {
+    let text = (!failures.is_empty()).then(|| serde_json::json!(failures).to_string());
+    tx.execute("UPDATE workers SET restore_failures = ?2 WHERE id = ?1", params![id.0, text])?;
+    Ok(())
+}
 
-    /// Stores the facts of a step of the rules. `asked_seq` is the event of the record that caused
-    /// the step. Returns the added events with their sequence numbers.
-    pub(crate) fn store_facts(
-        &mut self,
-        id: RowId,
-        facts: &[Fact],
-        asked_seq: Option<i64>,
-        now: Timestamp,
-    ) -> Result<Vec<(EventType, i64)>> {
-        let mut added = Vec::new();
-        for fact in facts {
-            self.store_fact(id, fact, asked_seq, now, &mut added)?;
+/// Stores the facts of a step of the rules. `asked_seq` is the event of the record that caused
+/// the step. Returns the added events with their sequence numbers.
+pub(crate) fn store_facts(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    facts: &[Fact],
+    asked_seq: Option<i64>,
+    now: Timestamp,
+) -> Result<Vec<(EventType, i64)>> {
+    let mut added = Vec::new();
+    for fact in facts {
+        store_fact(tx, id, fact, asked_seq, now, &mut added)?;
+    }
+    Ok(added)
+}
+
+fn store_fact(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    fact: &Fact,
+    asked_seq: Option<i64>,
+    now: Timestamp,
+    added: &mut Vec<(EventType, i64)>,
+) -> Result<()> {
+    tasks::store_fact(tx, id, fact, now)?;
+    match fact {
+        Fact::TurnOpened { no, id: turn_id, carrier } => {
+            tx.execute(
+                "INSERT INTO turns (worker, no, turn_id, carrier, status, dispatched)
+                 VALUES (?1, ?2, ?3, ?4, 'accepted', 'no')",
+                params![id.0, signed(*no), turn_id.as_str(), carrier.as_str()],
+            )?;
         }
-        Ok(added)
-    }
-
-    fn store_fact(
-        &mut self,
-        id: RowId,
-        fact: &Fact,
-        asked_seq: Option<i64>,
-        now: Timestamp,
-        added: &mut Vec<(EventType, i64)>,
-    ) -> Result<()> {
-        self.store_task_fact(id, fact, now)?;
-        match fact {
-            Fact::TurnOpened { no, id: turn_id, carrier } => {
-                self.execute(
-                    "INSERT INTO turns (worker, no, turn_id, carrier, status, dispatched)
-                     VALUES (?1, ?2, ?3, ?4, 'accepted', 'no')",
-                    params![id.0, signed(*no), turn_id.as_str(), carrier.as_str()],
-                )?;
-            }
-            Fact::TurnQueued { .. }
-            | Fact::TurnUnqueued { .. }
-            | Fact::QueueOrdered { .. }
-            | Fact::QueuedAppended { .. }
-            | Fact::QueuedTurnOpened { .. } => {
-                added.extend(self.store_queue_fact(id, fact, now)?);
-            }
-            Fact::TurnDispatching { no } => {
-                let sql = "UPDATE turns SET dispatched = 'maybe' WHERE worker = ?1 AND no = ?2";
-                self.execute(sql, params![id.0, signed(*no)])?;
-            }
-            Fact::TurnRetried { no } => {
-                let sql = "UPDATE turns SET retried = 1 WHERE worker = ?1 AND no = ?2";
-                self.execute(sql, params![id.0, signed(*no)])?;
-            }
-            Fact::TurnCancel { no, cancel } => {
-                self.execute(
-                    "UPDATE turns SET cancel_reason = ?3, cancel_requested = ?4 WHERE worker = ?1 AND no = ?2",
-                    params![id.0, signed(*no), cancel.reason, cancel.requested],
-                )?;
-            }
-            Fact::TurnUsed { no, tokens, counts } => self.store_tokens(id, *no, *tokens, counts)?,
-            Fact::TurnClosed { no, status, dispatched } => {
-                let end_seq =
-                    added.iter().rev().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| *seq);
-                let changed = self.execute(
-                    "UPDATE turns SET status = ?3, dispatched = ?4, end_seq = ?5, model = (SELECT
-                        CASE WHEN json_valid(details) THEN details ->> 'model' END FROM workers WHERE id = ?1)
-                     WHERE worker = ?1 AND no = ?2 AND status = 'accepted'",
-                    params![id.0, signed(*no), status.as_str(), dispatched.as_str(), end_seq],
-                )?;
-                if changed != 1 {
-                    return Err(Error::new(Code::Internal, format!("turn {no} was ended twice")));
-                }
-                if subagent_failpoint::sabotaged("turn.end_twice") {
-                    let (event_type, data) = (EventType::TurnFailed, serde_json::json!({}));
-                    let again = Fact::Event { event_type, data, turn: Some(*no) };
-                    self.store_fact(id, &again, None, now, added)?;
-                }
-            }
-            Fact::ApprovalOpened { request_id, kind, turn } => {
-                let asked = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalRequested;
-                let asked_seq = asked_seq.or_else(|| added.iter().rev().find(asked).map(|(_, seq)| *seq));
-                self.execute(
-                    "INSERT INTO approvals (request_id, worker, turn, status, asked_seq, kind, deadline_at)
-                     VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5,
-                             (SELECT e.at + json_extract(w.spec, '$.answerTime.timeoutMs')
-                              FROM events e, workers w WHERE e.seq = ?4 AND w.id = ?2))",
-                    params![
-                        request_id.as_str(),
-                        id.0,
-                        turn.map(signed),
-                        asked_seq.unwrap_or(0),
-                        kind.as_str()
-                    ],
-                )?;
-            }
-            Fact::ApprovalHeld { request_id } => {
-                self.execute("UPDATE approvals SET held = 1 WHERE request_id = ?1", [request_id.as_str()])?;
-            }
-            Fact::ApprovalReleased { request_id } => {
-                added.push((EventType::ApprovalRequested, self.release_approval(id, request_id, now)?));
-            }
-            Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
-                let decided = |(event_type, _): &&(EventType, i64)| {
-                    matches!(event_type, EventType::ApprovalDecided | EventType::ElicitationAnswered)
-                };
-                let decided_seq = added.iter().rev().find(decided).map(|(_, seq)| *seq);
-                self.execute(
-                    "UPDATE approvals SET status = 'decided', option_id = ?2, by_cancel = ?3, decided_seq = ?4,
-                            content = ?5 WHERE request_id = ?1",
-                    params![
-                        request_id.as_str(),
-                        option_id,
-                        by_cancel,
-                        decided_seq,
-                        content.as_ref().map(|content| &content.0)
-                    ],
-                )?;
-            }
-            Fact::ApprovalClosed { request_id, status } => {
-                self.close_question(request_id, *status)?;
-            }
-            Fact::TaskEnding(_) | Fact::TaskCause { .. } => {}
-            Fact::Inbox(fact) => self.store_inbox(id, fact)?,
-            Fact::Event { event_type, data, turn } => {
-                if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {
-                    self.close_tool_calls(id, turn, now)?;
-                }
-                let event = rows::NewEvent {
-                    number: None,
-                    turn: *turn,
-                    at: now,
-                    event_type: *event_type,
-                    kind: None,
-                    record: None,
-                    payload: &data.to_string(),
-                };
-                let seq = self.insert_event(id, &event)?;
-                // The prompt of a recovered turn is unknown.
-                let recovered = *event_type == EventType::TurnStarted && data["recovered"] == true;
-                if *event_type == EventType::MessageSent || recovered {
-                    self.execute(
-                        "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'",
-                        params![id.0, seq],
-                    )?;
-                }
-                added.push((*event_type, seq));
-            }
-            Fact::LastError(error) => {
-                let text = error.as_ref().map(serde_json::to_string).transpose();
-                let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
-                self.execute("UPDATE workers SET last_error = ?2 WHERE id = ?1", params![id.0, text])?;
-            }
-            Fact::DesiredStop => {
-                self.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
-            }
-            Fact::Spent(spent) => self.spend(id, spent, now, added)?,
+        Fact::TurnQueued { .. }
+        | Fact::TurnUnqueued { .. }
+        | Fact::QueueOrdered { .. }
+        | Fact::QueuedAppended { .. }
+        | Fact::QueuedTurnOpened { .. } => {
+            added.extend(queue::store_fact(tx, id, fact, now)?);
         }
-        Ok(())
+        Fact::TurnDispatching { no } => {
+            let sql = "UPDATE turns SET dispatched = 'maybe' WHERE worker = ?1 AND no = ?2";
+            tx.execute(sql, params![id.0, signed(*no)])?;
+        }
+        Fact::TurnRetried { no } => {
+            let sql = "UPDATE turns SET retried = 1 WHERE worker = ?1 AND no = ?2";
+            tx.execute(sql, params![id.0, signed(*no)])?;
+        }
+        Fact::TurnCancel { no, cancel } => {
+            tx.execute(
+                "UPDATE turns SET cancel_reason = ?3, cancel_requested = ?4 WHERE worker = ?1 AND no = ?2",
+                params![id.0, signed(*no), cancel.reason, cancel.requested],
+            )?;
+        }
+        Fact::TurnUsed { no, tokens, counts } => usage::store_tokens(tx, id, *no, *tokens, counts)?,
+        Fact::TurnClosed { no, status, dispatched } => {
+            let end_seq =
+                added.iter().rev().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| *seq);
+            let changed = tx.execute(
+                "UPDATE turns SET status = ?3, dispatched = ?4, end_seq = ?5, model = (SELECT
+                    CASE WHEN json_valid(details) THEN details ->> 'model' END FROM workers WHERE id = ?1)
+                 WHERE worker = ?1 AND no = ?2 AND status = 'accepted'",
+                params![id.0, signed(*no), status.as_str(), dispatched.as_str(), end_seq],
+            )?;
+            if changed != 1 {
+                return Err(Error::new(Code::Internal, format!("turn {no} was ended twice")));
+            }
+            if subagent_failpoint::sabotaged("turn.end_twice") {
+                let (event_type, data) = (EventType::TurnFailed, serde_json::json!({}));
+                let again = Fact::Event { event_type, data, turn: Some(*no) };
+                store_fact(tx, id, &again, None, now, added)?;
+            }
+        }
+        Fact::ApprovalOpened { request_id, kind, turn } => {
+            let asked = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalRequested;
+            let asked_seq = asked_seq.or_else(|| added.iter().rev().find(asked).map(|(_, seq)| *seq));
+            tx.execute(
+                "INSERT INTO approvals (request_id, worker, turn, status, asked_seq, kind, deadline_at)
+                 VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5,
+                         (SELECT e.at + json_extract(w.spec, '$.answerTime.timeoutMs')
+                          FROM events e, workers w WHERE e.seq = ?4 AND w.id = ?2))",
+                params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0), kind.as_str()],
+            )?;
+        }
+        Fact::ApprovalHeld { request_id } => {
+            tx.execute("UPDATE approvals SET held = 1 WHERE request_id = ?1", [request_id.as_str()])?;
+        }
+        Fact::ApprovalReleased { request_id } => {
+            added.push((EventType::ApprovalRequested, held::release(tx, id, request_id, now)?));
+        }
+        Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
+            let decided = |(event_type, _): &&(EventType, i64)| {
+                matches!(event_type, EventType::ApprovalDecided | EventType::ElicitationAnswered)
+            };
+            let decided_seq = added.iter().rev().find(decided).map(|(_, seq)| *seq);
+            tx.execute(
+                "UPDATE approvals SET status = 'decided', option_id = ?2, by_cancel = ?3, decided_seq = ?4,
+                        content = ?5 WHERE request_id = ?1",
+                params![
+                    request_id.as_str(),
+                    option_id,
+                    by_cancel,
+                    decided_seq,
+                    content.as_ref().map(|content| &content.0)
+                ],
+            )?;
+        }
+        Fact::ApprovalClosed { request_id, status } => {
+            questions::close(tx, request_id, *status)?;
+        }
+        Fact::TaskEnding(_) | Fact::TaskCause { .. } => {}
+        Fact::Inbox(fact) => inbox::store(tx, id, fact)?,
+        Fact::Event { event_type, data, turn } => {
+            if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {
+                tool_calls::close_open(tx, id, turn, now)?;
+            }
+            let event = rows::NewEvent {
+                number: None,
+                turn: *turn,
+                at: now,
+                event_type: *event_type,
+                kind: None,
+                record: None,
+                payload: &data.to_string(),
+            };
+            let seq = tx.insert_event(id, &event)?;
+            // The prompt of a recovered turn is unknown.
+            let recovered = *event_type == EventType::TurnStarted && data["recovered"] == true;
+            if *event_type == EventType::MessageSent || recovered {
+                tx.execute(
+                    "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'",
+                    params![id.0, seq],
+                )?;
+            }
+            added.push((*event_type, seq));
+        }
+        Fact::LastError(error) => {
+            let text = error.as_ref().map(serde_json::to_string).transpose();
+            let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
+            tx.execute("UPDATE workers SET last_error = ?2 WHERE id = ?1", params![id.0, text])?;
+        }
+        Fact::DesiredStop => {
+            tx.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
+        }
+        Fact::Spent(spent) => accounts::spend(tx, id, spent, now, added)?,
     }
+    Ok(())
 }
 
 /// Returns all workers, or those of one controller, newest first.

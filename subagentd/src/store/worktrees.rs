@@ -102,62 +102,60 @@ fn text(value: &impl Serialize) -> Result<String> {
     })
 }
 
-impl Tx<'_> {
-    /// Stores the worktree of a new worker.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` for a path that is not UTF-8, `STORAGE_ERROR`.
-    pub(crate) fn insert_worktree(
-        &self,
-        (worker_id, controller_id): (&WorkerId, &ControllerId),
-        worktree: &Worktree,
-        setup: &Setup,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.execute(
-            "INSERT INTO worktrees (name, worker_id, controller_id, state, worktree, setup, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
-            params![
-                worktree.name,
-                worker_id.as_str(),
-                controller_id.as_str(),
-                WorktreeState::Creating.as_str(),
-                text(worktree)?,
-                text(setup)?,
-                now.0,
-            ],
-        )?;
-        Ok(())
-    }
+/// Stores the worktree of a new worker.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a path that is not UTF-8, `STORAGE_ERROR`.
+pub(crate) fn insert(
+    tx: &Tx<'_>,
+    (worker_id, controller_id): (&WorkerId, &ControllerId),
+    worktree: &Worktree,
+    setup: &Setup,
+    now: Timestamp,
+) -> Result<()> {
+    tx.execute(
+        "INSERT INTO worktrees (name, worker_id, controller_id, state, worktree, setup, created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+        params![
+            worktree.name,
+            worker_id.as_str(),
+            controller_id.as_str(),
+            WorktreeState::Creating.as_str(),
+            text(worktree)?,
+            text(setup)?,
+            now.0,
+        ],
+    )?;
+    Ok(())
+}
 
-    /// Stores the state of a worktree.
-    pub(crate) fn update_worktree(&self, row: &WorktreeRow, now: Timestamp) -> Result<()> {
-        self.execute(
-            "UPDATE worktrees SET state = ?2, worktree = ?3, updated_at = ?4, landing_at = ?5 WHERE id = ?1",
-            params![row.id.0, row.state.as_str(), text(&row.worktree)?, now.0, row.landing_at.map(|at| at.0)],
-        )?;
-        Ok(())
-    }
+/// Stores the state of a worktree.
+pub(crate) fn update(tx: &Tx<'_>, row: &WorktreeRow, now: Timestamp) -> Result<()> {
+    tx.execute(
+        "UPDATE worktrees SET state = ?2, worktree = ?3, updated_at = ?4, landing_at = ?5 WHERE id = ?1",
+        params![row.id.0, row.state.as_str(), text(&row.worktree)?, now.0, row.landing_at.map(|at| at.0)],
+    )?;
+    Ok(())
+}
 
-    /// Assigns a worktree to another worker, which continues in it.
-    pub(crate) fn move_worktree(&self, id: RowId, worker_id: &WorkerId, now: Timestamp) -> Result<()> {
-        self.execute(
-            "UPDATE worktrees SET worker_id = ?2, state = ?3, updated_at = ?4 WHERE id = ?1",
-            params![id.0, worker_id.as_str(), WorktreeState::Ready.as_str(), now.0],
-        )?;
-        Ok(())
-    }
+/// Assigns a worktree to another worker, which continues in it.
+pub(crate) fn move_to(tx: &Tx<'_>, id: RowId, worker_id: &WorkerId, now: Timestamp) -> Result<()> {
+    tx.execute(
+        "UPDATE worktrees SET worker_id = ?2, state = ?3, updated_at = ?4 WHERE id = ?1",
+        params![id.0, worker_id.as_str(), WorktreeState::Ready.as_str(), now.0],
+    )?;
+    Ok(())
+}
 
-    /// Deletes the row of a removed worktree. Returns whether it existed.
-    pub(crate) fn delete_worktree(&self, id: RowId) -> Result<bool> {
-        Ok(self.execute("DELETE FROM worktrees WHERE id = ?1", [id.0])? > 0)
-    }
+/// Deletes the row of a removed worktree. Returns whether it existed.
+pub(crate) fn delete(tx: &Tx<'_>, id: RowId) -> Result<bool> {
+    Ok(tx.execute("DELETE FROM worktrees WHERE id = ?1", [id.0])? > 0)
+}
 
-    /// Stores the working directory of a worker.
-    pub(crate) fn update_cwd(&self, id: RowId, cwd: &str) -> Result<()> {
-        self.execute("UPDATE workers SET cwd = ?2 WHERE id = ?1", params![id.0, cwd])?;
-        Ok(())
-    }
+/// Stores the working directory of a worker.
+pub(crate) fn update_cwd(tx: &Tx<'_>, id: RowId, cwd: &str) -> Result<()> {
+    tx.execute("UPDATE workers SET cwd = ?2 WHERE id = ?1", params![id.0, cwd])?;
+    Ok(())
 }
 
 /// Returns the names of all worktrees.

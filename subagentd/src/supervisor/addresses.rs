@@ -6,7 +6,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::{ApiCaller, Supervisor, entropy};
-use crate::store::{Durability, controllers, worker_names, workers};
+use crate::store::{Durability, controllers, requests, worker_names, workers};
 
 impl Supervisor {
     /// Returns the error for an address that matches no worker.
@@ -92,9 +92,9 @@ impl Supervisor {
         let renamed = WorkerRenamed { worker_id: row.worker_id, name: request.name, previous: row.name };
         subagent_failpoint::hit("rename.before_commit");
         let stored = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.once(key.as_ref(), now, |tx| {
+            requests::once(tx, key.as_ref(), now, |tx| {
                 controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
-                tx.rename_worker(row.id, &renamed.name)?;
+                worker_names::rename(tx, row.id, &renamed.name)?;
                 Ok(renamed)
             })
         });
@@ -131,7 +131,7 @@ mod tests {
                     placeholder: "sess_000000000000".into(),
                     state: LifecycleState::Stopped,
                 };
-                tx.insert_worker(&worker, entropy::now())?;
+                workers::insert(tx, &worker, entropy::now())?;
             }
             Ok(())
         });

@@ -19,7 +19,7 @@ use super::definition;
 use super::policy::{self, PolicyTracker};
 use super::spec::Spec;
 use crate::core::{Fact, Worker};
-use crate::store::{RowId, Tx, owner_rules};
+use crate::store::{RowId, Tx, instructed, owner_rules, queue, workers};
 
 /// The spec and the policy of a worker after a change of its definition.
 pub(super) struct Changed {
@@ -48,12 +48,12 @@ pub(super) fn changed(
 /// Stores the definition that came with the turn opened by this transaction. Returns the new spec,
 /// or `None` if the turn brought none.
 fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Result<Option<Box<Spec>>> {
-    let Some(text) = tx.take_agent() else { return Ok(None) };
+    let Some(text) = queue::take_agent(tx) else { return Ok(None) };
     let damaged = |error: serde_json::Error| {
         Error::new(Code::StorageError, format!("the definition that came with a message is damaged: {error}"))
     };
     let change: AgentChange = serde_json::from_str(&text).map_err(damaged)?;
-    let mut spec: Box<Spec> = serde_json::from_str(&tx.spec(id)?).map_err(damaged)?;
+    let mut spec: Box<Spec> = serde_json::from_str(&workers::spec(tx, id)?).map_err(damaged)?;
     let mut data = json!({
         "agent": change.agent.name, "level": change.agent.level, "by": "owner",
         "notHonoured": change.agent.not_honoured,
@@ -65,9 +65,15 @@ fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Resul
         data["previous"] = previous.name.as_str().into();
     }
     spec.take_agent(change, turn);
-    tx.update_spec(id, &serde_json::to_string(&spec).map_err(damaged)?)?;
-    tx.update_instructed(id, false)?;
-    tx.store_facts(id, &[Fact::Event { event_type: EventType::AgentChanged, data, turn }], None, now)?;
+    workers::update_spec(tx, id, &serde_json::to_string(&spec).map_err(damaged)?)?;
+    instructed::update(tx, id, false)?;
+    workers::store_facts(
+        tx,
+        id,
+        &[Fact::Event { event_type: EventType::AgentChanged, data, turn }],
+        None,
+        now,
+    )?;
     Ok(Some(spec))
 }
 

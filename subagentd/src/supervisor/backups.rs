@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::shared::is_ending;
 use super::{ApiCaller, Supervisor, entropy};
-use crate::store::{Backup, Durability, StoreError};
+use crate::store::{Backup, Durability, StoreError, requests};
 
 impl Supervisor {
     /// Copies the database into a file.
@@ -50,8 +50,8 @@ impl Supervisor {
         let result =
             serde_json::to_string(&backed_up).map_err(|e| Error::new(Code::Internal, e.to_string()))?;
         let remembered = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.recall(&key, &fingerprint)?;
-            tx.remember(&key, &fingerprint, &result, now)
+            requests::recall(tx.connection(), &key, &fingerprint)?;
+            requests::remember(tx, &key, &fingerprint, &result, now)
         });
         match remembered.await {
             Err(error) if error.code == Code::IdempotencyConflict => Err(error),

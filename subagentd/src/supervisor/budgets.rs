@@ -13,7 +13,7 @@ use super::worker::{ActorMessage, LimitOrder};
 use super::{ApiCaller, Supervisor, entropy};
 use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::steady::steady;
-use crate::store::{Connection, ControllerRow, Durability, accounts};
+use crate::store::{Connection, ControllerRow, Durability, accounts, controllers, requests};
 
 impl Supervisor {
     /// Returns the budget of a controller and of its workers.
@@ -58,11 +58,11 @@ impl Supervisor {
         let changed = self.shared.store.write(Durability::Full, 1, move |tx| {
             let change = |tx: &mut crate::store::Tx<'_>| {
                 let controller = required(tx.connection(), &choice, owner.0.as_ref())?;
-                tx.check_owner(&owner, &controller)?;
-                tx.change_controller_limits(controller.id, &limits, now)?;
+                controllers::check_owner(tx.connection(), &owner, &controller)?;
+                accounts::change_controller_limits(tx, controller.id, &limits, now)?;
                 shown(tx.connection(), &controller)
             };
-            Ok(tx.once(key.as_ref(), now, change)?.0)
+            Ok(requests::once(tx, key.as_ref(), now, change)?.0)
         });
         let changed = changed.await;
         subagent_failpoint::hit("budget.after_commit");

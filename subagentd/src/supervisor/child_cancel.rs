@@ -11,7 +11,7 @@ use super::orders::{RequestTarget, read_response};
 use super::worker::{self, ActorMessage, ChildCancel};
 use super::{ApiCaller, Supervisor, entropy};
 use crate::core::worker::{LifecycleState, stopped_for_good};
-use crate::store::Durability;
+use crate::store::{Durability, requests};
 
 /// The runtime answers within this time, or counts as unreachable.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -56,10 +56,9 @@ impl Supervisor {
         outcome.map_err(|error| error.with("workerId", worker).with("sessionId", session_id.as_str()))?;
         let response = ChildSessionCanceled { worker_id: row.worker_id, session_id };
         let now = entropy::now();
-        let kept = self
-            .shared
-            .store
-            .write(Durability::Full, 1, move |tx| Ok(tx.once(key.as_ref(), now, move |_| Ok(response))?.0));
+        let kept = self.shared.store.write(Durability::Full, 1, move |tx| {
+            Ok(requests::once(tx, key.as_ref(), now, move |_| Ok(response))?.0)
+        });
         kept.await
     }
 }

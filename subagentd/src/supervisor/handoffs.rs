@@ -16,7 +16,7 @@ use super::shared::SupervisorState;
 use super::{ApiCaller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
 use crate::store::handoffs::{self, HandoffRow};
-use crate::store::{Durability, Execution, WorkerRow, controllers, retention};
+use crate::store::{Durability, Execution, WorkerRow, controllers, requests, retention};
 
 /// Name of the folder for snapshots, in the state dir or in the requested one.
 pub(super) const FOLDER: &str = "handoffs";
@@ -118,12 +118,12 @@ impl Supervisor {
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                tx.once(key.as_ref(), new.created_at, |tx| {
+                requests::once(tx, key.as_ref(), new.created_at, |tx| {
                     controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
                     if retention::kept(tx.connection(), row.id)?.is_none() {
                         return Err(Error::new(Code::WorkerNotFound, "the worker was removed"));
                     }
-                    tx.insert_handoff(row.id, &new)?;
+                    handoffs::insert(tx, row.id, &new)?;
                     Ok(ready)
                 })
             })

@@ -7,7 +7,7 @@ use subagent_protocol::api::{AllTrustedHooks, DistrustHooks, DistrustedHooks, Tr
 use subagent_protocol::{Code, Error, Result};
 
 use super::{ApiCaller, Supervisor, entropy};
-use crate::store::{Durability, hook_trust, removal};
+use crate::store::{Durability, hook_trust, removal, requests};
 
 impl Supervisor {
     /// Trusts the hooks of a file until its content changes.
@@ -26,9 +26,9 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "trust hooks", &request)?;
         let now = entropy::now();
         let trusted = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.once(key.as_ref(), now, |tx| {
+            requests::once(tx, key.as_ref(), now, |tx| {
                 removal::check_owner_of_all(tx.connection(), &owner, &HashSet::new())?;
-                tx.trust_hooks(&file, &request.sha256, now)?;
+                hook_trust::trust(tx, &file, &request.sha256, now)?;
                 Ok(TrustedHooks { file: request.file, sha256: request.sha256, trusted_at: now })
             })
         });
@@ -48,9 +48,9 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "distrust hooks", &request)?;
         let now = entropy::now();
         let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.once(key.as_ref(), now, |tx| {
+            requests::once(tx, key.as_ref(), now, |tx| {
                 removal::check_owner_of_all(tx.connection(), &owner, &HashSet::new())?;
-                let removed = tx.distrust_hooks(&file)?;
+                let removed = hook_trust::distrust(tx, &file)?;
                 Ok(DistrustedHooks { file: request.file, removed })
             })
         });

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::removal::AT_ONCE;
 use super::shared::{SupervisorState, is_ending};
 use super::{Supervisor, entropy, orphaned_files};
-use crate::store::removal::{EventDeletion, Removal};
-use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, removal, retention, workers};
+use crate::store::removal::{self, EventDeletion, Removal};
+use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, retention, workers};
 
 /// Interval of the retention.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -142,7 +142,7 @@ pub(super) async fn forget_requests(shared: &SupervisorState, cutoff: Timestamp)
 async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
     let shared = &supervisor.shared;
     let now = entropy::now();
-    if !shared.store.write(Durability::Full, 1, move |tx| tx.trust_clock(now)).await? {
+    if !shared.store.write(Durability::Full, 1, move |tx| retention::trust_clock(tx, now)).await? {
         tracing::warn!(
             %now,
             "the clock is more than a week ahead of the last retention run: nothing is removed today"
@@ -154,7 +154,7 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
     for some in old.chunks(AT_ONCE) {
         let ids: Vec<RowId> = some.iter().map(|row| row.id).collect();
         let mark = move |tx: &mut crate::store::Tx<'_>| {
-            ids.iter().try_for_each(|id| tx.mark_removed(*id, now).map(drop))
+            ids.iter().try_for_each(|id| removal::mark(tx, *id, now).map(drop))
         };
         shared.store.write(Durability::Full, some.len(), mark).await?;
         tracing::info!(workers = some.len(), "workers that were stopped long ago are removed");
@@ -175,7 +175,7 @@ async fn expire_events(shared: &SupervisorState, row: &WorkerRow, cutoff: Timest
     let id = row.id;
     let mark = shared.store.read(move |connection| retention::expirable(connection, id, cutoff)).await?;
     if mark > row.expired_seq {
-        shared.store.write(Durability::Full, 1, move |tx| tx.mark_expired(id, mark)).await?;
+        shared.store.write(Durability::Full, 1, move |tx| retention::mark_expired(tx, id, mark)).await?;
         subagent_failpoint::hit("expire.after_mark");
     }
     // Also deletes up to an old mark: the previous daemon may have been killed, or rows may no

@@ -112,7 +112,7 @@ pub(crate) use wait::WaitMatch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 
-use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
+use crate::store::{Durability, OwnerCheck, RowId, Store, Tx, identity};
 use roster::Roster;
 use shared::{CopiedWorkers, SupervisorState};
 
@@ -143,10 +143,10 @@ impl Supervisor {
         let named = identity.clone();
         let begin = move |tx: &mut Tx<'_>| {
             let copied = match &named {
-                Some(identity) => tx.belong_to(&identity.folder.id, identity.copy_of.as_deref())?,
+                Some(identity) => identity::belong_to(tx, &identity.folder.id, identity.copy_of.as_deref())?,
                 None => RowId(0),
             };
-            Ok((tx.raise_generation(0)?, copied))
+            Ok((identity::raise_generation(tx, 0)?, copied))
         };
         let (generation, newest_copy) = store.write(Durability::Full, 1, begin).await?;
         let boot_id = proc::boot_id()

@@ -11,7 +11,7 @@ use super::worker::{ActorHandle, ActorMessage, ChangeRequest};
 use super::{ApiCaller, Supervisor, worker};
 use crate::core::WorkerInput;
 use crate::core::worker::{LifecycleState, stopped_for_good};
-use crate::store::{OwnerCheck, WorkerRow, controllers};
+use crate::store::{OwnerCheck, WorkerRow, controllers, requests};
 
 /// The target of a request to a worker.
 pub(super) enum RequestTarget {
@@ -201,7 +201,7 @@ impl Supervisor {
         let found = self
             .shared
             .store
-            .read(move |connection| crate::store::recall(connection, &key, &fingerprint))
+            .read(move |connection| requests::recall(connection, &key, &fingerprint))
             .await?;
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
     }

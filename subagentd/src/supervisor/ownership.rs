@@ -15,7 +15,9 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::controllers::{alive, required};
 use super::{ApiCaller, Supervisor, entropy};
-use crate::store::{ControllerRow, Durability, HandleValidity, NewOwner, Tx, controllers};
+use crate::store::{
+    ControllerRow, Durability, HandleValidity, NewOwner, Tx, accounts, controllers, requests,
+};
 
 /// A claim to the ownership of a controller.
 struct Claim {
@@ -58,12 +60,12 @@ impl Supervisor {
                     claim.check_free(tx, existing, earlier.as_deref())?;
                 }
                 let key = &choice.workspace_key;
-                let row = tx.upsert_controller(&controller_id, label.as_deref(), key, claim.now)?;
+                let row = controllers::upsert(tx, &controller_id, label.as_deref(), key, claim.now)?;
                 if existing.is_none() {
-                    tx.open_controller_account(row.id, budget)?;
+                    accounts::open_for_controller(tx, row.id, budget)?;
                 }
                 if require_handle {
-                    tx.require_handle(row.id)?;
+                    controllers::require_handle(tx, row.id)?;
                 }
                 claim.grant(tx, row)
             })
@@ -118,7 +120,7 @@ impl Supervisor {
                     if owner.is_some() && !force {
                         check_release(tx, handle.as_ref(), &row)?;
                     }
-                    tx.release_owner(row.id, now)?;
+                    controllers::release_owner(tx, row.id, now)?;
                     Ok(ControllerReleased {
                         controller_id: row.controller_id,
                         released: owner.is_some(),
@@ -130,7 +132,7 @@ impl Supervisor {
                         }),
                     })
                 };
-                Ok(tx.once(key.as_ref(), now, release)?.0)
+                Ok(requests::once(tx, key.as_ref(), now, release)?.0)
             })
             .await
     }
@@ -159,7 +161,7 @@ impl Claim {
     /// Returns the instance that this same request created before, if it is a repetition.
     fn earlier(&self, tx: &Tx<'_>) -> Result<Option<String>> {
         match &self.key {
-            Some((key, fingerprint)) => tx.recall(key, fingerprint),
+            Some((key, fingerprint)) => requests::recall(tx.connection(), key, fingerprint),
             None => Ok(None),
         }
     }
@@ -201,9 +203,9 @@ impl Claim {
     fn grant(self, tx: &Tx<'_>, row: ControllerRow) -> Result<ControllerInitialized> {
         let Self { instance_id, token, process, boot_id, key, now, .. } = self;
         let new = NewOwner { instance_id: instance_id.clone(), process, boot_id, token: token.clone() };
-        let epoch = tx.insert_owner(row.id, &new, now)?;
+        let epoch = controllers::insert_owner(tx, row.id, &new, now)?;
         if let Some((key, fingerprint)) = &key {
-            tx.remember(key, fingerprint, instance_id.as_str(), now)?;
+            requests::remember(tx, key, fingerprint, instance_id.as_str(), now)?;
         }
         Ok(ControllerInitialized {
             controller_id: row.controller_id.clone(),

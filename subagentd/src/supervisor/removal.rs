@@ -14,7 +14,9 @@ use subagent_protocol::{Code, Error, Result};
 use super::orders::read_response;
 use super::{ApiCaller, Supervisor, entropy, janitor, orphaned_files};
 use crate::core::WorkerInput;
-use crate::store::{Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, retention, workers};
+use crate::store::{
+    Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, requests, retention, workers,
+};
 
 /// Minimum age of deleted idempotency keys. A request repeated after a lost connection must find
 /// its result.
@@ -78,9 +80,9 @@ impl Supervisor {
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                let (removed, _) = tx.once(key.as_ref(), removed.removed_at, |tx| {
+                let (removed, _) = requests::once(tx, key.as_ref(), removed.removed_at, |tx| {
                     controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
-                    if !tx.mark_removed(row.id, removed.removed_at)? {
+                    if !removal::mark(tx, row.id, removed.removed_at)? {
                         return Err(gone());
                     }
                     Ok(removed)
@@ -219,7 +221,7 @@ impl Supervisor {
         }
         let rest = rest.to_vec();
         let last = move |tx: &mut Tx<'_>| {
-            let (pruned, _) = tx.once(key.as_ref(), now, |tx| {
+            let (pruned, _) = requests::once(tx, key.as_ref(), now, |tx| {
                 check(tx.connection())?;
                 // Workers that another request removes at the same time are not counted.
                 marked.extend(mark_all(tx, rest, now)?);
@@ -275,7 +277,7 @@ impl Supervisor {
 fn mark_all(tx: &Tx<'_>, items: Vec<(RowId, PrunedWorker)>, now: Timestamp) -> Result<Vec<PrunedWorker>> {
     let mut marked = Vec::with_capacity(items.len());
     for (id, item) in items {
-        if tx.mark_removed(id, now)? {
+        if removal::mark(tx, id, now)? {
             marked.push(item);
         }
     }

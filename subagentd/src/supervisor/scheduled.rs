@@ -20,7 +20,10 @@ use crate::core::WorkerInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::stopped_for_good;
 use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, StoredTimes};
-use crate::store::{Connection, Durability, OwnerCheck, RowId, Tx, controllers as stored_controllers};
+use crate::store::{
+    Connection, Durability, OwnerCheck, RowId, Tx, accounts, controllers as stored_controllers, requests,
+    schedule_ends,
+};
 
 /// A schedule or a trigger to be stored.
 #[derive(Debug, Serialize)]
@@ -58,9 +61,9 @@ impl Supervisor {
         let add = move |tx: &mut Tx<'_>| {
             let row = controllers::of_new_worker(tx.connection(), &choice, &owner, &state_db)?;
             place_in(&mut work, &row.controller_id);
-            tx.insert_schedule(&name, &row.controller_id, &rules, &work, now)
+            schedules::insert(tx, &name, &row.controller_id, &rules, &work, now)
         };
-        let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, add);
+        let write = move |tx: &mut Tx<'_>| requests::once(tx, key.as_ref(), now, add);
         self.shared.store.write(Durability::Full, 1, write).await.map(drop)
     }
 
@@ -90,26 +93,26 @@ impl Supervisor {
                 Some(row) => row,
                 None => {
                     let id = ownership::controller_to_init(tx, &choice, fresh)?;
-                    let row = tx.upsert_controller(&id, None, &choice.workspace_key, now)?;
-                    tx.open_controller_account(row.id, budget)?;
+                    let row = stored_controllers::upsert(tx, &id, None, &choice.workspace_key, now)?;
+                    accounts::open_for_controller(tx, row.id, budget)?;
                     row
                 }
             };
             place_in(&mut work, &controller.controller_id);
             match &row {
                 Some(row) if row.times.starter.kind() == rules.starter.kind() => {
-                    if !tx.redeclare_schedule(row, &controller.controller_id, &rules, &work, now)? {
+                    if !schedules::redeclare(tx, row, &controller.controller_id, &rules, &work, now)? {
                         return Ok(());
                     }
                 }
                 other => {
                     if let Some(row) = other {
-                        tx.delete_schedule(row.id)?;
+                        schedules::delete(tx, row.id)?;
                     }
-                    tx.insert_schedule(&name, &controller.controller_id, &rules, &work, now)?;
+                    schedules::insert(tx, &name, &controller.controller_id, &rules, &work, now)?;
                 }
             }
-            passed.map_or(Ok(()), |at| tx.leave_out_passed(&name, at, now))
+            passed.map_or(Ok(()), |at| schedules::leave_out_passed(tx, &name, at, now))
         };
         self.shared.store.write(Durability::Full, 1, write).await
     }
@@ -137,26 +140,26 @@ impl Supervisor {
             let row = schedules::named(tx.connection(), kind, &name)?;
             if let Some(controller) = stored_controllers::by_id(tx.connection(), row.controller_id.as_str())?
             {
-                tx.check_owner(&owner, &controller)?;
+                stored_controllers::check_owner(tx.connection(), &owner, &controller)?;
             }
             match change {
                 ScheduleChange::Pause => {
-                    tx.pause_schedule(row.id, SchedulePause::User, None, now).map(|_| None)
+                    schedule_ends::pause(tx, row.id, SchedulePause::User, None, now).map(|_| None)
                 }
-                ScheduleChange::Resume => tx.resume_schedule(&row, now).map(|()| None),
+                ScheduleChange::Resume => schedules::resume(tx, &row, now).map(|()| None),
                 ScheduleChange::Fire(_) if row.paused.is_some() => Err(paused(&row)),
                 ScheduleChange::Run(firing) | ScheduleChange::Fire(firing) => {
-                    tx.insert_firing_now(row.id, &firing, now).map(|firing| Some(firing.0))
+                    schedules::insert_firing_now(tx, row.id, &firing, now).map(|firing| Some(firing.0))
                 }
                 ScheduleChange::Remove
                     if row.times.declared.as_ref().is_some_and(|one| gone.as_ref() != Some(&one.file)) =>
                 {
                     Err(is_declared(&row))
                 }
-                ScheduleChange::Remove => tx.delete_schedule(row.id).map(|()| None),
+                ScheduleChange::Remove => schedules::delete(tx, row.id).map(|()| None),
             }
         };
-        let write = move |tx: &mut Tx<'_>| tx.once(key.as_ref(), now, carry_out);
+        let write = move |tx: &mut Tx<'_>| requests::once(tx, key.as_ref(), now, carry_out);
         let (firing, _) = self.shared.store.write(Durability::Full, 1, write).await?;
         Ok(firing.map(RowId))
     }
@@ -216,7 +219,7 @@ impl Supervisor {
             WorkerInput::Enqueue { queued, urgency: QueuePosition::Queued, most: spec::queue_limit(&row) };
         let (worker_id, now) = (row.worker_id.clone(), entropy::now());
         let also: Also = Box::new(move |tx: &mut Tx<'_>, id: RowId| {
-            tx.start_firing(firing, (id, &worker_id), Some(&turn_id), now)
+            schedules::start_firing(tx, firing, (id, &worker_id), Some(&turn_id), now)
         });
         self.order_also(&handle, None, None, input, nothing(), None, Some(also)).await.map(drop)
     }

@@ -16,7 +16,7 @@ use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
 use crate::descriptors;
 
-use crate::store::{Durability, RowId, Store, WorkerRow};
+use crate::store::{Durability, RowId, Store, WorkerRow, identity};
 
 /// Maximum number of hooks that run at once; others wait. Each costs a process and three
 /// descriptors.
@@ -172,7 +172,7 @@ impl SupervisorState {
     /// Raises the generation above one that a runtime has seen. Needed if the store is older than
     /// the runtime, as after a restore.
     pub(super) async fn raise_generation(&self, above: u64) {
-        match self.store.write(Durability::Full, 1, move |tx| tx.raise_generation(above)).await {
+        match self.store.write(Durability::Full, 1, move |tx| identity::raise_generation(tx, above)).await {
             Ok(generation) => {
                 self.generation.fetch_max(generation, Ordering::Relaxed);
             }

@@ -15,7 +15,7 @@ use super::{ApiCaller, Supervisor, entropy, policy, spec, views};
 use crate::core::decision::PermissionDecision;
 use crate::core::inbox::NewRule;
 use crate::store::workers::ApprovalRow;
-use crate::store::{Connection, Durability, WorkerRow, owner_rules};
+use crate::store::{Connection, Durability, WorkerRow, controllers, owner_rules, requests};
 
 /// Filter for listing owner rules. All given fields must match.
 #[derive(Debug, Clone, Default)]
@@ -124,14 +124,14 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("remove rule {rule_id}"), &())?;
         let (asked, now) = (rule_id.to_owned(), entropy::now());
         let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.once(key.as_ref(), now, |tx| {
+            requests::once(tx, key.as_ref(), now, |tx| {
                 let Some((rule, controller)) = owner_rules::get(tx.connection(), &asked)? else {
                     return Err(Error::new(Code::RuleNotFound, format!("there is no rule {asked}"))
                         .with("ruleId", asked.as_str())
                         .recommend("`subagent policy rules list` shows them"));
                 };
-                tx.check_owner(&owner, &controller)?;
-                tx.delete_owner_rule(&asked)?;
+                controllers::check_owner(tx.connection(), &owner, &controller)?;
+                owner_rules::delete(tx, &asked)?;
                 Ok(rule)
             })
         });

@@ -17,7 +17,9 @@ use super::{
 use crate::core::Worker;
 use crate::core::WorkerInput;
 use crate::core::worker::LifecycleState;
-use crate::store::{Durability, Execution, NewName, NewWorker, OwnerCheck, WorkerRow, workers};
+use crate::store::{
+    Durability, Execution, NewName, NewWorker, OwnerCheck, WorkerRow, accounts, requests, workers,
+};
 
 /// Time beyond the launcher's deadline for starting the runtime and storing its records.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
@@ -74,7 +76,7 @@ impl Supervisor {
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                tx.once(key.as_ref(), now, |tx| {
+                requests::once(tx, key.as_ref(), now, |tx| {
                     let choice = &request.choice;
                     let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
                     if let Some(session) = &request.resume {
@@ -96,8 +98,8 @@ impl Supervisor {
                         placeholder: placeholder.as_str().to_owned(),
                         state: begins.state,
                     };
-                    let worker = tx.insert_worker(&new, now)?;
-                    tx.open_account(worker, controller.id, None, request.budget)?;
+                    let worker = workers::insert(tx, &new, now)?;
+                    accounts::open(tx, worker, controller.id, None, request.budget)?;
                     planned.map_or(Ok(()), |planned| {
                         planned.store(tx, worker_id.as_str(), shared.setup.own_folders(), now)
                     })?;
@@ -476,7 +478,7 @@ pub(super) mod tests {
                 placeholder: "sess_000000000000".into(),
                 state: LifecycleState::Starting,
             };
-            tx.insert_worker(&new, entropy::now())
+            workers::insert(tx, &new, entropy::now())
         });
         added.await.unwrap();
         worker_id.as_str().to_owned()

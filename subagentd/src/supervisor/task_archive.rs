@@ -11,7 +11,7 @@ use super::orders::RequestTarget;
 use super::worker::Also;
 use super::{Supervisor, entropy};
 use crate::core::WorkerInput;
-use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, task_archive};
+use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, retention, task_archive};
 
 /// Maximum time between two runs.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -25,8 +25,8 @@ impl Supervisor {
         let store = &self.shared.store;
         let now = entropy::now();
         if store.read(move |connection| task_archive::any_over(connection, now)).await? {
-            let archive = move |tx: &mut Tx<'_>| match tx.trust_clock(now)? {
-                true => tx.archive_tasks(now).map(Some),
+            let archive = move |tx: &mut Tx<'_>| match retention::trust_clock(tx, now)? {
+                true => task_archive::archive_due(tx, now).map(Some),
                 false => Ok(None),
             };
             match store.write(Durability::Full, 1, archive).await? {

@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Result, task_result};
 
 use super::tasks::TaskCaller;
 use super::{Supervisor, spec};
-use crate::store::{Durability, WorkerRow, tasks};
+use crate::store::{Durability, WorkerRow, tasks, worker_names};
 
 /// Name of the labeling definition, and idempotency key of its task.
 const TITLE: &str = "title";
@@ -66,7 +66,10 @@ impl Supervisor {
         }
         let Some(title) = title(&task_result::short(&shown)?) else { return Ok(()) };
         let id = row.id;
-        let write = self.shared.store.write(Durability::Full, 1, move |tx| tx.label_unlabeled(id, &title));
+        let write = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| worker_names::label_unlabeled(tx, id, &title));
         write.await
     }
 }

@@ -23,7 +23,7 @@ use crate::core::inbox::QuestionInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::{CANCELED_BY_MANAGER, RuntimeStatus};
 use crate::core::{By, Worker, WorkerInput, decision};
-use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
+use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, queue, workers};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
@@ -87,7 +87,7 @@ impl Supervisor {
         }
         let also = agent_sent::accept(&request, &row)?.map(|agent| {
             let turn_id = turn_id.clone();
-            Box::new(move |tx: &mut Tx<'_>, id: RowId| tx.store_agent(id, &turn_id, agent)) as Also
+            Box::new(move |tx: &mut Tx<'_>, id: RowId| queue::store_agent(tx, id, &turn_id, agent)) as Also
         });
         let if_busy = request.if_busy.unwrap_or(IfBusy::Reject);
         let by = match request.simulate {

@@ -12,7 +12,7 @@ use crate::api::{self, Api, Listening};
 use crate::core::worker::LifecycleState;
 use crate::deliveries::Deliveries;
 use crate::schedules::{Schedules, Stay};
-use crate::store::{Cursor, Durability, NewName, NewWorker, Store};
+use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};
 use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
 use subagent_protocol::api::{DaemonInfo, header};
@@ -46,8 +46,13 @@ impl JournaledStateDir {
             std::fs::write(folder.join("1.journal"), journal(worker, events)).unwrap();
             let worker_id = worker.clone();
             let insert = store.write(Durability::Full, 1, move |tx| {
-                let controller =
-                    tx.upsert_controller(&ControllerId::from_random([1; 5]), Some("c"), "/ws", Timestamp(1))?;
+                let controller = controllers::upsert(
+                    tx,
+                    &ControllerId::from_random([1; 5]),
+                    Some("c"),
+                    "/ws",
+                    Timestamp(1),
+                )?;
                 let worker = NewWorker {
                     worker_id,
                     controller: controller.id,
@@ -60,9 +65,9 @@ impl JournaledStateDir {
                     placeholder: "sess_0".to_owned(),
                     state: LifecycleState::Starting,
                 };
-                let id = tx.insert_worker(&worker, Timestamp(1))?;
-                tx.begin_incarnation(id, 1, &subagent_config::proc::boot_id().unwrap())?;
-                tx.update_cursor(id, Cursor { segment: 1, offset: 0, number: 0 })
+                let id = workers::insert(tx, &worker, Timestamp(1))?;
+                workers::begin_incarnation(tx, id, 1, &subagent_config::proc::boot_id().unwrap())?;
+                workers::update_cursor(tx, id, Cursor { segment: 1, offset: 0, number: 0 })
             });
             insert.await.unwrap();
         }

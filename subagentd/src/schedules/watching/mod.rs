@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::context::{STORE_RETRY, ScheduleContext, pause};
 use crate::store::schedules::NewFiring;
-use crate::store::{Connection, Durability, RowId, Tx};
+use crate::store::{Connection, Durability, RowId, Tx, trigger_sources};
 use crate::supervisor::entropy;
 pub(super) use globs::Globs;
 use thread::{WatchReport, Watched, Watcher};
@@ -107,7 +107,7 @@ async fn fire(context: &ScheduleContext, id: RowId, payload: String) -> subagent
     let now = entropy::now();
     let firing = NewFiring { payload: Some(payload), ..NewFiring::default() };
     subagent_failpoint::hit("change.before_store");
-    let write = move |tx: &mut Tx<'_>| tx.store_occurrence(id, &firing, now);
+    let write = move |tx: &mut Tx<'_>| trigger_sources::store_occurrence(tx, id, &firing, now);
     context.stream.store.write(Durability::Full, 1, write).await?;
     subagent_failpoint::hit("change.after_store");
     Ok(())

@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use super::*;
 use crate::core::Fact;
 use crate::store::tasks_below::tests::{NOW, Planted, below, planted, root};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, accounts, workers};
 
 fn tree() -> Vec<Planted> {
     vec![root(1), below(1, 2, "background"), below(2, 3, "background")]
@@ -13,7 +13,7 @@ fn tree() -> Vec<Planted> {
 
 async fn spend(store: &Store, worker: i64, tokens: u64) {
     let facts = vec![Fact::Spent(Spent::Closed { tokens: Some(tokens) })];
-    let spend = move |tx: &mut Tx<'_>| tx.store_facts(RowId(worker), &facts, None, NOW).map(drop);
+    let spend = move |tx: &mut Tx<'_>| workers::store_facts(tx, RowId(worker), &facts, None, NOW).map(drop);
     store.write(Durability::Full, 1, spend).await.unwrap();
 }
 
@@ -48,6 +48,7 @@ async fn m6_what_a_task_uses_is_stored_for_every_worker_above_it_that_is_still_t
         (7.into(), 7.into())
     );
     execute(&store, r#"UPDATE accounts SET account = json_set(account, '$.limits', json('{"tokens": 7}')) WHERE scope = 'worker' AND key = 1"#).await;
-    let asked = store.write(Durability::Full, 1, |tx| Ok(tx.may_open_turn(RowId(3), NOW).unwrap_err()));
+    let asked =
+        store.write(Durability::Full, 1, |tx| Ok(accounts::may_open_turn(tx, RowId(3), NOW).unwrap_err()));
     assert_eq!(asked.await.unwrap().code, Code::BudgetExceeded);
 }

@@ -8,7 +8,9 @@ use subagent_protocol::ids::ControllerId;
 use super::*;
 use crate::core::worker::LifecycleState;
 use crate::store::retention::{self, expirable};
-use crate::store::{Durability, ForeignKeys, NewName, NewWorker, Store, workers};
+use crate::store::{
+    Durability, ForeignKeys, NewName, NewWorker, Store, controllers, removal, requests, workers,
+};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -33,9 +35,9 @@ async fn with_events(path: &Path, events: u32) -> (Store, RowId, RowId) {
     let store = Store::open(path).unwrap();
     let workers = store.write(Durability::Full, 1, move |tx| {
         let controller =
-            tx.upsert_controller(&ControllerId::from_random([1; 5]), None, "/ws", NOW)?.id;
-        let first = tx.insert_worker(&new_worker(1, controller), NOW)?;
-        let other = tx.insert_worker(&new_worker(2, controller), NOW)?;
+            controllers::upsert(tx, &ControllerId::from_random([1; 5]), None, "/ws", NOW)?.id;
+        let first = workers::insert(tx, &new_worker(1, controller), NOW)?;
+        let other = workers::insert(tx, &new_worker(2, controller), NOW)?;
         let sql = format!(
             "INSERT INTO turns (id, worker, no, turn_id, carrier, status, dispatched, message_seq, end_seq)
                  VALUES (1, 1, 1, 'turn_0000000001', 'acp-stdio', 'completed', 'yes', 0, 5);
@@ -69,7 +71,7 @@ async fn delete_rows(store: &Store, worker: RowId) -> usize {
 }
 
 async fn mark(store: &Store, worker: RowId) -> bool {
-    store.write(Durability::Full, 1, move |tx| tx.mark_removed(worker, NOW)).await.unwrap()
+    store.write(Durability::Full, 1, move |tx| removal::mark(tx, worker, NOW)).await.unwrap()
 }
 
 async fn number(store: &Store, sql: &'static str) -> i64 {
@@ -113,9 +115,11 @@ async fn ids_and_keys_of_removed_workers_are_not_given_again() {
     delete_rows(&store, last).await;
     store.close().await;
     let store = Store::open(&path).unwrap();
-    let again = store.write(Durability::Full, 1, |tx| tx.insert_worker(&new_worker(2, RowId(1)), NOW)).await;
+    let again =
+        store.write(Durability::Full, 1, |tx| workers::insert(tx, &new_worker(2, RowId(1)), NOW)).await;
     assert_eq!(again.unwrap_err().code, Code::Internal);
-    let next = store.write(Durability::Full, 1, |tx| tx.insert_worker(&new_worker(3, RowId(1)), NOW)).await;
+    let next =
+        store.write(Durability::Full, 1, |tx| workers::insert(tx, &new_worker(3, RowId(1)), NOW)).await;
     assert!(next.unwrap().0 > last.0);
 }
 
@@ -138,7 +142,7 @@ async fn what_has_arrived_goes_before_the_next_piece() {
     let sends = 20;
     let mut seen = Vec::new();
     for _ in 0..sends {
-        store.write(Durability::Full, 1, |tx| tx.remember("key", "a", "1", NOW)).await.unwrap();
+        store.write(Durability::Full, 1, |tx| requests::remember(tx, "key", "a", "1", NOW)).await.unwrap();
         seen.push(left().await);
     }
     assert!(seen[0] > 0 && *seen.last().unwrap() > 0, "{seen:?}: the pieces went first");
@@ -173,8 +177,8 @@ async fn the_mark_stops_before_what_is_needed() {
     for (cutoff, expected) in [(0, 0), (1000, 0), (1001, 13), (2001, 23), (3001, 23), (i64::MAX, 23)] {
         assert_eq!(upto(cutoff).await.unwrap(), expected, "{cutoff}");
     }
-    store.write(Durability::Full, 1, move |tx| tx.mark_expired(worker, 29)).await.unwrap();
-    store.write(Durability::Full, 1, move |tx| tx.mark_expired(worker, 19)).await.unwrap();
+    store.write(Durability::Full, 1, move |tx| retention::mark_expired(tx, worker, 29)).await.unwrap();
+    store.write(Durability::Full, 1, move |tx| retention::mark_expired(tx, worker, 19)).await.unwrap();
     assert_eq!(store.read(move |c| retention::kept(c, worker)).await.unwrap().unwrap().expired_seq, 29);
     let (mut sweep, mut more) = (EventDeletion::up_to(worker, 29), true);
     while more {
@@ -243,7 +247,10 @@ async fn commits(store: &Store, until: Option<&tokio::task::JoinHandle<()>>) -> 
         // A known key would change nothing, and nothing would be synced.
         let key = format!("{} {}", until.is_some(), times.len());
         let begun = Instant::now();
-        store.write(Durability::Full, 1, move |tx| tx.remember(&key, "a", "1", NOW)).await.unwrap();
+        store
+            .write(Durability::Full, 1, move |tx| requests::remember(tx, &key, "a", "1", NOW))
+            .await
+            .unwrap();
         times.push(begun.elapsed());
     }
     times

@@ -4,7 +4,7 @@ use serde_json::json;
 use subagent_protocol::api::{ScheduledMessage, ScheduledWork};
 use subagent_protocol::schedule::{Missed, Overlap, When};
 
-use super::super::schedules::{NewFiring, Starter, StoredTimes, all};
+use super::super::schedules::{self, NewFiring, Starter, StoredTimes, all};
 use super::*;
 
 /// The store with one schedule, which three failures pause.
@@ -30,7 +30,7 @@ impl ScheduleFixture {
         let work = ScheduledWork::Send(ScheduledMessage { worker: "w_1".to_owned(), text: "x".to_owned() });
         let controller = serde_json::from_value(json!("ctl_0123456789")).unwrap();
         let world = Self { connection, now: 1_000 };
-        world.tx(|tx| tx.insert_schedule("x", &controller, &times, &work, Timestamp(0)));
+        world.tx(|tx| schedules::insert(tx, "x", &controller, &times, &work, Timestamp(0)));
         world
     }
 
@@ -49,7 +49,7 @@ impl ScheduleFixture {
         let (now, id) = (Timestamp(self.now), self.schedule().0);
         // A pause leaves it.
         let firing = NewFiring { manual: true, ..NewFiring::default() };
-        self.tx(|tx| tx.insert_firing_now(id, &firing, now))
+        self.tx(|tx| schedules::insert_firing_now(tx, id, &firing, now))
     }
 
     /// Ends a firing, and returns the failures in a row. Each end is earlier than the one before: a
@@ -60,7 +60,7 @@ impl ScheduleFixture {
             (status == FiringStatus::Failed).then(|| Error::new(Code::BackendRuntimeError, "no luck"));
         let end = FiringEnd { firing, started: false, status, error, pause: None };
         let now = Timestamp(self.now);
-        self.tx(|tx| tx.end_firing(&end, now));
+        self.tx(|tx| end_firing(tx, &end, now));
         self.schedule().1
     }
 }
@@ -88,9 +88,9 @@ fn only_failures_since_a_resume_count() {
     let [first, second, late] = std::array::from_fn(|_| world.fire());
     assert_eq!((world.end(first, Failed), world.end(second, Failed)), (1, 2));
     let id = world.schedule().0;
-    world.tx(|tx| tx.pause_schedule(id, SchedulePause::SourceGone, None, Timestamp(5_000)));
+    world.tx(|tx| pause(tx, id, SchedulePause::SourceGone, None, Timestamp(5_000)));
     let row = all(&world.connection).unwrap().remove(0);
-    world.tx(|tx| tx.resume_schedule(&row, Timestamp(6_000)));
+    world.tx(|tx| schedules::resume(tx, &row, Timestamp(6_000)));
     assert_eq!(world.end(late, Failed), 0, "it was fired before");
     let new = world.fire();
     assert_eq!(world.end(new, Failed), 1);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::tasks_below::tests::{NOW, Planted, below, planted, root};
-use crate::store::{Durability, RowId, Store, StoreError};
+use crate::store::{Durability, RowId, Store, StoreError, task_archive};
 
 const DAY: i64 = 24 * HOUR;
 
@@ -10,7 +10,8 @@ const DAY: i64 = 24 * HOUR;
 async fn look(store: &Store, later: i64) -> Vec<i64> {
     let now = Timestamp(NOW.0 + later);
     let any = store.read(move |connection| any_over(connection, now)).await.unwrap();
-    let archived = store.write(Durability::Full, 1, move |tx| tx.archive_tasks(now)).await.unwrap();
+    let archived =
+        store.write(Durability::Full, 1, move |tx| task_archive::archive_due(tx, now)).await.unwrap();
     assert_eq!(any, archived > 0);
     let listed = store.read(|connection| {
         let mut statement = connection

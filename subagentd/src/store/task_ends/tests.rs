@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::tasks_below::tests::{NOW, below, planted, root};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, task_ends, workers};
 
 /// A root with background task 2, which has background task 3, after the SQL `change`.
 async fn tree(folder: &tempfile::TempDir, change: &'static str) -> Store {
@@ -16,8 +16,9 @@ async fn tree(folder: &tempfile::TempDir, change: &'static str) -> Store {
 
 /// Settles a task whose worker has nothing left to do.
 async fn settle(store: &Store, task: i64) {
-    let settle =
-        move |tx: &mut Tx<'_>| tx.settle_task(RowId(task), &Worker::without_runtime(), NOW, &mut Vec::new());
+    let settle = move |tx: &mut Tx<'_>| {
+        task_ends::settle(tx, RowId(task), &Worker::without_runtime(), NOW, &mut Vec::new())
+    };
     store.write(Durability::Full, 1, settle).await.unwrap();
 }
 
@@ -64,7 +65,7 @@ async fn m9_what_was_due_to_a_task_is_gone_as_soon_as_it_is_being_ended() {
     let store = tree(&folder, "").await;
     settle(&store, 3).await;
     let end = |tx: &mut Tx<'_>| {
-        tx.store_facts(RowId(2), &[Fact::TaskEnding(task::TaskEnding::Cancelled)], None, NOW)
+        workers::store_facts(tx, RowId(2), &[Fact::TaskEnding(task::TaskEnding::Cancelled)], None, NOW)
     };
     store.write(Durability::Full, 1, end).await.unwrap();
     assert_eq!(due_to(&store, 2).await, Vec::<i64>::new());

@@ -7,7 +7,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::*;
 use crate::store::tasks_below::tests::{NOW, Planted, below, planted, root};
-use crate::store::{Durability, NewEvent, Store, Tx};
+use crate::store::{Durability, NewEvent, Store, Tx, retention};
 
 /// A root with tasks two levels deep, and another worker with a task.
 fn tree() -> Vec<Planted> {
@@ -152,7 +152,7 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
     let store = planted(&folder.path().join("state.db"), tree()).await;
     let seqs = stored(&store, vec![(2, 0, 1), (3, 0, 1), (2, 0, 1), (1, 2, 1), (4, 1, 1)]).await;
     let mark = seqs[1];
-    store.write(Durability::Full, 1, move |tx| tx.mark_expired(RowId(2), mark)).await.unwrap();
+    store.write(Durability::Full, 1, move |tx| retention::mark_expired(tx, RowId(2), mark)).await.unwrap();
     let remove = |tx: &mut Tx<'_>| tx.execute("UPDATE workers SET removed_at = ?1 WHERE id = 3", [NOW.0]);
     store.write(Durability::Full, 1, remove).await.unwrap();
     let left: Vec<i64> = read(&store, 1, true, 0, i64::MAX).await.into_iter().map(|(seq, _)| seq).collect();
@@ -177,7 +177,10 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
     let left: Vec<i64> = read(&store, 1, false, 0, i64::MAX).await.into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(left, [seqs[3], seqs[4]]);
     let query = EventQuery { worker: RowId(1), after: mark, up_to: i64::MAX, floor: 0 };
-    store.write(Durability::Full, 1, move |tx| tx.mark_expired(RowId(1), mark + 1)).await.unwrap();
+    store
+        .write(Durability::Full, 1, move |tx| retention::mark_expired(tx, RowId(1), mark + 1))
+        .await
+        .unwrap();
     let refused = store.read(move |connection| page(connection, query, false, |_, _| Ok(()))).await;
     assert_eq!(refused.unwrap_err().code, subagent_protocol::Code::CursorExpired);
 }

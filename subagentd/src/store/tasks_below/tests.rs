@@ -7,7 +7,10 @@ use subagent_protocol::time::Timestamp;
 use super::*;
 use crate::core::task::TaskEnding;
 use crate::core::worker::{Fact, LifecycleState};
-use crate::store::{Durability, NewName, NewWorker, Store, task_ends};
+use crate::store::{
+    Durability, NewName, NewWorker, Store, accounts, controllers, task_ends, task_places, tasks, tasks_below,
+    workers,
+};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
 
@@ -46,10 +49,10 @@ impl Planted {
             placeholder: "sess_0".to_owned(),
             state: LifecycleState::Idle,
         };
-        let id = tx.insert_worker(&worker, NOW)?;
+        let id = workers::insert(tx, &worker, NOW)?;
         assert_eq!(id.0, i64::from(self.key), "they are planted in order");
         let parent = self.parent.map(|parent| RowId(i64::from(parent)));
-        tx.open_account(id, controller, parent, subagent_protocol::budget::Limits::default())?;
+        accounts::open(tx, id, controller, parent, subagent_protocol::budget::Limits::default())?;
         let Some(parent) = self.parent else { return Ok(()) };
         let name = format!("task {}", self.key);
         tx.execute(
@@ -67,7 +70,7 @@ impl Planted {
 pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>) -> Store {
     let store = Store::open(path).unwrap();
     let plant = move |tx: &mut Tx<'_>| {
-        let controller = tx.upsert_controller(&ControllerId::from_random([1; 5]), None, "/ws", NOW)?.id;
+        let controller = controllers::upsert(tx, &ControllerId::from_random([1; 5]), None, "/ws", NOW)?.id;
         all.iter().try_for_each(|planted| planted.insert(tx, controller))
     };
     store.write(Durability::Full, 1, plant).await.unwrap();
@@ -91,7 +94,10 @@ async fn wanted_in(store: &Store, end: Option<TurnStatus>) -> Vec<i64> {
         ],
         None => vec![Fact::DesiredStop],
     };
-    store.write(Durability::Full, 1, move |tx| tx.store_facts(RowId(1), &facts, None, NOW)).await.unwrap();
+    store
+        .write(Durability::Full, 1, move |tx| workers::store_facts(tx, RowId(1), &facts, None, NOW))
+        .await
+        .unwrap();
     let wanted = store.read(|connection| wanted_below(connection, RowId(1))).await.unwrap();
     wanted.into_iter().map(|id| id.0).collect()
 }
@@ -127,8 +133,9 @@ async fn m9_a_turn_that_ended_by_itself_ends_those_that_it_waited_for() {
 async fn m9_a_turn_ends_nothing_that_another_turn_waits_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), tree()).await;
-    let end =
-        |tx: &mut Tx<'_>| tx.end_tasks_below(RowId(1), TaskSelection::after(TurnStatus::Completed), Some(2));
+    let end = |tx: &mut Tx<'_>| {
+        tasks_below::end(tx, RowId(1), TaskSelection::after(TurnStatus::Completed), Some(2))
+    };
     store.write(Durability::Full, 1, end).await.unwrap();
     assert_eq!(store.read(|connection| wanted_below(connection, RowId(1))).await.unwrap(), Vec::new());
 }
@@ -141,10 +148,10 @@ async fn m9_a_turn_neither_waits_for_nor_ends_tasks_that_another_caller_resumed(
     let go_on = |tx: &mut Tx<'_>| {
         tx.execute("UPDATE tasks SET max_active = 1", [])?;
         tx.execute("UPDATE workers SET state = 'turn' WHERE id = 2", [])?;
-        tx.go_on(RowId(3))?;
-        let busy = tx.may_take_place(RowId(3)).unwrap_err();
+        tasks::go_on(tx, RowId(3))?;
+        let busy = task_places::may_take(tx, RowId(3)).unwrap_err();
         assert_eq!(busy.code, subagent_protocol::Code::WorkerBusy, "its parent has the place");
-        tx.end_tasks_below(RowId(2), TaskSelection::after(TurnStatus::Completed), Some(1))
+        tasks_below::end(tx, RowId(2), TaskSelection::after(TurnStatus::Completed), Some(1))
     };
     store.write(Durability::Full, 1, go_on).await.unwrap();
     assert_eq!(store.read(|connection| wanted_below(connection, RowId(2))).await.unwrap(), Vec::new());
@@ -170,13 +177,13 @@ async fn due_to(own: &'static str, end: &'static [Fact]) -> usize {
     let store = planted(&folder.path().join("state.db"), tree).await;
     let ended = move |tx: &mut Tx<'_>| {
         let worker = crate::core::Worker::without_runtime();
-        tx.settle_task(RowId(3), &worker, NOW, &mut Vec::new())?;
+        task_ends::settle(tx, RowId(3), &worker, NOW, &mut Vec::new())?;
         assert_eq!(task_ends::due(tx.connection(), RowId(2))?.len(), 1, "as long as it goes on");
         if !own.is_empty() {
             tx.execute(&format!("UPDATE tasks SET {own} WHERE worker = 2"), [])?;
         }
-        tx.store_facts(RowId(2), end, None, NOW)?;
-        tx.settle_task(RowId(4), &worker, NOW, &mut Vec::new())
+        workers::store_facts(tx, RowId(2), end, None, NOW)?;
+        task_ends::settle(tx, RowId(4), &worker, NOW, &mut Vec::new())
     };
     store.write(Durability::Full, 1, ended).await.unwrap();
     store.read(|connection| task_ends::due(connection, RowId(2))).await.unwrap().len()
@@ -205,8 +212,8 @@ async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_sent_yet() 
     let ended = |tx: &mut Tx<'_>| {
         let worker = crate::core::Worker::without_runtime();
         // Without any work done, the task counts as canceled.
-        tx.settle_task(RowId(3), &worker, NOW, &mut Vec::new())?;
-        tx.settle_task(RowId(2), &worker, NOW, &mut Vec::new())
+        task_ends::settle(tx, RowId(3), &worker, NOW, &mut Vec::new())?;
+        task_ends::settle(tx, RowId(2), &worker, NOW, &mut Vec::new())
     };
     store.write(Durability::Full, 1, ended).await.unwrap();
     let due = store.read(|connection| {
@@ -224,7 +231,7 @@ async fn m6_who_has_used_up_its_budget_gives_no_work_but_in_its_last_turn() {
             let sql = "UPDATE accounts SET account = json_set(account, '$.limits', json(?1), '$.turns', 1, '$.tokens', 9)
                        WHERE scope = 'worker' AND key = 1";
             tx.execute(sql, [limits])?;
-            tx.may_give_work(RowId(1), NOW)
+            accounts::may_give_work(tx, RowId(1), NOW)
         })
     };
     limited(r#"{"turns": 1, "tokens": 10}"#).await.unwrap();

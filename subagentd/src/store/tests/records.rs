@@ -5,6 +5,7 @@ use rusqlite::StatementStatus;
 use subagent_protocol::record::RecordType;
 
 use super::*;
+use crate::store::workers;
 
 /// A record: a piece of text, or a plan.
 fn record(number: u64, turn: Option<u64>, at: i64, is_piece: bool, payload: &str) -> NewEvent<'_> {
@@ -30,7 +31,7 @@ async fn take(store: &Store, worker: RowId, after: u64, numbers: Vec<u64>) -> Re
         let records: Vec<_> = numbers.iter().map(|number| record(*number, None, 5, true, "{}")).collect();
         tx.insert_events(worker, &records)?;
         let number = numbers.last().copied().unwrap_or(after);
-        tx.update_cursor(worker, Cursor { segment: 1, offset: 7, number })
+        workers::update_cursor(tx, worker, Cursor { segment: 1, offset: 7, number })
     };
     store.write(Durability::Progress, 1, take).await
 }
@@ -86,7 +87,7 @@ async fn stored(shapes: Vec<RecordShape>, together: bool) -> Vec<String> {
             id: subagent_protocol::ids::TurnId::from_random([1; 5]),
             carrier: subagent_protocol::state::Carrier::Runtime,
         };
-        tx.store_facts(worker, &[open], None, NOW)?;
+        workers::store_facts(tx, worker, &[open], None, NOW)?;
         tx.begin_records(worker, 0)?;
         let payloads: Vec<String> = shapes.iter().map(|shape| "x".repeat(usize::from(shape.4))).collect();
         let mut number = 0;

@@ -11,8 +11,9 @@ use subagent_protocol::api::{ScheduledMessage, ScheduledWork};
 use subagent_protocol::schedule::{Overlap, SchedulePause};
 use subagent_protocol::trigger::TriggerSource;
 
-use super::super::schedules::{Starter, StoredTimes, all};
+use super::super::schedules::{self, Starter, StoredTimes, all};
 use super::*;
+use crate::store::schedule_ends;
 
 const MAX_FAILURES: u32 = 3;
 
@@ -118,22 +119,22 @@ impl World<'_> {
             Op::Run(output) => {
                 let found =
                     Observation::Output { text: format!("output {output}"), sha256: output.to_string() };
-                tx.store_observation(&row, &found, now).unwrap();
+                store_observation(&mut tx, &row, &found, now).unwrap();
             }
             Op::Fail => {
                 let found = Observation::Failed(Error::new(Code::CommandFailed, "no"));
-                tx.store_observation(&row, &found, now).unwrap();
+                store_observation(&mut tx, &row, &found, now).unwrap();
             }
             Op::Request(number) => {
                 let (occurrence, payload) = (number.to_string(), format!("request {number}"));
                 let firing =
                     NewFiring { manual: false, occurrence: Some(occurrence), payload: Some(payload) };
-                tx.store_occurrence(id, &firing, now).unwrap();
+                store_occurrence(&tx, id, &firing, now).unwrap();
             }
             Op::Pause => {
-                tx.pause_schedule(id, SchedulePause::User, None, now).unwrap();
+                schedule_ends::pause(&mut tx, id, SchedulePause::User, None, now).unwrap();
             }
-            Op::Resume => tx.resume_schedule(&row, now).unwrap(),
+            Op::Resume => schedules::resume(&tx, &row, now).unwrap(),
         }
         drop(tx);
         if !is_killed {
@@ -146,7 +147,7 @@ impl World<'_> {
         self.now += 1;
         let mut seq = 0;
         let now = Timestamp(self.now);
-        Tx::new(self.connection, &mut seq).store_observation(row, &output(text), now).unwrap();
+        store_observation(&mut Tx::new(self.connection, &mut seq), row, &output(text), now).unwrap();
     }
 
     fn count(&self, sql: &str) -> usize {
@@ -188,7 +189,7 @@ fn planted(connection: &mut Connection) -> RowId {
     let controller = serde_json::from_value(json!("ctl_0123456789")).unwrap();
     let mut seq = 0;
     let tx = Tx::new(connection, &mut seq);
-    tx.insert_schedule("x", &controller, &times, &work, Timestamp(0)).unwrap();
+    schedules::insert(&tx, "x", &controller, &times, &work, Timestamp(0)).unwrap();
     all(connection).unwrap()[0].id
 }
 
@@ -206,7 +207,7 @@ fn history(connection: &mut Connection, ops: &[(Op, bool)]) -> Result<(), TestCa
         world.compare(&model)?;
     }
     let mut seq = 0;
-    Tx::new(connection, &mut seq).delete_schedule(id).unwrap();
+    schedules::delete(&Tx::new(connection, &mut seq), id).unwrap();
     Ok(())
 }
 
@@ -271,7 +272,7 @@ fn a_run_that_succeeds_ends_failed_runs_and_not_failures_of_the_work() {
     .unwrap();
     let (status, error) = (FiringStatus::Failed, Some(Error::new(Code::InvalidArgument, "no")));
     let end = FiringEnd { firing: RowId(firing), started: false, status, error, pause: None };
-    Tx::new(world.connection, &mut seq).end_firing(&end, Timestamp(2_000)).unwrap();
+    schedule_ends::end_firing(&mut Tx::new(world.connection, &mut seq), &end, Timestamp(2_000)).unwrap();
     world.store(&Op::Run(2), false);
     assert_eq!(world.row().failures, 1);
     // A failed run between the two makes no difference.

@@ -7,7 +7,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::*;
 use crate::core::worker::LifecycleState;
-use crate::store::{Durability, NewWorker, Store};
+use crate::store::{Durability, NewWorker, Store, controllers, removal, worker_names, workers};
 
 const NOW: Timestamp = Timestamp(1_000);
 
@@ -15,7 +15,7 @@ async fn insert(store: &Store, number: u8, launcher: &str, name: NewName) -> Res
     let launcher = launcher.to_owned();
     let write = store.write(Durability::Full, 1, move |tx| {
         let id = ControllerId::from_random([1; 5]);
-        let controller = tx.upsert_controller(&id, Some("label"), "/ws", NOW)?;
+        let controller = controllers::upsert(tx, &id, Some("label"), "/ws", NOW)?;
         let worker = NewWorker {
             worker_id: WorkerId::from_random([0xab, 0, 0, 0, number]),
             controller: controller.id,
@@ -28,7 +28,7 @@ async fn insert(store: &Store, number: u8, launcher: &str, name: NewName) -> Res
             placeholder: "sess_0".to_owned(),
             state: LifecycleState::Stopped,
         };
-        tx.insert_worker(&worker, NOW)
+        workers::insert(tx, &worker, NOW)
     });
     write.await
 }
@@ -54,7 +54,7 @@ async fn a_worker_gets_the_smallest_free_number_of_its_launcher() {
     let second = launcher(2, "Codex").await.unwrap();
     assert_eq!(name_of(&store, first).await, "codex-1");
     assert_eq!(name_of(&store, second).await, "Codex-2", "case does not make a name another one");
-    let marked = store.write(Durability::Full, 1, move |tx| tx.mark_removed(first, NOW)).await;
+    let marked = store.write(Durability::Full, 1, move |tx| removal::mark(tx, first, NOW)).await;
     assert!(marked.unwrap());
     let third = launcher(3, "codex").await.unwrap();
     assert_eq!(name_of(&store, third).await, "codex-1", "a removed worker has no name");
@@ -74,13 +74,14 @@ async fn a_name_belongs_to_one_worker() {
     let taken = insert(&store, 2, "codex", NewName::Chosen("AUTH".to_owned())).await.unwrap_err();
     assert_eq!((taken.code, &taken.details["workerId"]), (Code::NameTaken, &"w_ab00000001".into()));
     let other = insert(&store, 3, "codex", NewName::OfLauncher).await.unwrap();
-    let rename =
-        |id, name: &'static str| store.write(Durability::Full, 1, move |tx| tx.rename_worker(id, name));
+    let rename = |id, name: &'static str| {
+        store.write(Durability::Full, 1, move |tx| worker_names::rename(tx, id, name))
+    };
     assert_eq!(rename(other, "Auth").await.unwrap_err().code, Code::NameTaken);
     rename(auth, "Auth").await.expect("it is its own");
     rename(auth, "login").await.unwrap();
     rename(other, "auth").await.expect("it is free again");
-    let of_task = store.write(Durability::Full, 1, move |tx| tx.name_after_task(auth, "auth"));
+    let of_task = store.write(Durability::Full, 1, move |tx| worker_names::name_after_task(tx, auth, "auth"));
     of_task.await.unwrap();
     assert_eq!(name_of(&store, auth).await, "auth-2");
 }
@@ -96,7 +97,7 @@ async fn the_beginning_of_an_id_fits_the_workers_that_are_not_removed() {
     assert_eq!(names(fits("w_ab").await.unwrap()), ["codex-2", "codex-1"]);
     assert_eq!(names(fits("w_ab00000002").await.unwrap()), ["codex-2"]);
     assert_eq!(names(fits("w_ac").await.unwrap()), [""; 0]);
-    let marked = store.write(Durability::Full, 1, move |tx| tx.mark_removed(first, NOW)).await;
+    let marked = store.write(Durability::Full, 1, move |tx| removal::mark(tx, first, NOW)).await;
     assert!(marked.unwrap());
     assert_eq!(names(fits("w_ab").await.unwrap()), ["codex-2"]);
     assert_eq!(store.read(changed_last).await.unwrap().as_deref(), Some("w_ab00000002"));

@@ -147,7 +147,7 @@ impl AfterHookRunner {
                 }
                 self.shared
                     .store
-                    .write(Durability::Progress, 1, move |tx| tx.move_hook_cursor(id, 0))
+                    .write(Durability::Progress, 1, move |tx| hook_events::move_cursor(tx, id, 0))
                     .await?;
             }
         }
@@ -202,7 +202,7 @@ impl AfterHookRunner {
     async fn store_cursor(&mut self) -> Result<()> {
         let (id, seq) = (self.row.id, self.seen);
         if seq > self.stored {
-            let write = move |tx: &mut Tx<'_>| tx.move_hook_cursor(id, seq);
+            let write = move |tx: &mut Tx<'_>| hook_events::move_cursor(tx, id, seq);
             self.shared.store.write(Durability::Progress, 1, write).await?;
             self.stored = seq;
         }

@@ -16,7 +16,7 @@ use crate::core::task::TaskEnding;
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, TaskRow};
-use crate::store::{Durability, RowId, Tx};
+use crate::store::{Durability, RowId, Tx, queue, requests};
 
 impl Supervisor {
     /// Sends a message to a task.
@@ -134,7 +134,8 @@ impl Supervisor {
         };
         let input = WorkerInput::AppendQueued { turn_id: turn_id.clone(), text: request.message.clone() };
         let (owner, key) = guarded.clone();
-        let also: Also = Box::new(move |tx: &mut Tx<'_>, _| tx.fits(&turn_id, turns::MAX_PROMPT_BYTES));
+        let also: Also =
+            Box::new(move |tx: &mut Tx<'_>, _| queue::fits(tx, &turn_id, turns::MAX_PROMPT_BYTES));
         let answer = answer(TaskMessage::Appended);
         let response = self.order_also(&handle, owner, key, input, answer, None, Some(also)).await?;
         read_response(response)
@@ -168,7 +169,7 @@ impl Supervisor {
             if of_parent && let Some(parent) = tasks::parent(tx.connection(), id)? {
                 super::gives_tasks(tx, parent)?;
             }
-            if resumes { tx.take_up_task(id, mode, of_parent) } else { Ok(()) }
+            if resumes { tasks::take_up(tx, id, mode, of_parent) } else { Ok(()) }
         });
         let response = self.order_also(&handle, owner, key, input, answer(did), None, Some(also)).await?;
         read_response(response)
@@ -203,7 +204,7 @@ impl Supervisor {
         }
         let (key, now) = (key.clone(), entropy::now());
         let kept = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.once(key.as_ref(), now, |_| Ok(TaskMessage::AlreadyEnded))
+            requests::once(tx, key.as_ref(), now, |_| Ok(TaskMessage::AlreadyEnded))
         });
         Ok(kept.await?.0)
     }

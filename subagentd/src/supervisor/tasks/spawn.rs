@@ -19,7 +19,8 @@ use crate::core::worker::LifecycleState;
 use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
-    Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, task_places,
+    Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, requests,
+    schedules, task_places, workers,
 };
 
 /// Maximum length of a description, in characters.
@@ -132,7 +133,9 @@ impl Supervisor {
         let stored = self
             .shared
             .store
-            .write(Durability::Full, 4, move |tx| tx.once(key.as_ref(), now, |tx| spawn.store(tx, now)))
+            .write(Durability::Full, 4, move |tx| {
+                requests::once(tx, key.as_ref(), now, |tx| spawn.store(tx, now))
+            })
             .await;
         subagent_failpoint::hit("task_spawn.after_commit");
         if !matches!(stored, Ok((_, Execution::Fresh))) {
@@ -241,7 +244,8 @@ impl Spawn {
             (None, None) => return Err(Error::new(Code::Internal, "a task without a parent or an owner")),
         };
         let begins = Worker { queue: Queue { gated: true, ..Queue::default() }, ..Worker::without_runtime() };
-        let id = tx.insert_worker(
+        let id = workers::insert(
+            tx,
             &NewWorker {
                 worker_id: worker_id.clone(),
                 controller,
@@ -257,7 +261,7 @@ impl Spawn {
             now,
         )?;
         let parent_id = parent.as_ref().map(|parent| parent.id);
-        tx.open_account(id, controller, parent_id, worker.budget)?;
+        accounts::open(tx, id, controller, parent_id, worker.budget)?;
         let terms = serde_json::to_string(&composed.terms)
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let new = NewTask {
@@ -272,7 +276,7 @@ impl Spawn {
             terms,
             metadata: task.metadata.into(),
         };
-        tx.insert_task(id, &worker_id, &new, now)?;
+        tasks::insert(tx, id, &worker_id, &new, now)?;
         self.planned.map_or(Ok(()), |planned| {
             planned.store(tx, worker_id.as_str(), self.shared.setup.own_folders(), now)
         })?;
@@ -283,9 +287,9 @@ impl Spawn {
             urgency: QueuePosition::Delivered,
             most: usize::MAX,
         })?;
-        tx.store_facts(id, &step.facts, None, now)?;
-        tx.update_worker(id, &step.worker, Cursor::default(), now)?;
-        firing.map_or(Ok(()), |firing| tx.start_firing(firing, (id, &worker_id), None, now))?;
+        workers::store_facts(tx, id, &step.facts, None, now)?;
+        workers::update(tx, id, &step.worker, Cursor::default(), now)?;
+        firing.map_or(Ok(()), |firing| schedules::start_firing(tx, firing, (id, &worker_id), None, now))?;
         Ok(worker_id.as_str().to_owned())
     }
 }
@@ -297,7 +301,7 @@ fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> 
         Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => {
             gives_tasks(tx, row.id)?;
             // Errors about other workers' budgets name their worker already.
-            tx.may_give_work(row.id, now).map_err(|error| of_worker(error, &row.worker_id))?;
+            accounts::may_give_work(tx, row.id, now).map_err(|error| of_worker(error, &row.worker_id))?;
             Ok(row.controller)
         }
         _ => {

@@ -12,7 +12,7 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use super::super::start::tests::{request, supervisor};
 use super::super::testing::{caller, folder};
 use super::*;
-use crate::store::{Durability, queue, tasks};
+use crate::store::{Durability, queue, task_places, tasks};
 use crate::supervisor::TaskFilter;
 
 struct TaskSupervisorFixture {
@@ -151,7 +151,13 @@ async fn m6_a_task_below_the_last_level_is_refused() {
     let child = world.run(world.nested("child", TaskMode::Foreground)).await.unwrap();
     let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
     world.end("child").await;
-    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    world
+        .supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .await
+        .unwrap();
     let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
     assert_eq!((below.code, &below.details["depth"]), (Code::TaskDepthLimit, &json!(2)));
     drop(world.dir);
@@ -163,7 +169,13 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
     let child = world.run(world.nested("child", TaskMode::Foreground)).await.unwrap();
     let of_child = || TaskCaller::Parent { worker: child.task_id.clone(), idempotency_key: None };
     assert_eq!(world.end("child").await, TaskStatus::Failed);
-    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    world
+        .supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .await
+        .unwrap();
     let give = |name: &str| world.supervisor.run_task(of_child(), given(name, TaskMode::Foreground));
     let below = give("while it goes on").await.unwrap();
     let waited = world.supervisor.wait_task(of_child(), below.task_id.as_str(), WaitTask::default()).await;
@@ -177,7 +189,7 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
             .supervisor
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| tx.pretend_task(own))
+            .write(Durability::Full, 1, move |tx| task_places::pretend_task(tx, own))
             .await
             .unwrap();
         assert_eq!(give("after it").await.unwrap_err().code, Code::WorkerStopped, "{own}");
@@ -238,7 +250,13 @@ async fn a_caller_sees_its_own_tasks_alone() {
 /// Creates a task that stays queued, because no slot is free.
 async fn waiting(world: &TaskSupervisorFixture) -> TaskView {
     // The row of another task says that it is active, and no actor ends it.
-    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    world
+        .supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .await
+        .unwrap();
     world.run(given("waits", TaskMode::Foreground)).await.unwrap()
 }
 
@@ -298,7 +316,13 @@ async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
     let said = message(Some("last"), "x", true).await.unwrap();
     assert_eq!(said.message, TaskMessage::AlreadyEnded);
     // The first task is active again according to its row, so the next run waits for a slot.
-    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    world
+        .supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .await
+        .unwrap();
     let resumed = message(None, "again", false).await.unwrap();
     assert_eq!((resumed.message, resumed.task.status), (TaskMessage::Resumed, TaskStatus::Queued));
     assert_eq!(cancel().await.unwrap().status, TaskStatus::Queued, "the repetition canceled another run");

@@ -483,7 +483,7 @@ impl Actor {
         let result = self
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| tx.store_facts(id, &stored, None, now))
+            .write(Durability::Full, 1, move |tx| workers::store_facts(tx, id, &stored, None, now))
             .await;
         match result {
             Ok(added) => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, STORE_RETRY, ended};
 use super::blocked::Blocked;
 use crate::core::{Fact, WorkerInput};
-use crate::store::{Durability, RowId, Tx};
+use crate::store::{Durability, RowId, Tx, task_ends, workers};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
@@ -48,13 +48,13 @@ impl Actor {
                     if let Err(refused) = check(tx, id, now) {
                         return Ok(Err(refused));
                     }
-                    let mut added = tx.store_facts(id, &step.facts, None, now)?;
-                    tx.update_worker(id, &step.worker, cursor, now)?;
+                    let mut added = workers::store_facts(tx, id, &step.facts, None, now)?;
+                    workers::update(tx, id, &step.worker, cursor, now)?;
                     if !may_live {
-                        tx.end_incarnation(id)?;
+                        workers::end_incarnation(tx, id)?;
                     }
                     let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                    tx.settle_task(id, &step.worker, now, &mut added)?;
+                    task_ends::settle(tx, id, &step.worker, now, &mut added)?;
                     Ok(Ok((added, changed)))
                 })
                 .await;

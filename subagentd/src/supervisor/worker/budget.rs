@@ -17,7 +17,7 @@ use crate::core::budget::runs;
 use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::core::{Fact, WorkerInput};
 use crate::steady::steady;
-use crate::store::{Durability, Execution, OwnerCheck, Tx, accounts};
+use crate::store::{Durability, Execution, OwnerCheck, Tx, accounts, controllers, requests, task_places};
 use crate::supervisor::entropy;
 
 /// Delay after a failure of the store.
@@ -111,7 +111,7 @@ impl Actor {
             return Ok(known);
         }
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
-            let added = tx.add_budget_events(id, now)?;
+            let added = accounts::add_budget_events(tx, id, now)?;
             Ok((added, accounts::accounts(tx.connection(), id)?))
         });
         let (added, accounts) = write.await?;
@@ -161,8 +161,8 @@ impl Actor {
         }
         let opens = WorkerInput::OpenQueued { refused: None };
         let check = |tx: &Tx<'_>, worker, now| {
-            tx.may_take_place(worker)?;
-            tx.may_open_turn(worker, now)
+            task_places::may_take(tx, worker)?;
+            accounts::may_open_turn(tx, worker, now)
         };
         match self.apply_if(opens, check).await {
             Ok(()) => true,
@@ -188,12 +188,12 @@ impl Actor {
         subagent_failpoint::hit("budget.before_commit");
         let write = self.shared.store.write(Durability::Full, 2, move |tx| {
             let mut added = Vec::new();
-            let (response, once) = tx.once(key.as_ref(), now, |tx| {
-                tx.check_owner(&owner, &controller)?;
+            let (response, once) = requests::once(tx, key.as_ref(), now, |tx| {
+                controllers::check_owner(tx.connection(), &owner, &controller)?;
                 if let Some(refused) = refused {
                     return Err(refused);
                 }
-                let (accounts, events) = tx.change_worker_limits(id, &change, now)?;
+                let (accounts, events) = accounts::change_worker_limits(tx, id, &change, now)?;
                 added = events;
                 let shown = WorkerBudget { worker_id, label, budget: accounts.worker.view(steady(now)) };
                 Ok(serde_json::json!(shown))

@@ -12,7 +12,7 @@ use super::actor::Actor;
 use super::setting::SetOrder;
 use crate::core::WorkerInput;
 use crate::core::worker::{Hibernation, LifecycleState, RuntimeStatus};
-use crate::store::{Durability, Tx};
+use crate::store::{Durability, Tx, controllers, requests, workers};
 use crate::supervisor::{entropy, environment};
 
 /// Kinds of updates that agents send while they are idle.
@@ -67,7 +67,7 @@ impl Actor {
         let Ok(step) = self.worker.step(WorkerInput::Hibernate { idle_seconds }) else { return };
         let (id, cursor, now, worker) = (self.id, self.cursor, entropy::now(), step.worker.clone());
         subagent_failpoint::hit("hibernate.before_commit");
-        let write = move |tx: &mut Tx<'_>| tx.update_worker(id, &worker, cursor, now);
+        let write = move |tx: &mut Tx<'_>| workers::update(tx, id, &worker, cursor, now);
         match self.shared.store.write(Durability::Full, 1, write).await {
             Ok(()) => {
                 self.adopt(step.worker, &step.facts, None);
@@ -91,9 +91,9 @@ impl Actor {
     pub(super) async fn wake_for(&mut self, order: SetOrder) {
         let (owner, controller, key) = (order.owner.clone(), self.controller.clone(), order.key.clone());
         let allowed = self.shared.store.write(Durability::Full, 1, move |tx: &mut Tx<'_>| {
-            tx.check_owner(&owner, &controller)?;
+            controllers::check_owner(tx.connection(), &owner, &controller)?;
             match &key {
-                Some((key, fingerprint)) => tx.recall(key, fingerprint),
+                Some((key, fingerprint)) => requests::recall(tx.connection(), key, fingerprint),
                 None => Ok(None),
             }
         });

@@ -26,7 +26,7 @@ use crate::core::decision::PermissionDecision;
 use crate::core::recovered::missing_end;
 use crate::core::{Fact, WorkerInput};
 use crate::descriptors;
-use crate::store::{Durability, NewEvent};
+use crate::store::{Durability, NewEvent, details, instructed, task_ends, task_limits, workers};
 use crate::supervisor::agent_change;
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
@@ -199,48 +199,48 @@ impl Actor {
                 let facts = drafts.first().map_or(&[][..], |draft| &draft.facts);
                 let facts_first = drafts.first().is_some_and(|draft| draft.facts_first);
                 if facts_first {
-                    tx.store_facts(id, facts, None, now)?;
+                    workers::store_facts(tx, id, facts, None, now)?;
                 }
                 let events: Vec<NewEvent<'_>> = drafts.iter().map(|draft| draft.event(&bytes)).collect();
                 let seq = tx.insert_events(id, &events)?;
                 let facts = if facts_first { &[] } else { facts };
-                let added = tx.store_facts(id, facts, seq, now)?;
+                let added = workers::store_facts(tx, id, facts, seq, now)?;
                 last = added.last().map(|(_, seq)| *seq).or(seq);
             }
             if let Some((incarnation, boot_id)) = &begun {
-                tx.begin_incarnation(id, *incarnation, boot_id)?;
+                workers::begin_incarnation(tx, id, *incarnation, boot_id)?;
             }
             if let Some(session) = &session {
-                tx.update_session(id, session)?;
+                workers::update_session(tx, id, session)?;
             }
             if let Some(instructed) = instructed {
-                tx.update_instructed(id, instructed)?;
+                instructed::update(tx, id, instructed)?;
             }
             if !reports.is_empty() {
-                tx.update_details(id, reports)?;
+                details::update(tx, id, reports)?;
             }
             if let Some(text) = &spec_text {
-                tx.update_spec(id, text)?;
+                workers::update_spec(tx, id, text)?;
             }
             if let Some(failures) = &stored_failures {
-                tx.update_restore_failures(id, failures)?;
+                workers::update_restore_failures(tx, id, failures)?;
             }
             if guard.is_some() {
-                tx.update_processes(id, runtime, guard)?;
+                workers::update_processes(tx, id, runtime, guard)?;
             }
             if let Some(steps) = steps {
-                tx.count_steps(id, steps)?;
+                task_limits::count_steps(tx, id, steps)?;
             }
             let mut agent = None;
             match &row {
                 Some(worker) => {
-                    tx.update_worker(id, worker, cursor, now)?;
+                    workers::update(tx, id, worker, cursor, now)?;
                     agent = agent_change::changed(tx, id, worker, &cwd, now)?;
                     let mut ended = Vec::new();
-                    tx.settle_task(id, worker, now, &mut ended)?;
+                    task_ends::settle(tx, id, worker, now, &mut ended)?;
                     last = ended.last().map(|(_, seq)| *seq).or(last);
                 }
-                None => tx.update_cursor(id, cursor)?,
+                None => workers::update_cursor(tx, id, cursor)?,
             }
             Ok((last, agent))
         });

@@ -12,7 +12,10 @@ use super::actor::Actor;
 use crate::core::inbox::InboxFact;
 use crate::core::worker::{Restart, RuntimeStatus};
 use crate::core::{By, Fact, Transition, Worker, WorkerInput};
-use crate::store::{Durability, OwnerCheck, RowId, Tx};
+use crate::store::{
+    Durability, OwnerCheck, RowId, Tx, accounts, controllers, inbox, requests, task_ends, task_places,
+    workers,
+};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::environment::AgentEnvironment;
 use crate::supervisor::spec::Spec;
@@ -127,16 +130,16 @@ impl Actor {
             .store
             .write(Durability::Full, weight, move |tx| {
                 let (mut added, mut stored) = (Vec::new(), None);
-                let (response, _) = tx.once(key.as_ref(), now, |tx| {
+                let (response, _) = requests::once(tx, key.as_ref(), now, |tx| {
                     if let Some(owner) = &owner {
-                        tx.check_owner(owner, &controller)?;
+                        controllers::check_owner(tx.connection(), owner, &controller)?;
                     }
                     let mut step = step?;
                     if opens {
-                        tx.may_open_turn(id, now)?;
+                        accounts::may_open_turn(tx, id, now)?;
                     }
                     if let Some(waits) = waits
-                        && let Err(busy) = tx.may_take_place(id)
+                        && let Err(busy) = task_places::may_take(tx, id)
                     {
                         step = or_busy(waits, busy)?;
                     }
@@ -149,16 +152,16 @@ impl Actor {
                         }
                         (None, None) => {}
                     }
-                    added = tx.store_facts(id, &step.facts, None, now)?;
+                    added = workers::store_facts(tx, id, &step.facts, None, now)?;
                     if let Some(owner) = &owner {
-                        tx.note_decider(owner, controller.id, &step.facts)?;
+                        inbox::note_decider(tx, owner, controller.id, &step.facts)?;
                     }
-                    tx.update_worker(id, &step.worker, cursor, now)?;
+                    workers::update(tx, id, &step.worker, cursor, now)?;
                     if let Some(also) = also {
                         also(tx, id)?;
                     }
                     let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                    tx.settle_task(id, &step.worker, now, &mut added)?;
+                    task_ends::settle(tx, id, &step.worker, now, &mut added)?;
                     let response = respond(&step.worker, &added);
                     stored = Some((step, changed));
                     Ok(response)
@@ -215,7 +218,7 @@ fn needs_runtime(next: &Worker) -> bool {
 fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &AgentEnvironment) -> Result<()> {
     let names = serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     environment::write(file, kept)?;
-    tx.update_spec(id, &names)
+    workers::update_spec(tx, id, &names)
 }
 
 /// Returns the failpoints around the commit of an order.

@@ -22,7 +22,7 @@ use crate::core::approval::{AgentRequest, Approval};
 use crate::core::recovered::missing_end;
 use crate::core::restart::RESTARTED_BY_MANAGER;
 use crate::core::worker::{LifecycleState, Restart, RuntimeStatus, STOPPED_BY_MANAGER};
-use crate::store::Durability;
+use crate::store::{Durability, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::link::RuntimeConnection;
 use crate::supervisor::process::ExitWatch;
@@ -276,7 +276,7 @@ impl Actor {
         let stored = self
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| tx.update_processes(id, process, guard))
+            .write(Durability::Full, 1, move |tx| workers::update_processes(tx, id, process, guard))
             .await;
         if let Err(error) = stored {
             tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use crate::core::worker::{LifecycleState, RuntimeStatus, stopped_for_good};
-use crate::store::{Durability, Execution, OwnerCheck, Tx, used_for_another};
+use crate::store::{Durability, Execution, OwnerCheck, Tx, controllers, requests, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::spec::Spec;
 
@@ -100,7 +100,7 @@ impl Actor {
                 // A repetition of a request that is being executed.
                 setting.replies.push(reply);
             } else {
-                let _ = reply.send(Err(used_for_another(key)));
+                let _ = reply.send(Err(requests::used_for_another(key)));
             }
             return;
         }
@@ -138,17 +138,19 @@ impl Actor {
             .store
             .write(Durability::Full, 1, move |tx| {
                 let may = |tx: &mut Tx<'_>| {
-                    tx.check_owner(&owner, &controller).and_then(|()| reaches_agent.map(|_| ()))
+                    controllers::check_owner(tx.connection(), &owner, &controller)
+                        .and_then(|()| reaches_agent.map(|_| ()))
                 };
                 if stores {
                     let stored = |tx: &mut Tx<'_>| {
                         may(tx)?;
-                        tx.update_spec(id, &text).map(|()| response)
+                        workers::update_spec(tx, id, &text).map(|()| response)
                     };
-                    return tx.once(key.as_ref(), now, stored).map(|(response, once)| (Some(response), once));
+                    return requests::once(tx, key.as_ref(), now, stored)
+                        .map(|(response, once)| (Some(response), once));
                 }
                 if let Some((key, fingerprint)) = &key
-                    && let Some(earlier) = tx.recall(key, fingerprint)?
+                    && let Some(earlier) = requests::recall(tx.connection(), key, fingerprint)?
                 {
                     return Ok((serde_json::from_str(&earlier).ok(), Execution::Replayed));
                 }
@@ -264,10 +266,9 @@ impl Actor {
             };
             if let (Ok(response), Some((key, fingerprint))) = (&response, setting.key.clone()) {
                 let (text, now) = (response.to_string(), entropy::now());
-                let kept = self
-                    .shared
-                    .store
-                    .write(Durability::Full, 1, move |tx| tx.remember(&key, &fingerprint, &text, now));
+                let kept = self.shared.store.write(Durability::Full, 1, move |tx| {
+                    requests::remember(tx, &key, &fingerprint, &text, now)
+                });
                 if let Err(error) = kept.await {
                     // A repetition sets the same options again.
                     tracing::warn!(worker = %self.worker_id, %error, "a result is not kept for repetitions");

@@ -285,7 +285,7 @@ impl Actor {
         let stored = self
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| tx.update_processes(id, Some(process), None))
+            .write(Durability::Full, 1, move |tx| workers::update_processes(tx, id, Some(process), None))
             .await;
         if let Err(error) = stored {
             // The runtime is alive. Its hello repeats the data.
@@ -308,8 +308,8 @@ impl Actor {
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                tx.begin_incarnation(id, incarnation, &boot_id)?;
-                tx.update_cursor(id, cursor)?;
+                workers::begin_incarnation(tx, id, incarnation, &boot_id)?;
+                workers::update_cursor(tx, id, cursor)?;
                 instructed::instructed(tx.connection(), id)
             })
             .await?;

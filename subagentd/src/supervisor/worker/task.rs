@@ -13,7 +13,7 @@ use crate::core::queue::{QueuePosition, Queued};
 use crate::core::task::{self, TaskEnding};
 use crate::core::worker::{LifecycleState, RuntimeStatus};
 use crate::core::{Fact, WorkerInput};
-use crate::store::task_ends::UndeliveredResult;
+use crate::store::task_ends::{self, UndeliveredResult};
 use crate::store::task_places::{self, Concern};
 use crate::supervisor::{entropy, environment};
 
@@ -161,7 +161,7 @@ impl Actor {
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
         let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A message that was queued before is refused, which is fine.
-        let delivered = self.apply_if(input, move |tx, _, _| tx.deliver(&due, &turn_id)).await;
+        let delivered = self.apply_if(input, move |tx, _, _| task_ends::deliver(tx, &due, &turn_id)).await;
         subagent_failpoint::hit("task_delivery.after_commit");
         if delivered.is_ok() {
             self.is_active();

@@ -63,7 +63,7 @@ async fn store_end(shared: &SupervisorState, row: WorktreeRow, removed: bool) ->
         let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
         // A landing stores what becomes of its worktree when it ends.
         if let Some(row) = now.filter(|now| now.state != WorktreeState::Landing) {
-            tx.update_worktree(&WorktreeRow { state: WorktreeState::Kept, ..row }, entropy::now())?;
+            worktrees::update(tx, &WorktreeRow { state: WorktreeState::Kept, ..row }, entropy::now())?;
         }
         Ok(None)
     });
@@ -84,7 +84,7 @@ pub(super) fn delete(
         branch: row.worktree.branch.clone(),
         retired,
     };
-    let seq = match tx.delete_worktree(row.id)? {
+    let seq = match worktrees::delete(tx, row.id)? {
         true => store_event(tx, row, event_type, &removed)?,
         false => None,
     };
@@ -109,7 +109,7 @@ pub(in crate::supervisor) async fn recover_landings(shared: &Arc<SupervisorState
     let reset = shared.store.write(Durability::Full, rows.len(), move |tx| {
         for row in rows {
             let state = worktrees::after_landing(tx.connection(), &row)?;
-            tx.update_worktree(&WorktreeRow { state, ..row }, entropy::now())?;
+            worktrees::update(tx, &WorktreeRow { state, ..row }, entropy::now())?;
         }
         Ok(())
     });

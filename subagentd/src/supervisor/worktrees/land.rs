@@ -10,7 +10,7 @@ use super::rows::store_event;
 use super::{ends, operation};
 use crate::core::worker::LifecycleState;
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, OwnerCheck, Tx, workers};
+use crate::store::{Durability, OwnerCheck, Tx, requests, workers};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::{ApiCaller, Supervisor, after_hooks, entropy};
@@ -69,7 +69,7 @@ impl Supervisor {
             match answer {
                 Ok(landed) => {
                     let mut seq = None;
-                    let (landed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+                    let (landed, _) = requests::once(tx, key.as_ref(), entropy::now(), |tx| {
                         let (landed, stored) = landed_in(tx, row, landed, then)?;
                         seq = stored;
                         Ok(landed)
@@ -77,7 +77,7 @@ impl Supervisor {
                     Ok(Ok((landed, seq)))
                 }
                 Err(error) => {
-                    tx.update_worktree(&row, entropy::now())?;
+                    worktrees::update(tx, &row, entropy::now())?;
                     conflict(tx, &row, into, &error)?;
                     Ok(Err(error))
                 }
@@ -152,7 +152,7 @@ pub(super) async fn begin_landing(
         }
         let time = row.landing_at.unwrap_or_else(entropy::now);
         let row = WorktreeRow { state: WorktreeState::Landing, landing_at: Some(time), ..row };
-        tx.update_worktree(&row, time)?;
+        worktrees::update(tx, &row, time)?;
         Ok(time)
     });
     let time = write.await?;
@@ -188,7 +188,7 @@ fn landed_in(
         row.worktree.base.clone_from(&data.landed.commit);
         row.worktree.with_changes = false;
     }
-    tx.update_worktree(&row, entropy::now())?;
+    worktrees::update(tx, &row, entropy::now())?;
     Ok((data, seq))
 }
 

@@ -45,8 +45,8 @@ impl Planned {
             sandbox.spec = confined(sandbox.spec.clone(), &worktree, self.root(), notes);
         }
         worktree.sandbox = sandbox::of_agent(spec.sandbox.as_ref(), own).map(Box::new);
-        tx.insert_worktree((&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;
-        tx.update_cwd(row.id, &self.cwd(&worktree).display().to_string())?;
+        worktrees::insert(tx, (&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;
+        worktrees::update_cwd(tx, row.id, &self.cwd(&worktree).display().to_string())?;
         works_in(tx, row.id, spec, &worktree)
     }
 }
@@ -59,7 +59,7 @@ fn works_in(tx: &Tx<'_>, worker: RowId, mut spec: Spec, worktree: &Worktree) -> 
         policy.workspace = moved(&policy.workspace, worktree);
     }
     let text = serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-    tx.update_spec(worker, &text)
+    workers::update_spec(tx, worker, &text)
 }
 
 fn read(spec: &str) -> Result<Spec> {
@@ -98,9 +98,9 @@ pub(in crate::supervisor) fn take_over(
     }
     if spec.sandbox.is_some() {
         row.worktree.sandbox = sandbox::of_agent(spec.sandbox.as_ref(), own).map(Box::new);
-        tx.update_worktree(&row, now)?;
+        worktrees::update(tx, &row, now)?;
     }
-    tx.move_worktree(row.id, &worker.worker_id, now)?;
+    worktrees::move_to(tx, row.id, &worker.worker_id, now)?;
     works_in(tx, worker.id, spec, &row.worktree)
 }
 
@@ -155,7 +155,7 @@ async fn make(shared: &SupervisorState, worker: RowId, worker_id: &str) -> Resul
     let row = WorktreeRow { state: WorktreeState::Ready, ..row };
     let stored = shared.store.write(Durability::Full, 2, move |tx| {
         let now = entropy::now();
-        tx.update_worktree(&row, now)?;
+        worktrees::update(tx, &row, now)?;
         let view: WorktreeView = row.clone().view();
         store_event(tx, &row, EventType::WorktreeCreated, &view)
     });

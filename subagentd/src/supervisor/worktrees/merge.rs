@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::rows::store_event;
 use super::{ends, land, operation};
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, Tx};
+use crate::store::{Durability, Tx, requests, task_results};
 use crate::supervisor::environment::{self, Variables};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::SupervisorState;
@@ -82,7 +82,9 @@ pub(in crate::supervisor) async fn write_back(
         Err(error) => {
             tracing::warn!(worker = %worker_id, %error, "the files of a task cannot be merged");
             let (worker_id, merge) = (worker_id.clone(), TaskMerge::failed(error, entropy::now()));
-            let write = shared.store.write(Durability::Full, 1, move |tx| tx.note_merge(&worker_id, &merge));
+            let write = shared
+                .store
+                .write(Durability::Full, 1, move |tx| task_results::note_merge(tx, &worker_id, &merge));
             write.await.map(|()| None)
         }
     }
@@ -167,7 +169,7 @@ impl Merging {
             let merged = match merged {
                 Ok(merged) => merged,
                 Err(error) => {
-                    tx.update_worktree(&row, entropy::now())?;
+                    worktrees::update(tx, &row, entropy::now())?;
                     return Ok(Err(error));
                 }
             };
@@ -176,7 +178,7 @@ impl Merging {
                 return Ok(Ok(StoredMerge { merged: Err(error), seq }));
             }
             let mut seq = None;
-            let (merged, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+            let (merged, _) = requests::once(tx, key.as_ref(), entropy::now(), |tx| {
                 let (merged, stored) = store(tx, row, merged)?;
                 seq = stored;
                 Ok(merged)
@@ -203,7 +205,7 @@ fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(Workt
         worktree_removed: merged.worktree_removed,
     };
     let seq = store_event(tx, &row, EventType::WorktreeMerged, &data)?;
-    tx.note_merge(&row.worker_id, &merge)?;
+    task_results::note_merge(tx, &row.worker_id, &merge)?;
     if merged.worktree_removed {
         let (_, removed) = ends::delete(tx, &row, merged.retired)?;
         return Ok((data, removed.or(seq)));
@@ -213,7 +215,7 @@ fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(Workt
         // The main work tree has them, and its owner has not committed them.
         row.worktree.with_changes = true;
     }
-    tx.update_worktree(&row, entropy::now())?;
+    worktrees::update(tx, &row, entropy::now())?;
     Ok((data, seq))
 }
 

@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{ends, operation};
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, OwnerCheck, removal, workers};
+use crate::store::{Durability, OwnerCheck, removal, requests, workers};
 use crate::supervisor::environment::Variables;
 use crate::supervisor::orders::read_response;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
@@ -111,7 +111,7 @@ impl Supervisor {
         subagent_failpoint::hit("worktree_removed.before_commit");
         let write = self.shared.store.write(Durability::Full, 2, move |tx| {
             let mut seq = None;
-            let (removed, _) = tx.once(key.as_ref(), entropy::now(), |tx| {
+            let (removed, _) = requests::once(tx, key.as_ref(), entropy::now(), |tx| {
                 let (removed, stored) = ends::delete(tx, &row, retired)?;
                 seq = stored;
                 Ok(removed)
@@ -200,7 +200,7 @@ impl Supervisor {
         let (kept_copies, deleted_copies) = self.prune_retired(copies, &request.env).await?;
         let pruned = WorktreesPruned { removed, kept, deleted_refs, kept_refs, deleted_copies, kept_copies };
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
-            tx.once(key.as_ref(), entropy::now(), |_| Ok(pruned)).map(|(pruned, _)| pruned)
+            requests::once(tx, key.as_ref(), entropy::now(), |_| Ok(pruned)).map(|(pruned, _)| pruned)
         });
         write.await
     }
