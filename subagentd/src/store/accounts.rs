@@ -2,7 +2,7 @@
 //! spends.
 //! The rules for budgets are in `core::budget` and `core::accounts`, not here.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use subagent_protocol::Result;
 use subagent_protocol::budget::{Limits, LimitsChange, Scope, WorkerBudget};
@@ -207,9 +207,7 @@ fn read(text: Option<String>) -> Result<Account> {
 /// Reads an account. An account without a row is empty.
 pub(crate) fn account(connection: &Connection, scope: Scope, key: RowId) -> Result<Account> {
     let sql = "SELECT account FROM accounts WHERE scope = ?1 AND key = ?2";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let text = statement.query_row(params![scope.as_str(), key.0], |row| row.get(0)).optional();
-    read(text.map_err(StoreError::from)?)
+    read(rows::optional(connection, sql, params![scope.as_str(), key.0], |row| row.get(0))?)
 }
 
 /// Reads all accounts that limit a worker: its own, its controller's and those of the workers above
@@ -222,9 +220,8 @@ fn with_key(connection: &Connection, worker: RowId) -> Result<(RowId, Accounts)>
     let sql = "SELECT w.controller, a.account, c.account FROM workers w
                LEFT JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
                LEFT JOIN accounts c ON c.scope = 'controller' AND c.key = w.controller WHERE w.id = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_row([worker.0], |row| Ok((RowId(row.get(0)?), row.get(1)?, row.get(2)?)));
-    let (controller, own, shared) = found.map_err(StoreError::from)?;
+    let (controller, own, shared) =
+        rows::one(connection, sql, [worker.0], |row| Ok((RowId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
     let worker = read(own)?;
     let above = worker.above.iter().filter_map(|key| above(connection, *key).transpose());
     Ok((controller, Accounts { above: above.collect::<Result<_>>()?, worker, controller: read(shared)? }))
@@ -235,9 +232,11 @@ fn above(connection: &Connection, key: i64) -> Result<Option<Above>> {
     let sql =
         "SELECT w.worker_id, a.account FROM workers w JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
                WHERE w.id = ?1 AND w.removed_at IS NULL";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_row([key], |row| Ok((rows::parsed(row, 0)?, row.get(1)?))).optional();
-    let Some((worker_id, text)) = found.map_err(StoreError::from)? else { return Ok(None) };
+    let Some((worker_id, text)) =
+        rows::optional(connection, sql, [key], |row| Ok((rows::parsed(row, 0)?, row.get(1)?)))?
+    else {
+        return Ok(None);
+    };
     Ok(Some(Above { key, worker_id, account: read(text)? }))
 }
 
@@ -250,13 +249,9 @@ pub(crate) fn of_workers(
     let sql = "SELECT w.worker_id, w.label, a.account FROM workers w
                LEFT JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
                WHERE w.controller = ?1 AND w.removed_at IS NULL ORDER BY w.created_at DESC, w.worker_id DESC";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_map([controller.0], |row| {
-            Ok((rows::parsed(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
-        })
-        .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
-        .map_err(StoreError::from)?;
+    let found: Vec<_> = rows::all(connection, sql, [controller.0], |row| {
+        Ok((rows::parsed(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+    })?;
     let shown = |(worker_id, label, text)| {
         Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(steady(now)) })
     };

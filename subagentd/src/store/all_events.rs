@@ -1,13 +1,13 @@
 //! Reads the events of all workers in commit order: sequence numbers are global.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::StoredEvent;
 
 use super::error::StoreError;
 use super::events::{COLUMNS, PAGE_BYTES, PAGE_EVENTS, read};
 use super::retention;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 
 /// A page of events of all workers.
 #[derive(Debug)]
@@ -56,9 +56,7 @@ pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<Al
 
 /// Returns the highest sequence number of all events, 0 if there are none.
 pub(crate) fn last_seq(connection: &Connection) -> Result<i64> {
-    let mut statement =
-        connection.prepare_cached("SELECT coalesce(max(seq), 0) FROM events").map_err(StoreError::from)?;
-    Ok(statement.query_row([], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, "SELECT coalesce(max(seq), 0) FROM events", [], |row| row.get(0))
 }
 
 /// Returns the newest event that is not internal.
@@ -67,6 +65,5 @@ pub(crate) fn latest(connection: &Connection) -> Result<Option<StoredEvent>> {
         "SELECT {COLUMNS} FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN turns t ON t.id = e.turn
          WHERE +e.internal = 0 AND w.removed_at IS NULL ORDER BY e.seq DESC LIMIT 1"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([], read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [], read)
 }

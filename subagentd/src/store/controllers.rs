@@ -1,6 +1,6 @@
 //! Rows of controllers and their owners.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::ids::{ControllerId, InstanceId};
@@ -116,8 +116,7 @@ pub(crate) fn insert_owner(tx: &Tx<'_>, controller: RowId, owner: &NewOwner, now
         "SELECT coalesce(max(epoch), 0) + 1 FROM owners WHERE controller = ?1",
         [controller.0],
         |row| row.get(0),
-    )
-    .map_err(StoreError::from)?;
+    )?;
     tx.execute(
         "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -202,14 +201,12 @@ pub(crate) fn worth(
     if handle.controller_id != controller.controller_id.as_str() {
         return Ok(HandleValidity::OfAnother);
     }
-    let stored: Option<Vec<u8>> = rows::one(
+    let stored: Option<Vec<u8>> = rows::optional(
         connection,
         "SELECT token_hash FROM owners WHERE controller = ?1 AND epoch = ?2 AND released_at IS NULL",
         params![controller.id.0, epoch],
         |row| row.get(0),
-    )
-    .optional()
-    .map_err(StoreError::from)?;
+    )?;
     // Hashes are compared, so the duration does not reveal the token.
     let current = stored.is_some_and(|stored| stored == hash(&handle.token));
     Ok(if current { HandleValidity::Current } else { HandleValidity::Stale })
@@ -218,16 +215,14 @@ pub(crate) fn worth(
 /// Whether changes of this controller's workers require the owner's handle.
 pub(crate) fn requires_handle(connection: &Connection, controller: RowId) -> Result<bool> {
     let sql = "SELECT require_handle FROM controllers WHERE id = ?1";
-    Ok(rows::one(connection, sql, [controller.0], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [controller.0], |row| row.get(0))
 }
 
 /// Lists all controllers, or those of one workspace, newest first.
 pub(crate) fn list(connection: &Connection, workspace_key: Option<&str>) -> Result<Vec<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers
                WHERE ?1 IS NULL OR workspace_key = ?1 ORDER BY id DESC";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let rows = statement.query_map([workspace_key], read).map_err(StoreError::from)?;
-    Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+    rows::all(connection, sql, [workspace_key], read)
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
@@ -243,28 +238,26 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
 pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers c
                WHERE EXISTS (SELECT 1 FROM workers w WHERE w.controller = c.id AND w.state <> 'stopped') ORDER BY id";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let rows = statement.query_map([], read).map_err(StoreError::from)?;
-    Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+    rows::all(connection, sql, [], read)
 }
 
 /// Finds a controller by its public id.
 pub(crate) fn by_id(connection: &Connection, controller_id: &str) -> Result<Option<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers WHERE controller_id = ?1";
-    Ok(rows::one(connection, sql, [controller_id], read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, sql, [controller_id], read)
 }
 
 /// Finds the controller of a workspace.
 pub(crate) fn by_workspace(connection: &Connection, workspace_key: &str) -> Result<Option<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers WHERE workspace_key = ?1";
-    Ok(rows::one(connection, sql, [workspace_key], read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, sql, [workspace_key], read)
 }
 
 /// Returns the active owner of a controller.
 pub(crate) fn owner(connection: &Connection, controller: RowId) -> Result<Option<OwnerRow>> {
     let sql = "SELECT instance_id, epoch, pid, start_time, boot_id, created_at FROM owners
                WHERE controller = ?1 AND released_at IS NULL";
-    let row = rows::one(connection, sql, [controller.0], |row| {
+    rows::optional(connection, sql, [controller.0], |row| {
         Ok(OwnerRow {
             instance_id: rows::parsed(row, 0)?,
             epoch: rows::unsigned(row, 1)?,
@@ -272,6 +265,5 @@ pub(crate) fn owner(connection: &Connection, controller: RowId) -> Result<Option
             boot_id: row.get(4)?,
             created_at: Timestamp(row.get(5)?),
         })
-    });
-    Ok(row.optional().map_err(StoreError::from)?)
+    })
 }

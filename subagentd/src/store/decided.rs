@@ -1,11 +1,11 @@
 //! Reads who decided a permission request.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use serde_json::Value;
 use subagent_protocol::Result;
 
 use super::RowId;
-use super::error::StoreError;
+use super::rows;
 
 /// Whether a rule or a hook decided this request, without asking the owner.
 pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<bool> {
@@ -28,10 +28,7 @@ fn policy(connection: &Connection, worker: RowId, request_id: &str) -> Result<Op
 fn decided(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<Value>> {
     let sql = "SELECT e.payload FROM approvals a JOIN events e ON e.seq = a.decided_seq
                WHERE a.request_id = ?2 AND a.worker = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let decided: Option<String> = statement
-        .query_row(params![worker.0, request_id], |row| row.get(0))
-        .optional()
-        .map_err(StoreError::from)?;
+    let decided: Option<String> =
+        rows::optional(connection, sql, params![worker.0, request_id], |row| row.get(0))?;
     Ok(decided.and_then(|payload| serde_json::from_str(&payload).ok()))
 }

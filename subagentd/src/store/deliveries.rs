@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
@@ -78,9 +78,7 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
             cancel_reason: row.get(5)?,
         })
     };
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut events: Vec<DeliveryCandidate> =
-        statement.query_map([after], read).and_then(Iterator::collect).map_err(StoreError::from)?;
+    let mut events: Vec<DeliveryCandidate> = rows::all(connection, &sql, [after], read)?;
     for event in events.iter_mut().filter(|event| event.is_task) {
         event.specs = super::questions_below::specs_upwards(connection, event.worker)?;
     }
@@ -121,7 +119,6 @@ pub(crate) struct PendingDelivery {
 pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result<Vec<PendingDelivery>> {
     let sql = "SELECT id, event, worker, occasion, message, attempts, created_at, due_at FROM deliveries
                WHERE sink = ?1 AND status = 'pending' ORDER BY id LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         Ok(PendingDelivery {
             id: row.get(0)?,
@@ -134,8 +131,7 @@ pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result
             due_at: Timestamp(row.get(7)?),
         })
     };
-    let found = statement.query_map(params![sink, limit], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, params![sink, limit], read)
 }
 
 /// Counts of a sink's deliveries.
@@ -154,13 +150,11 @@ pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, Sink
         "SELECT sink, sum(status = 'pending'), sum(status = 'failed'), (SELECT o.error FROM deliveries o
                    WHERE o.sink = d.sink AND o.status = 'pending' ORDER BY o.id LIMIT 1)
                FROM deliveries d GROUP BY sink";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         let count = |index| row.get::<_, i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
         Ok((row.get(0)?, SinkCounts { pending: count(1)?, failed: count(2)?, error: row.get(3)? }))
     };
-    let found = statement.query_map([], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, [], read)
 }
 
 /// Returns the newest deliveries, newest first.
@@ -168,7 +162,6 @@ pub(crate) fn log(connection: &Connection, limit: u32) -> Result<Vec<DeliveryVie
     let sql = "SELECT d.sink, d.event, d.occasion, w.worker_id, d.status, d.attempts, d.error, d.created_at, d.changed_at
                FROM deliveries d LEFT JOIN workers w ON w.id = d.worker AND w.removed_at IS NULL
                ORDER BY d.id DESC LIMIT ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         let worker: Option<String> = row.get(3)?;
         Ok(DeliveryView {
@@ -183,8 +176,7 @@ pub(crate) fn log(connection: &Connection, limit: u32) -> Result<Vec<DeliveryVie
             changed_at: Timestamp(row.get(8)?),
         })
     };
-    let found = statement.query_map([limit], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, [limit], read)
 }
 
 /// Whether the config had a sink when it was last read.
@@ -196,10 +188,7 @@ pub(crate) fn has_sinks(connection: &Connection) -> Result<bool> {
 
 /// Returns the sequence number up to which events were examined; `None` before the first run.
 pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
-    let mut statement = connection
-        .prepare_cached("SELECT seq FROM delivery_cursor WHERE id = 1")
-        .map_err(StoreError::from)?;
-    Ok(statement.query_row([], |row| row.get(0)).optional().map_err(StoreError::from)?)
+    rows::optional(connection, "SELECT seq FROM delivery_cursor WHERE id = 1", [], |row| row.get(0))
 }
 
 /// Stores the names of the existing sinks. Returns for each the event after which it receives

@@ -6,7 +6,7 @@ use subagent_protocol::details::{Details, RecordDetail};
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 
 /// Merges reports into the stored details.
@@ -26,15 +26,13 @@ pub(crate) fn update(tx: &Tx<'_>, id: RowId, reports: Vec<RecordDetail>) -> Resu
 /// only a summary.
 pub(crate) fn details(connection: &Connection, id: RowId) -> Result<Details> {
     let sql = "SELECT details FROM workers WHERE id = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let text: Option<String> = statement.query_row([id.0], |row| row.get(0)).map_err(StoreError::from)?;
+    let text: Option<String> = rows::one(connection, sql, [id.0], |row| row.get(0))?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
 /// Returns the time of the worker's newest event; `None` if no event is stored.
 pub(crate) fn last_activity(connection: &Connection, id: RowId) -> Result<Option<Timestamp>> {
     let sql = "SELECT max(seq), at FROM events WHERE worker = ?1 AND internal = 0";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let at: Option<i64> = statement.query_row([id.0], |row| row.get(1)).map_err(StoreError::from)?;
+    let at: Option<i64> = rows::one(connection, sql, [id.0], |row| row.get(1))?;
     Ok(at.map(Timestamp))
 }

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::EventId;
@@ -181,8 +181,7 @@ pub(crate) fn get(connection: &Connection, worker: RowId, seq: i64) -> Result<Op
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
          WHERE e.seq = ?2 AND e.worker = ?1 AND e.internal = 0"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row(params![worker.0, seq], read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, params![worker.0, seq], read)
 }
 
 /// Returns the newest event of a worker.
@@ -191,8 +190,7 @@ pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<St
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
          WHERE e.worker = ?1 AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [worker.0], read)
 }
 
 /// Whether the worker's agent has started a session after this event.
@@ -201,15 +199,11 @@ pub(crate) fn has_begun_since(connection: &Connection, worker: RowId, after: i64
         "SELECT EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND seq > ?2 AND internal = 0 AND kind IS NULL
                               AND type IN (?3, ?4))";
     let types = [EventType::WorkerStarted, EventType::WorkerRestarted].map(EventType::as_str);
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    Ok(statement
-        .query_row(params![worker.0, after, types[0], types[1]], |row| row.get(0))
-        .map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, after, types[0], types[1]], |row| row.get(0))
 }
 
 /// Returns the highest sequence number of a worker's shown events, 0 for none.
 pub(crate) fn last_seq(connection: &Connection, worker: RowId) -> Result<i64> {
     let sql = "SELECT coalesce(max(seq), 0) FROM events WHERE worker = ?1 AND internal = 0";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([worker.0], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [worker.0], |row| row.get(0))
 }

@@ -10,7 +10,7 @@ use subagent_protocol::api::ExaminedDatabase;
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
-use super::rows::{RowId, WORKER_COLUMNS, WorkerRow};
+use super::rows::{self, RowId, WORKER_COLUMNS, WorkerRow};
 use super::{Store, open_for_reading};
 
 /// Maximum number of reported problems: one damaged page can cause thousands.
@@ -158,8 +158,7 @@ pub(crate) fn known_workers(connection: &Connection) -> Result<Vec<String>> {
 pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<u64> {
     let sql = "SELECT count(*) FROM events INDEXED BY milestones
                WHERE worker = ?1 AND type = 'journal.gap' AND internal = 0 AND kind IS NULL";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let count: i64 = statement.query_row([worker.0], |row| row.get(0)).map_err(StoreError::from)?;
+    let count: i64 = rows::one(connection, sql, [worker.0], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 

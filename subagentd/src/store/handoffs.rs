@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::ids::SnapshotId;
 use subagent_protocol::time::Timestamp;
@@ -58,20 +58,19 @@ pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashS
 
 /// Returns the snapshot that covers the newest events; among equals the newest.
 pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<HandoffRow>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT snapshot_id, up_to, handoff_path, checkpoint_path, created_at FROM handoffs
+    rows::optional(
+        connection,
+        "SELECT snapshot_id, up_to, handoff_path, checkpoint_path, created_at FROM handoffs
              WHERE worker = ?1 ORDER BY up_to DESC, id DESC LIMIT 1",
-        )
-        .map_err(StoreError::from)?;
-    let row = statement.query_row([worker.0], |row| {
-        Ok(HandoffRow {
-            snapshot_id: rows::parsed(row, 0)?,
-            up_to: row.get(1)?,
-            handoff_path: row.get(2)?,
-            checkpoint_path: row.get(3)?,
-            created_at: Timestamp(row.get(4)?),
-        })
-    });
-    Ok(row.optional().map_err(StoreError::from)?)
+        [worker.0],
+        |row| {
+            Ok(HandoffRow {
+                snapshot_id: rows::parsed(row, 0)?,
+                up_to: row.get(1)?,
+                handoff_path: row.get(2)?,
+                checkpoint_path: row.get(3)?,
+                created_at: Timestamp(row.get(4)?),
+            })
+        },
+    )
 }

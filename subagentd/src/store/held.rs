@@ -7,7 +7,6 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::time::Timestamp;
 
-use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
 use super::tx::Tx;
 
@@ -17,8 +16,7 @@ pub(super) fn release(tx: &mut Tx<'_>, worker: RowId, request_id: &RequestId, no
     let sql = "SELECT e.payload, t.no FROM approvals a JOIN events e ON e.seq = a.asked_seq
                LEFT JOIN turns t ON t.id = e.turn WHERE a.request_id = ?1";
     let (payload, turn): (String, Option<i64>) =
-        rows::one(tx.connection, sql, [request_id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-            .map_err(StoreError::from)?;
+        rows::one(tx.connection, sql, [request_id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let seq = tx.insert_event(
         worker,
         &NewEvent {

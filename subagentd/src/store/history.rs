@@ -1,7 +1,7 @@
 //! Bounded reads of a worker's past: the last matching events, its turns and its work.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::time::Timestamp;
@@ -122,17 +122,14 @@ struct Span {
 /// Returns the range of a turn's events. Late updates belong to it until the next turn whose prompt
 /// was sent has ended.
 fn turn_span(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<Span>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT t.id, t.message_seq - 1, coalesce((SELECT min(later.end_seq) FROM turns later WHERE
+    rows::optional(
+        connection,
+        "SELECT t.id, t.message_seq - 1, coalesce((SELECT min(later.end_seq) FROM turns later WHERE
                     later.worker = t.worker AND later.no > t.no AND later.dispatched <> 'no'), ?3)
              FROM turns t WHERE t.worker = ?1 AND t.turn_id = ?2",
-        )
-        .map_err(StoreError::from)?;
-    let span = statement.query_row(params![worker.0, turn_id, i64::MAX], |row| {
-        Ok(Span { id: row.get(0)?, first: row.get(1)?, last: row.get(2)? })
-    });
-    Ok(span.optional().map_err(StoreError::from)?)
+        params![worker.0, turn_id, i64::MAX],
+        |row| Ok(Span { id: row.get(0)?, first: row.get(1)?, last: row.get(2)? }),
+    )
 }
 
 /// Holds a read transaction: all reads see the same state while the value lives.
@@ -153,15 +150,13 @@ pub(crate) fn updates(
     up_to: i64,
     see: &mut dyn FnMut(StoredEvent),
 ) -> Result<i64> {
-    let floor: Option<i64> = rows::one(
+    let floor: Option<i64> = rows::optional(
         connection,
         "SELECT seq FROM events WHERE worker = ?1 AND internal = 0 AND seq <= ?2
              ORDER BY seq DESC LIMIT 1 OFFSET ?3",
         params![worker.0, up_to, MAX_LOOKED_AT],
         |row| row.get(0),
-    )
-    .optional()
-    .map_err(StoreError::from)?;
+    )?;
     let mut floor = floor.unwrap_or(0).max(retention::mark(connection, worker)?);
     let work = "e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3
                 AND e.kind IN ('tool_call', 'tool_call_update', 'plan', 'usage')";
@@ -212,18 +207,12 @@ pub(crate) fn turns(
     last: u32,
     see: &mut SeeTurn<'_>,
 ) -> Result<Vec<TurnHistory>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT t.id, t.turn_id, t.status, t.message_seq, m.payload, e.payload
+    let turns = rows::all(connection, "SELECT t.id, t.turn_id, t.status, t.message_seq, m.payload, e.payload
              FROM turns t LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
              WHERE t.worker = ?1 AND t.id IN (
                 SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no LIMIT ?2) UNION
                 SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no DESC LIMIT ?3))
-             ORDER BY t.no",
-        )
-        .map_err(StoreError::from)?;
-    let turns = statement
-        .query_map(params![worker.0, first, last, retention::mark(connection, worker)?], |row| {
+             ORDER BY t.no", params![worker.0, first, last, retention::mark(connection, worker)?], |row| {
             let turn = TurnHistory {
                 id: row.get(0)?,
                 turn_id: row.get(1)?,
@@ -232,9 +221,7 @@ pub(crate) fn turns(
             };
             see(&turn, text(row, 4)?, text(row, 5)?);
             Ok(turn)
-        })
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+        })?;
     Ok(turns)
 }
 
@@ -292,15 +279,13 @@ pub(crate) fn count(
     event_type: EventType,
     flag: Option<&str>,
 ) -> Result<usize> {
-    let count: i64 = connection
-        .prepare_cached(
-            "SELECT count(*) FROM events INDEXED BY milestones
+    let count: i64 = rows::one(
+        connection,
+        "SELECT count(*) FROM events INDEXED BY milestones
              WHERE worker = ?1 AND internal = 0 AND kind IS NULL AND type = ?2 AND
                 (?3 IS NULL OR CASE WHEN json_valid(payload) THEN payload ->> ?3 END = 1)",
-        )
-        .and_then(|mut statement| {
-            statement.query_row(params![worker.0, event_type.as_str(), flag], |row| row.get(0))
-        })
-        .map_err(StoreError::from)?;
+        params![worker.0, event_type.as_str(), flag],
+        |row| row.get(0),
+    )?;
     Ok(usize::try_from(count).unwrap_or(0))
 }

@@ -1,7 +1,7 @@
 //! Reads for hooks that run after events: each worker's cursor, and the context of an event.
 //! It must not decide which hooks run.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use serde_json::{Map, Value};
 use subagent_protocol::Result;
 use subagent_protocol::event::StoredEvent;
@@ -32,8 +32,7 @@ pub(crate) fn move_cursor(tx: &Tx<'_>, worker: RowId, seq: i64) -> Result<()> {
 /// Returns the sequence number up to which hooks have run; `None` before the first run.
 pub(crate) fn cursor(connection: &Connection, worker: RowId) -> Result<Option<i64>> {
     let sql = "SELECT seq FROM hook_cursors WHERE worker = ?1";
-    let found = rows::one(connection, sql, [worker.0], |row| row.get(0)).optional();
-    Ok(found.map_err(StoreError::from)?)
+    rows::optional(connection, sql, [worker.0], |row| row.get(0))
 }
 
 /// Returns the stopped workers that have events without finished hooks.
@@ -41,9 +40,7 @@ pub(crate) fn stopped_behind(connection: &Connection) -> Result<Vec<WorkerRow>> 
     let sql = "SELECT w.worker_id FROM hook_cursors c JOIN workers w ON w.id = c.worker
                WHERE w.state = 'stopped' AND w.removed_at IS NULL
                  AND EXISTS (SELECT 1 FROM events e WHERE e.worker = w.id AND e.internal = 0 AND e.seq > c.seq)";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found: Vec<String> =
-        statement.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(StoreError::from)?;
+    let found: Vec<String> = rows::all(connection, sql, [], |row| row.get(0))?;
     let mut behind = Vec::new();
     for id in found {
         behind.extend(workers::get(connection, &id)?);
@@ -151,7 +148,7 @@ pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Res
 pub(crate) fn is_open(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql =
         "SELECT EXISTS (SELECT 1 FROM approvals WHERE worker = ?1 AND asked_seq = ?2 AND status = 'pending')";
-    Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, seq], |row| row.get(0))
 }
 
 /// Returns the task of a worker and the stored spec of its parent.
@@ -164,7 +161,7 @@ pub(crate) fn task(
     let parent = match tasks::parent(connection, worker)? {
         Some(parent) => {
             let sql = "SELECT spec FROM workers WHERE id = ?1";
-            rows::one(connection, sql, [parent.0], |row| row.get(0)).optional().map_err(StoreError::from)?
+            rows::optional(connection, sql, [parent.0], |row| row.get(0))?
         }
         None => None,
     };

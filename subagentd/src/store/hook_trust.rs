@@ -5,7 +5,7 @@ use subagent_protocol::Result;
 use subagent_protocol::api::TrustedHooks;
 use subagent_protocol::time::Timestamp;
 
-use super::error::StoreError;
+use super::rows;
 use super::tx::Tx;
 
 /// Number of trusted contents kept per file; a new one replaces the oldest.
@@ -39,14 +39,11 @@ pub(crate) fn distrust(tx: &Tx<'_>, file: &str) -> Result<usize> {
 /// Whether this content of a file is trusted.
 pub(crate) fn is_trusted(connection: &Connection, file: &str, sha256: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM hook_trust WHERE file = ?1 AND sha256 = ?2)";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([file, sha256], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [file, sha256], |row| row.get(0))
 }
 
 /// Lists all trusted contents, by file and time.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<TrustedHooks>> {
     let sql = "SELECT file, sha256, trusted_at FROM hook_trust ORDER BY file, trusted_at, sha256";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, [], read)
 }

@@ -1,11 +1,10 @@
 //! The state dir that a database belongs to, the generation of its daemon, and the workers that were
 //! copied into it with another database.
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::params;
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::Result;
 
-use super::error::StoreError;
 use super::tx::signed;
 use super::{RowId, Tx, rows};
 
@@ -23,8 +22,7 @@ pub(crate) fn belong_to(tx: &Tx<'_>, state_id: &str, copy_of: Option<&str>) -> R
         let copied = copy_of.is_some_and(|original| before.is_none_or(|before| before == number(original)));
         if copied {
             let newest =
-                rows::one(tx.connection, "SELECT coalesce(max(id), 0) FROM workers", [], |row| row.get(0))
-                    .map_err(StoreError::from)?;
+                rows::one(tx.connection, "SELECT coalesce(max(id), 0) FROM workers", [], |row| row.get(0))?;
             note_number(tx, COPIED, newest)?;
         }
         note_number(tx, STATE_DIR, own)?;
@@ -37,14 +35,13 @@ pub(crate) fn belong_to(tx: &Tx<'_>, state_id: &str, copy_of: Option<&str>) -> R
 pub(crate) fn raise_generation(tx: &Tx<'_>, above: u64) -> Result<u64> {
     tx.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
     let generation: i64 =
-        rows::one(tx.connection, "SELECT value FROM meta WHERE key = 'generation'", [], |row| row.get(0))
-            .map_err(StoreError::from)?;
+        rows::one(tx.connection, "SELECT value FROM meta WHERE key = 'generation'", [], |row| row.get(0))?;
     Ok(generation.unsigned_abs())
 }
 
 fn number_of(tx: &Tx<'_>, key: &str) -> Result<Option<i64>> {
     let sql = "SELECT value FROM meta WHERE key = ?1";
-    Ok(rows::one(tx.connection, sql, [key], |row| row.get(0)).optional().map_err(StoreError::from)?)
+    rows::optional(tx.connection, sql, [key], |row| row.get(0))
 }
 
 fn note_number(tx: &Tx<'_>, key: &str, value: i64) -> Result<()> {

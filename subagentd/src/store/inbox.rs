@@ -1,6 +1,6 @@
 //! Questions of all workers: their deciders and deadlines.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 use subagent_protocol::Result;
 use subagent_protocol::api::{DecidedBy, Decider};
@@ -96,8 +96,7 @@ pub(crate) fn open<T>(
 /// Returns a question in any state; `None` if unknown or if its worker was removed.
 pub(crate) fn get(connection: &Connection, request_id: &str) -> Result<Option<InboxRow>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE a.request_id = ?1 AND w.removed_at IS NULL");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([request_id], InboxRow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [request_id], InboxRow::read)
 }
 
 /// Returns the question of this event; `None` if it is not open.
@@ -106,8 +105,7 @@ pub(crate) fn open_of_event(connection: &Connection, worker: RowId, seq: i64) ->
         "SELECT {COLUMNS} FROM {TABLES} WHERE a.worker = ?1 AND a.asked_seq = ?2
            AND a.status IN ('pending', 'decided') AND a.status = 'pending' AND w.removed_at IS NULL"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row(params![worker.0, seq], InboxRow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, params![worker.0, seq], InboxRow::read)
 }
 
 /// Returns the decider of a question; `None` while it is undecided.
@@ -115,33 +113,29 @@ pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Optio
     let sql = "SELECT e.at, e.payload, a.by_cancel, a.decided_by, c.controller_id
                FROM approvals a JOIN events e ON e.seq = a.decided_seq JOIN workers w ON w.id = a.worker
                JOIN controllers c ON c.id = w.controller WHERE a.request_id = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_row([request_id], |row| {
-            let decided = json(Some(row.get(1)?)).unwrap_or_default();
-            let by_cancel: bool = row.get(2)?;
-            let instance: Option<String> = row.get(3)?;
-            let controller_id: ControllerId = rows::parsed(row, 4)?;
-            let rule = Some(decided["policy"].clone()).filter(Value::is_object);
-            // Older rows have no `by`: a named rule or a stored cancel decides.
-            let by = decided["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
-                (Some(_), _) => DecidedBy::Rule,
-                (None, true) => DecidedBy::Cancel,
-                (None, false) => DecidedBy::Owner,
-            });
-            let instance_id = instance.and_then(|instance| instance.parse().ok());
-            let decision = decided["decision"].as_str().or(decided["action"].as_str()).unwrap_or_default();
-            Ok(Decider {
-                by,
-                controller_id: instance_id.is_some().then_some(controller_id),
-                instance_id,
-                at: Timestamp(row.get(0)?),
-                decision: decision.to_owned(),
-                rule,
-            })
+    rows::optional(connection, sql, [request_id], |row| {
+        let decided = json(Some(row.get(1)?)).unwrap_or_default();
+        let by_cancel: bool = row.get(2)?;
+        let instance: Option<String> = row.get(3)?;
+        let controller_id: ControllerId = rows::parsed(row, 4)?;
+        let rule = Some(decided["policy"].clone()).filter(Value::is_object);
+        // Older rows have no `by`: a named rule or a stored cancel decides.
+        let by = decided["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
+            (Some(_), _) => DecidedBy::Rule,
+            (None, true) => DecidedBy::Cancel,
+            (None, false) => DecidedBy::Owner,
+        });
+        let instance_id = instance.and_then(|instance| instance.parse().ok());
+        let decision = decided["decision"].as_str().or(decided["action"].as_str()).unwrap_or_default();
+        Ok(Decider {
+            by,
+            controller_id: instance_id.is_some().then_some(controller_id),
+            instance_id,
+            at: Timestamp(row.get(0)?),
+            decision: decision.to_owned(),
+            rule,
         })
-        .optional();
-    Ok(found.map_err(StoreError::from)?)
+    })
 }
 
 /// Returns the deadlines of a worker's open questions, earliest first. Questions without a deadline
@@ -150,11 +144,7 @@ pub(crate) fn deadlines(connection: &Connection, worker: RowId) -> Result<Vec<(R
     let sql = "SELECT request_id, deadline_at FROM approvals
                WHERE worker = ?1 AND status IN ('pending', 'decided') AND status = 'pending' AND held = 0
                  AND deadline_at IS NOT NULL ORDER BY deadline_at, id";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_map([worker.0], |row| Ok((rows::parsed(row, 0)?, Timestamp(row.get(1)?))))
-        .and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, [worker.0], |row| Ok((rows::parsed(row, 0)?, Timestamp(row.get(1)?))))
 }
 
 /// Stores details of a question, or a standing rule that its decision created.

@@ -3,7 +3,6 @@
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 
@@ -16,14 +15,12 @@ pub(crate) fn update(tx: &Tx<'_>, id: RowId, instructed: bool) -> Result<()> {
 /// Whether the session has received the prompt.
 pub(crate) fn instructed(connection: &Connection, id: RowId) -> Result<bool> {
     let sql = "SELECT instructed FROM workers WHERE id = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([id.0], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [id.0], |row| row.get(0))
 }
 
 /// Whether no turn with a number of at least `since` has completed with the agent.
 pub(crate) fn is_untried(connection: &Connection, worker: RowId, since: u64) -> Result<bool> {
     let sql = "SELECT NOT EXISTS (SELECT 1 FROM turns
                 WHERE worker = ?1 AND no >= ?2 AND status = 'completed' AND carrier = 'acp-stdio')";
-    let untried = rows::one(connection, sql, params![worker.0, signed(since)], |row| row.get(0));
-    Ok(untried.map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, signed(since)], |row| row.get(0))
 }

@@ -87,14 +87,13 @@ pub(crate) fn final_message(
     let sql = "SELECT id, message_seq, coalesce(end_seq, ?3) FROM turns WHERE worker = ?1 AND no = ?2";
     let span = rows::one(connection, sql, params![worker.0, signed(turn), i64::MAX], |row| {
         Ok(Span { worker, turn: row.get(0)?, first: row.get(1)?, last: row.get(2)? })
-    })
-    .map_err(StoreError::from)?;
+    })?;
     let sql = format!(
         "SELECT coalesce(max(e.seq), ?2) FROM events e INDEXED BY tool_calls
          WHERE e.turn = ?1 AND e.seq BETWEEN ?2 AND ?3 AND e.kind IN ('tool_call', 'tool_call_update') AND {CALLS}"
     );
     let bounds = params![span.turn, span.first, span.last];
-    let last_call = rows::one(connection, &sql, bounds, |row| row.get(0)).map_err(StoreError::from)?;
+    let last_call = rows::one(connection, &sql, bounds, |row| row.get(0))?;
     let after = read(connection, Span { first: last_call, ..span }, max_bytes)?;
     // An agent may write nothing after its last call. Then all text of the turn is its message.
     let text = match after.last().trim().is_empty() && last_call > span.first {

@@ -1,6 +1,6 @@
 //! Standing rules that owners' decisions created. A rule lives until it or its worker is removed.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
 use subagent_protocol::api::{OwnerRule, RuleScope};
 use subagent_protocol::ids::WorkerId;
@@ -8,7 +8,6 @@ use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::time::Timestamp;
 
 use super::controllers::ControllerRow;
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use crate::core::inbox::NewRule;
@@ -86,9 +85,7 @@ fn of_ancestor(connection: &Connection, worker: RowId, ancestor: &WorkerId) -> R
         "SELECT {COLUMNS} FROM {TABLES} WHERE r.worker = (SELECT id FROM workers WHERE worker_id = ?2)
            OR (r.worker IS NULL AND r.controller = (SELECT controller FROM workers WHERE id = ?1)) ORDER BY r.id"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map(params![worker.0, ancestor.as_str()], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, params![worker.0, ancestor.as_str()], read)
 }
 
 /// Returns the rules that apply to a worker, in order of creation.
@@ -97,23 +94,19 @@ pub(crate) fn of_worker(connection: &Connection, worker: RowId) -> Result<Vec<Ow
         "SELECT {COLUMNS} FROM {TABLES} WHERE (r.worker = ?1 OR r.worker IS NULL)
            AND r.controller = (SELECT controller FROM workers WHERE id = ?1) ORDER BY r.id"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([worker.0], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, [worker.0], read)
 }
 
 /// Returns all rules in order of creation.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<OwnerRule>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE w.removed_at IS NULL ORDER BY r.id");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, [], read)
 }
 
 /// Returns a rule, and the controller whose owner may remove it.
 pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(OwnerRule, ControllerRow)>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.rule_id = ?1 AND w.removed_at IS NULL");
-    let found = rows::one(connection, &sql, [rule_id], read).optional().map_err(StoreError::from)?;
+    let found = rows::optional(connection, &sql, [rule_id], read)?;
     let Some(rule) = found else { return Ok(None) };
     let controller = super::controllers::by_id(connection, rule.controller_id.as_str())?;
     Ok(controller.map(|controller| (rule, controller)))
@@ -123,5 +116,5 @@ pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(Owne
 pub(crate) fn workspace_of(connection: &Connection, worker: RowId) -> Result<String> {
     let sql =
         "SELECT workspace_key FROM controllers WHERE id = (SELECT controller FROM workers WHERE id = ?1)";
-    Ok(rows::one(connection, sql, [worker.0], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [worker.0], |row| row.get(0))
 }

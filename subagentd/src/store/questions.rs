@@ -47,9 +47,7 @@ pub(crate) fn content(
     request_id: &RequestId,
 ) -> Result<Option<Option<Secret<String>>>> {
     let sql = "SELECT content FROM approvals WHERE request_id = ?1 AND status = 'decided'";
-    let found = rows::one(connection, sql, [request_id.as_str()], |row| {
+    rows::optional(connection, sql, [request_id.as_str()], |row| {
         Ok(row.get::<_, Option<String>>(0)?.map(Secret))
     })
-    .optional();
-    Ok(found.map_err(StoreError::from)?)
 }

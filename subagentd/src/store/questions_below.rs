@@ -1,11 +1,10 @@
 //! Questions of the tasks below a worker. A wait for the worker ends at them.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::ids::WorkerId;
 
-use super::error::StoreError;
 use super::events::{COLUMNS, read};
 use super::rows::{self, RowId};
 use super::task_events::BELOW;
@@ -61,9 +60,7 @@ pub(crate) fn first_after(
         first(EventType::ApprovalRequested),
         first(EventType::ElicitationRequested)
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_row(params![worker.0, after], QuestionBelow::read).optional();
-    Ok(found.map_err(StoreError::from)?)
+    rows::optional(connection, &sql, params![worker.0, after], QuestionBelow::read)
 }
 
 /// Returns the oldest open question of all tasks below a worker.
@@ -76,8 +73,7 @@ pub(crate) fn oldest_open(connection: &Connection, worker: RowId) -> Result<Opti
            AND a.worker IN (SELECT worker FROM below) AND w.removed_at IS NULL
          ORDER BY a.id LIMIT 1"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([worker.0], QuestionBelow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [worker.0], QuestionBelow::read)
 }
 
 /// Returns the stored specs of a worker and of the workers above it.
@@ -88,7 +84,5 @@ pub(crate) fn specs_upwards(connection: &Connection, worker: RowId) -> Result<Ve
                  UNION SELECT t.parent FROM upwards u CROSS JOIN tasks t ON t.worker = u.worker WHERE t.parent IS NOT NULL
                  UNION SELECT t.root FROM upwards u CROSS JOIN tasks t ON t.worker = u.worker WHERE t.root IS NOT NULL)
                SELECT w.spec FROM upwards u CROSS JOIN workers w ON w.id = u.worker WHERE w.removed_at IS NULL";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let specs = statement.query_map([worker.0], |row| row.get(0)).and_then(Iterator::collect);
-    Ok(specs.map_err(StoreError::from)?)
+    rows::all(connection, sql, [worker.0], |row| row.get(0))
 }

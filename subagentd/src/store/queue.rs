@@ -82,8 +82,7 @@ fn append(tx: &Tx<'_>, id: RowId, turn_id: &TurnId, text: &str) -> Result<()> {
 /// `PAYLOAD_TOO_LARGE{limitBytes,bytes}`, `STORAGE_ERROR`.
 pub(crate) fn fits(tx: &Tx<'_>, turn_id: &TurnId, most: usize) -> Result<()> {
     let sql = "SELECT octet_length(message) FROM queued_turns WHERE turn_id = ?1";
-    let bytes: i64 =
-        rows::one(tx.connection, sql, [turn_id.as_str()], |row| row.get(0)).map_err(StoreError::from)?;
+    let bytes: i64 = rows::one(tx.connection, sql, [turn_id.as_str()], |row| row.get(0))?;
     if usize::try_from(bytes).is_ok_and(|bytes| bytes <= most) {
         return Ok(());
     }
@@ -127,8 +126,7 @@ fn open(
     let (input, message, agent): (String, String, Option<String>) =
         rows::one(tx.connection, sql, params![id.0, turn_id.as_str()], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
-        .map_err(StoreError::from)?;
+        })?;
     tx.agent = agent;
     if !subagent_failpoint::sabotaged("queue.keep") {
         delete(tx, id, turn_id)?;
@@ -158,9 +156,7 @@ fn open(
 /// Returns the queued turns of a worker, in order.
 pub(super) fn ids(connection: &Connection, worker: RowId) -> Result<VecDeque<TurnId>> {
     let sql = "SELECT turn_id FROM queued_turns WHERE worker = ?1 ORDER BY place, id";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map([worker.0], |row| rows::parsed(row, 0)).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, [worker.0], |row| rows::parsed(row, 0))
 }
 
 /// A message in a worker's queue.
@@ -199,9 +195,7 @@ fn read_queued(row: &rusqlite::Row<'_>) -> rusqlite::Result<QueuedRow> {
 pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option<WorkerId>> {
     let sql = "SELECT w.worker_id FROM workers w WHERE w.removed_at IS NULL AND w.id IN (
                  SELECT worker FROM turns WHERE turn_id = ?1 UNION SELECT worker FROM queued_turns WHERE turn_id = ?1)";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_row([turn_id], |row| rows::parsed(row, 0));
-    Ok(found.optional().map_err(StoreError::from)?)
+    rows::optional(connection, sql, [turn_id], |row| rows::parsed(row, 0))
 }
 
 /// A turn that has begun.
@@ -274,7 +268,6 @@ pub(crate) fn find(connection: &Connection, turn_id: &str) -> Result<Option<Stor
         return Ok(Some(StoredTurn::Queued(row)));
     }
     let sql = format!("{BEGUN} WHERE t.turn_id = ?1");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let begun = statement.query_row([turn_id], read_begun).optional().map_err(StoreError::from)?;
+    let begun = rows::optional(connection, &sql, [turn_id], read_begun)?;
     Ok(begun.map(|row| StoredTurn::Begun(Box::new(row))))
 }

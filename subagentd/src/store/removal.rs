@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -43,7 +43,7 @@ pub(super) fn next_worker_key(tx: &Tx<'_>, worker_id: &WorkerId) -> Result<RowId
         [],
     )?;
     let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
-    Ok(RowId(rows::one(tx.connection, sql, [], |row| row.get(0)).map_err(StoreError::from)?))
+    Ok(RowId(rows::one(tx.connection, sql, [], |row| row.get(0))?))
 }
 
 /// Marks a stopped worker as removed. Returns false if it does not exist or is not stopped.
@@ -95,24 +95,22 @@ pub(crate) fn check_owner_of_all(
 
 fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
-    Ok(rows::one(connection, sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [worker_id], |row| row.get(0))
 }
 
 /// Returns all unfinished removals, oldest first.
 pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
     let sql = "SELECT id, worker_id FROM workers WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_map([], |row| Ok(Removal { id: RowId(row.get(0)?), worker_id: rows::parsed(row, 1)? }))
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+    let found = rows::all(connection, sql, [], |row| {
+        Ok(Removal { id: RowId(row.get(0)?), worker_id: rows::parsed(row, 1)? })
+    })?;
     Ok(found)
 }
 
 /// Whether a worker has a row, including one that is being removed.
 pub(crate) fn is_known(connection: &Connection, worker_id: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?1)";
-    Ok(rows::one(connection, sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, [worker_id], |row| row.get(0))
 }
 
 /// A deletion of a worker's events, with its progress.
@@ -194,9 +192,7 @@ pub(crate) fn delete_events(connection: &Connection, sweep: &mut EventDeletion) 
 /// Returns the events that asked the open permission requests.
 fn asked(connection: &Connection, worker: RowId) -> Result<Vec<i64>> {
     let sql = "SELECT asked_seq FROM approvals WHERE worker = ?1 AND status IN ('pending', 'decided')";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map([worker.0], |row| row.get(0)).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, [worker.0], |row| row.get(0))
 }
 
 /// Deletes one piece of all other references to a worker, except its turns. Returns whether there
@@ -207,10 +203,7 @@ pub(crate) fn delete_references(connection: &Connection, worker: RowId) -> Resul
         let sql = format!(
             "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE worker = ?1 LIMIT {PIECE_ROWS})"
         );
-        deleted += connection
-            .prepare_cached(&sql)
-            .and_then(|mut statement| statement.execute([worker.0]))
-            .map_err(StoreError::from)?;
+        deleted += rows::execute(connection, &sql, [worker.0])?;
     }
     Ok(deleted > 0)
 }
@@ -221,18 +214,15 @@ pub(crate) fn delete_turns(connection: &Connection, worker: RowId) -> Result<boo
     let sql = format!(
         "DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no LIMIT {PIECE_ROWS})"
     );
-    let deleted = connection
-        .prepare_cached(&sql)
-        .and_then(|mut statement| statement.execute([worker.0]))
-        .map_err(StoreError::from)?;
+    let deleted = rows::execute(connection, &sql, [worker.0])?;
     Ok(deleted > 0)
 }
 
 /// Deletes the row of a removed worker if nothing refers to it. Returns whether it did.
 pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bool> {
-    let left = connection
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM turns WHERE worker = ?1)
+    let left = rows::one(
+        connection,
+        "SELECT EXISTS (SELECT 1 FROM turns WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM approvals WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM handoffs WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM queued_turns WHERE worker = ?1)
@@ -240,25 +230,16 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
                  OR EXISTS (SELECT 1 FROM deliveries WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND internal = 0)
                  OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND number > 0 AND kind IS NULL)",
-        )
-        .and_then(|mut statement| statement.query_row([worker.0], |row| row.get::<_, bool>(0)))
-        .map_err(StoreError::from)?;
+        [worker.0],
+        |row| row.get::<_, bool>(0),
+    )?;
     if !left {
         // The worker's spending stays included in the accounts above it.
-        connection
-            .prepare_cached("DELETE FROM accounts WHERE scope = 'worker' AND key = ?1")
-            .and_then(|mut statement| statement.execute([worker.0]))
-            .map_err(StoreError::from)?;
-        connection
-            .prepare_cached("DELETE FROM hook_cursors WHERE worker = ?1")
-            .and_then(|mut statement| statement.execute([worker.0]))
-            .map_err(StoreError::from)?;
+        rows::execute(connection, "DELETE FROM accounts WHERE scope = 'worker' AND key = ?1", [worker.0])?;
+        rows::execute(connection, "DELETE FROM hook_cursors WHERE worker = ?1", [worker.0])?;
         tasks::delete(connection, worker)?;
         let sql = "DELETE FROM workers WHERE id = ?1 AND removed_at IS NOT NULL";
-        connection
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.execute([worker.0]))
-            .map_err(StoreError::from)?;
+        rows::execute(connection, sql, [worker.0])?;
     }
     Ok(!left)
 }
@@ -294,15 +275,9 @@ pub(crate) struct Size {
 pub(crate) fn measure(connection: &Connection, worker: RowId, so_far: Size) -> Result<Option<Size>> {
     let sql = "SELECT count(*), coalesce(sum(octet_length(payload)), 0), max(seq) FROM (SELECT seq, payload FROM
                events INDEXED BY events_of_worker WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT 10000)";
-    let counted = connection
-        .prepare_cached(sql)
-        .and_then(|mut statement| {
-            statement.query_row(params![worker.0, so_far.seen], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
-            })
-        })
-        .optional()
-        .map_err(StoreError::from)?;
+    let counted = rows::optional(connection, sql, params![worker.0, so_far.seen], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
+    })?;
     Ok(match counted {
         Some((events, bytes, Some(seen))) => Some(Size {
             events: so_far.events + events.unsigned_abs(),

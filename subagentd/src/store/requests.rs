@@ -1,6 +1,6 @@
 //! Results of requests with an idempotency key, for repeated requests.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use subagent_protocol::time::Timestamp;
@@ -62,12 +62,12 @@ pub(crate) fn remember(
 /// # Errors
 /// `IDEMPOTENCY_CONFLICT` if the key belongs to a different request.
 pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> Result<Option<String>> {
-    let found: Option<(String, String)> =
-        rows::one(connection, "SELECT fingerprint, response FROM requests WHERE key = ?1", [key], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()
-        .map_err(StoreError::from)?;
+    let found: Option<(String, String)> = rows::optional(
+        connection,
+        "SELECT fingerprint, response FROM requests WHERE key = ?1",
+        [key],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
     match found {
         _ if subagent_failpoint::sabotaged("requests.forget") => Ok(None),
         None => Ok(None),

@@ -1,13 +1,12 @@
 //! Why a wait for a worker ends: its agent's open question, or the end of its last turn.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 
-use super::error::StoreError;
 use super::events::{COLUMNS, read};
 use super::history::{self, HistoryFilter};
-use super::rows::RowId;
+use super::rows::{self, RowId};
 
 /// Returns the event of a worker's oldest open question.
 pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
@@ -16,8 +15,7 @@ pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Op
          WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0
          ORDER BY a.id LIMIT 1"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [worker.0], read)
 }
 
 /// Returns the event that ended the worker's last finished turn; `None` also if it was deleted.

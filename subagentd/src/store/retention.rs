@@ -1,12 +1,11 @@
 //! Retention: the mark up to which a worker's events were deleted, and the rows below it.
 //! It must not read a clock; callers pass cutoff times.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::ids::EventId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::error::StoreError;
 use super::removal::PIECE_ROWS;
 use super::rows::{self, RowId};
 use super::tx::Tx;
@@ -22,14 +21,9 @@ pub(crate) struct RetentionState {
 /// Returns the retention state of a worker; `None` if it was removed.
 pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<RetentionState>> {
     let sql = "SELECT worker_id, expired_seq FROM workers WHERE id = ?1 AND removed_at IS NULL";
-    let found = connection.prepare_cached(sql).and_then(|mut statement| {
-        statement
-            .query_row([worker.0], |row| {
-                Ok(RetentionState { worker_id: row.get(0)?, expired_seq: row.get(1)? })
-            })
-            .optional()
-    });
-    Ok(found.map_err(StoreError::from)?)
+    rows::optional(connection, sql, [worker.0], |row| {
+        Ok(RetentionState { worker_id: row.get(0)?, expired_seq: row.get(1)? })
+    })
 }
 
 /// SQL condition that hides events up to a worker's mark (`{mark}`), except those still needed.
@@ -55,8 +49,7 @@ pub(crate) fn cursor_expired(
 ) -> Result<Error> {
     let sql = "SELECT min(seq) FROM events WHERE worker = ?1 AND internal = 0 AND seq > ?2";
     let oldest: Option<i64> =
-        rows::one(connection, sql, params![worker.0, kept.expired_seq], |row| row.get(0))
-            .map_err(StoreError::from)?;
+        rows::one(connection, sql, params![worker.0, kept.expired_seq], |row| row.get(0))?;
     let message = "events after this cursor were deleted, since they were older than what is kept";
     Ok(Error::new(Code::CursorExpired, message)
         .with("workerId", kept.worker_id.as_str())
@@ -73,7 +66,7 @@ pub(crate) fn restored_at(connection: &Connection) -> Result<Option<Timestamp>> 
 
 fn meta(connection: &Connection, key: &str) -> Result<Option<i64>> {
     let sql = "SELECT value FROM meta WHERE key = ?1";
-    Ok(rows::one(connection, sql, [key], |row| row.get(0)).optional().map_err(StoreError::from)?)
+    rows::optional(connection, sql, [key], |row| row.get(0))
 }
 
 /// Clock observations of the retention runs, in milliseconds.
@@ -107,7 +100,7 @@ impl ClockTrust {
 /// Whether another worker's event has this sequence number.
 pub(crate) fn is_of_another(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE seq = ?2 AND worker <> ?1)";
-    Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, seq], |row| row.get(0))
 }
 
 /// Returns the event up to which a worker's events may be deleted: the end of the turn before its
@@ -119,7 +112,7 @@ pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestam
                  SELECT min(t.no) FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                  WHERE t.worker = ?1 AND (t.status = 'accepted' OR e.at >= ?2
                      OR t.no = (SELECT max(no) FROM turns WHERE worker = ?1)))";
-    Ok(rows::one(connection, sql, params![worker.0, cutoff.0], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, cutoff.0], |row| row.get(0))
 }
 
 /// Stores a clock observation. Returns whether the clock is accepted: a deletion cannot be
@@ -129,10 +122,10 @@ pub(crate) fn trust_clock(tx: &Tx<'_>, now: Timestamp) -> Result<bool> {
         Some(trusted) => trusted,
         // On the first run, the time of the newest event is the best known value.
         None => {
-            rows::one(tx.connection, "SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0))
-                .optional()
-                .map_err(StoreError::from)?
-                .unwrap_or(now.0)
+            rows::optional(tx.connection, "SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| {
+                row.get(0)
+            })?
+            .unwrap_or(now.0)
         }
     };
     let before = ClockTrust { trusted, doubted: meta(tx.connection, "clock_doubted")? };
@@ -198,13 +191,12 @@ pub(crate) fn delete_requests(connection: &Connection, before: Timestamp) -> Res
 /// Counts the request results older than `before`.
 pub(crate) fn count_requests(connection: &Connection, before: Timestamp) -> Result<u64> {
     let sql = "SELECT count(*) FROM requests WHERE created_at < ?1";
-    let count: i64 = rows::one(connection, sql, [before.0], |row| row.get(0)).map_err(StoreError::from)?;
+    let count: i64 = rows::one(connection, sql, [before.0], |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }
 
 fn deleted(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<bool> {
-    let deleted = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
-    Ok(deleted.map_err(StoreError::from)? > 0)
+    Ok(rows::execute(connection, sql, params)? > 0)
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Value types for database rows.
+//! Queries and statements, and value types for database rows.
 
-use rusqlite::{Connection, Params, Row};
-use subagent_protocol::Error;
+use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::state::{Desired, QueuePause};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Error, Result};
 
 use super::error::StoreError;
 use super::worker_names::NewName;
@@ -18,18 +18,48 @@ use crate::core::worker::{Hibernation, LifecycleState, Restart};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RowId(pub i64);
 
-/// Runs a frequent query for one row with a cached statement. `Connection::query_row` would compile
-/// it each time, which takes longer than most of these queries.
+/// Runs a query for one row. Like the functions below, it keeps the compiled statement: to compile
+/// it each time would take longer than most queries.
 ///
 /// # Errors
-/// SQLite's errors; `QueryReturnedNoRows` if there is no row.
+/// `STORAGE_ERROR`, also if there is no row.
 pub(super) fn one<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    connection.prepare_cached(sql)?.query_row(params, read)
+) -> Result<T> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement.query_row(params, read).map_err(StoreError::from)?)
+}
+
+/// Runs a query for the first row, if there is one.
+pub(super) fn optional<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement.query_row(params, read).optional().map_err(StoreError::from)?)
+}
+
+/// Runs a query and collects all its rows.
+pub(super) fn all<T, C: FromIterator<T>>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<C> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let rows = statement.query_map(params, read).and_then(Iterator::collect);
+    Ok(rows.map_err(StoreError::from)?)
+}
+
+/// Executes a statement and returns the number of changed rows.
+pub(super) fn execute(connection: &Connection, sql: &str, params: impl Params) -> Result<usize> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement.execute(params).map_err(StoreError::from)?)
 }
 
 /// Position in a worker's journal up to which records are stored.

@@ -1,6 +1,6 @@
 //! Ends of firings, and the pauses of schedules that follow.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use subagent_protocol::api::{SchedulePaused, TaskStatus, TriggerPaused};
 use subagent_protocol::event::EventType;
 use subagent_protocol::schedule::{FiringStatus, SchedulePause};
@@ -8,7 +8,6 @@ use subagent_protocol::state::TurnStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::schedules::text;
 use super::tx::Tx;
@@ -41,14 +40,13 @@ pub(crate) fn ended(connection: &Connection) -> Result<Vec<FiringEnd>> {
                LEFT JOIN events e ON e.seq = u.end_seq
                WHERE f.status = 'running'
                  AND NOT EXISTS (SELECT 1 FROM queued_turns q WHERE q.turn_id = f.turn_id)";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         let word: Option<String> = row.get(1)?;
         let error = tasks::error(row, 2)?;
         Ok(word.and_then(|word| end(RowId(row.get(0).ok()?), &word, error)))
     };
-    let found = statement.query_map([], read).and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
-    Ok(found.map_err(StoreError::from)?.into_iter().flatten().collect())
+    let found: Vec<_> = rows::all(connection, sql, [], read)?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// The end of a firing whose task or turn has this status; `error` is that of the task or turn.
@@ -88,7 +86,7 @@ pub(crate) fn end_firing(tx: &mut Tx<'_>, end: &FiringEnd, now: Timestamp) -> Re
     let sql = "SELECT s.id, s.times ->> '$.maxFailures' FROM firings f
                JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
     let read = |row: &Row<'_>| Ok((RowId(row.get(0)?), row.get(1)?));
-    let (schedule, limit) = rows::one(tx.connection, sql, [end.firing.0], read).map_err(StoreError::from)?;
+    let (schedule, limit) = rows::one(tx.connection, sql, [end.firing.0], read)?;
     let too_many = pauses(end.status, count_failures(tx, schedule)?, limit);
     match end.pause.or(too_many.then_some(SchedulePause::Failures)) {
         Some(reason) => pause(tx, schedule, reason, end.error.as_ref(), now),
@@ -102,10 +100,9 @@ pub(super) fn count_failures(tx: &Tx<'_>, schedule: RowId) -> Result<u32> {
                WHERE s.id = ?1 AND f.status IN ('completed', 'failed') AND f.id > s.failures_after
                  AND (f.id > s.runs_after OR f.error ->> '$.code' IS NOT ?2)
                ORDER BY f.id DESC";
-    let mut statement = tx.connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| rows::word(row, 0, FiringStatus::parse);
-    let found = statement.query_map(params![schedule.0, Code::CommandFailed.as_str()], read);
-    let ends: Vec<FiringStatus> = found.and_then(Iterator::collect).map_err(StoreError::from)?;
+    let ends: Vec<FiringStatus> =
+        rows::all(tx.connection, sql, params![schedule.0, Code::CommandFailed.as_str()], read)?;
     let failures = failures_in_a_row(ends);
     tx.execute("UPDATE schedules SET failures = ?2 WHERE id = ?1", params![schedule.0, failures])?;
     Ok(failures)
@@ -135,10 +132,10 @@ pub(crate) fn pause(
     )?;
     let sql = "SELECT s.name, (SELECT f.worker_id FROM firings f WHERE f.schedule = s.id AND f.worker_id IS NOT NULL
                                ORDER BY f.at DESC LIMIT 1), s.times ->> '$.source' IS NOT NULL FROM schedules s WHERE s.id = ?1";
-    let found = rows::one(tx.connection, sql, [id.0], |row| {
+    let Some((name, Some(worker), is_trigger)) = rows::optional(tx.connection, sql, [id.0], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?))
-    });
-    let Some((name, Some(worker), is_trigger)) = found.optional().map_err(StoreError::from)? else {
+    })?
+    else {
         return Ok(None);
     };
     let Some(worker) = workers::get(tx.connection, &worker)? else { return Ok(None) };

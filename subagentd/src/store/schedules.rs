@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{FiringView, ScheduleFired, ScheduledWork, TriggerFired};
 use subagent_protocol::event::EventType;
@@ -14,7 +14,6 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{all_events, trigger_sources, workers};
@@ -187,9 +186,7 @@ pub(super) fn text(value: &impl Serialize) -> Result<String> {
 /// Returns all schedules, ordered by name.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
     let sql = format!("SELECT {COLUMNS} FROM schedules ORDER BY name");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, [], read)
 }
 
 /// The one of this kind with this name.
@@ -198,7 +195,7 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<ScheduleRow>> {
 /// `SCHEDULE_NOT_FOUND{schedule}`, `TRIGGER_NOT_FOUND{trigger}`, `STORAGE_ERROR`.
 pub(crate) fn named(connection: &Connection, kind: ScheduleKind, name: &str) -> Result<ScheduleRow> {
     let sql = format!("SELECT {COLUMNS} FROM schedules WHERE name = ?1");
-    let found = rows::one(connection, &sql, [name], read).optional().map_err(StoreError::from)?;
+    let found = rows::optional(connection, &sql, [name], read)?;
     found.filter(|row| row.times.starter.kind() == kind).ok_or_else(|| kind.not_found(name))
 }
 
@@ -208,23 +205,19 @@ pub(crate) fn named(connection: &Connection, kind: ScheduleKind, name: &str) -> 
 /// `STORAGE_ERROR`.
 pub(crate) fn payload(connection: &Connection, firing: RowId) -> Result<Option<String>> {
     let sql = "SELECT payload FROM firings WHERE id = ?1";
-    let found = rows::one(connection, sql, [firing.0], |row| row.get(0)).optional();
-    Ok(found.map_err(StoreError::from)?.flatten())
+    Ok(rows::optional(connection, sql, [firing.0], |row| row.get(0))?.flatten())
 }
 
 /// Returns the scheduled times after `after` that have a firing in any status.
 pub(crate) fn fired(connection: &Connection, id: RowId, after: Timestamp) -> Result<BTreeSet<Timestamp>> {
     let sql = "SELECT at FROM firings WHERE schedule = ?1 AND at > ?2 AND manual = 0";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map(params![id.0, after.0], |row| Ok(Timestamp(row.get(0)?)));
-    Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
+    rows::all(connection, sql, params![id.0, after.0], |row| Ok(Timestamp(row.get(0)?)))
 }
 
 /// Returns the unfinished firings, oldest first.
 pub(crate) fn open(connection: &Connection) -> Result<Vec<OpenFiring>> {
     let sql = "SELECT id, schedule, status, worker_id, turn_id FROM firings
                WHERE status IN ('waiting', 'running') ORDER BY at, id";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         Ok(OpenFiring {
             id: RowId(row.get(0)?),
@@ -234,7 +227,7 @@ pub(crate) fn open(connection: &Connection) -> Result<Vec<OpenFiring>> {
             turn_id: row.get(4)?,
         })
     };
-    Ok(statement.query_map([], read).and_then(Iterator::collect).map_err(StoreError::from)?)
+    rows::all(connection, sql, [], read)
 }
 
 /// Returns the newest firings of a schedule, newest first.
@@ -262,7 +255,6 @@ fn firings(
         "SELECT at, manual, left_out, status, worker_id, turn_id, error, created_at, started_at, ended_at, occurrence
          FROM firings WHERE {which}"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let read = |row: &Row<'_>| {
         let worker: Option<String> = row.get(4)?;
         let turn: Option<String> = row.get(5)?;
@@ -282,7 +274,7 @@ fn firings(
             ended_at: time(9)?,
         })
     };
-    Ok(statement.query_map(params, read).and_then(Iterator::collect).map_err(StoreError::from)?)
+    rows::all(connection, &sql, params, read)
 }
 
 /// Adds a schedule or a trigger.
@@ -458,8 +450,8 @@ fn insert_firing(
 pub(crate) fn insert_firing_now(tx: &Tx<'_>, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<RowId> {
     if let Some(occurrence) = &firing.occurrence {
         let sql = "SELECT id FROM firings WHERE schedule = ?1 AND occurrence = ?2";
-        let earlier = rows::one(tx.connection, sql, params![id.0, occurrence], |row| row.get(0)).optional();
-        if let Some(earlier) = earlier.map_err(StoreError::from)? {
+        let earlier = rows::optional(tx.connection, sql, params![id.0, occurrence], |row| row.get(0))?;
+        if let Some(earlier) = earlier {
             return Ok(RowId(earlier));
         }
     }
@@ -519,7 +511,7 @@ pub(crate) fn start_firing(
     }
     let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
                FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
-    let fired = rows::one(tx.connection, sql, [firing.0], |row| {
+    let (event_type, data) = rows::one(tx.connection, sql, [firing.0], |row| {
         let (name, at) = (row.get(0)?, Timestamp(row.get(1)?));
         if row.get(4)? {
             let fired = TriggerFired { trigger: name, at, occurrence: row.get(3)? };
@@ -527,8 +519,7 @@ pub(crate) fn start_firing(
         }
         let fired = ScheduleFired { schedule: name, at, left_out: rows::unsigned(row, 2)? };
         Ok((EventType::ScheduleFired, serde_json::to_value(fired)))
-    });
-    let (event_type, data) = fired.map_err(StoreError::from)?;
+    })?;
     let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let fact = Fact::Event { event_type, data, turn: None };
     workers::store_facts(tx, worker.0, &[fact], None, now).map(drop)

@@ -7,7 +7,6 @@ use subagent_protocol::delegation::TTL_HOURS;
 use subagent_protocol::time::Timestamp;
 
 use super::WorkerRow;
-use super::error::StoreError;
 use super::rows::{self, WORKER_COLUMNS};
 use super::tx::Tx;
 
@@ -44,7 +43,7 @@ pub(crate) fn archive_due(tx: &Tx<'_>, now: Timestamp) -> Result<usize> {
 /// Whether a task is due for archiving.
 pub(crate) fn any_over(connection: &Connection, now: Timestamp) -> Result<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM tasks t WHERE {})", is_over());
-    Ok(rows::one(connection, &sql, [now.0], |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, &sql, [now.0], |row| row.get(0))
 }
 
 /// Returns the workers of ended and archived tasks that are still to be stopped.
@@ -54,17 +53,14 @@ pub(crate) fn to_stop(connection: &Connection) -> Result<Vec<WorkerRow>> {
            JOIN tasks t ON t.worker = w.id
          WHERE t.archived_at IS NOT NULL AND t.outcome IS NOT NULL AND w.desired = 'run' AND w.removed_at IS NULL"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], WorkerRow::read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, [], WorkerRow::read)
 }
 
 /// Returns the time at which the next ended task becomes due.
 pub(crate) fn next_due(connection: &Connection) -> Result<Option<Timestamp>> {
     let sql =
         format!("SELECT min({}) FROM tasks t WHERE outcome IS NOT NULL AND archived_at IS NULL", until());
-    let found = rows::one(connection, &sql, [], |row| row.get::<_, Option<i64>>(0));
-    Ok(found.map_err(StoreError::from)?.map(Timestamp))
+    Ok(rows::one(connection, &sql, [], |row| row.get::<_, Option<i64>>(0))?.map(Timestamp))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Stores why the current run of a task ends early, and violations that are noticed after its end.
 //! The consequences of a cause are decided in `core::task`.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
@@ -38,12 +38,11 @@ pub(super) fn completed_with_cause(connection: &Connection, id: RowId) -> Result
          WHERE t.worker = ?1 AND t.outcome = 'completed' AND t.cause IS NOT NULL",
         parent_turn!()
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_row([id.0], |row| {
+    Ok(rows::optional(connection, &sql, [id.0], |row| {
         let Some(error) = tasks::error(row, 3)? else { return Ok(None) };
         let (task_id, run) = (rows::parsed(row, 0)?, rows::unsigned(row, 2)?);
         let (name, parent_turn) = (row.get(1)?, tasks::turn(row, 4)?);
         Ok(Some(LateViolation { task_id, name, parent_turn, run, error }))
-    });
-    Ok(found.optional().map_err(StoreError::from)?.flatten())
+    })?
+    .flatten())
 }

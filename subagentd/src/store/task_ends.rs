@@ -1,7 +1,7 @@
 //! Ends a task in the transaction of the cause, and stores the result due to its parent.
 //! The outcome of a task is decided in `core::task`.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use subagent_protocol::api::{TaskMode, TaskStatus};
 use subagent_protocol::event::EventType;
@@ -238,8 +238,7 @@ pub(crate) struct UndeliveredResult {
 pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<UndeliveredResult>> {
     let sql = "SELECT task, run, task_id, name, status, text FROM task_deliveries
                WHERE parent = ?1 AND turn_id IS NULL ORDER BY task, run";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map([parent.0], |row| {
+    rows::all(connection, sql, [parent.0], |row| {
         Ok(UndeliveredResult {
             task: RowId(row.get(0)?),
             run: rows::unsigned(row, 1)?,
@@ -248,8 +247,7 @@ pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Undelive
             status: rows::word(row, 4, TaskStatus::parse)?,
             text: row.get(5)?,
         })
-    });
-    Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
+    })
 }
 
 /// Whether a result of this task is still to be delivered.
@@ -262,22 +260,19 @@ pub(super) fn is_due(connection: &Connection, task: RowId) -> Result<bool> {
 pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<StoredTurnEnd>> {
     let sql = "SELECT t.no, t.status, e.payload FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                WHERE t.worker = ?1 AND t.no >= ?2 AND t.status <> 'accepted' ORDER BY t.no DESC LIMIT 1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_row(params![id.0, signed(first)], |row| {
+    rows::optional(connection, sql, params![id.0, signed(first)], |row| {
         let data: Option<String> = row.get(2)?;
         Ok(StoredTurnEnd {
             no: rows::unsigned(row, 0)?,
             status: rows::word(row, 1, TurnStatus::parse)?,
             data: data.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
         })
-    });
-    Ok(found.optional().map_err(StoreError::from)?)
+    })
 }
 
 fn last_error(connection: &Connection, id: RowId) -> Result<Option<Error>> {
     let sql = "SELECT last_error FROM workers WHERE id = ?1";
-    let text: Option<String> =
-        rows::one(connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
+    let text: Option<String> = rows::one(connection, sql, [id.0], |row| row.get(0))?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 

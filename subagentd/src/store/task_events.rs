@@ -153,9 +153,7 @@ fn task_of(row: &rusqlite::Row<'_>) -> Result<EventTask> {
 /// Returns the workers of all tasks below a worker.
 pub(crate) fn below(connection: &Connection, worker: RowId) -> Result<HashSet<RowId>> {
     let sql = format!("WITH RECURSIVE {BELOW} SELECT worker FROM below");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([worker.0], |row| Ok(RowId(row.get(0)?))).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, [worker.0], |row| Ok(RowId(row.get(0)?)))
 }
 
 /// Whether a task below a worker is open.

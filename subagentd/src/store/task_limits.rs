@@ -1,7 +1,7 @@
 //! Limits and consumption of a task's prompts, and the steps of its open prompt.
 //! The rules are in `core::task_limits`.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::task_terms::TaskTerms;
@@ -34,11 +34,8 @@ pub(crate) fn count_steps(tx: &Tx<'_>, worker: RowId, steps: u64) -> Result<()> 
 /// Returns name and terms of the worker's task; `None` if it has none.
 pub(crate) fn terms(connection: &Connection, worker: RowId) -> Result<Option<(String, TaskTerms)>> {
     let sql = "SELECT name, terms FROM tasks WHERE worker = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found: Option<(String, String)> = statement
-        .query_row([worker.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()
-        .map_err(StoreError::from)?;
+    let found: Option<(String, String)> =
+        rows::optional(connection, sql, [worker.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let read = |(name, text): (String, String)| match serde_json::from_str(&text) {
         Ok(terms) => Ok((name, terms)),
         Err(error) => Err(StoreError::BadRow(format!("the terms of a task: {error}")).into()),
@@ -49,10 +46,7 @@ pub(crate) fn terms(connection: &Connection, worker: RowId) -> Result<Option<(St
 /// Returns the running time of the worker, in milliseconds, at the start of its last prompt.
 pub(crate) fn ran_before(connection: &Connection, worker: RowId) -> Result<u64> {
     let sql = "SELECT ran_before FROM tasks WHERE worker = ?1";
-    let found = connection
-        .prepare_cached(sql)
-        .and_then(|mut statement| statement.query_row([worker.0], |row| row.get::<_, i64>(0)));
-    Ok(found.map_err(StoreError::from)?.unsigned_abs())
+    Ok(rows::one(connection, sql, [worker.0], |row| row.get::<_, i64>(0))?.unsigned_abs())
 }
 
 /// Passes the id of each tool call in this turn to `wants_more`, until it returns false. Records

@@ -1,11 +1,10 @@
 //! The slots of a task tree: running tasks, tasks that wait for a slot, and workers to notify of a
 //! change.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::{Code, Error, Result};
 
-use super::error::StoreError;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tasks::{COMPLETES_LATER, count};
 use super::tx::Tx;
 use super::{task_ends, tasks_below};
@@ -31,11 +30,9 @@ struct TaskTree {
 
 fn tree(connection: &Connection, task: RowId) -> Result<Option<TaskTree>> {
     let sql = "SELECT controller, root, max_active FROM tasks WHERE worker = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_row([task.0], |row| {
+    rows::optional(connection, sql, [task.0], |row| {
         Ok(TaskTree { controller: row.get(0)?, root: row.get(1)?, most: row.get(2)? })
-    });
-    Ok(found.optional().map_err(StoreError::from)?)
+    })
 }
 
 fn active(connection: &Connection, tree: &TaskTree, but: RowId) -> Result<i64> {
@@ -108,12 +105,10 @@ pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
         "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL AND outcome IS NULL THEN why END, {COMPLETES_LATER}, parent
          FROM tasks t WHERE worker = ?1"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let own = statement.query_row([id.0], |row| {
+    let own = rows::optional(connection, &sql, [id.0], |row| {
         let own = OwnTask { ended: row.get(0)?, unwanted: row.get(1)?, completes_later: row.get(2)? };
         Ok((own, row.get::<_, Option<i64>>(3)?.map(RowId)))
-    });
-    let own = own.optional().map_err(StoreError::from)?;
+    })?;
     let mut concern = Concern { due: task_ends::due(connection, id)?, ..Concern::default() };
     if let Some((own, parent)) = own {
         if let Some(parent) = parent
@@ -137,9 +132,5 @@ pub(crate) fn next(connection: &Connection, task: RowId) -> Result<Vec<RowId>> {
         "SELECT t.worker FROM tasks t JOIN workers w ON w.id = t.worker
          WHERE t.controller = ?1 AND t.root IS ?2 AND {WAITS} ORDER BY t.worker LIMIT ?3"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_map(params![tree.controller, tree.root, free.max(0)], |row| row.get(0).map(RowId))
-        .and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, params![tree.controller, tree.root, free.max(0)], |row| row.get(0).map(RowId))
 }

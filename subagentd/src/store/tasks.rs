@@ -2,7 +2,7 @@
 //! It must not decide who may submit or see a task. Ends are in `task_ends`, slots in
 //! `task_places`.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus};
 use subagent_protocol::delegation::TaskLimits;
@@ -12,7 +12,6 @@ use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::error::StoreError;
 use super::rows::{self, RowId, WorkerRow};
 use super::tasks_below::{self, TaskSelection};
 use super::tx::Tx;
@@ -132,7 +131,7 @@ fn place(tx: &Tx<'_>, parent: Option<RowId>) -> Result<TaskPosition> {
     let sql = "SELECT w.worker_id, w.label, u.no, t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path, u.turn_id
                FROM workers w LEFT JOIN tasks t ON t.worker = w.id
                LEFT JOIN turns u ON u.worker = w.id AND u.status = 'accepted' WHERE w.id = ?1";
-    let found = rows::one(tx.connection, sql, [parent.0], |row| {
+    rows::one(tx.connection, sql, [parent.0], |row| {
         let worker_id: String = row.get(0)?;
         let (parent_turn, parent_turn_id) = (row.get(2)?, row.get(8)?);
         if row.get(3)? {
@@ -157,18 +156,13 @@ fn place(tx: &Tx<'_>, parent: Option<RowId>) -> Result<TaskPosition> {
             parent_turn_id,
             depth: 1,
         })
-    });
-    Ok(found.map_err(StoreError::from)?)
+    })
 }
 
 fn free_name(tx: &Tx<'_>, task: &NewTask) -> Result<String> {
     let family = task.parent.map_or(-task.controller.0, |parent| parent.0);
     let sql = "SELECT folded FROM tasks WHERE coalesce(parent, -controller) = ?1 AND archived_at IS NULL";
-    let mut statement = tx.connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let taken: std::collections::HashSet<String> = statement
-        .query_map([family], |row| row.get(0))
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+    let taken: std::collections::HashSet<String> = rows::all(tx.connection, sql, [family], |row| row.get(0))?;
     match &task.name {
         Some(name) if taken.contains(&folded(name)) => {
             let message =
@@ -259,15 +253,13 @@ pub(crate) fn is_over(connection: &Connection, id: RowId) -> Result<bool> {
 
 /// Returns the worker that submitted this task, if a worker did.
 pub(crate) fn parent(connection: &Connection, task: RowId) -> Result<Option<RowId>> {
-    let found =
-        rows::one(connection, "SELECT parent FROM tasks WHERE worker = ?1", [task.0], |row| row.get(0));
-    let found: Option<Option<i64>> = found.optional().map_err(StoreError::from)?;
+    let sql = "SELECT parent FROM tasks WHERE worker = ?1";
+    let found: Option<Option<i64>> = rows::optional(connection, sql, [task.0], |row| row.get(0))?;
     Ok(found.flatten().map(RowId))
 }
 
 pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<i64> {
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    Ok(statement.query_row(params, |row| row.get(0)).map_err(StoreError::from)?)
+    rows::one(connection, sql, params, |row| row.get(0))
 }
 
 /// A task as stored, with values looked up from its worker.
@@ -428,20 +420,12 @@ pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<Tas
         "{select} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
            AND (?4 OR ((t.archived_at IS NOT NULL) = ?3 AND (?3 OR NOT ({HIDDEN})))) ORDER BY t.worker"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_map(params![query.parent, query.root, query.archived, query.all], TaskRow::read)
-        .and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, params![query.parent, query.root, query.archived, query.all], TaskRow::read)
 }
 
 /// Returns the workers of tasks that are hidden from lists.
 pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSet<i64>> {
-    let mut statement = connection
-        .prepare_cached(&format!("SELECT worker FROM tasks t WHERE {HIDDEN}"))
-        .map_err(StoreError::from)?;
-    let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &format!("SELECT worker FROM tasks t WHERE {HIDDEN}"), [], |row| row.get(0))
 }
 
 /// Returns the workers for which the daemon itself submitted a task to this agent definition, with
@@ -449,11 +433,8 @@ pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSe
 pub(crate) fn of_agent(connection: &Connection, agent: &str) -> Result<Vec<(WorkerRow, String)>> {
     let sql = "SELECT t.parent_id, w.worker_id FROM tasks t JOIN workers w ON w.id = t.worker
                WHERE t.agent = ?1 AND t.parent_id IS NOT NULL AND t.terms ->> '$.endsSilently' AND w.removed_at IS NULL ORDER BY t.worker";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found: Vec<(String, String)> = statement
-        .query_map([agent], |row| Ok((row.get(0)?, row.get(1)?)))
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+    let found: Vec<(String, String)> =
+        rows::all(connection, sql, [agent], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut given = Vec::new();
     for (parent, task) in found {
         given.extend(workers::get(connection, &parent)?.map(|row| (row, task)));
@@ -467,26 +448,20 @@ pub(crate) fn find(connection: &Connection, parent: Option<&WorkerId>, wanted: &
         "{SELECT} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1)
            AND (w.worker_id = ?2 OR (t.folded = ?3 AND t.archived_at IS NULL)) ORDER BY w.worker_id = ?2 DESC, t.worker"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement
-        .query_map(params![parent.map(WorkerId::as_str), wanted, folded(wanted)], TaskRow::read)
-        .and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, params![parent.map(WorkerId::as_str), wanted, folded(wanted)], TaskRow::read)
 }
 
 /// Returns the task of a worker.
 pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<TaskRow>> {
     let sql = format!("{SELECT} WHERE w.worker_id = ?1 AND w.removed_at IS NULL");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([worker], TaskRow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [worker], TaskRow::read)
 }
 
 /// Returns the worker's name in the paths of tasks below it: the task name, else the label, else
 /// the id.
 pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Result<String> {
-    let named =
-        rows::one(connection, "SELECT name FROM tasks WHERE worker = ?1", [worker.id.0], |row| row.get(0));
-    let named: Option<String> = named.optional().map_err(StoreError::from)?;
+    let sql = "SELECT name FROM tasks WHERE worker = ?1";
+    let named: Option<String> = rows::optional(connection, sql, [worker.id.0], |row| row.get(0))?;
     let label = || Some(worker.label.clone()).filter(|label| !label.is_empty());
     Ok(named.or_else(label).unwrap_or_else(|| worker.worker_id.to_string()))
 }
@@ -518,8 +493,7 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
          FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL",
         parent_turn!()
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_row([id.0], |row| {
+    rows::optional(connection, &sql, [id.0], |row| {
         Ok(OpenTask {
             task_id: rows::parsed(row, 0)?,
             parent: row.get::<_, Option<i64>>(1)?.map(RowId),
@@ -535,8 +509,7 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
             merge: merge(row, 11)?,
             parent_turn: turn(row, 12)?,
         })
-    });
-    Ok(found.optional().map_err(StoreError::from)?)
+    })
 }
 
 pub(super) fn turn(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TurnId>> {
@@ -559,8 +532,7 @@ fn merge(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TaskMerge>> {
 /// `STORAGE_ERROR`.
 pub(super) fn delete(connection: &Connection, id: RowId) -> Result<()> {
     for sql in ["DELETE FROM task_deliveries WHERE task = ?1", "DELETE FROM tasks WHERE worker = ?1"] {
-        let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-        statement.execute([id.0]).map_err(StoreError::from)?;
+        rows::execute(connection, sql, [id.0])?;
     }
     Ok(())
 }

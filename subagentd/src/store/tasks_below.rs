@@ -5,8 +5,7 @@ use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::state::TurnStatus;
 
-use super::error::StoreError;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 
 /// Selects the tasks of a worker that are not wanted any more.
@@ -64,9 +63,7 @@ pub(crate) fn wanted_below(connection: &Connection, parent: RowId) -> Result<Vec
 }
 
 fn ids(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<Vec<RowId>> {
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map(params, |row| Ok(RowId(row.get(0)?))).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, sql, params, |row| Ok(RowId(row.get(0)?)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use subagent_protocol::event::EventType;
 
 use super::error::StoreError;
 use super::events::{self, COLUMNS};
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tasks::{self, HIDDEN};
 use super::words::MESSAGE_TYPES;
 use crate::core::transcript::Transcript;
@@ -27,11 +27,8 @@ pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(R
           WHERE t.worker IN (SELECT worker FROM below) AND {HIDDEN} AND w.removed_at IS NULL
           ORDER BY t.worker LIMIT ?2"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found: Vec<(i64, String)> = statement
-        .query_map(params![task, MAX_TASKS], |row| Ok((row.get(0)?, row.get(1)?)))
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+    let found: Vec<(i64, String)> =
+        rows::all(connection, &sql, params![task, MAX_TASKS], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut rows = Vec::with_capacity(found.len());
     for (id, worker_id) in found {
         rows.extend(tasks::of_worker(connection, &worker_id)?.map(|row| (RowId(id), row)));

@@ -7,7 +7,6 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::trigger::EndStatus;
 
-use super::error::StoreError;
 use super::rows;
 use super::schedules::{NewFiring, ScheduleRow};
 use super::{all_events, events, message_text, worker_names, workers};
@@ -70,11 +69,12 @@ pub(crate) fn ends(
                                                      AND s.internal = 0 AND s.kind IS NULL)))
                ORDER BY e.seq LIMIT ?4";
     let limit = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found: Vec<TriggeringEnd> = statement
-        .query_map(params![row.id.0, trigger.cursor.0, trigger.id.0, limit, wanted.is_none()], read)
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+    let found: Vec<TriggeringEnd> = rows::all(
+        connection,
+        sql,
+        params![row.id.0, trigger.cursor.0, trigger.id.0, limit, wanted.is_none()],
+        read,
+    )?;
     let more = found.len() == MAX_PAGE;
     let seen = found.last().filter(|_| more).map_or(newest.max(trigger.cursor.0), |last| last.seq);
     let mut firings = Vec::new();

@@ -1,12 +1,11 @@
 //! What triggers wait for: whether it can still occur, and what a watched command has written last.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::schedule_ends::{self, FiringEnd};
 use super::schedules::{self, NewFiring, ScheduleRow};
@@ -47,7 +46,7 @@ pub(crate) fn cannot_be_sent_to(connection: &Connection, worker: &str) -> Result
 pub(crate) fn is_held_up(connection: &Connection, worker: &WorkerId) -> Result<Option<Error>> {
     let sql = "SELECT name, queue_pause FROM workers WHERE worker_id = ?1 AND queue_pause IS NOT NULL";
     let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
-    let found = rows::one(connection, sql, [worker.as_str()], read).optional().map_err(StoreError::from)?;
+    let found = rows::optional(connection, sql, [worker.as_str()], read)?;
     Ok(found.map(|(name, reason)| {
         let message = format!("the newest firing waits: the queue of {name} is paused ({reason})");
         Error::new(Code::QueuePaused, message)
@@ -124,8 +123,7 @@ pub(crate) fn store_observation(
         Observation::Output { text, sha256 } => {
             forgive_failed_runs(tx, id)?;
             let sql = "SELECT observed FROM schedules WHERE id = ?1";
-            let before: Option<String> =
-                rows::one(tx.connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
+            let before: Option<String> = rows::one(tx.connection, sql, [id.0], |row| row.get(0))?;
             tx.execute("UPDATE schedules SET observed = ?2 WHERE id = ?1", params![id.0, sha256])?;
             if before.is_some_and(|before| before != *sha256) {
                 let firing = NewFiring { payload: Some(text.clone()), ..NewFiring::default() };
@@ -153,8 +151,7 @@ fn forgive_failed_runs(tx: &Tx<'_>, id: RowId) -> Result<()> {
 /// `STORAGE_ERROR`.
 pub(crate) fn store_occurrence(tx: &Tx<'_>, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<()> {
     let sql = "SELECT 1 FROM schedules WHERE id = ?1 AND paused IS NULL";
-    let active = rows::one(tx.connection, sql, [id.0], |_| Ok(())).optional();
-    if active.map_err(StoreError::from)?.is_some() {
+    if rows::optional(tx.connection, sql, [id.0], |_| Ok(()))?.is_some() {
         schedules::insert_firing_now(tx, id, firing, now)?;
     }
     Ok(())

@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, params};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::{Result, update};
 
 use super::error::StoreError;
-use super::rows::{NewEvent, RowId};
+use super::rows::{self, NewEvent, RowId};
 use super::words;
 
 /// A running transaction (a savepoint within the writer's).
@@ -74,8 +74,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
-        Ok(statement.execute(params).map_err(StoreError::from)?)
+        rows::execute(self.connection, sql, params)
     }
 
     /// Begins to store a worker's records after `number`, up to which all are stored.
@@ -216,11 +215,8 @@ impl Tx<'_> {
             _ => {}
         }
         let sql = "SELECT id FROM turns WHERE worker = ?1 AND no = ?2";
-        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
-        let key: Option<i64> = statement
-            .query_row(params![worker.0, signed(no)], |row| row.get(0))
-            .optional()
-            .map_err(StoreError::from)?;
+        let key: Option<i64> =
+            rows::optional(self.connection, sql, params![worker.0, signed(no)], |row| row.get(0))?;
         self.events.turn = key.map(|key| (worker, no, key));
         Ok(key)
     }

@@ -1,7 +1,7 @@
 //! Token and cost usage of turns, stored in the transaction of the report.
 //! The meaning of a report is defined in `core::budget`.
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use serde_json::Value;
 use subagent_protocol::Result;
 use subagent_protocol::budget::Money;
@@ -9,7 +9,7 @@ use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 use crate::core::budget::{Account, CostReport};
 use crate::core::usage::UsedTurn;
@@ -84,9 +84,7 @@ pub(crate) fn last_turn_at(connection: &Connection, worker: RowId) -> Result<Opt
     let sql = "SELECT e.at FROM turns t
                JOIN events e ON e.seq = CASE t.status WHEN 'accepted' THEN t.message_seq ELSE t.end_seq END
                WHERE t.worker = ?1 AND t.no = (SELECT max(no) FROM turns WHERE worker = ?1)";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let at: Option<i64> =
-        statement.query_row([worker.0], |row| row.get(0)).optional().map_err(StoreError::from)?;
+    let at: Option<i64> = rows::optional(connection, sql, [worker.0], |row| row.get(0))?;
     Ok(at.map(Timestamp))
 }
 

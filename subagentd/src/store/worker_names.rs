@@ -3,13 +3,12 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use subagent_protocol::api::{UNLABELED, UNLABELED_RUN};
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 
@@ -102,11 +101,7 @@ fn numbered_name(tx: &Tx<'_>, name: &str, first: u64) -> Result<String> {
     // Keys that begin with the base and a hyphen: the character after the hyphen is the dot.
     let sql = "SELECT name_key FROM workers
                WHERE name_key >= ?1 || '-' AND name_key < ?1 || '.' AND removed_at IS NULL";
-    let mut statement = tx.connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let taken: HashSet<String> = statement
-        .query_map([worker_name::key(&base)], |row| row.get(0))
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+    let taken: HashSet<String> = rows::all(tx.connection, sql, [worker_name::key(&base)], |row| row.get(0))?;
     let mut names = (first..).map(|number| format!("{base}-{number}"));
     let free = names.find(|name| !taken.contains(&worker_name::key(name)));
     free.ok_or_else(|| Error::new(Code::Internal, "all numbers are taken"))
@@ -115,9 +110,7 @@ fn numbered_name(tx: &Tx<'_>, name: &str, first: u64) -> Result<String> {
 /// Returns the worker with this name.
 fn holder(connection: &Connection, name: &str) -> Result<Option<(RowId, String)>> {
     let sql = "SELECT id, worker_id FROM workers WHERE name_key = ?1 AND removed_at IS NULL";
-    let found =
-        rows::one(connection, sql, [worker_name::key(name)], |row| Ok((RowId(row.get(0)?), row.get(1)?)));
-    Ok(found.optional().map_err(StoreError::from)?)
+    rows::optional(connection, sql, [worker_name::key(name)], |row| Ok((RowId(row.get(0)?), row.get(1)?)))
 }
 
 /// Returns the id of the worker with this name.
@@ -136,12 +129,10 @@ pub(crate) fn by_id_prefix(connection: &Connection, prefix: &str) -> Result<Vec<
     let sql = "SELECT worker_id, coalesce(name, worker_id) FROM workers
                WHERE worker_id >= ?1 AND worker_id < ?1 || 'g' AND removed_at IS NULL
                ORDER BY id DESC LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let most = i64::try_from(MAX_CANDIDATES).unwrap_or(i64::MAX);
-    let found = statement.query_map(params![prefix, most], |row| {
+    rows::all(connection, sql, params![prefix, most], |row| {
         Ok(AddressMatch { worker_id: rows::parsed(row, 0)?, name: row.get(1)? })
-    });
-    Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
+    })
 }
 
 /// Returns the id of the worker that changed last, apart from workers of delegated tasks.
@@ -149,7 +140,7 @@ pub(crate) fn changed_last(connection: &Connection) -> Result<Option<String>> {
     let sql = "SELECT worker_id FROM workers WHERE removed_at IS NULL
                AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.worker = workers.id AND t.parent IS NOT NULL)
                ORDER BY updated_at DESC, id DESC LIMIT 1";
-    Ok(rows::one(connection, sql, [], |row| row.get(0)).optional().map_err(StoreError::from)?)
+    rows::optional(connection, sql, [], |row| row.get(0))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rows of workers, turns and approvals, and the rules' state in them.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
@@ -134,8 +134,7 @@ pub(crate) fn update_spec(tx: &Tx<'_>, id: RowId, spec: &str) -> Result<()> {
 
 /// Returns the start specification as JSON.
 pub(crate) fn spec(tx: &Tx<'_>, id: RowId) -> Result<String> {
-    let spec = rows::one(tx.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0));
-    Ok(spec.map_err(StoreError::from)?)
+    rows::one(tx.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0))
 }
 
 /// Stores the agent's session id.
@@ -330,8 +329,7 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
          WHERE w.worker_id = ?1 AND w.removed_at IS NULL"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([worker_id], WorkerRow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [worker_id], WorkerRow::read)
 }
 
 /// Finds a worker by its key; `None` also for a removed one.
@@ -340,8 +338,7 @@ pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerR
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
          WHERE w.id = ?1 AND w.removed_at IS NULL"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row([id.0], WorkerRow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [id.0], WorkerRow::read)
 }
 
 /// Loads the rules' state of a worker. The runtime is unknown then: `link` is [`RuntimeStatus::None`].
@@ -349,7 +346,7 @@ pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerR
 /// # Errors
 /// `STORAGE_ERROR`, also for contradicting rows.
 pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
-    let turn = rows::one(
+    let turn = rows::optional(
         connection,
         "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested, retried, carrier,
                     (SELECT request_id FROM approvals a WHERE a.turn = turns.id AND a.status = 'pending')
@@ -372,9 +369,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
                 cancel: reason.map(|reason| Cancel { reason, requested }),
             }))
         },
-    )
-    .optional()
-    .map_err(StoreError::from)?;
+    )?;
     let state = match (row.state.as_str(), turn) {
         ("starting", None) => LifecycleState::Starting,
         ("idle", None) => LifecycleState::Idle,
@@ -390,15 +385,13 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
             return Err(StoreError::BadRow(what).into());
         }
     };
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no, a.kind, a.held
+    let approvals = rows::all(
+        connection,
+        "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no, a.kind, a.held
              FROM approvals a LEFT JOIN turns t ON t.id = a.turn
              WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND t.carrier IS NOT 'local'",
-        )
-        .map_err(StoreError::from)?;
-    let approvals = statement
-        .query_map([row.id.0], |row| {
+        [row.id.0],
+        |row| {
             let status = rows::word(row, 1, ApprovalStatus::parse)?;
             let approval = match (status, row.get(3)?) {
                 (ApprovalStatus::Pending, _) if row.get(6)? => Approval::Held,
@@ -409,12 +402,10 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
             let turn = row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs);
             let kind = rows::word(row, 5, QuestionKind::parse)?;
             Ok((rows::parsed::<RequestId>(row, 0)?, AgentRequest { kind, turn, approval }))
-        })
-        .and_then(Iterator::collect)
-        .map_err(StoreError::from)?;
+        },
+    )?;
     let known_turn: Option<i64> =
-        rows::one(connection, "SELECT max(no) FROM turns WHERE worker = ?1", [row.id.0], |row| row.get(0))
-            .map_err(StoreError::from)?;
+        rows::one(connection, "SELECT max(no) FROM turns WHERE worker = ?1", [row.id.0], |row| row.get(0))?;
     Ok(Worker {
         state,
         link: RuntimeStatus::None,
@@ -454,8 +445,7 @@ fn restart_word(restart: Restart) -> &'static str {
 pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> Result<bool> {
     // Records of progress are in no index by number.
     let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2 AND kind IS NULL";
-    let proof = rows::one(connection, sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
-    Ok(proof.map_err(StoreError::from)?.unwrap_or(false))
+    Ok(rows::optional(connection, sql, params![worker.0, signed(number)], |row| row.get(0))?.unwrap_or(false))
 }
 
 /// Returns whether records of the worker are missing at all, and whether since the message of its
@@ -465,8 +455,7 @@ pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool
                  WHERE t.worker = ?1 AND t.status = 'accepted'), 0)
                FROM events e WHERE e.worker = ?1 AND e.internal = 0 AND e.kind IS NULL AND e.type = ?2";
     let gap = EventType::JournalGap.as_str();
-    let found = rows::one(connection, sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)));
-    Ok(found.map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// A turn as stored.
@@ -479,13 +468,12 @@ pub(crate) struct TurnRow {
 
 /// Finds a turn of a worker by its id.
 pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<TurnRow>> {
-    let mut statement = connection
-        .prepare_cached("SELECT turn_id, end_seq FROM turns WHERE worker = ?1 AND turn_id = ?2")
-        .map_err(StoreError::from)?;
-    let row = statement.query_row(params![worker.0, turn_id], |row| {
-        Ok(TurnRow { turn_id: rows::parsed(row, 0)?, end_seq: row.get(1)? })
-    });
-    Ok(row.optional().map_err(StoreError::from)?)
+    rows::optional(
+        connection,
+        "SELECT turn_id, end_seq FROM turns WHERE worker = ?1 AND turn_id = ?2",
+        params![worker.0, turn_id],
+        |row| Ok(TurnRow { turn_id: rows::parsed(row, 0)?, end_seq: row.get(1)? }),
+    )
 }
 
 /// Returns the data of a turn's message.
@@ -494,8 +482,7 @@ pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Res
 /// `STORAGE_ERROR`, also when there is none.
 pub(crate) fn message(connection: &Connection, worker: RowId, no: u64) -> Result<String> {
     let sql = "SELECT e.payload FROM turns t JOIN events e ON e.seq = t.message_seq WHERE t.worker = ?1 AND t.no = ?2";
-    Ok(rows::one(connection, sql, params![worker.0, signed(no)], |row| row.get(0))
-        .map_err(StoreError::from)?)
+    rows::one(connection, sql, params![worker.0, signed(no)], |row| row.get(0))
 }
 
 /// A question as stored.
@@ -529,8 +516,7 @@ pub(crate) fn approvals(
          FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
          WHERE a.worker = ?1 AND {which} ORDER BY a.id"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let rows = statement.query_map(params![worker.0, request_id], |row| {
+    rows::all(connection, &sql, params![worker.0, request_id], |row| {
         let turn_id: Option<String> = row.get(1)?;
         Ok(ApprovalRow {
             request_id: rows::parsed(row, 0)?,
@@ -541,6 +527,5 @@ pub(crate) fn approvals(
             kind: rows::word(row, 6, QuestionKind::parse)?,
             carrier: if row.get(5)? { Carrier::Local } else { Carrier::Runtime },
         })
-    });
-    Ok(rows.and_then(Iterator::collect).map_err(StoreError::from)?)
+    })
 }

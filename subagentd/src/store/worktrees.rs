@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use subagent_protocol::api::{WorktreeState, WorktreeView};
@@ -14,7 +14,6 @@ use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_protocol::{Code, Error, Result};
 
 use super::controllers::{self, OwnerCheck};
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{removal, workers};
@@ -160,17 +159,13 @@ pub(crate) fn update_cwd(tx: &Tx<'_>, id: RowId, cwd: &str) -> Result<()> {
 
 /// Returns the names of all worktrees.
 pub(crate) fn names(connection: &Connection) -> Result<HashSet<String>> {
-    let mut statement = connection.prepare_cached("SELECT name FROM worktrees").map_err(StoreError::from)?;
-    let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, "SELECT name FROM worktrees", [], |row| row.get(0))
 }
 
 /// Returns all worktrees, newest first.
 pub(crate) fn list(connection: &Connection) -> Result<Vec<WorktreeRow>> {
     let sql = format!("SELECT {COLUMNS} FROM worktrees ORDER BY id DESC");
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], WorktreeRow::read).and_then(Iterator::collect);
-    Ok(found.map_err(StoreError::from)?)
+    rows::all(connection, &sql, [], WorktreeRow::read)
 }
 
 /// Returns the worktree of a worker.
@@ -192,7 +187,7 @@ pub(crate) fn landing(connection: &Connection) -> Result<Vec<WorktreeRow>> {
 
 fn one(connection: &Connection, column: &str, value: &str) -> Result<Option<WorktreeRow>> {
     let sql = format!("SELECT {COLUMNS} FROM worktrees WHERE {column} = ?1");
-    Ok(rows::one(connection, &sql, [value], WorktreeRow::read).optional().map_err(StoreError::from)?)
+    rows::optional(connection, &sql, [value], WorktreeRow::read)
 }
 
 /// Checks that the caller may change this worktree.

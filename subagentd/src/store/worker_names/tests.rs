@@ -36,7 +36,7 @@ async fn insert(store: &Store, number: u8, launcher: &str, name: NewName) -> Res
 async fn name_of(store: &Store, id: RowId) -> String {
     let read = store.read(move |connection| {
         let sql = "SELECT name FROM workers WHERE id = ?1";
-        Ok(rows::one(connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?)
+        rows::one(connection, sql, [id.0], |row| row.get(0))
     });
     read.await.unwrap()
 }
