@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::context::DeliveryContext;
 use super::{facts, sink};
 use crate::store::deliveries::{self, DeliveryCandidate, NewDelivery};
-use crate::store::{Durability, all_events};
+use crate::store::{Durability, events};
 use crate::supervisor::entropy;
 
 /// Minimum time between two reads of events.
@@ -111,7 +111,7 @@ pub(super) async fn run(context: Arc<DeliveryContext>) {
 
 impl Dispatcher {
     async fn look(&mut self, context: &Arc<DeliveryContext>) -> Result<()> {
-        let newest = context.stream.store.read(all_events::last_seq).await?;
+        let newest = context.stream.store.read(events::all::last_seq).await?;
         let (version, sinks) = {
             let mut config = context.config.lock().await;
             config.refresh();

@@ -10,7 +10,8 @@ use subagent_protocol::{Code, Result};
 use crate::core::{own_cause, violation_text};
 use crate::notification::{Happened, Notification, NotifiedQuestion, Who};
 use crate::store::deliveries::{DeliveryCandidate, PendingDelivery};
-use crate::store::{Connection, events, inbox, workers};
+use crate::store::questions::inbox;
+use crate::store::{Connection, events, workers};
 use crate::supervisor::{listed, pending_approval};
 
 /// The events that may be worth a notification.

@@ -17,7 +17,7 @@ use super::options::StartMode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
-use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
+use crate::store::database::restore::{Known, Prepared, may_replace, settle_replaced};
 use crate::supervisor::orphaned_runtimes::{self, WorkerFolder};
 
 /// The mode in the note of a restore's lock.
@@ -170,7 +170,7 @@ fn replace(
         .collect();
     Ok(Restored {
         path: options.file.clone(),
-        state_db_path: state_dir.join(crate::store::restore::DATABASE),
+        state_db_path: state_dir.join(crate::store::database::restore::DATABASE),
         replaced_path,
         schema,
         continued: carried.continued,

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::store::restore::DATABASE;
+use crate::store::database::restore::DATABASE;
 
 /// Maximum attempts to copy a database that changes meanwhile.
 const TRIES: usize = 20;

@@ -11,8 +11,8 @@ use subagent_protocol::{Code, Error, Result};
 use super::context::{ScheduleContext, zone};
 use super::watching::Globs;
 use crate::schedule::{Times, template};
-use crate::store::schedules::ScheduleKind;
-use crate::store::{Connection, trigger_sources};
+use crate::store::Connection;
+use crate::store::schedules::{ScheduleKind, trigger_sources};
 
 /// Schedules and triggers of a state dir.
 const MAX_SCHEDULES: usize = 1000;

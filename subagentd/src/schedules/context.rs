@@ -17,8 +17,8 @@ use tokio::sync::{Notify, watch};
 use super::declarations::Declarations;
 use super::folders::Folders;
 use crate::schedule::{Times, template};
-use crate::store::schedules::{ScheduleRow, Starter};
-use crate::store::{Durability, RowId, schedule_ends};
+use crate::store::schedules::{self, ScheduleRow, Starter};
+use crate::store::{Durability, RowId};
 use crate::supervisor::{EventAccess, Supervisor, entropy};
 
 /// How long to wait after a failure of the store.
@@ -145,7 +145,8 @@ pub(super) async fn pause(
     error: Error,
 ) -> Result<()> {
     let now = entropy::now();
-    let write = move |tx: &mut crate::store::Tx<'_>| schedule_ends::pause(tx, id, reason, Some(&error), now);
+    let write =
+        move |tx: &mut crate::store::Tx<'_>| schedules::ends::pause(tx, id, reason, Some(&error), now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
         context.stream.noted(worker, seq);
     }

@@ -13,7 +13,7 @@ use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::{Code, Error, Result};
 
 use super::context::ScheduleContext;
-use crate::store::schedule_moves::{self, MovedSchedule};
+use crate::store::schedules::moves::MovedSchedule;
 use crate::store::schedules::{self, ScheduleRow};
 use crate::store::{Durability, Tx};
 use crate::supervisor::entropy;
@@ -40,7 +40,7 @@ pub(super) async fn hand_over(context: &ScheduleContext, row: &ScheduleRow, to: 
         return Err(Error::new(Code::WorkerBusy, format!("a firing runs here; {}", goes_on(to))));
     }
     let of = row.clone();
-    let moved = store.read(move |connection| schedule_moves::of_row(connection, &of)).await?;
+    let moved = store.read(move |connection| schedules::moves::of_row(connection, &of)).await?;
     let content =
         serde_json::to_vec(&moved).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let (folder, name) = (to.state_dir.join(FOLDER), format!("{}.json", row.name));
@@ -86,7 +86,7 @@ pub(super) async fn adopt(context: &ScheduleContext, state_dir: &Path) -> Result
     for (name, file, moved) in found {
         subagent_failpoint::hit("handover.before_adopt");
         let now = entropy::now();
-        let write = move |tx: &mut Tx<'_>| schedule_moves::adopt(tx, &name, &moved, now);
+        let write = move |tx: &mut Tx<'_>| schedules::moves::adopt(tx, &name, &moved, now);
         let (is_adopted, paused) = context.stream.store.write(Durability::Full, 1, write).await?;
         if let Some((worker, seq)) = paused {
             context.stream.noted(worker, seq);

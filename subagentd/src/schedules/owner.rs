@@ -21,9 +21,9 @@ use super::folders::is_not_available;
 use super::watching::Watchers;
 use crate::alarm;
 use crate::schedule::{Admission, ScheduleProgress, admit, look};
-use crate::store::schedule_ends::{self, FiringEnd};
+use crate::store::schedules::ends::FiringEnd;
+use crate::store::schedules::trigger_ends::{self, Ends};
 use crate::store::schedules::{self, OpenFiring, ScheduleRow, Starter};
-use crate::store::trigger_ends::{self, Ends};
 use crate::store::{Connection, Durability, RowId};
 use crate::supervisor::entropy;
 
@@ -102,7 +102,7 @@ async fn round(
 ) -> Result<Outlook> {
     let store = &context.stream.store;
     declared::reconcile(context).await?;
-    for end in store.read(schedule_ends::ended).await? {
+    for end in store.read(schedules::ends::ended).await? {
         finish(context, end).await?;
     }
     let mut outlook = Outlook::default();
@@ -340,7 +340,7 @@ fn cancel(context: &Arc<ScheduleContext>, work: &FiringsInProgress, firing: &Ope
 /// Stores the end of a firing, and what follows from it.
 async fn finish(context: &ScheduleContext, end: FiringEnd) -> Result<()> {
     let now = entropy::now();
-    let write = move |tx: &mut crate::store::Tx<'_>| schedule_ends::end_firing(tx, &end, now);
+    let write = move |tx: &mut crate::store::Tx<'_>| schedules::ends::end_firing(tx, &end, now);
     if let Some((worker, seq)) = context.stream.store.write(Durability::Full, 1, write).await? {
         context.stream.noted(worker, seq);
     }

@@ -7,8 +7,8 @@ use subagent_protocol::{Error, Result};
 
 use super::commands::next_run;
 use super::context::{ScheduleContext, times};
-use crate::store::schedules::{self, ScheduleRow, Starter};
-use crate::store::{Connection, trigger_sources};
+use crate::store::Connection;
+use crate::store::schedules::{self, ScheduleRow, Starter, trigger_sources};
 use crate::supervisor::entropy;
 
 /// What keeps the work from being started or going on, if that is known.

@@ -11,8 +11,9 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
+use super::tasks;
+use super::turns::usage;
 use super::tx::Tx;
-use super::{task_limits, usage};
 use crate::core::accounts::{self, Above, Accounts};
 use crate::core::budget::{Account, Spent};
 use crate::steady::steady;
@@ -61,7 +62,7 @@ pub(super) fn spend(
     let (controller, mut accounts) = with_key(tx.connection, worker)?;
     let before = accounts.clone();
     if *spent == Spent::Opened {
-        task_limits::begin_prompt(tx, worker, &accounts.worker, steady(now))?;
+        tasks::limits::begin_prompt(tx, worker, &accounts.worker, steady(now))?;
     }
     let spent = match spent {
         // The time of a record comes from the runtime, which uses the same clock.

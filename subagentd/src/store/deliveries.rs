@@ -50,7 +50,7 @@ pub(crate) struct Candidates {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType]) -> Result<Candidates> {
-    let newest = super::all_events::last_seq(connection)?;
+    let newest = super::events::all::last_seq(connection)?;
     let types: Vec<String> = types.iter().map(|event_type| format!("'{}'", event_type.as_str())).collect();
     let sql = format!(
         "SELECT e.seq, e.worker, e.type, k.parent IS NOT NULL, w.spec, t.cancel_reason
@@ -80,7 +80,7 @@ pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType
     };
     let mut events: Vec<DeliveryCandidate> = rows::all(connection, &sql, [after], read)?;
     for event in events.iter_mut().filter(|event| event.is_task) {
-        event.specs = super::questions_below::specs_upwards(connection, event.worker)?;
+        event.specs = super::questions::below::specs_upwards(connection, event.worker)?;
     }
     let is_full = i64::try_from(events.len()).unwrap_or(MAX_PAGE) >= MAX_PAGE;
     let seen = match events.last() {

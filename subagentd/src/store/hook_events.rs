@@ -8,8 +8,8 @@ use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
+use super::events::message_text::{self, MessagePart};
 use super::events::{self, COLUMNS, EventPage, EventQuery};
-use super::message_text::{self, MessagePart};
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{WorkerRow, tasks, workers};

@@ -3,62 +3,25 @@
 //! It holds no rules about workers, only the form of their rows.
 
 pub(crate) mod accounts;
-pub(crate) mod all_events;
-mod backup;
-pub(crate) mod child_sessions;
 pub(crate) mod controllers;
-pub(crate) mod decided;
+pub(crate) mod database;
 pub(crate) mod deliveries;
-pub(crate) mod details;
 mod error;
 pub(crate) mod events;
-mod examine;
 pub(crate) mod handoffs;
-mod held;
-pub(crate) mod history;
 pub(crate) mod hook_events;
 pub(crate) mod hook_trust;
-pub(crate) mod identity;
-pub(crate) mod inbox;
-pub(crate) mod instructed;
-pub(crate) mod message_text;
-mod open;
-pub(crate) mod owner_rules;
 pub(crate) mod questions;
-pub(crate) mod questions_below;
-pub(crate) mod queue;
-pub(crate) mod recent;
 pub(crate) mod removal;
 pub(crate) mod requests;
-pub(crate) mod rest;
-pub(crate) mod restore;
 pub(crate) mod retention;
 mod rows;
-pub(crate) mod schedule_ends;
-pub(crate) mod schedule_moves;
 pub(crate) mod schedules;
-mod schema;
-pub(crate) mod task_archive;
-mod task_causes;
-pub(crate) mod task_ends;
-pub(crate) mod task_events;
-pub(crate) mod task_limits;
-pub(crate) mod task_places;
-pub(crate) mod task_prune;
-pub(crate) mod task_results;
 pub(crate) mod tasks;
-mod tasks_below;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tool_calls;
-pub(crate) mod transcripts;
-pub(crate) mod trigger_ends;
-pub(crate) mod trigger_sources;
+pub(crate) mod turns;
 mod tx;
-mod unfinished;
-pub(crate) mod usage;
-mod words;
-pub(crate) mod worker_names;
 pub(crate) mod workers;
 pub(crate) mod worktrees;
 mod writer;
@@ -75,16 +38,16 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::descriptors;
 
-pub(crate) use backup::{Backup, Copied};
 pub(crate) use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
+pub(crate) use database::backup::{Backup, Copied};
+pub(crate) use database::examine::{gaps, known_workers};
+pub use database::schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use error::StoreError;
 pub(crate) use events::{EventPage, EventQuery};
-pub(crate) use examine::{gaps, known_workers};
 pub(crate) use requests::Execution;
 pub(crate) use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
-pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use tx::Tx;
-pub(crate) use worker_names::NewName;
+pub(crate) use workers::names::NewName;
 pub(crate) use writer::{Durability, ForeignKeys};
 
 /// Maximum number of parallel queries, each on its own connection. Some also access files, which
@@ -111,8 +74,8 @@ impl Store {
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's message.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let left_behind = open::wal_path(path).metadata().is_ok_and(|wal| wal.len() > 0);
-        let connection = open::open_for_writing(path).map_err(|mut error| {
+        let left_behind = database::open::wal_path(path).metadata().is_ok_and(|wal| wal.len() > 0);
+        let connection = database::open::open_for_writing(path).map_err(|mut error| {
             if error.code == Code::StorageError {
                 error.message = format!("{}: {}", path.display(), error.message);
             }
@@ -244,11 +207,11 @@ impl Store {
 }
 
 fn open_for_reading(path: &Path) -> Result<Connection> {
-    open::check_kind(path)?;
-    open::roll_back(path).map_err(StoreError::from)?;
+    database::open::check_kind(path)?;
+    database::open::roll_back(path).map_err(StoreError::from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
-    connection.busy_timeout(open::BUSY_TIMEOUT).map_err(StoreError::from)?;
-    open::keep_statements(&connection).map_err(StoreError::from)?;
+    connection.busy_timeout(database::open::BUSY_TIMEOUT).map_err(StoreError::from)?;
+    database::open::keep_statements(&connection).map_err(StoreError::from)?;
     Ok(connection)
 }

@@ -10,7 +10,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Error, Result};
 
 use super::error::StoreError;
-use super::worker_names::NewName;
+use super::workers::names::NewName;
 use crate::core::rate_limit::Parking;
 use crate::core::worker::{Hibernation, LifecycleState, Restart};
 
@@ -140,7 +140,7 @@ pub(crate) struct WorkerRow {
     pub cwd: String,
     /// Start specification as JSON.
     pub spec: String,
-    /// Stored word for its state in the rules (see `workers.rs`).
+    /// Stored word for its state in the rules (see `workers`).
     pub state: String,
     /// State that the owner wants it to be in.
     pub desired: Desired,

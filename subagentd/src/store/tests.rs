@@ -7,6 +7,7 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::database::restore;
 use super::*;
 use crate::core::Fact;
 

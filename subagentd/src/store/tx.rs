@@ -8,8 +8,8 @@ use subagent_protocol::record::RecordType;
 use subagent_protocol::{Result, update};
 
 use super::error::StoreError;
+use super::events::words;
 use super::rows::{self, NewEvent, RowId};
-use super::words;
 
 /// A running transaction (a savepoint within the writer's).
 pub(crate) struct Tx<'a> {

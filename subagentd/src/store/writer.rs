@@ -14,8 +14,8 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{oneshot, watch};
 
 use super::error::StoreError;
+use super::events::words::MESSAGE_TYPES;
 use super::tx::{Notices, Tx};
-use super::words::MESSAGE_TYPES;
 
 /// Maximum size of a transaction in events.
 const BATCH_WEIGHT: usize = 256;
@@ -414,7 +414,7 @@ impl WriterState {
         let emptied = check("forget.before_write").and_then(|()| patience(Duration::ZERO)).and_then(|()| {
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         });
-        if let Err(error) = patience(super::open::BUSY_TIMEOUT) {
+        if let Err(error) = patience(super::database::open::BUSY_TIMEOUT) {
             tracing::error!(%error, "the database no longer waits for its readers");
         }
         subagent_failpoint::hit("forget.after_write");

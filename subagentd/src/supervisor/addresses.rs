@@ -6,7 +6,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::{ApiCaller, Supervisor, entropy};
-use crate::store::{Durability, controllers, requests, worker_names, workers};
+use crate::store::{Durability, controllers, requests, workers};
 
 impl Supervisor {
     /// Returns the error for an address that matches no worker.
@@ -27,12 +27,12 @@ impl Supervisor {
         }
         let wanted = address.to_owned();
         let read = self.shared.store.read(move |connection| {
-            if let Some(found) = worker_names::by_name(connection, &wanted)? {
+            if let Some(found) = workers::names::by_name(connection, &wanted)? {
                 return Ok((Some(found), Vec::new()));
             }
             let is_prefix = wanted.starts_with("w_") && wanted.len() >= worker_name::MIN_ID_PREFIX;
             let candidates =
-                if is_prefix { worker_names::by_id_prefix(connection, &wanted)? } else { Vec::new() };
+                if is_prefix { workers::names::by_id_prefix(connection, &wanted)? } else { Vec::new() };
             Ok((None, candidates))
         });
         let (found, candidates) = read.await?;
@@ -69,7 +69,7 @@ impl Supervisor {
             {
                 return Ok(Some(worker_id));
             }
-            worker_names::changed_last(connection)
+            workers::names::changed_last(connection)
         });
         read.await?.ok_or_else(|| self.roster.not_found(worker_name::LAST))
     }
@@ -94,7 +94,7 @@ impl Supervisor {
         let stored = self.shared.store.write(Durability::Full, 1, move |tx| {
             requests::once(tx, key.as_ref(), now, |tx| {
                 controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
-                worker_names::rename(tx, row.id, &renamed.name)?;
+                workers::names::rename(tx, row.id, &renamed.name)?;
                 Ok(renamed)
             })
         });

@@ -19,7 +19,10 @@ use super::definition;
 use super::policy::{self, PolicyTracker};
 use super::spec::Spec;
 use crate::core::{Fact, Worker};
-use crate::store::{RowId, Tx, instructed, owner_rules, queue, workers};
+use crate::store::questions::owner_rules;
+use crate::store::turns::queue;
+use crate::store::workers::{self, instructed};
+use crate::store::{RowId, Tx};
 
 /// The spec and the policy of a worker after a change of its definition.
 pub(super) struct Changed {

@@ -12,10 +12,8 @@ use super::shared::is_ending;
 use super::wait::changed;
 use super::worker::Snapshot;
 use super::{Supervisor, worker};
-use crate::store::{
-    Connection, EventPage, EventQuery, RowId, Store, WorkerRow, all_events, events, history, retention,
-    task_events,
-};
+use crate::store::events::{self, history};
+use crate::store::{Connection, EventPage, EventQuery, RowId, Store, WorkerRow, retention, tasks};
 
 /// Reads a worker's events after a cursor, including task events that its stream contains.
 pub(crate) struct WorkerFollower {
@@ -117,7 +115,7 @@ impl WorkerFollower {
         let (worker_id, raw, all) = (self.worker_id.clone(), self.raw, self.below.all());
         let read = self.store.read(move |connection| {
             let mut lines = Vec::new();
-            let joined = task_events::page(connection, query, all, |event, below| match below {
+            let joined = tasks::events::page(connection, query, all, |event, below| match below {
                 None => write_line(&event, &worker_id, raw, &mut lines),
                 Some(below) => {
                     let written = match all && !event.event_type.is_of_tasks() {
@@ -197,7 +195,7 @@ impl Supervisor {
         } else {
             let last = match (sight, row.has_tasks) {
                 (EventScope::Alone, _) | (_, false) => events::last_seq,
-                (_, true) => |connection: &Connection, _| all_events::last_seq(connection),
+                (_, true) => |connection: &Connection, _| events::all::last_seq(connection),
             };
             let id = row.id;
             FollowUntil::At(self.shared.store.read(move |connection| last(connection, id)).await?)
@@ -235,12 +233,12 @@ impl Supervisor {
             {
                 return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
             }
-            if events::get(connection, id, seq)?.is_some() || task_events::is_of_one(connection, id, seq)? {
+            if events::get(connection, id, seq)?.is_some() || tasks::events::is_of_one(connection, id, seq)? {
                 // Sequence numbers are global.
                 return Ok(Some(seq));
             }
             match retention::kept(connection, id)? {
-                Some(kept) if task_events::may_have_been_of_one(connection, id, seq)? => {
+                Some(kept) if tasks::events::may_have_been_of_one(connection, id, seq)? => {
                     Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?)
                 }
                 _ => Ok(None),

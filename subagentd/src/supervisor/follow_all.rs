@@ -14,7 +14,7 @@ use super::follow::write_line;
 use super::orders::brief;
 use super::shared::is_ending;
 use super::{Supervisor, spec, worker};
-use crate::store::{RowId, Store, all_events, workers};
+use crate::store::{RowId, Store, events, workers};
 
 /// Selects workers and events.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +57,7 @@ impl AllFollower {
                 news.borrow_and_update();
             }
             let (after, up_to) = (self.after, self.up_to);
-            let page = self.store.read(move |connection| all_events::page(connection, after, up_to)).await?;
+            let page = self.store.read(move |connection| events::all::page(connection, after, up_to)).await?;
             if page.events.iter().any(|(worker, _)| !self.known.contains_key(worker)) {
                 self.learn(page.events.iter().map(|(worker, _)| *worker)).await?;
             }
@@ -116,7 +116,7 @@ impl Supervisor {
         if let Some(only) = only {
             return Ok(LatestOfAll { event: self.latest(&self.row(only.as_str()).await?).await? });
         }
-        let latest = self.shared.store.read(all_events::latest).await?;
+        let latest = self.shared.store.read(events::all::latest).await?;
         Ok(LatestOfAll { event: latest.as_ref().map_or(Value::Null, brief) })
     }
 
@@ -145,7 +145,7 @@ impl Supervisor {
         };
         let up_to = match follow {
             true => i64::MAX,
-            false => self.shared.store.read(all_events::last_seq).await?,
+            false => self.shared.store.read(events::all::last_seq).await?,
         };
         Ok(AllFollower {
             store: self.shared.store.clone(),

@@ -19,7 +19,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::shared::SupervisorState;
 use super::{command_run, hook_trust, policy, spec};
 use crate::core::WorkerInput;
-use crate::store::{RowId, WorkerRow, hook_events, inbox, owner_rules};
+use crate::store::questions::{inbox, owner_rules};
+use crate::store::{RowId, WorkerRow, hook_events};
 
 /// The combined answer of a request's hooks.
 #[derive(Debug)]

@@ -26,9 +26,9 @@ use super::{ApiCaller, Supervisor, policy, views};
 use crate::core::decision::{self, PermissionDecision};
 use crate::core::inbox::QuestionInput;
 use crate::core::{Worker, WorkerInput};
-use crate::store::inbox::InboxRow;
-use crate::store::workers::ApprovalRow;
-use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, questions_below, task_events, workers};
+use crate::store::questions::inbox::{self, InboxRow};
+use crate::store::workers::{self, ApprovalRow};
+use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, questions, tasks};
 
 /// Maximum length of the subject of a listed question, in characters.
 const MAX_SUBJECT_CHARS: usize = 1000;
@@ -85,7 +85,7 @@ impl<'a> InboxScan<'a> {
     ) -> Result<Self> {
         let mut all: HashSet<RowId> = named.iter().copied().collect();
         for worker in named {
-            all.extend(task_events::below(connection, *worker)?);
+            all.extend(tasks::events::below(connection, *worker)?);
         }
         Ok(Self { filter, selector, named: all, selected: HashMap::new() })
     }
@@ -103,7 +103,7 @@ impl<'a> InboxScan<'a> {
         if let Some(known) = self.selected.get(&row.worker) {
             return Ok(*known);
         }
-        let specs = questions_below::specs_upwards(connection, row.worker)?;
+        let specs = questions::below::specs_upwards(connection, row.worker)?;
         let tags = |spec: &String| {
             serde_json::from_str(spec).map_or_else(|_| Tags::default(), |spec: Spec| spec.tags)
         };

@@ -7,7 +7,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, spec, views};
-use crate::store::{WorkerRow, handoffs, history, owner_rules, workers};
+use crate::store::events::history;
+use crate::store::questions::owner_rules;
+use crate::store::{WorkerRow, handoffs, workers};
 
 /// Maximum number of events in a summary.
 const MAX_EVENTS: u32 = 1000;

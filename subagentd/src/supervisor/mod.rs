@@ -112,7 +112,8 @@ pub(crate) use wait::WaitMatch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 
-use crate::store::{Durability, OwnerCheck, RowId, Store, Tx, identity};
+use crate::store::database::identity;
+use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
 use shared::{CopiedWorkers, SupervisorState};
 

@@ -21,11 +21,12 @@ use super::views::parked_view;
 use super::{Supervisor, entropy, inbox, queue, spec, usage};
 use crate::core::usage::Sums;
 use crate::steady::steady;
+use crate::store::events::{self, history, recent};
 use crate::store::schedules::{self, ScheduleKind};
 use crate::store::tasks::{self, TaskQuery};
-use crate::store::{
-    Connection, WorkerRow, accounts, all_events, details, history, recent, usage as used, workers, worktrees,
-};
+use crate::store::turns::usage as used;
+use crate::store::workers::{self, details};
+use crate::store::{Connection, WorkerRow, accounts, worktrees};
 
 /// Selects the workers of an overview.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +96,7 @@ impl Supervisor {
             beside.usage = sums.by_key();
             let items = rows.into_iter().map(|row| item(connection, row, &mut beside));
             let items: Vec<OverviewItem> = items.collect::<Result<_>>()?;
-            let cursor = EventId(all_events::last_seq(connection)?);
+            let cursor = EventId(events::all::last_seq(connection)?);
             let (paused_schedules, paused_triggers) = match filter.only {
                 Some(_) => Default::default(),
                 None => paused(connection, filter.controller_id.as_deref())?,
@@ -148,7 +149,7 @@ impl Beside {
             };
             beside.tasks.insert(row.task_id, task);
         }
-        for asked in crate::store::inbox::open(connection, |row| Some(inbox::listed(&row)))? {
+        for asked in crate::store::questions::inbox::open(connection, |row| Some(inbox::listed(&row)))? {
             beside.questions.entry(asked.worker_id.clone()).or_default().push(asked);
         }
         Ok(beside)

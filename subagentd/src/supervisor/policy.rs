@@ -26,8 +26,9 @@ use self::request::{PermissionRequest, call_id};
 use crate::core::WorkerInput;
 use crate::core::decision::PermissionDecision;
 use crate::core::inbox::InboxFact;
-use crate::store::owner_rules::{self, RulesOfChain};
-use crate::store::{Connection, RowId, decided};
+use crate::store::questions::decided;
+use crate::store::questions::owner_rules::{self, RulesOfChain};
+use crate::store::{Connection, RowId};
 
 pub(super) use self::chain::{check, check_spec};
 

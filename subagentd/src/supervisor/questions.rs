@@ -16,8 +16,9 @@ use super::orders::{RequestTarget, read_response};
 use super::{ApiCaller, Supervisor, views};
 use crate::core::decision::ElicitationReply;
 use crate::core::{Worker, WorkerInput};
-use crate::store::workers::ApprovalRow;
-use crate::store::{OwnerCheck, WorkerRow, inbox, workers};
+use crate::store::questions::inbox;
+use crate::store::workers::{self, ApprovalRow};
+use crate::store::{OwnerCheck, WorkerRow};
 
 /// Time that an answer waits for delivery to the agent.
 pub(super) const DELIVERY: Duration = Duration::from_secs(5);

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use super::inbox::listed;
 use super::worker::ActorHandle;
 use super::{Supervisor, policy};
-use crate::store::questions_below::{self, QuestionBelow};
-use crate::store::{RowId, Store, WorkerRow, inbox, task_events};
+use crate::store::questions::below::QuestionBelow;
+use crate::store::questions::{self, inbox};
+use crate::store::{RowId, Store, WorkerRow, tasks};
 
 /// Finds the questions below one worker, in order, each once.
 pub(super) struct QuestionsBelow {
@@ -53,7 +54,7 @@ impl QuestionsBelow {
         loop {
             let (worker, after) = (self.worker, self.after);
             let read = self.store.read(move |connection| {
-                let Some(found) = questions_below::first_after(connection, worker, after)? else {
+                let Some(found) = questions::below::first_after(connection, worker, after)? else {
                     return Ok(None);
                 };
                 let decided = policy::is_decided_by_rule(connection, found.worker, &found.event)?;
@@ -77,7 +78,7 @@ impl QuestionsBelow {
         }
         let worker = self.worker;
         let found =
-            self.store.read(move |connection| questions_below::oldest_open(connection, worker)).await?;
+            self.store.read(move |connection| questions::below::oldest_open(connection, worker)).await?;
         self.searched = true;
         Ok(found)
     }
@@ -109,7 +110,7 @@ impl Supervisor {
     pub(super) async fn questions_below(&self, row: &WorkerRow) -> Result<Vec<InboxItem>> {
         let worker = row.id;
         let read = self.shared.store.read(move |connection| {
-            let below: HashSet<RowId> = task_events::below(connection, worker)?;
+            let below: HashSet<RowId> = tasks::events::below(connection, worker)?;
             if below.is_empty() {
                 return Ok(Vec::new());
             }

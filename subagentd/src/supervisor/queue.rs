@@ -20,8 +20,9 @@ use super::worker::Respond;
 use super::{ApiCaller, Supervisor, entropy, spec};
 use crate::core::queue::{Queue, QueuePosition, Queued};
 use crate::core::{Worker, WorkerInput};
-use crate::store::queue::{self, BegunTurnRow, QueuedRow, StoredTurn};
-use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, history, message_text, workers};
+use crate::store::events::{history, message_text};
+use crate::store::turns::queue::{self, BegunTurnRow, QueuedRow, StoredTurn};
+use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, workers};
 
 /// Maximum length of a text in a list, in bytes.
 const PREVIEW_BYTES: usize = 200;

@@ -22,7 +22,6 @@ use crate::core::worker::stopped_for_good;
 use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, StoredTimes};
 use crate::store::{
     Connection, Durability, OwnerCheck, RowId, Tx, accounts, controllers as stored_controllers, requests,
-    schedule_ends,
 };
 
 /// A schedule or a trigger to be stored.
@@ -144,7 +143,7 @@ impl Supervisor {
             }
             match change {
                 ScheduleChange::Pause => {
-                    schedule_ends::pause(tx, row.id, SchedulePause::User, None, now).map(|_| None)
+                    schedules::ends::pause(tx, row.id, SchedulePause::User, None, now).map(|_| None)
                 }
                 ScheduleChange::Resume => schedules::resume(tx, &row, now).map(|()| None),
                 ScheduleChange::Fire(_) if row.paused.is_some() => Err(paused(&row)),

@@ -16,7 +16,8 @@ use super::keyed_locks::KeyedLocks;
 use super::per_worker::PerWorker;
 use crate::descriptors;
 
-use crate::store::{Durability, RowId, Store, WorkerRow, identity};
+use crate::store::database::identity;
+use crate::store::{Durability, RowId, Store, WorkerRow};
 
 /// Maximum number of hooks that run at once; others wait. Each costs a process and three
 /// descriptors.

@@ -11,7 +11,7 @@ use super::orders::RequestTarget;
 use super::worker::Also;
 use super::{Supervisor, entropy};
 use crate::core::WorkerInput;
-use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, retention, task_archive};
+use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, retention, tasks};
 
 /// Maximum time between two runs.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -24,9 +24,9 @@ impl Supervisor {
     pub(super) async fn archive_tasks(&self) -> Result<Duration> {
         let store = &self.shared.store;
         let now = entropy::now();
-        if store.read(move |connection| task_archive::any_over(connection, now)).await? {
+        if store.read(move |connection| tasks::archive::any_over(connection, now)).await? {
             let archive = move |tx: &mut Tx<'_>| match retention::trust_clock(tx, now)? {
-                true => task_archive::archive_due(tx, now).map(Some),
+                true => tasks::archive::archive_due(tx, now).map(Some),
                 false => Ok(None),
             };
             match store.write(Durability::Full, 1, archive).await? {
@@ -34,13 +34,13 @@ impl Supervisor {
                 None => return Ok(EVERY),
             }
         }
-        for row in store.read(task_archive::to_stop).await? {
+        for row in store.read(tasks::archive::to_stop).await? {
             if let Err(error) = self.stop_archived(&row, None).await {
                 // The next run tries again.
                 tracing::warn!(worker = %row.worker_id, %error, "the worker of an archived task is not stopped yet");
             }
         }
-        Ok(wait(store.read(task_archive::next_due).await?, now))
+        Ok(wait(store.read(tasks::archive::next_due).await?, now))
     }
 
     /// Stops the worker of an archived task, if the check in the same transaction allows it.

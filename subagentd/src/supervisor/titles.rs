@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Result, task_result};
 
 use super::tasks::TaskCaller;
 use super::{Supervisor, spec};
-use crate::store::{Durability, WorkerRow, tasks, worker_names};
+use crate::store::{Durability, WorkerRow, tasks, workers};
 
 /// Name of the labeling definition, and idempotency key of its task.
 const TITLE: &str = "title";
@@ -69,7 +69,7 @@ impl Supervisor {
         let write = self
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| worker_names::label_unlabeled(tx, id, &title));
+            .write(Durability::Full, 1, move |tx| workers::names::label_unlabeled(tx, id, &title));
         write.await
     }
 }

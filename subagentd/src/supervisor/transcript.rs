@@ -5,7 +5,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, views};
-use crate::store::history::{self, HistoryFilter};
+use crate::store::events::history::{self, HistoryFilter};
 use crate::store::workers;
 
 /// Maximum number of events of a page.

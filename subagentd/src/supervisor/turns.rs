@@ -23,7 +23,8 @@ use crate::core::inbox::QuestionInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::{CANCELED_BY_MANAGER, RuntimeStatus};
 use crate::core::{By, Worker, WorkerInput, decision};
-use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, queue, workers};
+use crate::store::turns::queue;
+use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, inspect};
 use crate::core::usage::Sums;
-use crate::store::usage;
+use crate::store::turns::usage;
 
 impl Supervisor {
     /// Returns the usage of the stored turns of all workers.

@@ -19,9 +19,9 @@ use super::worker::{ActorHandle, Snapshot};
 use super::{Supervisor, memory, spec};
 use crate::core::queue::Queue;
 use crate::core::worker::{Hibernation, RuntimeStatus, Worker};
-use crate::store::tasks::TaskQuery;
-use crate::store::workers::ApprovalRow;
-use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
+use crate::store::WorkerRow;
+use crate::store::tasks::{self, TaskQuery};
+use crate::store::workers::{self, ApprovalRow, child_sessions, details};
 
 /// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);

@@ -22,7 +22,8 @@ use super::shared::is_ending;
 use super::wait::{asked_below, changed, seconds, sleep_for};
 use super::worker::Snapshot;
 use super::{Supervisor, worker};
-use crate::store::{WorkerRow, rest};
+use crate::store::WorkerRow;
+use crate::store::workers::rest;
 
 impl Supervisor {
     /// Waits until one or all of the workers match. Returns the outcome of each.

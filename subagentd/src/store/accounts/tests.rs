@@ -4,7 +4,7 @@ use subagent_protocol::Code;
 
 use super::*;
 use crate::core::Fact;
-use crate::store::tasks_below::tests::{NOW, Planted, below, planted, root};
+use crate::store::tasks::below::tests::{NOW, Planted, below, planted, root};
 use crate::store::{Durability, Store, accounts, workers};
 
 fn tree() -> Vec<Planted> {

@@ -5,6 +5,7 @@ use rusqlite::StatementStatus;
 use subagent_protocol::record::RecordType;
 
 use super::*;
+use crate::store::database::open;
 use crate::store::workers;
 
 /// A record: a piece of text, or a plan.

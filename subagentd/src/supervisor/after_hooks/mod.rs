@@ -20,7 +20,8 @@ use tokio::sync::watch;
 
 use super::shared::{SupervisorState, is_ending};
 use super::{command_run, hook_failed, hook_trust, spec};
-use crate::store::{Durability, Tx, WorkerRow, hook_events, owner_rules, workers};
+use crate::store::questions::owner_rules;
+use crate::store::{Durability, Tx, WorkerRow, hook_events, workers};
 use input::HookedEvent;
 
 /// Maximum length of a hook's standard error in an event, in characters.

@@ -12,7 +12,9 @@ use crate::handoff::{
     FIRST_TURNS, HandoffFacts, HandoffSource, LAST_TURNS, Paths, PendingPermission, QueuedMessage, Risks,
     SnapshotTurn, TEXT_BYTES, TEXTS, TurnText, work,
 };
-use crate::store::{Connection, WorkerRow, events, history, queue, workers};
+use crate::store::events::{self, history};
+use crate::store::turns::queue;
+use crate::store::{Connection, WorkerRow, workers};
 use crate::supervisor::views;
 
 /// Maximum stored length of an instruction, in bytes. Less of it is shown.

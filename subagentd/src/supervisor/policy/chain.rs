@@ -11,7 +11,7 @@ use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::owner_rules::RulesOfChain;
+use crate::store::questions::owner_rules::RulesOfChain;
 
 /// Maximum number of ancestors. `delegation.maxDepth` has the same limit.
 pub(super) const MAX_ANCESTORS: usize = 100;

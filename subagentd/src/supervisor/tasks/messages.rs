@@ -16,7 +16,8 @@ use crate::core::task::TaskEnding;
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, TaskRow};
-use crate::store::{Durability, RowId, Tx, queue, requests};
+use crate::store::turns::queue;
+use crate::store::{Durability, RowId, Tx, requests};
 
 impl Supervisor {
     /// Sends a message to a task.

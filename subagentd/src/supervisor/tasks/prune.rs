@@ -12,8 +12,8 @@ use subagent_protocol::{Code, Error, Result};
 use super::super::orders::read_response;
 use super::super::worker::Also;
 use super::super::{ApiCaller, Supervisor, entropy};
-use crate::store::task_prune::{self, Archived};
-use crate::store::tasks::TaskRow;
+use crate::store::tasks::prune::Archived;
+use crate::store::tasks::{self, TaskRow};
 use crate::store::{RowId, removal};
 
 impl Supervisor {
@@ -39,7 +39,7 @@ impl Supervisor {
         let (now, age) = (entropy::now(), Duration::from_secs(request.older_than_seconds));
         let cutoff = self.cutoff(now, age).await?;
         let found =
-            self.shared.store.read(move |connection| task_prune::archived(connection, cutoff)).await?;
+            self.shared.store.read(move |connection| tasks::prune::archived(connection, cutoff)).await?;
         let mut all = Vec::with_capacity(found.len());
         for archived in found {
             match self.row(archived.task.task_id.as_str()).await {
@@ -63,7 +63,7 @@ impl Supervisor {
             }
             if row.state != "stopped" && !request.dry_run {
                 // The task, or one below it, may be resumed meanwhile.
-                let check: Also = Box::new(|tx, id| task_prune::may_go(tx.connection(), id));
+                let check: Also = Box::new(|tx, id| tasks::prune::may_go(tx.connection(), id));
                 if let Err(error) = self.stop_archived(&row, Some(check)).await {
                     let reason = format!("its worker cannot be stopped: {}", error.message);
                     kept.push(kept_for(&archived.task, reason, None));

@@ -8,8 +8,8 @@ use super::super::Supervisor;
 use super::TaskCaller;
 use crate::core::task::beginning;
 use crate::core::transcript::Transcript;
-use crate::store::tasks::{self, TaskQuery, TaskRow};
-use crate::store::{child_sessions, transcripts};
+use crate::store::tasks::{self, TaskQuery, TaskRow, transcripts};
+use crate::store::workers::child_sessions;
 
 /// Maximum length of a prompt in a list, in characters.
 const PREVIEW_CHARS: usize = 200;

@@ -20,7 +20,7 @@ use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
     Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, requests,
-    schedules, task_places, workers,
+    schedules, workers,
 };
 
 /// Maximum length of a description, in characters.
@@ -218,7 +218,7 @@ impl Supervisor {
         }
         let (id, wanted) = (row.id, task_id.to_owned());
         let read = self.shared.store.read(move |connection| {
-            Ok((tasks::of_worker(connection, &wanted)?, task_places::next(connection, id)?))
+            Ok((tasks::of_worker(connection, &wanted)?, tasks::places::next(connection, id)?))
         });
         let (task, next) = read.await?;
         self.shared.wake_actors(next);

@@ -12,7 +12,8 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use super::super::start::tests::{request, supervisor};
 use super::super::testing::{caller, folder};
 use super::*;
-use crate::store::{Durability, queue, task_places, tasks};
+use crate::store::turns::queue;
+use crate::store::{Durability, tasks};
 use crate::supervisor::TaskFilter;
 
 struct TaskSupervisorFixture {
@@ -155,7 +156,7 @@ async fn m6_a_task_below_the_last_level_is_refused() {
         .supervisor
         .shared
         .store
-        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .write(Durability::Full, 1, |tx| tasks::places::pretend_active(tx))
         .await
         .unwrap();
     let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
@@ -173,7 +174,7 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
         .supervisor
         .shared
         .store
-        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .write(Durability::Full, 1, |tx| tasks::places::pretend_active(tx))
         .await
         .unwrap();
     let give = |name: &str| world.supervisor.run_task(of_child(), given(name, TaskMode::Foreground));
@@ -189,7 +190,7 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
             .supervisor
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| task_places::pretend_task(tx, own))
+            .write(Durability::Full, 1, move |tx| tasks::places::pretend_task(tx, own))
             .await
             .unwrap();
         assert_eq!(give("after it").await.unwrap_err().code, Code::WorkerStopped, "{own}");
@@ -254,7 +255,7 @@ async fn waiting(world: &TaskSupervisorFixture) -> TaskView {
         .supervisor
         .shared
         .store
-        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .write(Durability::Full, 1, |tx| tasks::places::pretend_active(tx))
         .await
         .unwrap();
     world.run(given("waits", TaskMode::Foreground)).await.unwrap()
@@ -320,7 +321,7 @@ async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
         .supervisor
         .shared
         .store
-        .write(Durability::Full, 1, |tx| task_places::pretend_active(tx))
+        .write(Durability::Full, 1, |tx| tasks::places::pretend_active(tx))
         .await
         .unwrap();
     let resumed = message(None, "again", false).await.unwrap();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, STORE_RETRY, ended};
 use super::blocked::Blocked;
 use crate::core::{Fact, WorkerInput};
-use crate::store::{Durability, RowId, Tx, task_ends, workers};
+use crate::store::{Durability, RowId, Tx, tasks, workers};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
@@ -54,7 +54,7 @@ impl Actor {
                         workers::end_incarnation(tx, id)?;
                     }
                     let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                    task_ends::settle(tx, id, &step.worker, now, &mut added)?;
+                    tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
                     Ok(Ok((added, changed)))
                 })
                 .await;

@@ -17,7 +17,7 @@ use crate::core::budget::runs;
 use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::core::{Fact, WorkerInput};
 use crate::steady::steady;
-use crate::store::{Durability, Execution, OwnerCheck, Tx, accounts, controllers, requests, task_places};
+use crate::store::{Durability, Execution, OwnerCheck, Tx, accounts, controllers, requests, tasks};
 use crate::supervisor::entropy;
 
 /// Delay after a failure of the store.
@@ -161,7 +161,7 @@ impl Actor {
         }
         let opens = WorkerInput::OpenQueued { refused: None };
         let check = |tx: &Tx<'_>, worker, now| {
-            task_places::may_take(tx, worker)?;
+            tasks::places::may_take(tx, worker)?;
             accounts::may_open_turn(tx, worker, now)
         };
         match self.apply_if(opens, check).await {

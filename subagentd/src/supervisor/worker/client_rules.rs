@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error};
 use super::actor::Actor;
 use crate::core::WorkerInput;
 use crate::core::worker::{LifecycleState, RuntimeStatus};
-use crate::store::decided;
+use crate::store::questions::decided;
 use crate::supervisor::policy::PolicyTracker;
 
 impl Actor {

@@ -26,7 +26,8 @@ use crate::core::decision::PermissionDecision;
 use crate::core::recovered::missing_end;
 use crate::core::{Fact, WorkerInput};
 use crate::descriptors;
-use crate::store::{Durability, NewEvent, details, instructed, task_ends, task_limits, workers};
+use crate::store::workers::{self, details, instructed};
+use crate::store::{Durability, NewEvent, tasks};
 use crate::supervisor::agent_change;
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
@@ -229,7 +230,7 @@ impl Actor {
                 workers::update_processes(tx, id, runtime, guard)?;
             }
             if let Some(steps) = steps {
-                task_limits::count_steps(tx, id, steps)?;
+                tasks::limits::count_steps(tx, id, steps)?;
             }
             let mut agent = None;
             match &row {
@@ -237,7 +238,7 @@ impl Actor {
                     workers::update(tx, id, worker, cursor, now)?;
                     agent = agent_change::changed(tx, id, worker, &cwd, now)?;
                     let mut ended = Vec::new();
-                    task_ends::settle(tx, id, worker, now, &mut ended)?;
+                    tasks::ends::settle(tx, id, worker, now, &mut ended)?;
                     last = ended.last().map(|(_, seq)| *seq).or(last);
                 }
                 None => workers::update_cursor(tx, id, cursor)?,

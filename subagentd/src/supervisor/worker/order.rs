@@ -12,10 +12,8 @@ use super::actor::Actor;
 use crate::core::inbox::InboxFact;
 use crate::core::worker::{Restart, RuntimeStatus};
 use crate::core::{By, Fact, Transition, Worker, WorkerInput};
-use crate::store::{
-    Durability, OwnerCheck, RowId, Tx, accounts, controllers, inbox, requests, task_ends, task_places,
-    workers,
-};
+use crate::store::questions::inbox;
+use crate::store::{Durability, OwnerCheck, RowId, Tx, accounts, controllers, requests, tasks, workers};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::environment::AgentEnvironment;
 use crate::supervisor::spec::Spec;
@@ -139,7 +137,7 @@ impl Actor {
                         accounts::may_open_turn(tx, id, now)?;
                     }
                     if let Some(waits) = waits
-                        && let Err(busy) = task_places::may_take(tx, id)
+                        && let Err(busy) = tasks::places::may_take(tx, id)
                     {
                         step = or_busy(waits, busy)?;
                     }
@@ -161,7 +159,7 @@ impl Actor {
                         also(tx, id)?;
                     }
                     let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                    task_ends::settle(tx, id, &step.worker, now, &mut added)?;
+                    tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
                     let response = respond(&step.worker, &added);
                     stored = Some((step, changed));
                     Ok(response)

@@ -13,7 +13,9 @@ use super::runtime::LiveRuntime;
 use crate::core::worker::{LifecycleState, Restart, RuntimeStatus};
 use crate::core::{WorkerAction, WorkerInput};
 use crate::descriptors;
-use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
+use crate::store::turns::tool_calls;
+use crate::store::workers::{self, details, instructed};
+use crate::store::{Cursor, Durability};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::shared::LiveToken;
 use crate::supervisor::{

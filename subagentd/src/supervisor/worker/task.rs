@@ -13,8 +13,9 @@ use crate::core::queue::{QueuePosition, Queued};
 use crate::core::task::{self, TaskEnding};
 use crate::core::worker::{LifecycleState, RuntimeStatus};
 use crate::core::{Fact, WorkerInput};
-use crate::store::task_ends::{self, UndeliveredResult};
-use crate::store::task_places::{self, Concern};
+use crate::store::tasks;
+use crate::store::tasks::ends::UndeliveredResult;
+use crate::store::tasks::places::Concern;
 use crate::supervisor::{entropy, environment};
 
 /// Reason in the journal of a runtime that ends because its task has ended.
@@ -95,7 +96,7 @@ impl Actor {
         if self.tasks.stale {
             self.tasks.stale = false;
             let id = self.id;
-            match self.shared.store.read(move |connection| task_places::concern(connection, id)).await {
+            match self.shared.store.read(move |connection| tasks::places::concern(connection, id)).await {
                 Ok(concern) => {
                     if self.follow_tasks(concern).await {
                         return true;
@@ -161,7 +162,7 @@ impl Actor {
         let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
         let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A message that was queued before is refused, which is fine.
-        let delivered = self.apply_if(input, move |tx, _, _| task_ends::deliver(tx, &due, &turn_id)).await;
+        let delivered = self.apply_if(input, move |tx, _, _| tasks::ends::deliver(tx, &due, &turn_id)).await;
         subagent_failpoint::hit("task_delivery.after_commit");
         if delivered.is_ok() {
             self.is_active();

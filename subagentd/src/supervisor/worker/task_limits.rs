@@ -20,7 +20,7 @@ use crate::core::task_limits::{PromptLimits, PromptTime};
 use crate::core::worker::LifecycleState;
 use crate::core::{Fact, Worker, WorkerInput};
 use crate::steady::steady;
-use crate::store::{accounts, task_limits};
+use crate::store::{accounts, tasks};
 use crate::supervisor::entropy;
 
 /// Delay after a failure of the store.
@@ -148,11 +148,11 @@ impl Actor {
         }
         let (id, turn) = (self.id, self.worker.turn().map(|open| (open.no, open.cancel.is_some())));
         let read = self.shared.store.read(move |connection| {
-            let Some((name, terms)) = task_limits::terms(connection, id)? else { return Ok(None) };
+            let Some((name, terms)) = tasks::limits::terms(connection, id)? else { return Ok(None) };
             let task = (Arc::from(name), terms);
             let mut open = turn.map(|(turn, ends)| PromptUsage::new(turn, &task, ends));
             if let Some(PromptUsage { turn, meter, .. }) = &mut open {
-                task_limits::calls(connection, id, *turn, |call| {
+                tasks::limits::calls(connection, id, *turn, |call| {
                     meter.steps.see(call);
                     !meter.steps.is_full()
                 })?;
@@ -216,7 +216,7 @@ impl Actor {
     async fn ran(&self) -> Result<PromptTime> {
         let id = self.id;
         let read = self.shared.store.read(move |connection| {
-            let before = task_limits::ran_before(connection, id)?;
+            let before = tasks::limits::ran_before(connection, id)?;
             Ok(PromptTime::of(
                 &accounts::account(connection, Scope::Worker, id)?,
                 before,

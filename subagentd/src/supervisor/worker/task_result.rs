@@ -15,8 +15,8 @@ use super::actor::Actor;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::{LifecycleState, RuntimeStatus};
 use crate::core::{WorkerInput, task_result};
-use crate::store::task_results::{self, Incomplete};
-use crate::store::{Durability, task_ends};
+use crate::store::tasks::results::Incomplete;
+use crate::store::{Durability, tasks};
 use crate::supervisor::result_check::{SchemaCheckResult, look};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::{entropy, environment, turns, worktrees};
@@ -41,7 +41,7 @@ impl Actor {
             return false;
         }
         let read =
-            self.shared.store.read(move |connection| task_results::incomplete(connection, id, &worker));
+            self.shared.store.read(move |connection| tasks::results::incomplete(connection, id, &worker));
         let Incomplete { schema, text, writes_back, asked_again } = match read.await {
             Ok(Some(found)) => found,
             Ok(None) => return false,
@@ -64,7 +64,7 @@ impl Actor {
         let (id, worker, now) = (self.id, self.worker.clone(), entropy::now());
         let settled = self.shared.store.write(Durability::Full, 4, move |tx| {
             let mut added = Vec::new();
-            task_ends::settle_judged(tx, id, &worker, refused, now, &mut added)?;
+            tasks::ends::settle_judged(tx, id, &worker, refused, now, &mut added)?;
             Ok(added)
         });
         match settled.await {
@@ -154,7 +154,7 @@ impl Actor {
         let queued = Queued { turn_id: TurnId::from_random(random), message, input, sender: None };
         let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A refusal means that it was asked already.
-        let _ = self.apply_if(input, |tx, id, _| task_results::ask_again(tx, id)).await;
+        let _ = self.apply_if(input, |tx, id, _| tasks::results::ask_again(tx, id)).await;
         subagent_failpoint::hit("task_result.after_commit");
     }
 }

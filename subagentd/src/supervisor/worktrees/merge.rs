@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::rows::store_event;
 use super::{ends, land, operation};
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, Tx, requests, task_results};
+use crate::store::{Durability, Tx, requests, tasks};
 use crate::supervisor::environment::{self, Variables};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::SupervisorState;
@@ -84,7 +84,7 @@ pub(in crate::supervisor) async fn write_back(
             let (worker_id, merge) = (worker_id.clone(), TaskMerge::failed(error, entropy::now()));
             let write = shared
                 .store
-                .write(Durability::Full, 1, move |tx| task_results::note_merge(tx, &worker_id, &merge));
+                .write(Durability::Full, 1, move |tx| tasks::results::note_merge(tx, &worker_id, &merge));
             write.await.map(|()| None)
         }
     }
@@ -205,7 +205,7 @@ fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(Workt
         worktree_removed: merged.worktree_removed,
     };
     let seq = store_event(tx, &row, EventType::WorktreeMerged, &data)?;
-    task_results::note_merge(tx, &row.worker_id, &merge)?;
+    tasks::results::note_merge(tx, &row.worker_id, &merge)?;
     if merged.worktree_removed {
         let (_, removed) = ends::delete(tx, &row, merged.retired)?;
         return Ok((data, removed.or(seq)));
