@@ -19,7 +19,7 @@ use super::send::{self, DeliveryFailure};
 use crate::core::Fact;
 use crate::notification::{AfterFailure, after, after_failure};
 use crate::store::deliveries::{self, PendingDelivery};
-use crate::store::{Durability, Tx, workers};
+use crate::store::{Durability, Tx, facts as stored_facts};
 use crate::supervisor::entropy;
 
 /// Questions within this time after the first form one notification.
@@ -207,7 +207,7 @@ async fn settle(
     let worker = first.worker;
     let store = move |tx: &mut Tx<'_>| {
         deliveries::settle(tx, &ids, DeliveryStatus::Failed, Some(&error), now)?;
-        workers::store_facts(tx, worker, &[fact], None, now)
+        stored_facts::store(tx, worker, &[fact], None, now)
     };
     for (_, seq) in context.stream.store.write(Durability::Full, 1, store).await? {
         context.stream.noted(worker, seq);

@@ -7,7 +7,6 @@ use subagent_protocol::Result;
 use subagent_protocol::ids::SnapshotId;
 use subagent_protocol::time::Timestamp;
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 
@@ -41,18 +40,13 @@ pub(crate) fn insert(tx: &Tx<'_>, worker: RowId, row: &HandoffRow) -> Result<()>
 
 /// Returns the snapshot ids of each worker. Workers without snapshots have an empty set.
 pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashSet<String>>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT w.worker_id, h.snapshot_id FROM workers w LEFT JOIN handoffs h ON h.worker = w.id
-                  WHERE w.removed_at IS NULL",
-        )
-        .map_err(StoreError::from)?;
-    let mut rows = statement.query([]).map_err(StoreError::from)?;
+    let sql = "SELECT w.worker_id, h.snapshot_id FROM workers w LEFT JOIN handoffs h ON h.worker = w.id
+               WHERE w.removed_at IS NULL";
     let mut all: HashMap<String, HashSet<String>> = HashMap::new();
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
-        let snapshots = all.entry(row.get(0).map_err(StoreError::from)?).or_default();
-        snapshots.extend(row.get::<_, Option<String>>(1).map_err(StoreError::from)?);
-    }
+    rows::each(connection, sql, [], |row| {
+        all.entry(row.get(0)?).or_default().extend(row.get::<_, Option<String>>(1)?);
+        Ok(())
+    })?;
     Ok(all)
 }
 

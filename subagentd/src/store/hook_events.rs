@@ -94,20 +94,19 @@ pub(crate) fn call(connection: &Connection, worker: RowId, seq: i64, id: &str) -
                  AND e.record IS NOT NULL
                  AND (e.kind IN ('tool_call', 'tool_call_update') OR e.type = 'approval.requested')
                ORDER BY e.seq DESC LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let mut rows = statement.query(params![worker.0, seq, MAX_RECORDS]).map_err(StoreError::from)?;
     let mut parts = Vec::new();
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
-        let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
+    rows::each(connection, sql, params![worker.0, seq, MAX_RECORDS], |row| {
+        let body = row.get_ref(1)?.as_str().unwrap_or_default();
         if !body.contains(id) {
-            continue;
+            return Ok(());
         }
-        let Ok(body) = subagent_protocol::surrogates::parse::<Value>(body) else { continue };
+        let Ok(body) = subagent_protocol::surrogates::parse::<Value>(body) else { return Ok(()) };
         let part = [&body["update"], &body["params"]["toolCall"]].into_iter().find(|part| part.is_object());
         if let Some(Value::Object(part)) = part.filter(|part| part["toolCallId"] == id) {
-            parts.push((row.get::<_, i64>(0).map_err(StoreError::from)?, part.clone()));
+            parts.push((row.get::<_, i64>(0)?, part.clone()));
         }
-    }
+        Ok(())
+    })?;
     let mut call = ToolCallState::default();
     for (at, part) in parts.into_iter().rev() {
         let status = part.get("status").and_then(Value::as_str);

@@ -8,6 +8,7 @@ pub(crate) mod database;
 pub(crate) mod deliveries;
 mod error;
 pub(crate) mod events;
+pub(crate) mod facts;
 pub(crate) mod handoffs;
 pub(crate) mod hook_events;
 pub(crate) mod hook_trust;

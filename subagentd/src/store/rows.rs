@@ -56,6 +56,21 @@ pub(super) fn all<T, C: FromIterator<T>>(
     Ok(rows.map_err(StoreError::from)?)
 }
 
+/// Runs a query and passes its rows to `see`.
+pub(super) fn each(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut see: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> Result<()> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let mut rows = statement.query(params).map_err(StoreError::from)?;
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        see(row).map_err(StoreError::from)?;
+    }
+    Ok(())
+}
+
 /// Executes a statement and returns the number of changed rows.
 pub(super) fn execute(connection: &Connection, sql: &str, params: impl Params) -> Result<usize> {
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;

@@ -10,6 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::database::restore;
 use super::*;
 use crate::core::Fact;
+use crate::store::facts;
 
 mod records;
 
@@ -139,9 +140,7 @@ async fn a_turn_ends_once_and_only_one_is_open() {
         dispatched: subagent_protocol::state::Dispatched::Yes,
     };
     let store_facts = |facts: Vec<Fact>| {
-        store.write(Durability::Full, 1, move |tx| {
-            workers::store_facts(tx, worker, &facts, None, NOW).map(|_| ())
-        })
+        store.write(Durability::Full, 1, move |tx| facts::store(tx, worker, &facts, None, NOW).map(|_| ()))
     };
     store_facts(vec![open(1)]).await.unwrap();
     assert_eq!(store_facts(vec![open(2)]).await.unwrap_err().code, Code::StorageError);

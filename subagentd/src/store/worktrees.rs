@@ -151,12 +151,6 @@ pub(crate) fn delete(tx: &Tx<'_>, id: RowId) -> Result<bool> {
     Ok(tx.execute("DELETE FROM worktrees WHERE id = ?1", [id.0])? > 0)
 }
 
-/// Stores the working directory of a worker.
-pub(crate) fn update_cwd(tx: &Tx<'_>, id: RowId, cwd: &str) -> Result<()> {
-    tx.execute("UPDATE workers SET cwd = ?2 WHERE id = ?1", params![id.0, cwd])?;
-    Ok(())
-}
-
 /// Returns the names of all worktrees.
 pub(crate) fn names(connection: &Connection) -> Result<HashSet<String>> {
     rows::all(connection, "SELECT name FROM worktrees", [], |row| row.get(0))

@@ -21,8 +21,7 @@ use super::spec::Spec;
 use crate::core::{Fact, Worker};
 use crate::store::questions::owner_rules;
 use crate::store::turns::queue;
-use crate::store::workers::{self, instructed};
-use crate::store::{RowId, Tx};
+use crate::store::{RowId, Tx, facts, workers};
 
 /// The spec and the policy of a worker after a change of its definition.
 pub(super) struct Changed {
@@ -69,14 +68,8 @@ fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Resul
     }
     spec.take_agent(change, turn);
     workers::update_spec(tx, id, &serde_json::to_string(&spec).map_err(damaged)?)?;
-    instructed::update(tx, id, false)?;
-    workers::store_facts(
-        tx,
-        id,
-        &[Fact::Event { event_type: EventType::AgentChanged, data, turn }],
-        None,
-        now,
-    )?;
+    workers::update_instructed(tx, id, false)?;
+    facts::store(tx, id, &[Fact::Event { event_type: EventType::AgentChanged, data, turn }], None, now)?;
     Ok(Some(spec))
 }
 

@@ -5,13 +5,12 @@ use subagent_protocol::hook::HookFailed;
 use super::entropy;
 use super::shared::SupervisorState;
 use crate::core::Fact;
-use crate::store::{Durability, RowId, workers};
+use crate::store::{Durability, RowId, facts};
 
 /// Stores the failure of a worker's hook. If that fails, it is only logged.
 pub(super) async fn journal(shared: &SupervisorState, id: RowId, failed: HookFailed) {
     let (fact, now) = (Fact::hook_failed(&failed, None), entropy::now());
-    let write =
-        shared.store.write(Durability::Full, 1, move |tx| workers::store_facts(tx, id, &[fact], None, now));
+    let write = shared.store.write(Durability::Full, 1, move |tx| facts::store(tx, id, &[fact], None, now));
     match write.await {
         Ok(added) => added.iter().for_each(|(_, seq)| shared.noted(id, *seq)),
         Err(error) => tracing::error!(?failed, %error, "a hook's failure could not be journaled"),

@@ -27,8 +27,8 @@ use crate::core::decision::{self, PermissionDecision};
 use crate::core::inbox::QuestionInput;
 use crate::core::{Worker, WorkerInput};
 use crate::store::questions::inbox::{self, InboxRow};
-use crate::store::workers::{self, ApprovalRow};
-use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, questions, tasks};
+use crate::store::questions::{self, ApprovalRow};
+use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, tasks, workers};
 
 /// Maximum length of the subject of a listed question, in characters.
 const MAX_SUBJECT_CHARS: usize = 1000;
@@ -277,7 +277,7 @@ impl Supervisor {
         let read = self.shared.store.read(move |connection| {
             let mut found = HashMap::new();
             for request_id in decided {
-                let now = workers::approvals(connection, id, Some(request_id.as_str()))?.pop();
+                let now = questions::list(connection, id, Some(request_id.as_str()))?.pop();
                 found.insert(request_id, delivery(now.map_or(ApprovalStatus::Decided, |now| now.status)));
             }
             Ok(found)
@@ -307,7 +307,7 @@ impl Supervisor {
             };
             let id = row.id;
             let open =
-                self.shared.store.read(move |connection| workers::approvals(connection, id, None)).await?;
+                self.shared.store.read(move |connection| questions::list(connection, id, None)).await?;
             let chosen: Vec<(RequestId, Result<PermissionDecision>)> = open
                 .iter()
                 .filter(|row| row.kind == QuestionKind::Permission)

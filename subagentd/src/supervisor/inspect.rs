@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, spec, views};
 use crate::store::events::history;
-use crate::store::questions::owner_rules;
+use crate::store::questions::{self, owner_rules};
 use crate::store::{WorkerRow, handoffs, workers};
 
 /// Maximum number of events in a summary.
@@ -47,7 +47,7 @@ impl Supervisor {
             let _moment = history::one_moment(connection)?;
             let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
             let (pending, latest) =
-                (workers::approvals(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
+                (questions::list(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
             let events = history::last(connection, row.id, &filter)?;
             let rules = owner_rules::of_worker(connection, row.id)?;
             Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events, rules)))

@@ -16,8 +16,7 @@ use super::orders::{RequestTarget, read_response};
 use super::{ApiCaller, Supervisor, views};
 use crate::core::decision::ElicitationReply;
 use crate::core::{Worker, WorkerInput};
-use crate::store::questions::inbox;
-use crate::store::workers::{self, ApprovalRow};
+use crate::store::questions::{self, ApprovalRow, inbox};
 use crate::store::{OwnerCheck, WorkerRow};
 
 /// Time that an answer waits for delivery to the agent.
@@ -121,8 +120,8 @@ impl Supervisor {
             .shared
             .store
             .read(move |connection| {
-                let found = workers::approvals(connection, id, Some(&asked))?.pop();
-                Ok((found, workers::approvals(connection, id, None)?))
+                let found = questions::list(connection, id, Some(&asked))?.pop();
+                Ok((found, questions::list(connection, id, None)?))
             })
             .await?;
         let Some(found) = found else {
@@ -161,7 +160,7 @@ impl Supervisor {
                 let now = self
                     .shared
                     .store
-                    .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
+                    .read(move |connection| Ok(questions::list(connection, id, Some(&asked))?.pop()))
                     .await?;
                 Err(match now {
                     Some(now) => self.not_pending(request_id, now.status).await,
@@ -217,7 +216,7 @@ impl Supervisor {
         let now = self
             .shared
             .store
-            .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
+            .read(move |connection| Ok(questions::list(connection, id, Some(&asked))?.pop()))
             .await?;
         let Some(now) = now else {
             return Err(Error::new(Code::ApprovalNotFound, "the question is gone"));
@@ -230,7 +229,7 @@ impl Supervisor {
     /// Returns the open questions of a worker in short form, oldest first.
     pub(super) async fn open_questions(&self, row: &WorkerRow) -> Result<Vec<OpenQuestion>> {
         let id = row.id;
-        let open = self.shared.store.read(move |connection| workers::approvals(connection, id, None)).await?;
+        let open = self.shared.store.read(move |connection| questions::list(connection, id, None)).await?;
         let shown = open.into_iter().map(|question| OpenQuestion {
             message: elicitation::summary(&views::message(&question)),
             request_id: question.request_id,

@@ -21,7 +21,8 @@ use super::{ApiCaller, Supervisor, entropy, spec};
 use crate::core::queue::{Queue, QueuePosition, Queued};
 use crate::core::{Worker, WorkerInput};
 use crate::store::events::{history, message_text};
-use crate::store::turns::queue::{self, BegunTurnRow, QueuedRow, StoredTurn};
+use crate::store::turns::queue::{self, QueuedRow};
+use crate::store::turns::{self, BegunTurnRow, StoredTurn};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, workers};
 
 /// Maximum length of a text in a list, in bytes.
@@ -52,7 +53,7 @@ impl Supervisor {
                 let _moment = history::one_moment(connection)?;
                 let mut items = Vec::new();
                 // One more, because the last one may be open.
-                queue::begun(connection, id, ended.saturating_add(1), &mut |row| {
+                turns::begun(connection, id, ended.saturating_add(1), &mut |row| {
                     items.push(begun(&row, true))
                 })?;
                 let open = items.last().is_some_and(|turn| turn.status == TurnProgress::Open);
@@ -84,7 +85,7 @@ impl Supervisor {
             .store
             .read(move |connection| {
                 let _moment = history::one_moment(connection)?;
-                let found = queue::find(connection, &turn)?.ok_or_else(|| not_found(&turn))?;
+                let found = turns::find(connection, &turn)?.ok_or_else(|| not_found(&turn))?;
                 Ok(match found {
                     StoredTurn::Queued(waits) => {
                         let (mut position, mut place) = (0, 1);
@@ -132,7 +133,7 @@ impl Supervisor {
     /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
     pub(crate) async fn worker_of_turn(&self, turn: &str) -> Result<String> {
         let id = turn.to_owned();
-        let found = self.shared.store.read(move |connection| queue::worker_of(connection, &id)).await?;
+        let found = self.shared.store.read(move |connection| turns::worker_of(connection, &id)).await?;
         found.map(|worker| worker.as_str().to_owned()).ok_or_else(|| not_found(turn))
     }
 
@@ -244,7 +245,7 @@ impl Supervisor {
         let row = self.row_of_turn(turn).await?;
         self.check_owner_of(&owner, &row).await?;
         let id = turn.to_owned();
-        let found = self.shared.store.read(move |connection| queue::find(connection, &id)).await?;
+        let found = self.shared.store.read(move |connection| turns::find(connection, &id)).await?;
         let mut message = match found.ok_or_else(|| not_found(turn))? {
             StoredTurn::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
             StoredTurn::Begun(row) => match (row.status, row.message) {
@@ -311,7 +312,7 @@ impl Supervisor {
             return error;
         }
         let id = turn.to_owned();
-        match self.shared.store.read(move |connection| queue::find(connection, &id)).await {
+        match self.shared.store.read(move |connection| turns::find(connection, &id)).await {
             Ok(Some(StoredTurn::Begun(row))) => {
                 not_queued(turn).with("status", progress(row.status).as_str())
             }

@@ -14,8 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::{ApiCaller, Supervisor, entropy, policy, spec, views};
 use crate::core::decision::PermissionDecision;
 use crate::core::inbox::NewRule;
-use crate::store::questions::owner_rules;
-use crate::store::workers::ApprovalRow;
+use crate::store::questions::{ApprovalRow, owner_rules};
 use crate::store::{Connection, Durability, WorkerRow, controllers, requests};
 
 /// Filter for listing owner rules. All given fields must match.

@@ -23,8 +23,8 @@ use crate::core::inbox::QuestionInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::{CANCELED_BY_MANAGER, RuntimeStatus};
 use crate::core::{By, Worker, WorkerInput, decision};
-use crate::store::turns::queue;
-use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
+use crate::store::turns::{self, queue};
+use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
@@ -244,7 +244,7 @@ impl Supervisor {
             .shared
             .store
             .read(move |connection| {
-                let row = workers::turn(connection, id, &turn)?;
+                let row = turns::get(connection, id, &turn)?;
                 let end = match row.as_ref().and_then(|row| row.end_seq) {
                     Some(seq) => events::get(connection, id, seq)?,
                     None => None,

@@ -20,8 +20,9 @@ use super::{Supervisor, memory, spec};
 use crate::core::queue::Queue;
 use crate::core::worker::{Hibernation, RuntimeStatus, Worker};
 use crate::store::WorkerRow;
+use crate::store::questions::{self, ApprovalRow};
 use crate::store::tasks::{self, TaskQuery};
-use crate::store::workers::{self, ApprovalRow, child_sessions, details};
+use crate::store::workers::{self, child_sessions, details};
 
 /// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -134,7 +135,7 @@ impl Supervisor {
     pub(crate) async fn approvals(&self, worker: &str) -> Result<Vec<PendingApproval>> {
         let row = self.row(worker).await?;
         let found =
-            self.shared.store.read(move |connection| workers::approvals(connection, row.id, None)).await?;
+            self.shared.store.read(move |connection| questions::list(connection, row.id, None)).await?;
         Ok(found.into_iter().map(pending_approval).collect())
     }
 
@@ -278,7 +279,7 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
 }
 
 /// Returns the view of a pending question.
-pub(crate) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
+pub(crate) fn pending_approval(approval: questions::ApprovalRow) -> PendingApproval {
     let child = child(&approval);
     let mut pending = match approval.kind {
         QuestionKind::Permission => pending_permission(approval),

@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use super::*;
 use crate::core::Fact;
 use crate::store::tasks::below::tests::{NOW, Planted, below, planted, root};
-use crate::store::{Durability, Store, accounts, workers};
+use crate::store::{Durability, Store, accounts, facts};
 
 fn tree() -> Vec<Planted> {
     vec![root(1), below(1, 2, "background"), below(2, 3, "background")]
@@ -13,7 +13,7 @@ fn tree() -> Vec<Planted> {
 
 async fn spend(store: &Store, worker: i64, tokens: u64) {
     let facts = vec![Fact::Spent(Spent::Closed { tokens: Some(tokens) })];
-    let spend = move |tx: &mut Tx<'_>| workers::store_facts(tx, RowId(worker), &facts, None, NOW).map(drop);
+    let spend = move |tx: &mut Tx<'_>| facts::store(tx, RowId(worker), &facts, None, NOW).map(drop);
     store.write(Durability::Full, 1, spend).await.unwrap();
 }
 

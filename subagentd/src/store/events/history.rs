@@ -175,14 +175,13 @@ pub(crate) fn updates(
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE {work} ORDER BY e.seq"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut rows = statement.query(params![worker.0, floor, up_to]).map_err(StoreError::from)?;
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
+    rows::each(connection, &sql, params![worker.0, floor, up_to], |row| {
         // An unreadable row is skipped.
         if let Ok(event) = read(row) {
             see(event);
         }
-    }
+        Ok(())
+    })?;
     Ok(floor)
 }
 

@@ -5,7 +5,6 @@ use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
 use subagent_protocol::message_text::MessageText;
 
-use crate::store::error::StoreError;
 use crate::store::events::words::MESSAGE_TYPES;
 use crate::store::events::{self, COLUMNS};
 use crate::store::rows::{self, RowId};
@@ -112,15 +111,13 @@ fn read(connection: &Connection, span: Span, max_bytes: usize) -> Result<Message
          ORDER BY e.seq LIMIT ?5",
         parts()
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let Span { worker, turn, first, last } = span;
-    let mut rows =
-        statement.query(params![worker.0, turn, first, last, MAX_PARTS]).map_err(StoreError::from)?;
     let mut text = MessageText::up_to(max_bytes);
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
-        if let Some(part) = MessagePart::read(row).map_err(StoreError::from)? {
+    rows::each(connection, &sql, params![worker.0, turn, first, last, MAX_PARTS], |row| {
+        if let Some(part) = MessagePart::read(row)? {
             part.add_to(&mut text);
         }
-    }
+        Ok(())
+    })?;
     Ok(text)
 }

@@ -5,9 +5,8 @@ use rusqlite::{Connection, params};
 use subagent_model::Activity;
 use subagent_protocol::Result;
 
-use crate::store::error::StoreError;
 use crate::store::events::{self, COLUMNS};
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// Maximum number of examined events.
 const MAX_EVENTS: i64 = 1000;
@@ -21,15 +20,13 @@ pub(crate) fn recent(connection: &Connection, worker: RowId) -> Result<Activity>
            ORDER BY seq DESC LIMIT ?2) e
          LEFT JOIN turns t ON t.id = e.turn WHERE length(e.payload) <= ?3 ORDER BY e.seq"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut rows =
-        statement.query(params![worker.0, MAX_EVENTS, MAX_PAYLOAD_BYTES]).map_err(StoreError::from)?;
     let mut recent = Activity::default();
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
+    rows::each(connection, &sql, params![worker.0, MAX_EVENTS, MAX_PAYLOAD_BYTES], |row| {
         // An unreadable row is skipped.
         if let Ok(event) = events::read(row) {
             recent.see(event);
         }
-    }
+        Ok(())
+    })?;
     Ok(recent)
 }

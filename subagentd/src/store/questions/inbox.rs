@@ -12,10 +12,9 @@ use crate::core::Fact;
 use crate::core::inbox::InboxFact;
 use crate::store::controllers::OwnerCheck;
 use crate::store::error::StoreError;
-use crate::store::questions::owner_rules;
+use crate::store::questions::{ApprovalRow, owner_rules};
 use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
-use crate::store::workers::ApprovalRow;
 
 /// A question with its worker.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use crate::schedule::{failures_in_a_row, pauses};
 use crate::store::rows::{self, RowId};
 use crate::store::schedules::text;
 use crate::store::tx::Tx;
-use crate::store::{tasks, workers};
+use crate::store::{facts, tasks, workers};
 
 /// The end of a firing.
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ pub(crate) fn pause(
     };
     let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let fact = Fact::Event { event_type, data, turn: None };
-    let added = workers::store_facts(tx, worker.id, &[fact], None, now)?;
+    let added = facts::store(tx, worker.id, &[fact], None, now)?;
     Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
 }
 

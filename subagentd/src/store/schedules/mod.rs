@@ -21,7 +21,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::rows::{self, RowId};
 use super::tx::Tx;
-use super::{events, workers};
+use super::{events, facts};
 use crate::core::Fact;
 use crate::schedule::{DueTime, DueTimes};
 
@@ -527,5 +527,5 @@ pub(crate) fn start_firing(
     })?;
     let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let fact = Fact::Event { event_type, data, turn: None };
-    workers::store_facts(tx, worker.0, &[fact], None, now).map(drop)
+    facts::store(tx, worker.0, &[fact], None, now).map(drop)
 }

@@ -15,10 +15,10 @@ use crate::core::task::{self, LastTurn, beginning, event_of};
 use crate::core::{Fact, Worker};
 use crate::store::error::StoreError;
 use crate::store::events::message_text::final_message;
+use crate::store::facts;
 use crate::store::rows::{self, RowId};
 use crate::store::tasks::{self, OpenTask, causes, count};
 use crate::store::tx::{Tx, signed};
-use crate::store::workers;
 
 /// Maximum size of a stored result in bytes.
 const MAX_RESULT: usize = 1024 * 1024;
@@ -137,7 +137,7 @@ fn settle_with(
     (data["id"], data["name"]) = (json!(open.task_id), json!(open.name));
     data["parentTurnId"] = json!(open.parent_turn);
     let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
-    added.extend(workers::store_facts(tx, id, &[event], None, now)?);
+    added.extend(facts::store(tx, id, &[event], None, now)?);
     make_due(tx, id, &open, outcome, &result, error.as_ref())
 }
 
@@ -163,7 +163,7 @@ fn fail_completed(
     )?;
     let data = json!({"id": late.task_id, "name": late.name, "status": failed, "error": late.error, "parentTurnId": late.parent_turn});
     let event = Fact::Event { event_type: event_of(failed), data, turn: None };
-    added.extend(workers::store_facts(tx, id, &[event], None, now)?);
+    added.extend(facts::store(tx, id, &[event], None, now)?);
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use subagent_protocol::{Code, Error, Result};
 use self::below::TaskSelection;
 use super::rows::{self, RowId, WorkerRow};
 use super::tx::Tx;
-use super::workers;
+use super::{facts, workers};
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
@@ -122,7 +122,7 @@ pub(crate) fn insert(
         "parentTurnId": place.parent_turn_id,
     });
     let event = Fact::Event { event_type: EventType::SubagentSpawned, data, turn: None };
-    workers::store_facts(tx, id, &[event], None, now)?;
+    facts::store(tx, id, &[event], None, now)?;
     Ok(name)
 }
 

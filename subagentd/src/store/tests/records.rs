@@ -6,7 +6,7 @@ use subagent_protocol::record::RecordType;
 
 use super::*;
 use crate::store::database::open;
-use crate::store::workers;
+use crate::store::{facts, workers};
 
 /// A record: a piece of text, or a plan.
 fn record(number: u64, turn: Option<u64>, at: i64, is_piece: bool, payload: &str) -> NewEvent<'_> {
@@ -88,7 +88,7 @@ async fn stored(shapes: Vec<RecordShape>, together: bool) -> Vec<String> {
             id: subagent_protocol::ids::TurnId::from_random([1; 5]),
             carrier: subagent_protocol::state::Carrier::Runtime,
         };
-        workers::store_facts(tx, worker, &[open], None, NOW)?;
+        facts::store(tx, worker, &[open], None, NOW)?;
         tx.begin_records(worker, 0)?;
         let payloads: Vec<String> = shapes.iter().map(|shape| "x".repeat(usize::from(shape.4))).collect();
         let mut number = 0;

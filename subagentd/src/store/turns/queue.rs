@@ -1,14 +1,14 @@
-//! Rows of queued messages, and reads of turns.
+//! Rows of queued messages.
 //! It must not decide which message is next: the rules do, and their decision is stored in the
 //! transaction of its cause.
 
 use std::collections::VecDeque;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::{TurnId, WorkerId};
-use subagent_protocol::state::{Dispatched, TurnStatus};
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
@@ -16,6 +16,7 @@ use crate::core::queue::Queued;
 use crate::core::worker::Fact;
 use crate::store::error::StoreError;
 use crate::store::rows::{self, NewEvent, RowId};
+use crate::store::turns;
 use crate::store::tx::{Tx, signed};
 
 /// Stores a fact about the queue. Returns the added events.
@@ -131,11 +132,7 @@ fn open(
     if !subagent_failpoint::sabotaged("queue.keep") {
         delete(tx, id, turn_id)?;
     }
-    tx.execute(
-        "INSERT INTO turns (worker, no, turn_id, carrier, status, dispatched)
-         VALUES (?1, ?2, ?3, 'acp-stdio', 'accepted', 'no')",
-        params![id.0, signed(no), turn_id.as_str()],
-    )?;
+    turns::open(tx, id, no, turn_id, Carrier::Runtime)?;
     let input: Value = serde_json::from_str(&input)
         .map_err(|error| StoreError::BadRow(format!("the input of {turn_id}: {error}")))?;
     let started = json!({"turnId": turn_id, "input": input}).to_string();
@@ -174,100 +171,17 @@ pub(crate) struct QueuedRow {
 pub(crate) fn queued(connection: &Connection, worker: RowId, see: &mut dyn FnMut(QueuedRow)) -> Result<()> {
     let sql =
         "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE worker = ?1 ORDER BY place, id";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let mut found = statement.query([worker.0]).map_err(StoreError::from)?;
-    while let Some(row) = found.next().map_err(StoreError::from)? {
-        see(read_queued(row).map_err(StoreError::from)?);
-    }
-    Ok(())
+    rows::each(connection, sql, [worker.0], |row| {
+        see(read(row)?);
+        Ok(())
+    })
 }
 
-fn read_queued(row: &rusqlite::Row<'_>) -> rusqlite::Result<QueuedRow> {
+pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<QueuedRow> {
     Ok(QueuedRow {
         turn_id: rows::parsed(row, 0)?,
         message: row.get(1)?,
         created_at: Timestamp(row.get(2)?),
         sender: row.get(3)?,
     })
-}
-
-/// Returns the worker of a turn, queued or begun; `None` if the turn is unknown or was deleted.
-pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option<WorkerId>> {
-    let sql = "SELECT w.worker_id FROM workers w WHERE w.removed_at IS NULL AND w.id IN (
-                 SELECT worker FROM turns WHERE turn_id = ?1 UNION SELECT worker FROM queued_turns WHERE turn_id = ?1)";
-    rows::optional(connection, sql, [turn_id], |row| rows::parsed(row, 0))
-}
-
-/// A turn that has begun.
-#[derive(Debug, Clone)]
-pub(crate) struct BegunTurnRow {
-    /// Number of the turn within its worker.
-    pub(crate) no: u64,
-    pub(crate) turn_id: TurnId,
-    pub(crate) status: TurnStatus,
-    pub(crate) dispatched: Dispatched,
-    pub(crate) started_at: Option<Timestamp>,
-    pub(crate) ended_at: Option<Timestamp>,
-    /// Data of its `message.sent` event, while that is kept.
-    pub(crate) message: Option<String>,
-    /// Data of its ending event, while that is kept.
-    pub(crate) end: Option<String>,
-}
-
-const BEGUN: &str =
-    "SELECT t.turn_id, t.status, t.dispatched, m.at, e.at, m.payload, e.payload, m.type, t.no FROM turns t
-     LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq";
-
-fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunTurnRow> {
-    let at = |index| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
-    // For a turn known only from its journal, this is the start event.
-    let said = row.get::<_, Option<String>>(7)?.is_some_and(|kind| kind == EventType::MessageSent.as_str());
-    Ok(BegunTurnRow {
-        no: rows::unsigned(row, 8)?,
-        turn_id: rows::parsed(row, 0)?,
-        status: rows::word(row, 1, TurnStatus::parse)?,
-        dispatched: rows::word(row, 2, Dispatched::parse)?,
-        started_at: at(3)?,
-        ended_at: at(4)?,
-        message: row.get::<_, Option<String>>(5)?.filter(|_| said),
-        end: row.get(6)?,
-    })
-}
-
-/// Passes the last begun turns of a worker to `see`, in order.
-pub(crate) fn begun(
-    connection: &Connection,
-    worker: RowId,
-    last: u32,
-    see: &mut dyn FnMut(BegunTurnRow),
-) -> Result<()> {
-    let sql = format!(
-        "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2) ORDER BY t.no"
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut found = statement.query(params![worker.0, last]).map_err(StoreError::from)?;
-    while let Some(row) = found.next().map_err(StoreError::from)? {
-        see(read_begun(row).map_err(StoreError::from)?);
-    }
-    Ok(())
-}
-
-/// A turn in either table.
-#[derive(Debug, Clone)]
-pub(crate) enum StoredTurn {
-    Queued(QueuedRow),
-    Begun(Box<BegunTurnRow>),
-}
-
-/// Finds a turn by its id.
-pub(crate) fn find(connection: &Connection, turn_id: &str) -> Result<Option<StoredTurn>> {
-    let sql = "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE turn_id = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let waits = statement.query_row([turn_id], read_queued).optional().map_err(StoreError::from)?;
-    if let Some(row) = waits {
-        return Ok(Some(StoredTurn::Queued(row)));
-    }
-    let sql = format!("{BEGUN} WHERE t.turn_id = ?1");
-    let begun = rows::optional(connection, &sql, [turn_id], read_begun)?;
-    Ok(begun.map(|row| StoredTurn::Begun(Box::new(row))))
 }

@@ -10,7 +10,6 @@ use subagent_protocol::time::Timestamp;
 
 use crate::core::budget::{Account, CostReport};
 use crate::core::usage::UsedTurn;
-use crate::store::error::StoreError;
 use crate::store::rows::{self, RowId};
 use crate::store::tx::{Tx, signed};
 
@@ -70,12 +69,10 @@ pub(crate) fn turns(
                FROM turns t JOIN workers w ON w.id = t.worker AND w.removed_at IS NULL
                LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
                WHERE ?1 IS NULL OR coalesce(m.at, e.at) >= ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let mut rows = statement.query([since.map(|since| since.0)]).map_err(StoreError::from)?;
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
-        see(read(row).map_err(StoreError::from)?);
-    }
-    Ok(())
+    rows::each(connection, sql, [since.map(|since| since.0)], |row| {
+        see(read(row)?);
+        Ok(())
+    })
 }
 
 /// Returns when the worker's open turn began, else when its last turn ended; `None` if there is

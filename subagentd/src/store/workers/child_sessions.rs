@@ -8,7 +8,7 @@ use subagent_protocol::children::{ChildSession, ChildSessions};
 use subagent_protocol::ids::WorkerId;
 
 use crate::store::error::StoreError;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// Limits on the updates that are read for one worker.
 const MAX_UPDATES: i64 = 5_000;
@@ -16,23 +16,19 @@ const MAX_BYTES: i64 = 8 * 1024 * 1024;
 
 /// Lists the child sessions of a worker.
 pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildSession>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT payload FROM (SELECT seq, payload,
-                    sum(length(payload)) OVER (ORDER BY seq DESC) AS bytes FROM (
-                        SELECT seq, payload FROM events INDEXED BY child_sessions
-                        WHERE worker = ?1 AND kind = 'subagent_update' ORDER BY seq DESC LIMIT ?2))
-             WHERE bytes <= ?3 ORDER BY seq",
-        )
-        .map_err(StoreError::from)?;
-    let mut rows = statement.query(params![worker.0, MAX_UPDATES, MAX_BYTES]).map_err(StoreError::from)?;
+    let sql = "SELECT payload FROM (SELECT seq, payload,
+                      sum(length(payload)) OVER (ORDER BY seq DESC) AS bytes FROM (
+                          SELECT seq, payload FROM events INDEXED BY child_sessions
+                          WHERE worker = ?1 AND kind = 'subagent_update' ORDER BY seq DESC LIMIT ?2))
+               WHERE bytes <= ?3 ORDER BY seq";
     let mut children = ChildSessions::default();
-    while let Some(row) = rows.next().map_err(StoreError::from)? {
+    rows::each(connection, sql, params![worker.0, MAX_UPDATES, MAX_BYTES], |row| {
         // An unreadable row is skipped.
         if let Ok(payload) = row.get_ref(0).and_then(|text| Ok(text.as_str()?)) {
             children.see(payload);
         }
-    }
+        Ok(())
+    })?;
     Ok(children.finish())
 }
 

@@ -1,8 +1,7 @@
-//! Rows of workers, turns and approvals, and the rules' state in them.
+//! Rows of workers, and the rules' state in them and in the rows of turns and questions.
 
 pub(crate) mod child_sessions;
 pub(crate) mod details;
-pub(crate) mod instructed;
 pub(crate) mod names;
 pub(crate) mod rest;
 
@@ -12,18 +11,17 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind, QueuePause};
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Code, Error, Result, worker_name};
+use subagent_protocol::{Error, Result, worker_name};
 
 use super::error::StoreError;
-use super::questions::{self, held, inbox};
+use super::removal;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
-use super::turns::{queue, tool_calls, usage};
+use super::turns::queue;
 use super::tx::{Tx, signed};
-use super::{accounts, removal, tasks};
 use crate::core::approval::{AgentRequest, Approval};
 use crate::core::queue::Queue;
 use crate::core::worker::{
-    Cancel, Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, SimulatedTurn, Worker,
+    Cancel, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, SimulatedTurn, Worker,
 };
 
 /// Inserts a worker that is to be started.
@@ -145,9 +143,35 @@ pub(crate) fn spec(tx: &Tx<'_>, id: RowId) -> Result<String> {
     rows::one(tx.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0))
 }
 
+/// Stores the working directory of a worker.
+pub(crate) fn update_cwd(tx: &Tx<'_>, id: RowId, cwd: &str) -> Result<()> {
+    tx.execute("UPDATE workers SET cwd = ?2 WHERE id = ?1", params![id.0, cwd])?;
+    Ok(())
+}
+
 /// Stores the agent's session id.
 pub(crate) fn update_session(tx: &Tx<'_>, id: RowId, session_id: &str) -> Result<()> {
     tx.execute("UPDATE workers SET session_id = ?2 WHERE id = ?1", params![id.0, session_id])?;
+    Ok(())
+}
+
+/// Stores that the session has received the prompt of the agent definition, or (`false`) that a new session has not.
+pub(crate) fn update_instructed(tx: &Tx<'_>, id: RowId, instructed: bool) -> Result<()> {
+    tx.execute("UPDATE workers SET instructed = ?2 WHERE id = ?1", params![id.0, instructed])?;
+    Ok(())
+}
+
+/// Stores the last error of the worker; `None` removes it.
+pub(super) fn update_last_error(tx: &Tx<'_>, id: RowId, error: Option<&Error>) -> Result<()> {
+    let text = error.map(serde_json::to_string).transpose();
+    let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
+    tx.execute("UPDATE workers SET last_error = ?2 WHERE id = ?1", params![id.0, text])?;
+    Ok(())
+}
+
+/// Stores that the owner wants the worker to be stopped.
+pub(super) fn stop(tx: &Tx<'_>, id: RowId) -> Result<()> {
+    tx.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
     Ok(())
 }
 
@@ -155,155 +179,6 @@ pub(crate) fn update_session(tx: &Tx<'_>, id: RowId, session_id: &str) -> Result
 pub(crate) fn update_restore_failures(tx: &Tx<'_>, id: RowId, failures: &[String]) -> Result<()> {
     let text = (!failures.is_empty()).then(|| serde_json::json!(failures).to_string());
     tx.execute("UPDATE workers SET restore_failures = ?2 WHERE id = ?1", params![id.0, text])?;
-    Ok(())
-}
-
-/// Stores the facts of a step of the rules. `asked_seq` is the event of the record that caused
-/// the step. Returns the added events with their sequence numbers.
-pub(crate) fn store_facts(
-    tx: &mut Tx<'_>,
-    id: RowId,
-    facts: &[Fact],
-    asked_seq: Option<i64>,
-    now: Timestamp,
-) -> Result<Vec<(EventType, i64)>> {
-    let mut added = Vec::new();
-    for fact in facts {
-        store_fact(tx, id, fact, asked_seq, now, &mut added)?;
-    }
-    Ok(added)
-}
-
-fn store_fact(
-    tx: &mut Tx<'_>,
-    id: RowId,
-    fact: &Fact,
-    asked_seq: Option<i64>,
-    now: Timestamp,
-    added: &mut Vec<(EventType, i64)>,
-) -> Result<()> {
-    tasks::store_fact(tx, id, fact, now)?;
-    match fact {
-        Fact::TurnOpened { no, id: turn_id, carrier } => {
-            tx.execute(
-                "INSERT INTO turns (worker, no, turn_id, carrier, status, dispatched)
-                 VALUES (?1, ?2, ?3, ?4, 'accepted', 'no')",
-                params![id.0, signed(*no), turn_id.as_str(), carrier.as_str()],
-            )?;
-        }
-        Fact::TurnQueued { .. }
-        | Fact::TurnUnqueued { .. }
-        | Fact::QueueOrdered { .. }
-        | Fact::QueuedAppended { .. }
-        | Fact::QueuedTurnOpened { .. } => {
-            added.extend(queue::store_fact(tx, id, fact, now)?);
-        }
-        Fact::TurnDispatching { no } => {
-            let sql = "UPDATE turns SET dispatched = 'maybe' WHERE worker = ?1 AND no = ?2";
-            tx.execute(sql, params![id.0, signed(*no)])?;
-        }
-        Fact::TurnRetried { no } => {
-            let sql = "UPDATE turns SET retried = 1 WHERE worker = ?1 AND no = ?2";
-            tx.execute(sql, params![id.0, signed(*no)])?;
-        }
-        Fact::TurnCancel { no, cancel } => {
-            tx.execute(
-                "UPDATE turns SET cancel_reason = ?3, cancel_requested = ?4 WHERE worker = ?1 AND no = ?2",
-                params![id.0, signed(*no), cancel.reason, cancel.requested],
-            )?;
-        }
-        Fact::TurnUsed { no, tokens, counts } => usage::store_tokens(tx, id, *no, *tokens, counts)?,
-        Fact::TurnClosed { no, status, dispatched } => {
-            let end_seq =
-                added.iter().rev().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| *seq);
-            let changed = tx.execute(
-                "UPDATE turns SET status = ?3, dispatched = ?4, end_seq = ?5, model = (SELECT
-                    CASE WHEN json_valid(details) THEN details ->> 'model' END FROM workers WHERE id = ?1)
-                 WHERE worker = ?1 AND no = ?2 AND status = 'accepted'",
-                params![id.0, signed(*no), status.as_str(), dispatched.as_str(), end_seq],
-            )?;
-            if changed != 1 {
-                return Err(Error::new(Code::Internal, format!("turn {no} was ended twice")));
-            }
-            if subagent_failpoint::sabotaged("turn.end_twice") {
-                let (event_type, data) = (EventType::TurnFailed, serde_json::json!({}));
-                let again = Fact::Event { event_type, data, turn: Some(*no) };
-                store_fact(tx, id, &again, None, now, added)?;
-            }
-        }
-        Fact::ApprovalOpened { request_id, kind, turn } => {
-            let asked = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalRequested;
-            let asked_seq = asked_seq.or_else(|| added.iter().rev().find(asked).map(|(_, seq)| *seq));
-            tx.execute(
-                "INSERT INTO approvals (request_id, worker, turn, status, asked_seq, kind, deadline_at)
-                 VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5,
-                         (SELECT e.at + json_extract(w.spec, '$.answerTime.timeoutMs')
-                          FROM events e, workers w WHERE e.seq = ?4 AND w.id = ?2))",
-                params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0), kind.as_str()],
-            )?;
-        }
-        Fact::ApprovalHeld { request_id } => {
-            tx.execute("UPDATE approvals SET held = 1 WHERE request_id = ?1", [request_id.as_str()])?;
-        }
-        Fact::ApprovalReleased { request_id } => {
-            added.push((EventType::ApprovalRequested, held::release(tx, id, request_id, now)?));
-        }
-        Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
-            let decided = |(event_type, _): &&(EventType, i64)| {
-                matches!(event_type, EventType::ApprovalDecided | EventType::ElicitationAnswered)
-            };
-            let decided_seq = added.iter().rev().find(decided).map(|(_, seq)| *seq);
-            tx.execute(
-                "UPDATE approvals SET status = 'decided', option_id = ?2, by_cancel = ?3, decided_seq = ?4,
-                        content = ?5 WHERE request_id = ?1",
-                params![
-                    request_id.as_str(),
-                    option_id,
-                    by_cancel,
-                    decided_seq,
-                    content.as_ref().map(|content| &content.0)
-                ],
-            )?;
-        }
-        Fact::ApprovalClosed { request_id, status } => {
-            questions::close(tx, request_id, *status)?;
-        }
-        Fact::TaskEnding(_) | Fact::TaskCause { .. } => {}
-        Fact::Inbox(fact) => inbox::store(tx, id, fact)?,
-        Fact::Event { event_type, data, turn } => {
-            if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {
-                tool_calls::close_open(tx, id, turn, now)?;
-            }
-            let event = rows::NewEvent {
-                number: None,
-                turn: *turn,
-                at: now,
-                event_type: *event_type,
-                kind: None,
-                record: None,
-                payload: &data.to_string(),
-            };
-            let seq = tx.insert_event(id, &event)?;
-            // The prompt of a recovered turn is unknown.
-            let recovered = *event_type == EventType::TurnStarted && data["recovered"] == true;
-            if *event_type == EventType::MessageSent || recovered {
-                tx.execute(
-                    "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'",
-                    params![id.0, seq],
-                )?;
-            }
-            added.push((*event_type, seq));
-        }
-        Fact::LastError(error) => {
-            let text = error.as_ref().map(serde_json::to_string).transpose();
-            let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
-            tx.execute("UPDATE workers SET last_error = ?2 WHERE id = ?1", params![id.0, text])?;
-        }
-        Fact::DesiredStop => {
-            tx.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
-        }
-        Fact::Spent(spent) => accounts::spend(tx, id, spent, now, added)?,
-    }
     Ok(())
 }
 
@@ -449,6 +324,12 @@ fn restart_word(restart: Restart) -> &'static str {
     Restart::WORDS.iter().find(|(known, _)| *known == restart).map_or("none", |(_, word)| word)
 }
 
+/// Whether the sessionhas received the prompt of the agent definition.
+pub(crate) fn instructed(connection: &Connection, id: RowId) -> Result<bool> {
+    let sql = "SELECT instructed FROM workers WHERE id = ?1";
+    rows::one(connection, sql, [id.0], |row| row.get(0))
+}
+
 /// Whether the record with this number is the guard's proof that the runtime ended in order.
 pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> Result<bool> {
     // Records of progress are in no index by number.
@@ -464,76 +345,4 @@ pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool
                FROM events e WHERE e.worker = ?1 AND e.internal = 0 AND e.kind IS NULL AND e.type = ?2";
     let gap = EventType::JournalGap.as_str();
     rows::one(connection, sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)))
-}
-
-/// A turn as stored.
-#[derive(Debug, Clone)]
-pub(crate) struct TurnRow {
-    pub(crate) turn_id: TurnId,
-    /// Sequence number of its ending event.
-    pub(crate) end_seq: Option<i64>,
-}
-
-/// Finds a turn of a worker by its id.
-pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<TurnRow>> {
-    rows::optional(
-        connection,
-        "SELECT turn_id, end_seq FROM turns WHERE worker = ?1 AND turn_id = ?2",
-        params![worker.0, turn_id],
-        |row| Ok(TurnRow { turn_id: rows::parsed(row, 0)?, end_seq: row.get(1)? }),
-    )
-}
-
-/// Returns the data of a turn's message.
-///
-/// # Errors
-/// `STORAGE_ERROR`, also when there is none.
-pub(crate) fn message(connection: &Connection, worker: RowId, no: u64) -> Result<String> {
-    let sql = "SELECT e.payload FROM turns t JOIN events e ON e.seq = t.message_seq WHERE t.worker = ?1 AND t.no = ?2";
-    rows::one(connection, sql, params![worker.0, signed(no)], |row| row.get(0))
-}
-
-/// A question as stored.
-#[derive(Debug, Clone)]
-pub(crate) struct ApprovalRow {
-    pub(crate) request_id: RequestId,
-    pub(crate) kind: QuestionKind,
-    pub(crate) turn_id: Option<TurnId>,
-    pub(crate) status: ApprovalStatus,
-    pub(crate) asked_at: Timestamp,
-    /// Executor of the asking turn: the runtime, or the daemon itself.
-    pub(crate) carrier: Carrier,
-    /// Body of the record `approvalRequested` or `elicitationRequested`, or data of the daemon's
-    /// event.
-    pub(crate) asked: String,
-}
-
-/// Returns one question of a worker (`request_id`), or all pending ones, oldest first.
-pub(crate) fn approvals(
-    connection: &Connection,
-    worker: RowId,
-    request_id: Option<&str>,
-) -> Result<Vec<ApprovalRow>> {
-    // Each condition has an index: that of the id, or the partial index of open questions.
-    let which = match request_id {
-        Some(_) => "a.request_id = ?2",
-        None => "a.status IN ('pending', 'decided') AND a.status = 'pending' AND a.held = 0 AND ?2 IS NULL",
-    };
-    let sql = format!(
-        "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL, a.kind
-         FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
-         WHERE a.worker = ?1 AND {which} ORDER BY a.id"
-    );
-    rows::all(connection, &sql, params![worker.0, request_id], |row| {
-        let turn_id: Option<String> = row.get(1)?;
-        Ok(ApprovalRow {
-            request_id: rows::parsed(row, 0)?,
-            turn_id: turn_id.and_then(|id| id.parse().ok()),
-            status: rows::word(row, 2, ApprovalStatus::parse)?,
-            asked_at: Timestamp(row.get(3)?),
-            asked: row.get(4)?,
-            kind: rows::word(row, 6, QuestionKind::parse)?,
-            carrier: if row.get(5)? { Carrier::Local } else { Carrier::Runtime },
-        })
-    })
 }

@@ -14,7 +14,7 @@ use crate::handoff::{
 };
 use crate::store::events::{self, history};
 use crate::store::turns::queue;
-use crate::store::{Connection, WorkerRow, workers};
+use crate::store::{Connection, WorkerRow, questions, workers};
 use crate::supervisor::views;
 
 /// Maximum stored length of an instruction, in bytes. Less of it is shown.
@@ -60,8 +60,9 @@ pub(super) fn gather(
     texts.reverse();
     let mut gathering = work::WorkCollector::default();
     let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
-    let pending = workers::approvals(connection, row.id, None)?.into_iter().map(|approval| {
-        PendingPermission { message: views::message(&approval), request_id: approval.request_id }
+    let pending = questions::list(connection, row.id, None)?.into_iter().map(|approval| PendingPermission {
+        message: views::message(&approval),
+        request_id: approval.request_id,
     });
     let mut queued = Vec::new();
     queue::queued(connection, row.id, &mut |waiting| {

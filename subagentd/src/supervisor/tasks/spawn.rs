@@ -19,8 +19,8 @@ use crate::core::worker::LifecycleState;
 use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
-    Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, requests,
-    schedules, workers,
+    Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, facts,
+    requests, schedules, workers,
 };
 
 /// Maximum length of a description, in characters.
@@ -287,7 +287,7 @@ impl Spawn {
             urgency: QueuePosition::Delivered,
             most: usize::MAX,
         })?;
-        workers::store_facts(tx, id, &step.facts, None, now)?;
+        facts::store(tx, id, &step.facts, None, now)?;
         workers::update(tx, id, &step.worker, Cursor::default(), now)?;
         firing.map_or(Ok(()), |firing| schedules::start_firing(tx, firing, (id, &worker_id), None, now))?;
         Ok(worker_id.as_str().to_owned())

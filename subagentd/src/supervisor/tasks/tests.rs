@@ -12,7 +12,7 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use super::super::start::tests::{request, supervisor};
 use super::super::testing::{caller, folder};
 use super::*;
-use crate::store::turns::queue;
+use crate::store::turns::{self, queue};
 use crate::store::{Durability, tasks};
 use crate::supervisor::TaskFilter;
 
@@ -101,7 +101,7 @@ impl TaskSupervisorFixture {
         let row = self.supervisor.row(self.parent.as_str()).await.unwrap();
         let read = self.supervisor.shared.store.read(move |connection| {
             let mut texts = Vec::new();
-            queue::begun(connection, row.id, 100, &mut |turn| texts.extend(turn.message))?;
+            turns::begun(connection, row.id, 100, &mut |turn| texts.extend(turn.message))?;
             queue::queued(connection, row.id, &mut |turn| texts.push(turn.message))?;
             Ok(texts)
         });

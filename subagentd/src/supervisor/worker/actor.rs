@@ -29,8 +29,7 @@ use super::{ActorMessage, Revival, Snapshot};
 use crate::alarm;
 use crate::core::worker::{LifecycleState, Worker};
 use crate::core::{Fact, WorkerAction, WorkerInput};
-use crate::store::workers::{self, instructed};
-use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow};
+use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, facts, turns};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::hooks::RunningHooks;
@@ -413,8 +412,8 @@ impl Actor {
         }
         let (id, turn_id, since) = (self.id, open.id.clone(), self.spec.agent_since);
         let read = self.shared.store.read(move |connection| {
-            let message = workers::message(connection, id, turn)?;
-            let changes = since.map_or(Ok(false), |since| instructed::is_untried(connection, id, since));
+            let message = turns::message(connection, id, turn)?;
+            let changes = since.map_or(Ok(false), |since| turns::is_untried(connection, id, since));
             Ok((message, changes?))
         });
         let (message, changes) = read.await?;
@@ -484,7 +483,7 @@ impl Actor {
         let result = self
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| workers::store_facts(tx, id, &stored, None, now))
+            .write(Durability::Full, 1, move |tx| facts::store(tx, id, &stored, None, now))
             .await;
         match result {
             Ok(added) => {

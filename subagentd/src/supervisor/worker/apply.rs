@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, STORE_RETRY, ended};
 use super::blocked::Blocked;
 use crate::core::{Fact, WorkerInput};
-use crate::store::{Durability, RowId, Tx, tasks, workers};
+use crate::store::{Durability, RowId, Tx, facts, tasks, workers};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
@@ -48,7 +48,7 @@ impl Actor {
                     if let Err(refused) = check(tx, id, now) {
                         return Ok(Err(refused));
                     }
-                    let mut added = workers::store_facts(tx, id, &step.facts, None, now)?;
+                    let mut added = facts::store(tx, id, &step.facts, None, now)?;
                     workers::update(tx, id, &step.worker, cursor, now)?;
                     if !may_live {
                         workers::end_incarnation(tx, id)?;

@@ -19,9 +19,8 @@ use crate::core::inbox::{Expiry, QuestionInput};
 use crate::core::worker::LifecycleState;
 use crate::core::{Fact, WorkerInput};
 use crate::store::Connection;
-use crate::store::questions::{inbox, owner_rules};
+use crate::store::questions::{self, ApprovalRow, inbox, owner_rules};
 use crate::store::turns::tool_calls;
-use crate::store::workers::{self, ApprovalRow};
 use crate::supervisor::agent_change::Changed;
 use crate::supervisor::policy::{self, PolicyTracker};
 use crate::supervisor::{entropy, views};
@@ -119,7 +118,7 @@ impl Actor {
         let read = self
             .shared
             .store
-            .read(move |connection| Ok(workers::approvals(connection, id, Some(asked.as_str()))?.pop()));
+            .read(move |connection| Ok(questions::list(connection, id, Some(asked.as_str()))?.pop()));
         let row = read.await?.ok_or_else(|| Error::new(Code::Internal, "a question is not stored"))?;
         Ok(match row.kind {
             QuestionKind::Elicitation => Expiry::Decline,
@@ -201,7 +200,7 @@ impl Actor {
         };
         let id = self.id;
         let judged = self.shared.store.read(move |connection| {
-            let rows = workers::approvals(connection, id, None)?;
+            let rows = questions::list(connection, id, None)?;
             let rows = rows
                 .into_iter()
                 .filter(|row| row.kind == QuestionKind::Permission && row.carrier == Carrier::Runtime);

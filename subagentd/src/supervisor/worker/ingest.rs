@@ -26,8 +26,8 @@ use crate::core::decision::PermissionDecision;
 use crate::core::recovered::missing_end;
 use crate::core::{Fact, WorkerInput};
 use crate::descriptors;
-use crate::store::workers::{self, details, instructed};
-use crate::store::{Durability, NewEvent, tasks};
+use crate::store::workers::{self, details};
+use crate::store::{Durability, NewEvent, facts, tasks};
 use crate::supervisor::agent_change;
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
@@ -200,12 +200,12 @@ impl Actor {
                 let facts = drafts.first().map_or(&[][..], |draft| &draft.facts);
                 let facts_first = drafts.first().is_some_and(|draft| draft.facts_first);
                 if facts_first {
-                    workers::store_facts(tx, id, facts, None, now)?;
+                    facts::store(tx, id, facts, None, now)?;
                 }
                 let events: Vec<NewEvent<'_>> = drafts.iter().map(|draft| draft.event(&bytes)).collect();
                 let seq = tx.insert_events(id, &events)?;
                 let facts = if facts_first { &[] } else { facts };
-                let added = workers::store_facts(tx, id, facts, seq, now)?;
+                let added = facts::store(tx, id, facts, seq, now)?;
                 last = added.last().map(|(_, seq)| *seq).or(seq);
             }
             if let Some((incarnation, boot_id)) = &begun {
@@ -215,7 +215,7 @@ impl Actor {
                 workers::update_session(tx, id, session)?;
             }
             if let Some(instructed) = instructed {
-                instructed::update(tx, id, instructed)?;
+                workers::update_instructed(tx, id, instructed)?;
             }
             if !reports.is_empty() {
                 details::update(tx, id, reports)?;

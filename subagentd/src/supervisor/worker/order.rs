@@ -13,7 +13,9 @@ use crate::core::inbox::InboxFact;
 use crate::core::worker::{Restart, RuntimeStatus};
 use crate::core::{By, Fact, Transition, Worker, WorkerInput};
 use crate::store::questions::inbox;
-use crate::store::{Durability, OwnerCheck, RowId, Tx, accounts, controllers, requests, tasks, workers};
+use crate::store::{
+    Durability, OwnerCheck, RowId, Tx, accounts, controllers, facts, requests, tasks, workers,
+};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::environment::AgentEnvironment;
 use crate::supervisor::spec::Spec;
@@ -150,7 +152,7 @@ impl Actor {
                         }
                         (None, None) => {}
                     }
-                    added = workers::store_facts(tx, id, &step.facts, None, now)?;
+                    added = facts::store(tx, id, &step.facts, None, now)?;
                     if let Some(owner) = &owner {
                         inbox::note_decider(tx, owner, controller.id, &step.facts)?;
                     }

@@ -14,7 +14,7 @@ use crate::core::worker::{LifecycleState, Restart, RuntimeStatus};
 use crate::core::{WorkerAction, WorkerInput};
 use crate::descriptors;
 use crate::store::turns::tool_calls;
-use crate::store::workers::{self, details, instructed};
+use crate::store::workers::{self, details};
 use crate::store::{Cursor, Durability};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::shared::LiveToken;
@@ -312,7 +312,7 @@ impl Actor {
             .write(Durability::Full, 1, move |tx| {
                 workers::begin_incarnation(tx, id, incarnation, &boot_id)?;
                 workers::update_cursor(tx, id, cursor)?;
-                instructed::instructed(tx.connection(), id)
+                workers::instructed(tx.connection(), id)
             })
             .await?;
         subagent_failpoint::hit("incarnation.after_commit");

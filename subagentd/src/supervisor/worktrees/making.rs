@@ -46,7 +46,7 @@ impl Planned {
         }
         worktree.sandbox = sandbox::of_agent(spec.sandbox.as_ref(), own).map(Box::new);
         worktrees::insert(tx, (&row.worker_id, &row.controller_id), &worktree, self.setup(), now)?;
-        worktrees::update_cwd(tx, row.id, &self.cwd(&worktree).display().to_string())?;
+        workers::update_cwd(tx, row.id, &self.cwd(&worktree).display().to_string())?;
         works_in(tx, row.id, spec, &worktree)
     }
 }

@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::operation;
 use crate::core::Fact;
 use crate::store::worktrees::WorktreeRow;
-use crate::store::{Tx, workers};
+use crate::store::{Tx, facts, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::SupervisorState;
@@ -31,6 +31,6 @@ pub(super) fn store_event(
     let Some(worker) = workers::get(tx.connection(), row.worker_id.as_str())? else { return Ok(None) };
     let data = serde_json::to_value(data).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let fact = Fact::Event { event_type, data, turn: None };
-    let added = workers::store_facts(tx, worker.id, &[fact], None, entropy::now())?;
+    let added = facts::store(tx, worker.id, &[fact], None, entropy::now())?;
     Ok(added.last().map(|(_, seq)| *seq))
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::core::task::TaskEnding;
 use crate::core::worker::{Fact, LifecycleState};
 use crate::store::tasks::{self, below, ends, places};
-use crate::store::{Durability, NewName, NewWorker, Store, accounts, controllers, workers};
+use crate::store::{Durability, NewName, NewWorker, Store, accounts, controllers, facts, workers};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
 
@@ -92,10 +92,7 @@ async fn wanted_in(store: &Store, end: Option<TurnStatus>) -> Vec<i64> {
         ],
         None => vec![Fact::DesiredStop],
     };
-    store
-        .write(Durability::Full, 1, move |tx| workers::store_facts(tx, RowId(1), &facts, None, NOW))
-        .await
-        .unwrap();
+    store.write(Durability::Full, 1, move |tx| facts::store(tx, RowId(1), &facts, None, NOW)).await.unwrap();
     let wanted = store.read(|connection| wanted_below(connection, RowId(1))).await.unwrap();
     wanted.into_iter().map(|id| id.0).collect()
 }
@@ -179,7 +176,7 @@ async fn due_to(own: &'static str, end: &'static [Fact]) -> usize {
         if !own.is_empty() {
             tx.execute(&format!("UPDATE tasks SET {own} WHERE worker = 2"), [])?;
         }
-        workers::store_facts(tx, RowId(2), end, None, NOW)?;
+        facts::store(tx, RowId(2), end, None, NOW)?;
         ends::settle(tx, RowId(4), &worker, NOW, &mut Vec::new())
     };
     store.write(Durability::Full, 1, ended).await.unwrap();

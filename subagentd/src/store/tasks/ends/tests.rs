@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::tasks::below::tests::{NOW, below, planted, root};
 use crate::store::tasks::ends;
-use crate::store::{Durability, Store, workers};
+use crate::store::{Durability, Store, facts};
 
 /// A root with background task 2, which has background task 3, after the SQL `change`.
 async fn tree(folder: &tempfile::TempDir, change: &'static str) -> Store {
@@ -66,7 +66,7 @@ async fn m9_what_was_due_to_a_task_is_gone_as_soon_as_it_is_being_ended() {
     let store = tree(&folder, "").await;
     settle(&store, 3).await;
     let end = |tx: &mut Tx<'_>| {
-        workers::store_facts(tx, RowId(2), &[Fact::TaskEnding(task::TaskEnding::Cancelled)], None, NOW)
+        facts::store(tx, RowId(2), &[Fact::TaskEnding(task::TaskEnding::Cancelled)], None, NOW)
     };
     store.write(Durability::Full, 1, end).await.unwrap();
     assert_eq!(due_to(&store, 2).await, Vec::<i64>::new());
