@@ -14,7 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::context::ScheduleContext;
 use crate::store::schedules::moves::MovedSchedule;
-use crate::store::schedules::{self, ScheduleRow};
+use crate::store::schedules::{self, ScheduleRow, firings};
 use crate::store::{Durability, Tx};
 use crate::supervisor::entropy;
 
@@ -35,7 +35,7 @@ pub(super) fn is_pending(state_dir: &Path) -> bool {
 /// daemon, `TIMED_OUT{folder}`, `STORAGE_ERROR`.
 pub(super) async fn hand_over(context: &ScheduleContext, row: &ScheduleRow, to: &Workspace) -> Result<()> {
     let store = &context.stream.store;
-    let open = store.read(schedules::open).await?;
+    let open = store.read(firings::open).await?;
     if open.iter().any(|firing| firing.schedule == row.id && firing.status == FiringStatus::Running) {
         return Err(Error::new(Code::WorkerBusy, format!("a firing runs here; {}", goes_on(to))));
     }

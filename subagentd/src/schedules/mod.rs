@@ -30,7 +30,8 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
-use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, Starter, StoredTimes};
+use crate::store::schedules::firings::{self, NewFiring};
+use crate::store::schedules::{self, ScheduleKind, ScheduleRow, Starter, StoredTimes};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
 use checks::{check_name, check_room, check_work, first_time};
 use context::ScheduleContext;
@@ -163,7 +164,7 @@ impl Schedules {
     async fn firings(&self, kind: ScheduleKind, name: &str) -> Result<Firings> {
         let row = self.row(kind, name).await?;
         let items =
-            self.0.stream.store.read(move |connection| schedules::log(connection, &row, MAX_LOG)).await?;
+            self.0.stream.store.read(move |connection| firings::log(connection, &row, MAX_LOG)).await?;
         Ok(Firings { count: items.len(), items })
     }
 
@@ -222,7 +223,7 @@ impl Schedules {
             rounds.borrow_and_update();
             let of = name.to_owned();
             let found = self.0.stream.store.read(move |connection| match firing {
-                Some(firing) => schedules::firing(connection, &of, firing),
+                Some(firing) => firings::get(connection, &of, firing),
                 None => Ok(None),
             });
             let shown = found.await?.ok_or_else(|| kind.not_found(name))?;

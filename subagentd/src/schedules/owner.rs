@@ -22,8 +22,9 @@ use super::watching::Watchers;
 use crate::alarm;
 use crate::schedule::{Admission, ScheduleProgress, admit, look};
 use crate::store::schedules::ends::FiringEnd;
+use crate::store::schedules::firings::{self, OpenFiring};
 use crate::store::schedules::trigger_ends::{self, Ends};
-use crate::store::schedules::{self, OpenFiring, ScheduleRow, Starter};
+use crate::store::schedules::{self, ScheduleRow, Starter};
 use crate::store::{Connection, Durability, RowId};
 use crate::supervisor::entropy;
 
@@ -155,7 +156,7 @@ async fn round(
     watchers.keep(context, watched);
     // Of all rows once more: a look may have paused some.
     let rows = store.read(schedules::all).await?;
-    let open = store.read(schedules::open).await?;
+    let open = store.read(firings::open).await?;
     let unavailable = context.declarations.unavailable().await;
     for row in &rows {
         if unavailable.contains(&row.name) || folder_of(row).is_some_and(|it| context.folders.is_hanging(it))
@@ -188,7 +189,7 @@ async fn look_at(context: &ScheduleContext, row: &ScheduleRow, now: Timestamp) -
         }
     };
     let (id, since) = (row.id, row.cursor.min(now));
-    let fired = context.stream.store.read(move |connection| schedules::fired(connection, id, since)).await?;
+    let fired = context.stream.store.read(move |connection| firings::fired(connection, id, since)).await?;
     let found = look(&times, missed, &ScheduleProgress { cursor: row.cursor, fired }, now);
     let next = found.next;
     if !found.fire.is_empty() || found.skip.is_some() {
@@ -299,7 +300,7 @@ fn start(context: &Arc<ScheduleContext>, work: &Arc<FiringsInProgress>, row: &Sc
 }
 
 async fn begin(context: &ScheduleContext, row: &ScheduleRow, firing: RowId) -> Result<()> {
-    let payload = context.stream.store.read(move |connection| schedules::payload(connection, firing)).await?;
+    let payload = context.stream.store.read(move |connection| firings::payload(connection, firing)).await?;
     match work(row, payload.as_deref()) {
         ScheduledWork::Task(task) => {
             if let Some(place) = &task.manager {

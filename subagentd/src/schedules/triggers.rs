@@ -9,7 +9,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::checks::{check_name, check_trigger, wrong};
 use super::{Schedules, view};
-use crate::store::schedules::{NewFiring, ScheduleKind, Starter, StoredTimes};
+use crate::store::schedules::firings::NewFiring;
+use crate::store::schedules::{ScheduleKind, Starter, StoredTimes};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, entropy};
 
 /// Maximum length of the identifier of an occurrence, in bytes.

@@ -8,7 +8,7 @@ use subagent_protocol::{Error, Result};
 use super::commands::next_run;
 use super::context::{ScheduleContext, times};
 use crate::store::Connection;
-use crate::store::schedules::{self, ScheduleRow, Starter, trigger_sources};
+use crate::store::schedules::{ScheduleRow, Starter, firings, trigger_sources};
 use crate::supervisor::entropy;
 
 /// What keeps the work from being started or going on, if that is known.
@@ -37,7 +37,7 @@ async fn work_trouble(
 
 async fn last_firing(context: &ScheduleContext, row: &ScheduleRow) -> Result<Option<FiringView>> {
     let of = row.clone();
-    Ok(context.stream.store.read(move |connection| schedules::log(connection, &of, 1)).await?.pop())
+    Ok(context.stream.store.read(move |connection| firings::log(connection, &of, 1)).await?.pop())
 }
 
 /// A trigger; `None` for a schedule.

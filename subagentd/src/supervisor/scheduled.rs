@@ -19,7 +19,8 @@ use super::{ApiCaller, Supervisor, controllers, entropy, hooks, ownership, spec,
 use crate::core::WorkerInput;
 use crate::core::queue::{QueuePosition, Queued};
 use crate::core::worker::stopped_for_good;
-use crate::store::schedules::{self, NewFiring, ScheduleKind, ScheduleRow, StoredTimes};
+use crate::store::schedules::firings::{self, NewFiring};
+use crate::store::schedules::{self, ScheduleKind, ScheduleRow, StoredTimes};
 use crate::store::{
     Connection, Durability, OwnerCheck, RowId, Tx, accounts, controllers as stored_controllers, requests,
 };
@@ -148,7 +149,7 @@ impl Supervisor {
                 ScheduleChange::Resume => schedules::resume(tx, &row, now).map(|()| None),
                 ScheduleChange::Fire(_) if row.paused.is_some() => Err(paused(&row)),
                 ScheduleChange::Run(firing) | ScheduleChange::Fire(firing) => {
-                    schedules::insert_firing_now(tx, row.id, &firing, now).map(|firing| Some(firing.0))
+                    firings::insert_now(tx, row.id, &firing, now).map(|firing| Some(firing.0))
                 }
                 ScheduleChange::Remove
                     if row.times.declared.as_ref().is_some_and(|one| gone.as_ref() != Some(&one.file)) =>
@@ -218,7 +219,7 @@ impl Supervisor {
             WorkerInput::Enqueue { queued, urgency: QueuePosition::Queued, most: spec::queue_limit(&row) };
         let (worker_id, now) = (row.worker_id.clone(), entropy::now());
         let also: Also = Box::new(move |tx: &mut Tx<'_>, id: RowId| {
-            schedules::start_firing(tx, firing, (id, &worker_id), Some(&turn_id), now)
+            firings::start(tx, firing, (id, &worker_id), Some(&turn_id), now)
         });
         self.order_also(&handle, None, None, input, nothing(), None, Some(also)).await.map(drop)
     }

@@ -16,7 +16,8 @@ use subagent_protocol::{Code, Error};
 use tokio::task::JoinHandle;
 
 use super::context::{STORE_RETRY, ScheduleContext, pause};
-use crate::store::schedules::{NewFiring, trigger_sources};
+use crate::store::schedules::firings::NewFiring;
+use crate::store::schedules::trigger_sources;
 use crate::store::{Connection, Durability, RowId, Tx};
 use crate::supervisor::entropy;
 pub(super) use globs::Globs;

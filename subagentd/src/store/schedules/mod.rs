@@ -2,31 +2,27 @@
 //! not decide what is due or what starts: that is `schedule`'s. `ends` has the ends.
 
 pub(crate) mod ends;
+pub(crate) mod firings;
 pub(crate) mod moves;
 pub(crate) mod trigger_ends;
 pub(crate) mod trigger_sources;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{FiringView, ScheduleFired, ScheduledWork, TriggerFired};
-use subagent_protocol::event::EventType;
-use subagent_protocol::ids::{ControllerId, TurnId, WorkerId};
+use subagent_protocol::api::ScheduledWork;
+use subagent_protocol::ids::ControllerId;
 use subagent_protocol::schedule::{FiringStatus, Missed, Overlap, SchedulePause, When};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
+use self::firings::NewFiring;
+use super::events;
 use super::rows::{self, RowId};
 use super::tx::Tx;
-use super::{events, facts};
-use crate::core::Fact;
 use crate::schedule::{DueTime, DueTimes};
-
-/// Number of firings that are kept per schedule.
-const MAX_KEPT: i64 = 1000;
 
 /// What has rows here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,16 +94,6 @@ pub(crate) struct Declaration {
     pub(crate) zone_of_system: bool,
 }
 
-/// A firing that is not due at a time.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct NewFiring {
-    /// Whether a person asked for it.
-    pub(crate) manual: bool,
-    /// No other firing is for this occurrence.
-    pub(crate) occurrence: Option<String>,
-    pub(crate) payload: Option<String>,
-}
-
 /// A schedule or a trigger.
 #[derive(Debug, Clone)]
 pub(crate) struct ScheduleRow {
@@ -122,16 +108,6 @@ pub(crate) struct ScheduleRow {
     pub(crate) paused: Option<SchedulePause>,
     pub(crate) error: Option<Error>,
     pub(crate) created_at: Timestamp,
-}
-
-/// A waiting or running firing.
-#[derive(Debug, Clone)]
-pub(crate) struct OpenFiring {
-    pub(crate) id: RowId,
-    pub(crate) schedule: RowId,
-    pub(crate) status: FiringStatus,
-    pub(crate) worker_id: Option<String>,
-    pub(crate) turn_id: Option<String>,
 }
 
 const COLUMNS: &str =
@@ -204,84 +180,6 @@ pub(crate) fn named(connection: &Connection, kind: ScheduleKind, name: &str) -> 
     found.filter(|row| row.times.starter.kind() == kind).ok_or_else(|| kind.not_found(name))
 }
 
-/// The payload of a firing.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
-pub(crate) fn payload(connection: &Connection, firing: RowId) -> Result<Option<String>> {
-    let sql = "SELECT payload FROM firings WHERE id = ?1";
-    Ok(rows::optional(connection, sql, [firing.0], |row| row.get(0))?.flatten())
-}
-
-/// Returns the scheduled times after `after` that have a firing in any status.
-pub(crate) fn fired(connection: &Connection, id: RowId, after: Timestamp) -> Result<BTreeSet<Timestamp>> {
-    let sql = "SELECT at FROM firings WHERE schedule = ?1 AND at > ?2 AND manual = 0";
-    rows::all(connection, sql, params![id.0, after.0], |row| Ok(Timestamp(row.get(0)?)))
-}
-
-/// Returns the unfinished firings, oldest first.
-pub(crate) fn open(connection: &Connection) -> Result<Vec<OpenFiring>> {
-    let sql = "SELECT id, schedule, status, worker_id, turn_id FROM firings
-               WHERE status IN ('waiting', 'running') ORDER BY at, id";
-    let read = |row: &Row<'_>| {
-        Ok(OpenFiring {
-            id: RowId(row.get(0)?),
-            schedule: RowId(row.get(1)?),
-            status: rows::word(row, 2, FiringStatus::parse)?,
-            worker_id: row.get(3)?,
-            turn_id: row.get(4)?,
-        })
-    };
-    rows::all(connection, sql, [], read)
-}
-
-/// Returns the newest firings of a schedule, newest first.
-pub(crate) fn log(connection: &Connection, schedule: &ScheduleRow, limit: u32) -> Result<Vec<FiringView>> {
-    firings(
-        connection,
-        &schedule.name,
-        "schedule = ?1 ORDER BY at DESC, id DESC LIMIT ?2",
-        params![schedule.id.0, limit],
-    )
-}
-
-/// Returns one firing by its key.
-pub(crate) fn firing(connection: &Connection, schedule: &str, id: RowId) -> Result<Option<FiringView>> {
-    Ok(firings(connection, schedule, "id = ?1", [id.0])?.pop())
-}
-
-fn firings(
-    connection: &Connection,
-    schedule: &str,
-    which: &str,
-    params: impl rusqlite::Params,
-) -> Result<Vec<FiringView>> {
-    let sql = format!(
-        "SELECT at, manual, left_out, status, worker_id, turn_id, error, created_at, started_at, ended_at, occurrence
-         FROM firings WHERE {which}"
-    );
-    let read = |row: &Row<'_>| {
-        let worker: Option<String> = row.get(4)?;
-        let turn: Option<String> = row.get(5)?;
-        let time = |column| row.get::<_, Option<i64>>(column).map(|at| at.map(Timestamp));
-        Ok(FiringView {
-            schedule: schedule.to_owned(),
-            at: Timestamp(row.get(0)?),
-            occurrence: row.get(10)?,
-            manual: row.get(1)?,
-            left_out: rows::unsigned(row, 2)?,
-            status: rows::word(row, 3, FiringStatus::parse)?,
-            worker_id: worker.and_then(|id| id.parse::<WorkerId>().ok()),
-            turn_id: turn.and_then(|id| id.parse::<TurnId>().ok()),
-            error: error(row, 6)?,
-            created_at: Timestamp(row.get(7)?),
-            started_at: time(8)?,
-            ended_at: time(9)?,
-        })
-    };
-    rows::all(connection, &sql, params, read)
-}
-
 /// Adds a schedule or a trigger.
 ///
 /// # Errors
@@ -343,7 +241,7 @@ pub(crate) fn redeclare(
 pub(crate) fn leave_out_passed(tx: &Tx<'_>, name: &str, at: Timestamp, now: Timestamp) -> Result<()> {
     let row = named(tx.connection, ScheduleKind::Schedule, name)?;
     let why = Error::new(Code::TimedOut, "this time had passed when the daemon read it: it does not fire");
-    insert_firing(tx, row.id, &DueTime { at, left_out: 0 }, FiringStatus::Skipped, Some(&why), now)
+    firings::insert_due(tx, row.id, &DueTime { at, left_out: 0 }, FiringStatus::Skipped, Some(&why), now)
 }
 
 /// Checked in the transaction, since an end before the cursor is never looked at.
@@ -403,74 +301,14 @@ pub(crate) fn resume(tx: &Tx<'_>, row: &ScheduleRow, now: Timestamp) -> Result<(
 /// Stores the result of a clock check. Due firings wait until they are started.
 pub(crate) fn store_look(tx: &Tx<'_>, id: RowId, look: &DueTimes, now: Timestamp) -> Result<()> {
     for due in &look.fire {
-        insert_firing(tx, id, due, FiringStatus::Waiting, None, now)?;
+        firings::insert_due(tx, id, due, FiringStatus::Waiting, None, now)?;
     }
     if let Some(due) = &look.skip {
         let why = Error::new(Code::TimedOut, "no daemon was there at this time (missed: skip)");
-        insert_firing(tx, id, due, FiringStatus::Skipped, Some(&why), now)?;
+        firings::insert_due(tx, id, due, FiringStatus::Skipped, Some(&why), now)?;
     }
     tx.execute("UPDATE schedules SET cursor = ?2 WHERE id = ?1", params![id.0, look.cursor.0])?;
-    prune_firings(tx, id)
-}
-
-/// Deletes the oldest firings that are over.
-pub(super) fn prune_firings(tx: &Tx<'_>, id: RowId) -> Result<()> {
-    tx.execute(
-        "DELETE FROM firings WHERE schedule = ?1 AND status NOT IN ('waiting', 'running') AND id NOT IN
-           (SELECT id FROM firings WHERE schedule = ?1 ORDER BY at DESC LIMIT ?2)",
-        params![id.0, MAX_KEPT],
-    )?;
-    Ok(())
-}
-
-fn insert_firing(
-    tx: &Tx<'_>,
-    id: RowId,
-    due: &DueTime,
-    status: FiringStatus,
-    why: Option<&Error>,
-    now: Timestamp,
-) -> Result<()> {
-    tx.execute(
-        "INSERT OR IGNORE INTO firings (schedule, at, manual, left_out, status, error, created_at, ended_at)
-         VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            id.0,
-            due.at.0,
-            i64::try_from(due.left_out).unwrap_or(i64::MAX),
-            status.as_str(),
-            why.map(text).transpose()?,
-            now.0,
-            status.is_over().then_some(now.0)
-        ],
-    )?;
-    Ok(())
-}
-
-/// Adds a firing that is not due at a time. It gets the first time from now on that no other
-/// firing has. Gives the earlier one of an occurrence that has one.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
-pub(crate) fn insert_firing_now(tx: &Tx<'_>, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<RowId> {
-    if let Some(occurrence) = &firing.occurrence {
-        let sql = "SELECT id FROM firings WHERE schedule = ?1 AND occurrence = ?2";
-        let earlier = rows::optional(tx.connection, sql, params![id.0, occurrence], |row| row.get(0))?;
-        if let Some(earlier) = earlier {
-            return Ok(RowId(earlier));
-        }
-    }
-    let mut at = now.0;
-    let sql = "INSERT OR IGNORE INTO firings
-                 (schedule, at, manual, left_out, status, created_at, occurrence, payload)
-               VALUES (?1, ?2, ?4, 0, 'waiting', ?3, ?5, ?6)";
-    let NewFiring { manual, occurrence, payload } = firing;
-    while tx.execute(sql, params![id.0, at, now.0, manual, occurrence, payload])? == 0 {
-        at += 1;
-    }
-    let added = RowId(tx.connection.last_insert_rowid());
-    prune_firings(tx, id)?;
-    Ok(added)
+    firings::prune(tx, id)
 }
 
 /// Stores the firings for ends of a worker, and that all events up to `seen` were looked at.
@@ -490,42 +328,7 @@ pub(crate) fn store_ends(
         return Ok(());
     }
     for end in ends {
-        insert_firing_now(tx, id, end, now)?;
+        firings::insert_now(tx, id, end, now)?;
     }
     Ok(())
-}
-
-/// Stores the task or turn of a firing, in the transaction that stores that task or turn.
-///
-/// # Errors
-/// `INVALID_WORKER_STATE` if the firing is not waiting; `STORAGE_ERROR`.
-pub(crate) fn start_firing(
-    tx: &mut Tx<'_>,
-    firing: RowId,
-    worker: (RowId, &WorkerId),
-    turn_id: Option<&TurnId>,
-    now: Timestamp,
-) -> Result<()> {
-    let started = tx.execute(
-        "UPDATE firings SET status = 'running', worker_id = ?2, turn_id = ?3, started_at = ?4
-         WHERE id = ?1 AND status = 'waiting'",
-        params![firing.0, worker.1.as_str(), turn_id.map(TurnId::as_str), now.0],
-    )?;
-    if started != 1 {
-        return Err(Error::new(Code::InvalidWorkerState, "the firing is no longer waiting"));
-    }
-    let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
-               FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
-    let (event_type, data) = rows::one(tx.connection, sql, [firing.0], |row| {
-        let (name, at) = (row.get(0)?, Timestamp(row.get(1)?));
-        if row.get(4)? {
-            let fired = TriggerFired { trigger: name, at, occurrence: row.get(3)? };
-            return Ok((EventType::TriggerFired, serde_json::to_value(fired)));
-        }
-        let fired = ScheduleFired { schedule: name, at, left_out: rows::unsigned(row, 2)? };
-        Ok((EventType::ScheduleFired, serde_json::to_value(fired)))
-    })?;
-    let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-    let fact = Fact::Event { event_type, data, turn: None };
-    facts::store(tx, worker.0, &[fact], None, now).map(drop)
 }

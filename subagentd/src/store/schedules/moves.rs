@@ -10,7 +10,7 @@ use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::store::rows::RowId;
-use crate::store::schedules::{self, ScheduleKind, ScheduleRow, Starter, ends, text};
+use crate::store::schedules::{self, ScheduleKind, ScheduleRow, Starter, ends, firings, text};
 use crate::store::tx::Tx;
 
 /// Firings that move along.
@@ -32,7 +32,7 @@ pub(crate) struct MovedSchedule {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn of_row(connection: &Connection, row: &ScheduleRow) -> Result<MovedSchedule> {
-    let mut firings = schedules::log(connection, row, MAX_FIRINGS)?;
+    let mut firings = firings::log(connection, row, MAX_FIRINGS)?;
     firings.retain(|firing| firing.status.is_over());
     if let Starter::Trigger { source: TriggerSource::After { .. } } = row.times.starter {
         // An event of the other database may have the same id.
@@ -88,7 +88,7 @@ pub(crate) fn adopt(
          WHERE id = ?1",
         [row.id.0],
     )?;
-    schedules::prune_firings(tx, row.id)?;
+    firings::prune(tx, row.id)?;
     let paused = match moved.paused {
         Some(reason) => ends::pause(tx, row.id, reason, moved.error.as_ref(), now)?,
         None => None,

@@ -8,7 +8,8 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::trigger::EndStatus;
 
 use crate::store::events::{self, message_text};
-use crate::store::schedules::{NewFiring, ScheduleRow};
+use crate::store::schedules::ScheduleRow;
+use crate::store::schedules::firings::NewFiring;
 use crate::store::{rows, workers};
 
 /// Ends of one look.

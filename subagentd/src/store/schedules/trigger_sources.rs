@@ -7,8 +7,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::store::rows::{self, RowId};
+use crate::store::schedules::ScheduleRow;
 use crate::store::schedules::ends::{self, FiringEnd};
-use crate::store::schedules::{self, NewFiring, ScheduleRow};
+use crate::store::schedules::firings::{self, NewFiring};
 use crate::store::tx::Tx;
 use crate::store::{tasks, workers};
 
@@ -112,7 +113,7 @@ pub(crate) fn store_observation(
     }
     match found {
         Observation::Failed(error) => {
-            let firing = schedules::insert_firing_now(tx, id, &NewFiring::default(), now)?;
+            let firing = firings::insert_now(tx, id, &NewFiring::default(), now)?;
             let (status, error) = (FiringStatus::Failed, Some(error.clone()));
             ends::end_firing(tx, &FiringEnd { firing, started: false, status, error, pause: None }, now)
         }
@@ -123,7 +124,7 @@ pub(crate) fn store_observation(
             tx.execute("UPDATE schedules SET observed = ?2 WHERE id = ?1", params![id.0, sha256])?;
             if before.is_some_and(|before| before != *sha256) {
                 let firing = NewFiring { payload: Some(text.clone()), ..NewFiring::default() };
-                schedules::insert_firing_now(tx, id, &firing, now)?;
+                firings::insert_now(tx, id, &firing, now)?;
             }
             Ok(None)
         }
@@ -148,7 +149,7 @@ fn forgive_failed_runs(tx: &Tx<'_>, id: RowId) -> Result<()> {
 pub(crate) fn store_occurrence(tx: &Tx<'_>, id: RowId, firing: &NewFiring, now: Timestamp) -> Result<()> {
     let sql = "SELECT 1 FROM schedules WHERE id = ?1 AND paused IS NULL";
     if rows::optional(tx.connection, sql, [id.0], |_| Ok(()))?.is_some() {
-        schedules::insert_firing_now(tx, id, firing, now)?;
+        firings::insert_now(tx, id, firing, now)?;
     }
     Ok(())
 }

@@ -17,10 +17,11 @@ use crate::core::queue::{Queue, QueuePosition, Queued};
 use crate::core::task::check_name;
 use crate::core::worker::LifecycleState;
 use crate::core::{Worker, WorkerInput};
+use crate::store::schedules::firings;
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
     Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, facts,
-    requests, schedules, workers,
+    requests, workers,
 };
 
 /// Maximum length of a description, in characters.
@@ -289,7 +290,7 @@ impl Spawn {
         })?;
         facts::store(tx, id, &step.facts, None, now)?;
         workers::update(tx, id, &step.worker, Cursor::default(), now)?;
-        firing.map_or(Ok(()), |firing| schedules::start_firing(tx, firing, (id, &worker_id), None, now))?;
+        firing.map_or(Ok(()), |firing| firings::start(tx, firing, (id, &worker_id), None, now))?;
         Ok(worker_id.as_str().to_owned())
     }
 }

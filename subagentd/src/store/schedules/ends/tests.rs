@@ -5,7 +5,8 @@ use subagent_protocol::api::{ScheduledMessage, ScheduledWork};
 use subagent_protocol::schedule::{Missed, Overlap, When};
 
 use super::*;
-use crate::store::schedules::{self, NewFiring, Starter, StoredTimes, all};
+use crate::store::schedules::firings::{self, NewFiring};
+use crate::store::schedules::{self, Starter, StoredTimes, all};
 
 /// The store with one schedule, which three failures pause.
 struct ScheduleFixture {
@@ -49,7 +50,7 @@ impl ScheduleFixture {
         let (now, id) = (Timestamp(self.now), self.schedule().0);
         // A pause leaves it.
         let firing = NewFiring { manual: true, ..NewFiring::default() };
-        self.tx(|tx| schedules::insert_firing_now(tx, id, &firing, now))
+        self.tx(|tx| firings::insert_now(tx, id, &firing, now))
     }
 
     /// Ends a firing, and returns the failures in a row. Each end is earlier than the one before: a
