@@ -9,7 +9,6 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{DeliveryStatus, DeliveryView};
 use subagent_protocol::time::Timestamp;
 
-use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
 
@@ -181,9 +180,7 @@ pub(crate) fn log(connection: &Connection, limit: u32) -> Result<Vec<DeliveryVie
 
 /// Whether the config had a sink when it was last read.
 pub(crate) fn has_sinks(connection: &Connection) -> Result<bool> {
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM delivery_sinks LIMIT 1").map_err(StoreError::from)?;
-    Ok(statement.exists([]).map_err(StoreError::from)?)
+    rows::one(connection, "SELECT EXISTS (SELECT 1 FROM delivery_sinks)", [], |row| row.get(0))
 }
 
 /// Returns the sequence number up to which events were examined; `None` before the first run.
@@ -194,12 +191,8 @@ pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
 /// Stores the names of the existing sinks. Returns for each the event after which it receives
 /// events: `since` for a new one.
 pub(crate) fn set_sinks(tx: &Tx<'_>, names: &[String], since: i64) -> Result<BTreeMap<String, i64>> {
-    let known: Vec<String> = {
-        let mut statement =
-            tx.connection().prepare_cached("SELECT name FROM delivery_sinks").map_err(StoreError::from)?;
-        let names = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
-        names.map_err(StoreError::from)?
-    };
+    let sql = "SELECT name FROM delivery_sinks";
+    let known: Vec<String> = rows::all(tx.connection, sql, [], |row| row.get(0))?;
     for gone in known.iter().filter(|name| !names.contains(name)) {
         tx.execute("DELETE FROM delivery_sinks WHERE name = ?1", [gone])?;
     }
@@ -209,10 +202,8 @@ pub(crate) fn set_sinks(tx: &Tx<'_>, names: &[String], since: i64) -> Result<BTr
     for name in names {
         tx.execute("INSERT OR IGNORE INTO delivery_sinks VALUES (?1, ?2)", params![name, since])?;
     }
-    let mut statement =
-        tx.connection().prepare_cached("SELECT name, since FROM delivery_sinks").map_err(StoreError::from)?;
-    let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
-    Ok(all.map_err(StoreError::from)?)
+    let sql = "SELECT name, since FROM delivery_sinks";
+    rows::all(tx.connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Moves the cursor forward, never back.

@@ -141,6 +141,15 @@ impl EventDeletion {
 
 /// Deletes one piece of the events. Returns whether there may be more.
 pub(crate) fn delete_events(connection: &Connection, sweep: &mut EventDeletion) -> Result<bool> {
+    let needed = if sweep.careful { asked(connection, sweep.worker)? } else { Vec::new() };
+    Ok(delete_piece(connection, sweep, &needed).map_err(StoreError::from)?)
+}
+
+fn delete_piece(
+    connection: &Connection,
+    sweep: &mut EventDeletion,
+    needed: &[i64],
+) -> rusqlite::Result<bool> {
     // Each event is in one of two indexes: hidden events are records without a kind, and all others
     // are shown.
     let sql = if sweep.records {
@@ -150,34 +159,31 @@ pub(crate) fn delete_events(connection: &Connection, sweep: &mut EventDeletion) 
         "SELECT seq, seq, type, octet_length(payload) FROM events INDEXED BY events_of_worker
          WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT ?3"
     };
-    let needed = if sweep.careful { asked(connection, sweep.worker)? } else { Vec::new() };
     let from = if sweep.records { sweep.number } else { sweep.seq };
     let limit = i64::try_from(PIECE_ROWS).unwrap_or(i64::MAX);
     let (mut doomed, mut bytes, mut looked_at, mut last, mut beyond) = (Vec::new(), 0, 0, from, false);
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let mut found = statement.query(params![sweep.worker.0, from, limit]).map_err(StoreError::from)?;
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(params![sweep.worker.0, from, limit])?;
     while bytes < PIECE_BYTES
-        && let Some(row) = found.next().map_err(StoreError::from)?
+        && let Some(row) = found.next()?
     {
-        let seq: i64 = row.get(0).map_err(StoreError::from)?;
+        let seq: i64 = row.get(0)?;
         if seq > sweep.up_to {
             beyond = true;
             break;
         }
-        last = row.get(1).map_err(StoreError::from)?;
+        last = row.get(1)?;
         looked_at += 1;
-        let is_start =
-            row.get_ref(2).map_err(StoreError::from)?.as_bytes().is_ok_and(|t| t == b"worker.started");
+        let is_start = row.get_ref(2)?.as_bytes().is_ok_and(|t| t == b"worker.started");
         if !(sweep.careful && is_start || needed.contains(&seq)) {
-            bytes += row.get::<_, i64>(3).map_err(StoreError::from)?;
+            bytes += row.get::<_, i64>(3)?;
             doomed.push(seq);
         }
     }
     drop(found);
-    let mut delete =
-        connection.prepare_cached("DELETE FROM events WHERE seq = ?1").map_err(StoreError::from)?;
+    let mut delete = connection.prepare_cached("DELETE FROM events WHERE seq = ?1")?;
     for seq in doomed {
-        delete.execute([seq]).map_err(StoreError::from)?;
+        delete.execute([seq])?;
     }
     let over = beyond || (looked_at < PIECE_ROWS && bytes < PIECE_BYTES);
     match (sweep.records, over) {
@@ -246,18 +252,14 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
 
 /// Returns free pages to the file system. Returns whether there may be more.
 pub(crate) fn give_back(connection: &Connection) -> Result<bool> {
-    let free = || connection.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
-    let before = free().map_err(StoreError::from)?;
+    let free = || rows::one(connection, "PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
+    let before = free()?;
     if before == 0 {
         return Ok(false);
     }
     // Each step moves one page.
-    let mut statement =
-        connection.prepare_cached("PRAGMA incremental_vacuum(64)").map_err(StoreError::from)?;
-    let mut steps = statement.query([]).map_err(StoreError::from)?;
-    while steps.next().map_err(StoreError::from)?.is_some() {}
-    drop(steps);
-    let after = free().map_err(StoreError::from)?;
+    rows::each(connection, "PRAGMA incremental_vacuum(64)", [], |_| Ok(()))?;
+    let after = free()?;
     // A database created without incremental vacuum never shrinks.
     Ok(after > 0 && after < before)
 }

@@ -1,5 +1,5 @@
-//! Rows of schedules and triggers, and of what became of each of their times and occurrences. Must
-//! not decide what is due or what starts: that is `schedule`'s. `ends` has the ends.
+//! Rows of schedules and triggers. `firings` has what became of their times and occurrences, `ends`
+//! how firings end. It must not decide what is due or what starts: `schedule` does.
 
 pub(crate) mod ends;
 pub(crate) mod firings;
