@@ -7,10 +7,10 @@ use subagent_protocol::Code;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
-use super::open_request::{self, OpenRequest};
-use super::{has_state, named_worker};
 use crate::args::answer::AnswerArgs;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::approval::open_request::{self, OpenRequest};
+use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};

@@ -1,13 +1,16 @@
 //! `approve`: answers a permission request, or all of a worker.
 
+pub(crate) mod each;
+
 use serde_json::{Value, json};
 use subagent_protocol::api::{Decide, DecideAll, RuleScope};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
-use super::{approve_each, has_state, named_worker, open_request};
 use crate::args::turns::Approve;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::commands::approval::open_request;
+use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
@@ -69,7 +72,7 @@ pub(super) fn run(args: Approve, context: &CliContext) -> Result<CliOutcome> {
     let mut client = DaemonClient::new(context, &workspace);
     if asks
         && has_state(&workspace)
-        && let Some(outcome) = approve_each::run(&mut client, target.as_deref(), &workspace, context)?
+        && let Some(outcome) = each::run(&mut client, target.as_deref(), &workspace, context)?
     {
         return Ok(outcome);
     }

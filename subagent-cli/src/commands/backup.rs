@@ -22,7 +22,7 @@ pub(super) fn run(args: Backup, context: &CliContext) -> Result<CliOutcome> {
 }
 
 /// The file as the daemon, which runs elsewhere, must hear it.
-pub(super) fn absolute(file: PathBuf, context: &CliContext) -> Result<PathBuf> {
+pub(crate) fn absolute(file: PathBuf, context: &CliContext) -> Result<PathBuf> {
     let path = context.env.cwd.join(&file);
     if path.to_str().is_none() {
         // It becomes part of JSON documents, which are text.

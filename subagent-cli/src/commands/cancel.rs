@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 use subagent_protocol::api::{CancelChildSession, CancelTurn};
 
-use super::named_worker;
-use super::several::{ChangeReport, each};
 use crate::args::turns::Cancel;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::targets::named_worker;
+use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::{CliContext, present};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};

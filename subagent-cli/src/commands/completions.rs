@@ -1,15 +1,17 @@
 //! `completions`: the script for a shell.
 
+pub(crate) mod install;
+
 use std::ffi::OsStr;
 
 use serde_json::json;
 
-use super::installing::{self, There};
 use crate::args::completions::{Completions, Shell};
 use crate::completion::script;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
+use install::There;
 
 /// The flags of the Python program.
 #[derive(Debug, Clone, Copy)]
@@ -76,12 +78,12 @@ fn word(shell: Shell) -> &'static str {
 
 /// Writes the script where the shell looks for it. An older script of ours is replaced, another file is not.
 fn install(shell: Option<Shell>, context: &CliContext) -> Result<CliOutcome> {
-    let shell = shell.or_else(|| installing::login_shell(&context.env)).ok_or_else(|| {
+    let shell = shell.or_else(|| install::login_shell(&context.env)).ok_or_else(|| {
         Failure::argument("SHELL names no shell with completions")
             .recommend("name the shell: bash, zsh or fish")
             .with("recommendedCommand", "subagent completions --install bash")
     })?;
-    let target = installing::completions(shell, script(shell), &context.env)
+    let target = install::completions(shell, script(shell), &context.env)
         .ok_or_else(|| Failure::argument("the home directory is unknown; set HOME"))?;
     let state = match target.there() {
         There::Same => "unchanged",
@@ -94,7 +96,7 @@ fn install(shell: Option<Shell>, context: &CliContext) -> Result<CliOutcome> {
             "done"
         }
     };
-    let after = installing::after(shell);
+    let after = install::after(shell);
     let data = json!({
         "shell": word(shell), "path": path_value(&target.path), "state": state, "recommendedAction": after,
     });

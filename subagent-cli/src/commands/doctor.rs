@@ -39,7 +39,7 @@ pub(super) fn run(args: &Doctor, context: &CliContext) -> Result<CliOutcome> {
 }
 
 /// Everything that is found without changing anything.
-pub(super) fn findings(cwd: Option<&Path>, context: &CliContext) -> Result<Vec<Finding>> {
+pub(crate) fn findings(cwd: Option<&Path>, context: &CliContext) -> Result<Vec<Finding>> {
     let place = place(cwd, context)?;
     Ok(doctor::examine(&context.env, cwd.map(Path::to_owned), place, false))
 }
@@ -57,7 +57,7 @@ fn place(cwd: Option<&Path>, context: &CliContext) -> Result<ExaminedStateDir> {
 }
 
 /// A line for a script: status, id, what was seen, what to do.
-pub(super) fn line(finding: &Finding) -> String {
+pub(crate) fn line(finding: &Finding) -> String {
     let Finding { id, status, seen, action, .. } = finding;
     let item = json!({"id": id, "status": status, "seen": seen, "action": action});
     text::rows(&json!({"items": [item]}), &["status", "id", "seen", "action"], "").trim_end().to_owned()

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use subagent_config::init::{self, Existing, Scope};
 use subagent_protocol::clean::one_line;
 
-use super::confirm::says_yes;
-use super::installing::{self, InstallTarget, There};
-use super::launcher_login;
 use crate::args::agents::LauncherLogin;
 use crate::args::config::Init;
 use crate::args::{ConfigFlag, JsonFlag};
+use crate::commands::completions::install::{self, InstallTarget, There};
+use crate::commands::launcher;
 use crate::completion::script;
 use crate::context::{CliContext, path_value, present};
+use crate::dialog::confirm::says_yes;
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat, write_stderr};
 use agents::{KnownAgent, Login};
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Init, context: &CliContext) -> Result<CliOutcome> {
         steps.completions(context)?;
     }
     if !args.no_skill {
-        for target in installing::skills(&context.env) {
+        for target in install::skills(&context.env) {
             steps.file("skill", &target)?;
         }
     }
@@ -189,7 +189,7 @@ impl Steps {
                 json: JsonFlag { json: false },
             };
             // The other steps do not depend on it.
-            match launcher_login::login(&login, context) {
+            match launcher::login::login(&login, context) {
                 Ok(_) => self.note("login", "done", &format!("log in to {}", agent.name), None),
                 Err(failure) => {
                     let why = one_line(&failure.message);
@@ -200,17 +200,17 @@ impl Steps {
     }
 
     fn completions(&mut self, context: &CliContext) -> Result<()> {
-        let Some(shell) = installing::login_shell(&context.env) else {
+        let Some(shell) = install::login_shell(&context.env) else {
             self.note("completions", "skipped", "completions: SHELL is not bash, zsh or fish", None);
             return Ok(());
         };
-        let Some(target) = installing::completions(shell, script(shell), &context.env) else {
+        let Some(target) = install::completions(shell, script(shell), &context.env) else {
             return Ok(());
         };
         let is_new = target.there() == There::Nothing;
         self.file("completions", &target)?;
         if is_new && target.there() == There::Same {
-            let after = installing::after(shell);
+            let after = install::after(shell);
             self.lines.push(format!("next: {after}"));
             if let Some(step) = self.done.last_mut() {
                 step["recommendedAction"] = after.into();

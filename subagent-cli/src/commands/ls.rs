@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::has_state;
-use super::selected::WorkerSelector;
 use crate::args::overview::{ListForm, Ls};
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::commands::targets::has_state;
+use crate::commands::targets::selected::WorkerSelector;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;

@@ -1,12 +1,14 @@
 //! `mcp`: serves tasks, and workers to a manager, to an MCP client.
 
+pub(crate) mod managed;
+
 use std::sync::Arc;
 
 use subagent_protocol::api::IfBusy;
 
-use super::managed::Commands;
-use super::worktree::land;
 use crate::args::tasks::Mcp;
+use crate::commands::land;
+use crate::commands::mcp::managed::Commands;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::mcp::{self, CommandFuture, NewLanding, NewMessage, NewWorker, ToolOffer};

@@ -2,107 +2,55 @@
 //!
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
-mod agent_data;
-mod agent_list;
-mod agent_show;
-mod agent_validate;
+mod agent;
 mod answer;
-mod answer_time;
 mod approval;
 mod approve;
-mod approve_each;
-mod attachments;
 mod backup;
-mod budgets;
+mod budget;
 mod cancel;
-mod chosen_options;
 pub(crate) mod completions;
-mod config_check;
-mod config_init;
-mod config_show;
-mod confirm;
-mod contract_form;
-mod controller_attach;
-mod controller_grant;
-mod controller_init;
-mod controller_recover;
-mod controller_release;
-mod controller_status;
+mod config;
+mod controller;
 mod daemon;
 mod diff;
 mod doctor;
-mod git_status;
+mod firing;
 mod hook;
 mod init;
-mod installing;
-mod launcher_found;
-mod launcher_handshake;
-mod launcher_list;
-mod launcher_login;
-mod launcher_probe;
-mod launcher_show;
+mod land;
+mod launcher;
 mod ls;
-mod managed;
 mod mcp;
 mod memory;
+mod message;
 mod notify;
-mod open_request;
-mod overview;
 mod panel;
-mod panel_bridge;
 mod policy;
-mod policy_rules;
-mod preconditions;
-mod prompt_render;
+mod prompt;
 mod prune;
 mod queue;
-mod resend_environment;
 mod restore;
 mod result;
-mod role_list;
-mod role_show;
+mod role;
 mod run;
 mod schedule;
-mod selected;
 mod send;
-mod send_agent;
-mod session_delete;
-mod session_list;
-mod several;
-mod shell_expansion;
+mod session;
 mod show;
-mod start_notes;
-mod starts;
 mod status;
 mod summary;
+mod targets;
 mod task;
-mod text_source;
 pub(crate) mod top;
 mod tree;
 mod trigger;
 mod turn;
-mod turn_result;
 mod usage;
 mod wait;
-mod wait_end;
-mod wait_many;
-mod wait_rest;
-mod wait_status;
+mod waiting;
 mod watch;
-mod watch_end;
-mod watch_prompts;
-mod worker_continue;
-mod worker_handoff;
-mod worker_inspect;
-mod worker_list;
-mod worker_logs;
-mod worker_restart;
-mod worker_resume;
-mod worker_rm;
-mod worker_set;
-mod worker_show;
-mod worker_start;
-mod worker_stop;
+mod worker;
 mod worktree;
 
 use crate::args::agents::SessionCommand;
@@ -118,7 +66,6 @@ use crate::args::{CliCommand, ConfigCommand, ControllerCommand, LauncherCommand,
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat};
-use preconditions::{has_state, named_worker};
 
 /// Whether the command was given `--json`.
 #[must_use]
@@ -214,53 +161,53 @@ pub fn format(command: &CliCommand) -> OutputFormat {
 pub fn run(command: CliCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         CliCommand::Init(args) => init::run(&args, context),
-        CliCommand::Config(ConfigCommand::Init(args)) => config_init::run(&args, context),
-        CliCommand::Config(ConfigCommand::Show(args)) => config_show::run(&args, context),
-        CliCommand::Config(ConfigCommand::Check(args)) => config_check::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::List(args)) => launcher_list::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::Login(args)) => launcher_login::login(&args, context),
-        CliCommand::Launcher(LauncherCommand::Logout(args)) => launcher_login::logout(&args, context),
-        CliCommand::Session(SessionCommand::List(args)) => session_list::run(&args, context),
-        CliCommand::Session(SessionCommand::Delete(args)) => session_delete::run(&args, context),
-        CliCommand::Role(RoleCommand::List(args)) => role_list::run(&args, context),
-        CliCommand::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
-        CliCommand::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
-        CliCommand::Agent(AgentCommand::List(args)) => agent_list::run(&args, context),
-        CliCommand::Agent(AgentCommand::Show(args)) => agent_show::run(&args, context),
-        CliCommand::Agent(AgentCommand::Validate(args)) => agent_validate::run(&args, context),
+        CliCommand::Config(ConfigCommand::Init(args)) => config::init::run(&args, context),
+        CliCommand::Config(ConfigCommand::Show(args)) => config::show::run(&args, context),
+        CliCommand::Config(ConfigCommand::Check(args)) => config::check::run(&args, context),
+        CliCommand::Launcher(LauncherCommand::List(args)) => launcher::list::run(&args, context),
+        CliCommand::Launcher(LauncherCommand::Show(args)) => launcher::show::run(&args, context),
+        CliCommand::Launcher(LauncherCommand::Probe(args)) => launcher::probe::run(&args, context),
+        CliCommand::Launcher(LauncherCommand::Login(args)) => launcher::login::login(&args, context),
+        CliCommand::Launcher(LauncherCommand::Logout(args)) => launcher::login::logout(&args, context),
+        CliCommand::Session(SessionCommand::List(args)) => session::list::run(&args, context),
+        CliCommand::Session(SessionCommand::Delete(args)) => session::delete::run(&args, context),
+        CliCommand::Role(RoleCommand::List(args)) => role::list::run(&args, context),
+        CliCommand::Role(RoleCommand::Show(args)) => role::show::run(&args, context),
+        CliCommand::Prompt(PromptCommand::Render(args)) => prompt::render::run(&args, context),
+        CliCommand::Agent(AgentCommand::List(args)) => agent::list::run(&args, context),
+        CliCommand::Agent(AgentCommand::Show(args)) => agent::show::run(&args, context),
+        CliCommand::Agent(AgentCommand::Validate(args)) => agent::validate::run(&args, context),
         CliCommand::Memory(command) => memory::run(command, context),
-        CliCommand::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
-        CliCommand::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
+        CliCommand::Policy(PolicyCommand::Test(args)) => policy::test::run(&args, context),
+        CliCommand::Policy(PolicyCommand::Rules(command)) => policy::rules::run(&command, context),
         CliCommand::Hook(command) => hook::run(command, context),
         CliCommand::Worktree(command) => worktree::run(command, context),
-        CliCommand::Land(args) => worktree::land::run(*args, context),
-        CliCommand::Budget(command) => budgets::run(*command, context),
+        CliCommand::Land(args) => land::run(*args, context),
+        CliCommand::Budget(command) => budget::run(*command, context),
         CliCommand::Usage(args) => usage::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Recover(args)) => controller_recover::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Release(args)) => controller_release::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Start(args)) => worker_start::run(*args, context),
-        CliCommand::Worker(WorkerCommand::List(args)) => worker_list::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Stop(args)) => worker_stop::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Logs(args)) => worker_logs::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Inspect(args)) => worker_inspect::run(args, context),
-        CliCommand::Worker(WorkerCommand::Handoff(args)) => worker_handoff::run(args, context),
-        CliCommand::Worker(WorkerCommand::Continue(args)) => worker_continue::run(*args, context),
-        CliCommand::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Resume(args)) => worker_resume::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Set(args)) => worker_set::run(args, context),
+        CliCommand::Controller(ControllerCommand::Init(args)) => controller::init::run(&args, context),
+        CliCommand::Controller(ControllerCommand::Attach(args)) => controller::attach::run(&args, context),
+        CliCommand::Controller(ControllerCommand::Status(args)) => controller::status::run(&args, context),
+        CliCommand::Controller(ControllerCommand::Recover(args)) => controller::recover::run(&args, context),
+        CliCommand::Controller(ControllerCommand::Release(args)) => controller::release::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Start(args)) => worker::start::run(*args, context),
+        CliCommand::Worker(WorkerCommand::List(args)) => worker::list::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Show(args)) => worker::show::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Stop(args)) => worker::stop::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Logs(args)) => worker::logs::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Inspect(args)) => worker::inspect::run(args, context),
+        CliCommand::Worker(WorkerCommand::Handoff(args)) => worker::handoff::run(args, context),
+        CliCommand::Worker(WorkerCommand::Continue(args)) => worker::r#continue::run(*args, context),
+        CliCommand::Worker(WorkerCommand::Restart(args)) => worker::restart::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Resume(args)) => worker::resume::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Rm(args)) => worker::rm::run(&args, context),
+        CliCommand::Worker(WorkerCommand::Set(args)) => worker::set::run(args, context),
         CliCommand::Ls(args) => ls::run(&args, context),
         CliCommand::Top(args) => top::run(&args, context),
         CliCommand::Status(args) => status::run(&args, context),
-        CliCommand::Stop(args) => worker_stop::run(&args, context),
-        CliCommand::Rm(args) => worker_rm::run(&args, context),
-        CliCommand::Logs(args) => worker_logs::run(&args, context),
+        CliCommand::Stop(args) => worker::stop::run(&args, context),
+        CliCommand::Rm(args) => worker::rm::run(&args, context),
+        CliCommand::Logs(args) => worker::logs::run(&args, context),
         CliCommand::Run(args) => run::run(*args, context),
         CliCommand::Send(args) => send::run(*args, context),
         CliCommand::Watch(args) => watch::run(args, context),
@@ -273,7 +220,7 @@ pub fn run(command: CliCommand, context: &CliContext) -> Result<CliOutcome> {
         CliCommand::Answer(args) => answer::run(*args, context),
         CliCommand::Cancel(args) => cancel::run(&args, context),
         CliCommand::Turn(command) => turn::run(&command, context),
-        CliCommand::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
+        CliCommand::Queue(QueueCommand::Resume(args)) => queue::resume::run(&args, context),
         CliCommand::Task(command) => task::run(command, context),
         CliCommand::Tree(args) => tree::run(&args, context),
         CliCommand::Summary(args) => summary::run(args, context),

@@ -1,5 +1,7 @@
 //! `panel`: serves a page with all workers to browsers of this machine.
 
+mod bridge;
+
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -10,10 +12,10 @@ use subagent_panel::{PanelAccess, PanelOptions};
 use subagent_protocol::Code;
 use tokio::sync::mpsc;
 
-use super::panel_bridge::Bridge;
-use super::run::signals::{Interruptions, end_by};
 use crate::args::panel::PanelArgs;
 use crate::client::block_on;
+use crate::commands::panel::bridge::Bridge;
+use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, print};

@@ -5,13 +5,14 @@ use subagent_protocol::api::Prune as Request;
 
 use crate::args::removal::Prune;
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
 pub(super) fn run(args: &Prune, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let data = if super::has_state(&workspace) {
+    let data = if has_state(&workspace) {
         let request = Request { older_than_seconds: args.older_than, dry_run: args.dry_run };
         // Much may have to be counted; it ends by itself.
         let ask = ApiRequest::change("/v1/prune", &request)?.within(None);

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use subagent_protocol::Code;
 
-use super::backup::absolute;
 use crate::args::state::Restore;
+use crate::commands::backup::absolute;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;

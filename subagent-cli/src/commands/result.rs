@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::{Code, worker_name};
 
-use super::turn_result::{self, TurnResult};
-use super::{has_state, named_worker};
 use crate::args::turns::ResultOf;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::targets::{has_state, named_worker};
+use crate::commands::waiting::turn_result::{self, TurnResult};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, OutputFormat, explain};

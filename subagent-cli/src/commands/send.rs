@@ -1,5 +1,7 @@
 //! `send`: sends a message to a worker. By default it waits for the end of the turn.
 
+mod definition;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -13,15 +15,16 @@ use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
 use subagent_protocol::worker_name::LAST;
 
-use super::attachments;
-use super::resend_environment::AgentEnvironmentSource;
-use super::send_agent::DefinitionLookup;
-use super::text_source::{SourcedText, TextSources};
-use super::wait_end::{WaitEnd, code_of};
-use super::wait_status::{self, Live};
-use super::{named_worker, shell_expansion, turn_result};
 use crate::args::turns::{Send, wait_limit};
 use crate::client::{ApiRequest, Cursor, DaemonClient, WorkerWait, block_on, segment};
+use crate::commands::message::text_source::{SourcedText, TextSources};
+use crate::commands::message::{attachments, shell_expansion};
+use crate::commands::send::definition::DefinitionLookup;
+use crate::commands::targets::named_worker;
+use crate::commands::targets::resend_environment::AgentEnvironmentSource;
+use crate::commands::waiting::end::{WaitEnd, code_of};
+use crate::commands::waiting::status_line::{self, Live};
+use crate::commands::waiting::turn_result;
 use crate::context::{CliContext, present, present_path};
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::{Failure, Result};
@@ -201,7 +204,7 @@ pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
 ///
 /// # Errors
 /// The daemon's; `WAIT_TIMEOUT`.
-pub(super) fn and_wait(
+pub(crate) fn and_wait(
     worker: &str,
     text: String,
     workspace: &Workspace,
@@ -302,7 +305,7 @@ fn send(
             first => first,
         };
         let waited = loop {
-            let waited = wait_status::wait(&mut client, next.take(), waiting.clone())
+            let waited = status_line::wait(&mut client, next.take(), waiting.clone())
                 .await
                 .map_err(|failure| of_turn(failure, &turn))?;
             let event = &waited["matchedEvent"];
@@ -311,7 +314,7 @@ fn send(
             };
             match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
                 DialogOutcome::Skipped => break waited,
-                DialogOutcome::Interrupted => wait_status::leave(&format!("wait {}", waiting.worker_id)),
+                DialogOutcome::Interrupted => status_line::leave(&format!("wait {}", waiting.worker_id)),
                 DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
             }
             waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());

@@ -1,12 +1,14 @@
 //! `show`: what workers do, ask, have said and have changed.
 
+pub(crate) mod overview;
+
 use serde_json::{Value, json};
 use subagent_protocol::api::WorkerOverview;
 
-use super::several::{ChangeReport, each};
-use super::{diff, overview};
 use crate::args::look::Show;
 use crate::client::{DaemonClient, block_on, read};
+use crate::commands::diff;
+use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, human, text};

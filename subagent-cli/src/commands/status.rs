@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{daemon, doctor};
 use crate::args::overview::StatusArgs;
+use crate::commands::{daemon, doctor};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};

@@ -5,11 +5,11 @@
 use subagent_protocol::api::{RunTask, TaskMode, TaskOverrides, TaskShown, TaskStatus};
 use subagent_protocol::{Code, task_result};
 
-use super::named_worker;
-use super::task::once;
-use super::worker_continue::InspectedWorker;
 use crate::args::handoff::Summary;
 use crate::client::{DaemonClient, block_on};
+use crate::commands::targets::named_worker;
+use crate::commands::task::once;
+use crate::commands::worker::r#continue::InspectedWorker;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -44,7 +44,7 @@ pub(super) fn run(args: Summary, context: &CliContext) -> Result<CliOutcome> {
 ///
 /// # Errors
 /// Those of a task that cannot be given.
-pub(super) async fn sum_up(
+pub(crate) async fn sum_up(
     seen: &InspectedWorker,
     handoff: &str,
     mut placement: TaskPlacement,
@@ -70,7 +70,7 @@ pub(super) async fn sum_up(
 ///
 /// # Errors
 /// Why there is no summary.
-pub(super) fn result(shown: &TaskShown) -> Result<String> {
+pub(crate) fn result(shown: &TaskShown) -> Result<String> {
     let text = task_result::short(shown)?.trim().to_owned();
     if shown.task.status == TaskStatus::Completed && !text.is_empty() {
         return Ok(text);

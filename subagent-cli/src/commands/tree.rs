@@ -9,10 +9,10 @@ use subagent_protocol::api::TaskView;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
-use super::has_state;
-use super::task::value;
 use crate::args::tasks::TreeArgs;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::commands::targets::has_state;
+use crate::commands::task::value;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;

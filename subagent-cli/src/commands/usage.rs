@@ -3,9 +3,9 @@
 use subagent_protocol::api::{UsageBy, UsageShown, UsageSums};
 use subagent_protocol::time::Timestamp;
 
-use super::has_state;
 use crate::args::used::Usage;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read};
+use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::human::{now, used};

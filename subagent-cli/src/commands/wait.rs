@@ -1,13 +1,16 @@
 //! `wait`: waits for an event of a worker.
 
+pub(crate) mod many;
+mod rest;
+
 use subagent_protocol::until::Until;
 
-use super::selected::WorkerSelector;
-use super::wait_end::{WaitEnd, code_of};
-use super::wait_status::{self, Live};
-use super::{named_worker, wait_many, wait_rest};
 use crate::args::turns::Wait;
 use crate::client::{Cursor, DaemonClient, WorkerWait, block_on};
+use crate::commands::targets::named_worker;
+use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::waiting::end::{WaitEnd, code_of};
+use crate::commands::waiting::status_line::{self, Live};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
@@ -15,7 +18,7 @@ use crate::output::CliOutcome;
 
 pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     if !args.workers.is_empty() {
-        return wait_rest::run(args, context);
+        return rest::run(args, context);
     }
     let input = InputObject::load(args.input.as_deref(), input::WAIT, &context.typed)?;
     let choice = WorkerSelector {
@@ -23,7 +26,7 @@ pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
         selector: args.selector.selector.clone(),
     };
     if args.worker_id.len() > 1 || args.any || args.all || !choice.is_empty() {
-        return wait_many::run(args, choice, &input, context);
+        return many::run(args, choice, &input, context);
     }
     let Some(worker_id) = present(args.worker_id.into_iter().next()).or_else(|| input.text("workerId"))
     else {
@@ -55,7 +58,7 @@ pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     };
     let live = Live::new(context, &workspace)?;
     let waited = block_on(async {
-        let event = wait_status::wait(&mut client, live, waiting).await?["matchedEvent"].take();
+        let event = status_line::wait(&mut client, live, waiting).await?["matchedEvent"].take();
         let end = match args.exit_status {
             true => Some(WaitEnd::of(&mut client, &address, &event).await?),
             false => None,

@@ -1,6 +1,9 @@
 //! `watch`: prints a worker's events, one line each; with `--follow` as they come. A person at a terminal gets what
 //! they mean instead.
 
+mod end;
+mod prompts;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -13,12 +16,12 @@ use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::named_worker;
-use super::selected::WorkerSelector;
-use super::watch_prompts::Prompts;
-use super::{wait_status, watch_end};
 use crate::args::turns::WatchArgs;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
+use crate::commands::targets::named_worker;
+use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::waiting::status_line;
+use crate::commands::watch::prompts::Prompts;
 use crate::context::{CliContext, present};
 use crate::dialog::interruption_after;
 use crate::failure::{Failure, Result};
@@ -115,7 +118,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
             };
         }
         match judges && is_read {
-            true => watch_end::code(&mut client, &named, args.follow).await,
+            true => end::code(&mut client, &named, args.follow).await,
             false => Ok(0),
         }
     });
@@ -239,7 +242,7 @@ async fn copy(
             biased;
             batch = events.next() => batch?,
             () = &mut gone => return Ok(false),
-            () = interruption_after() => wait_status::end_watch(),
+            () = interruption_after() => status_line::end_watch(),
             () = tokio::time::sleep(HELD_TIME), if holds(sink) => {
                 if let WatchOutput::Person(stream, _) = sink
                     && write(&stream.release()).is_err()
@@ -336,7 +339,7 @@ impl Headings {
 }
 
 /// Whose an event is, for people, and the event: of a task that one which was wrapped.
-pub(super) fn unwrapped(mut event: Value) -> (String, Value) {
+pub(crate) fn unwrapped(mut event: Value) -> (String, Value) {
     let word = |value: &Value| one_line(value.as_str().unwrap_or_default());
     if event["type"] != "subagent.event" {
         return (word(&event["workerId"]), event);
@@ -347,7 +350,7 @@ pub(super) fn unwrapped(mut event: Value) -> (String, Value) {
 }
 
 /// Ends when the reader of a pipe on stdout is gone, so that `watch --follow | head` does not wait for one more event.
-pub(super) async fn reader_gone() {
+pub(crate) async fn reader_gone() {
     let Ok(stdout) = io::stdout().as_fd().try_clone_to_owned() else { return std::future::pending().await };
     // SAFETY: the descriptor is a new copy, owned by the AsyncFd alone and closed with it.
     #[allow(unsafe_code)]

@@ -2,6 +2,7 @@
 //!
 //! Must not decide itself, and must not keep a question open that was answered elsewhere.
 
+pub(crate) mod confirm;
 mod form;
 pub(crate) mod keyboard;
 pub(crate) mod permission;

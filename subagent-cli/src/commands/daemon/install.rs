@@ -17,7 +17,7 @@ use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text as lines};
 
-pub(super) fn run(args: &DaemonInstall, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &DaemonInstall, context: &CliContext) -> Result<CliOutcome> {
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
     let unit = SystemdUnit::of(&state_dir, &context.env)?;
     let program = subagentd()?;

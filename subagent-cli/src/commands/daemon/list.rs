@@ -8,7 +8,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(super) fn run(context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(context: &CliContext) -> Result<CliOutcome> {
     let (found, unreachable) = block_on(async { Ok(daemons(&context.env).await) })?;
     let items: Vec<Value> = found.iter().map(|shown| facts(shown).into()).collect();
     let data = json!({

@@ -13,7 +13,7 @@ use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-pub(super) fn run(args: &DaemonLogs, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &DaemonLogs, context: &CliContext) -> Result<CliOutcome> {
     let path = log_path(&context.workspace(args.cwd.cwd.as_deref())?.state_dir);
     let (text, cut) = match tail(&path, args.tail_bytes) {
         Ok(tail) => tail,

@@ -26,7 +26,7 @@ pub(super) use status::data as status;
 const FACTS: [&str; 9] =
     ["pid", "version", "mode", "generation", "startedAt", "liveWorkers", "stateDir", "socket", "log"];
 
-pub(super) fn run(command: &DaemonCommand, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(command: &DaemonCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         DaemonCommand::Start(start) => start::run(&start.flags, context),
         DaemonCommand::Stop(stop) => stop::run(stop, context),

@@ -10,7 +10,7 @@ use crate::daemon;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
-pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(flags.cwd.cwd.as_deref())?;
     let before = block_on(running(&workspace.state_dir))?;
     if let Some(before) = &before {

@@ -7,7 +7,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(flags.cwd.cwd.as_deref())?;
     let (before, now) = block_on(async move {
         if let Some(before) = running(&workspace.state_dir).await? {

@@ -11,7 +11,7 @@ use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let data = data(flags.cwd.cwd.as_deref(), context)?.into();
     let lines = text::fields(&data, &[&["running"], FACTS.as_slice()].concat());
     Ok(CliOutcome::report("daemon.shown", data, lines))
@@ -21,7 +21,7 @@ pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcom
 ///
 /// # Errors
 /// Those of the workspace and of a daemon that does not answer.
-pub(in crate::commands) fn data(cwd: Option<&Path>, context: &CliContext) -> Result<Map<String, Value>> {
+pub(crate) fn data(cwd: Option<&Path>, context: &CliContext) -> Result<Map<String, Value>> {
     let state_dir = context.workspace(cwd)?.state_dir;
     let shown = block_on(running(&state_dir))?;
     let mut data = match &shown {

@@ -16,7 +16,7 @@ use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     refuse_below_guard("daemon uninstall")?;
     let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
     let unit = SystemdUnit::of(&state_dir, &context.env)?;

@@ -17,9 +17,9 @@ use subagent_protocol::work_tree::{NO_REPOSITORY, TreeBase};
 use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits, reported, total};
 use subagent_runtime::worktree;
 
-use super::overview;
 use crate::args::look::Diff;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::commands::show::overview;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
@@ -43,7 +43,7 @@ pub(super) struct DetectedChanges {
     pub(super) reason: Option<String>,
 }
 
-pub(super) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if args.workers.len() > 1 {
         return overlap::run(args, &workspace, context);

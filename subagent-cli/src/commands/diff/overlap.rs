@@ -11,7 +11,7 @@ use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, human, text};
 
-pub(super) fn run(args: Diff, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: Diff, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
     if args.stat {
         return Err(Failure::argument("--stat takes one worker").with("flag", "--stat").wrong_usage());
     }

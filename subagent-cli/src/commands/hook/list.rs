@@ -8,12 +8,12 @@ use super::untrusted::{self, Trusted};
 use super::{DefinitionFilter, of_place};
 use crate::args::hooks::HookList;
 use crate::client::{DaemonClient, block_on};
-use crate::commands::has_state;
+use crate::commands::targets::has_state;
 use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &HookList, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &HookList, context: &CliContext) -> Result<CliOutcome> {
     let agent = present(args.agent.clone());
     let wanted = agent.as_deref().map_or(DefinitionFilter::All, DefinitionFilter::Named);
     let found = of_place(&args.config, &args.cwd, wanted, context)?;

@@ -16,7 +16,7 @@ use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(super) fn run(command: HookCommand, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(command: HookCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         HookCommand::List(args) => list::run(&args, context),
         HookCommand::Test(args) => test::run(*args, context),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
-use subagent_config::hooks::{event_named, run::command};
+use subagent_config::hooks::event_named;
+use subagent_config::hooks::run::command;
 use subagent_config::workspace;
 use subagent_protocol::Code;
 use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
@@ -19,7 +20,7 @@ use super::untrusted::{self, Trusted};
 use super::{DefinitionFilter, of_place};
 use crate::args::hooks::HookTest;
 use crate::client::{DaemonClient, block_on};
-use crate::commands::has_state;
+use crate::commands::targets::has_state;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -28,7 +29,7 @@ use crate::sibling_executable::sibling_executable;
 /// The session and the tool call of the sample.
 const SAMPLE: &str = "sample";
 
-pub(super) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
     let event = match event_named(&args.event) {
         Ok(event) => event,
         Err(problem) => {

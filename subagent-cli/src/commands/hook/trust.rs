@@ -9,12 +9,13 @@ use subagent_protocol::clean::one_line;
 
 use crate::args::hooks::HookTrust;
 use crate::client::{ApiRequest, DaemonClient, block_on};
-use crate::commands::{confirm as ask, has_state};
+use crate::commands::targets::has_state;
 use crate::context::{CliContext, present_path};
+use crate::dialog::confirm as ask;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, text};
 
-pub(super) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
     if args.list {

@@ -8,8 +8,8 @@ use subagent_config::LoadedConfig;
 use subagent_config::installed::{self, Presence};
 use subagent_protocol::Code;
 
-use crate::commands::launcher_handshake;
-use crate::commands::launcher_probe::asked;
+use crate::commands::launcher::handshake;
+use crate::commands::launcher::probe::asked;
 use crate::context::CliContext;
 use crate::output::live::StatusLine;
 use crate::output::{OutputFormat, write_stderr};
@@ -89,7 +89,7 @@ fn ask_all(loaded: &LoadedConfig, mut agents: Vec<&mut KnownAgent>, context: &Cl
 }
 
 fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
-    let report = launcher_handshake::LauncherAgent::of(&loaded.config, name, None, context)
+    let report = handshake::LauncherAgent::of(&loaded.config, name, None, context)
         .and_then(|agent| asked(&agent, LIMIT, context));
     match report {
         Ok(report) if report["error"].is_null() && report["loginWanted"] != true => Login::Done,

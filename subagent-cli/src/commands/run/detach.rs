@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::SendTurn;
 
-use super::super::start_notes;
-use super::super::worker_start::WorkerStartRequest;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::worker::start::{WorkerStartRequest, notes};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, human};
@@ -16,7 +15,7 @@ use crate::output::{CliOutcome, human};
 /// # Errors
 /// Those of the start, with the worker left as the start left it; those of the message, with `workerId` and `name` of
 /// the worker, which is idle.
-pub(super) fn run(
+pub(crate) fn run(
     wanted: WorkerStartRequest,
     turn: SendTurn,
     config: &LoadedConfig,
@@ -38,8 +37,8 @@ pub(super) fn run(
         "name": name, "workerId": worker["workerId"], "controllerId": worker["controllerId"],
         "launcher": worker["launcher"], "turnId": accepted["turnId"], "acceptedEventId": accepted["acceptedEventId"],
     });
-    let notes = start_notes::of(&worker);
-    for key in start_notes::KEYS {
+    let notes = notes::of(&worker);
+    for key in notes::KEYS {
         if let Some(value) = worker.get(key) {
             data[key] = value.clone();
         }

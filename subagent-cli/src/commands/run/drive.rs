@@ -13,14 +13,13 @@ use subagent_protocol::api::{CancelTurn, SendTurn};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::questions;
-use super::signals::{Interruptions, end_by};
 use super::sink::RunPrinter;
 use super::transcript::Transcript;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, segment};
-use crate::commands::selected::WorkerSelector;
-use crate::commands::start_notes;
-use crate::commands::worker_start::Prepared;
-use crate::commands::worker_stop;
+use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::waiting::signals::{Interruptions, end_by};
+use crate::commands::worker;
+use crate::commands::worker::start::{Prepared, notes};
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::{Failure, Result};
 use crate::output::{explain, write_stderr};
@@ -39,7 +38,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What ended a run.
 #[derive(Debug)]
-pub(super) enum RunEnd {
+pub(crate) enum RunEnd {
     /// The turn has ended; how is in the transcript.
     Turn,
     /// The time is over.
@@ -51,42 +50,42 @@ pub(super) enum RunEnd {
 }
 
 /// The clients of a run: events come on a connection of their own.
-pub(super) struct Clients {
-    pub(super) work: DaemonClient,
-    pub(super) follow: DaemonClient,
-    pub(super) control: DaemonClient,
+pub(crate) struct Clients {
+    pub(crate) work: DaemonClient,
+    pub(crate) follow: DaemonClient,
+    pub(crate) control: DaemonClient,
     /// For the order to stop the worker while requests on the others are pending.
-    pub(super) last: DaemonClient,
+    pub(crate) last: DaemonClient,
 }
 
 /// What a run is about.
-pub(super) struct RunRequest {
-    pub(super) prepared: Prepared,
-    pub(super) turn: SendTurn,
-    pub(super) deadline: Option<Instant>,
+pub(crate) struct RunRequest {
+    pub(crate) prepared: Prepared,
+    pub(crate) turn: SendTurn,
+    pub(crate) deadline: Option<Instant>,
     /// By which the worker is found.
-    pub(super) choice: WorkerSelector,
+    pub(crate) choice: WorkerSelector,
     /// The person who is asked; without one every question is answered with no.
-    pub(super) dialog: Option<Dialog>,
+    pub(crate) dialog: Option<Dialog>,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) struct Driven {
-    pub(super) ending: RunEnd,
+pub(crate) struct Driven {
+    pub(crate) ending: RunEnd,
     /// The worker, and the turn if it was accepted; none if the run ended before.
-    pub(super) worker: Option<Value>,
-    pub(super) turn_id: Option<String>,
+    pub(crate) worker: Option<Value>,
+    pub(crate) turn_id: Option<String>,
     /// What has become of its git worktree; null if it had none.
-    pub(super) worktree: Value,
-    pub(super) transcript: Transcript,
+    pub(crate) worktree: Value,
+    pub(crate) transcript: Transcript,
     /// The time limit for printing the output: [`printed_by`].
-    pub(super) printed_by: Option<Instant>,
+    pub(crate) printed_by: Option<Instant>,
 }
 
 impl Driven {
     /// A run that ended before it had a worker.
-    pub(super) fn unstarted(ending: RunEnd, deadline: Option<Instant>) -> Self {
+    pub(crate) fn unstarted(ending: RunEnd, deadline: Option<Instant>) -> Self {
         let printed_by = printed_by(Some(&ending), deadline);
         Self {
             ending,
@@ -99,7 +98,7 @@ impl Driven {
     }
 
     /// The worker, unless the run was interrupted or its output is not read any more.
-    pub(super) fn worker_id(&self) -> Option<&str> {
+    pub(crate) fn worker_id(&self) -> Option<&str> {
         match self.ending {
             RunEnd::Signal(_) | RunEnd::Unread => None,
             RunEnd::Turn | RunEnd::Timeout => self.worker.as_ref()?["workerId"].as_str(),
@@ -108,7 +107,7 @@ impl Driven {
 }
 
 /// Does everything. The worker is stopped also if this gives an error.
-pub(super) async fn drive(
+pub(crate) async fn drive(
     order: RunRequest,
     clients: Clients,
     sink: &mut RunPrinter,
@@ -138,7 +137,7 @@ pub(super) async fn drive(
             }
         }
     };
-    explain(&start_notes::of(&worker));
+    explain(&notes::of(&worker));
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
     let (mut transcript, mut turn_id) = (Transcript::default(), None);
@@ -163,7 +162,7 @@ pub(super) async fn drive(
         if let Some(reason) = reason {
             cancel(&mut control, &worker_id, reason).await;
         }
-        worker_stop::stop(&mut control, &worker_id).await
+        worker::stop::stop(&mut control, &worker_id).await
     };
     let stopped = guarded(signals, &mut last, &choice, ended).await;
     // How the turn has ended after all, and that the worker is stopped.
@@ -293,7 +292,7 @@ async fn drain(
 
 /// Returns the time limit for printing the output. After a timeout or a signal it is `LAST_EVENTS`
 /// from now; otherwise it is the run's deadline, if the run has one, but not earlier than that.
-pub(super) fn printed_by(ending: Option<&RunEnd>, deadline: Option<Instant>) -> Option<Instant> {
+pub(crate) fn printed_by(ending: Option<&RunEnd>, deadline: Option<Instant>) -> Option<Instant> {
     let soon = Instant::now() + LAST_EVENTS;
     match ending {
         Some(RunEnd::Timeout | RunEnd::Signal(_)) => Some(soon),
@@ -325,7 +324,7 @@ async fn end_start(
             _ = &mut start => return stop_all(client, choice).await,
             _ = looks.tick() => {
                 for worker in choice.live(client).await? {
-                    worker_stop::stop(client, &worker.worker_id).await?;
+                    worker::stop::stop(client, &worker.worker_id).await?;
                 }
             }
         }
@@ -334,7 +333,7 @@ async fn end_start(
 
 async fn stop_all(client: &mut DaemonClient, choice: &WorkerSelector) -> Result<()> {
     for worker in choice.live(client).await? {
-        worker_stop::stop(client, &worker.worker_id).await?;
+        worker::stop::stop(client, &worker.worker_id).await?;
     }
     Ok(())
 }

@@ -14,12 +14,12 @@ use crate::output::terminal::Terminal;
 
 /// The figures; what is not known is absent.
 #[derive(Debug)]
-pub(super) struct Figures {
-    pub(super) took: Duration,
-    pub(super) tools: usize,
-    pub(super) changes: Changes,
-    pub(super) tokens: Option<u64>,
-    pub(super) cost: Option<Money>,
+pub(crate) struct Figures {
+    pub(crate) took: Duration,
+    pub(crate) tools: usize,
+    pub(crate) changes: Changes,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) cost: Option<Money>,
 }
 
 impl Figures {
@@ -38,19 +38,19 @@ impl Figures {
     }
 
     /// The number of tool calls.
-    pub(super) fn tools(&self) -> String {
+    pub(crate) fn tools(&self) -> String {
         counted(self.tools, "tool")
     }
 
     /// The numbers of changed files and lines.
-    pub(super) fn files(&self) -> String {
+    pub(crate) fn files(&self) -> String {
         let (added, deleted) = total(&self.changes);
         format!("{} {}", counted(self.changes.len(), "file"), lines(added, deleted))
     }
 }
 
 /// The last line of a run at a terminal.
-pub(super) fn line(went: Went, figures: &Figures, terminal: Terminal) -> String {
+pub(crate) fn line(went: Went, figures: &Figures, terminal: Terminal) -> String {
     let mut page = TextPage::new(terminal.colour);
     page.word(went.style(), went.label());
     for part in figures.parts() {

@@ -9,9 +9,8 @@ mod questions;
 mod reports;
 mod result;
 mod schema;
-pub(super) mod signals;
 mod sink;
-pub(super) mod transcript;
+pub(crate) mod transcript;
 mod went;
 
 use std::process::ExitCode;
@@ -26,14 +25,15 @@ use tokio::time::{Instant, timeout};
 
 use self::drive::{Clients, Driven, RunEnd, RunRequest};
 use self::reports::{About, Reports};
-use self::signals::Interruptions;
 use self::sink::RunPrinter;
-use super::selected::WorkerSelector;
-use super::text_source::{SourcedText, TextSources};
-use super::worker_start::{self, Prepared, WorkerStartRequest};
-use super::{attachments, diff, shell_expansion};
 use crate::args::run::{RunArgs, RunOutputFormat};
 use crate::client::{DaemonClient, block_on};
+use crate::commands::message::text_source::{SourcedText, TextSources};
+use crate::commands::message::{attachments, shell_expansion};
+use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::waiting::signals::{self, Interruptions};
+use crate::commands::worker::start::{Prepared, WorkerStartRequest};
+use crate::commands::{diff, worker};
 use crate::context::{CliContext, present_path};
 use crate::controller;
 use crate::dialog::Dialog;
@@ -49,7 +49,7 @@ const COUNT_LIMIT: Duration = Duration::from_secs(5);
 /// The tag by which the worker of a run is found; its value is the run's own.
 const TAG: &str = "subagent/run";
 
-pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     let form = args.format();
     let (agent, prompt) = args.agent_and_prompt();
     let (agent, prompt) = (agent.map(str::to_owned), prompt.map(str::to_owned));
@@ -199,7 +199,7 @@ async fn prepare(
     let named = wanted.controller_id.as_deref();
     let budget = of_config(&config.config.budgets.controller);
     controller::ensure(client, &workspace.state_dir, named, workspace, budget).await?;
-    worker_start::prepare(client, wanted, config, workspace, context).await
+    worker::start::prepare(client, wanted, config, workspace, context).await
 }
 
 impl Clients {

@@ -13,7 +13,7 @@ use crate::output::terminal::{Terminal, all_at_terminal, can_redraw_stderr};
 use crate::output::{write, write_stderr};
 
 /// The progress of a run.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     story: WatchPage,
     /// To stderr; to stdout where both are a terminal, so that the agent's text is there once.
     print: fn(&str),
@@ -35,11 +35,11 @@ fn show(text: &str) {
 }
 
 /// What prints a piece of the progress.
-pub(super) type Print = Box<dyn FnOnce() + Send>;
+pub(crate) type Print = Box<dyn FnOnce() + Send>;
 
 impl Progress {
     /// That of a run that begins now.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let below = can_redraw_stderr().then(|| Below {
             activity: Activity::of_turn(),
             begun: Instant::now(),
@@ -51,7 +51,7 @@ impl Progress {
     }
 
     /// The story goes on with these events.
-    pub(super) fn go_on(&mut self, events: Vec<Value>) -> Print {
+    pub(crate) fn go_on(&mut self, events: Vec<Value>) -> Print {
         if let Some(below) = &mut self.below {
             events.iter().for_each(|event| below.activity.see(event));
         }
@@ -69,7 +69,7 @@ impl Progress {
     }
 
     /// The story ends with its line.
-    pub(super) fn finish(&mut self) -> Print {
+    pub(crate) fn finish(&mut self) -> Print {
         let text = self.story.finish();
         self.put(text)
     }
@@ -86,7 +86,7 @@ impl Progress {
     }
 
     /// Shows the word that was held back, else what the agent is doing now. `None` where there is no place for the line.
-    pub(super) fn tick(&mut self) -> Option<Print> {
+    pub(crate) fn tick(&mut self) -> Option<Print> {
         let held = self.story.release();
         if !held.is_empty() {
             return Some(self.put(held));

@@ -15,7 +15,7 @@ use crate::failure::Result;
 const NOTE: &str = "this run has no user to ask";
 
 /// Answers a question with no.
-pub(super) async fn answer(client: &mut DaemonClient, question: &QuestionRef) -> Result<()> {
+pub(crate) async fn answer(client: &mut DaemonClient, question: &QuestionRef) -> Result<()> {
     let (worker, request) = (segment(&question.worker_id), segment(&question.request_id));
     let answered = match question.kind {
         QuestionKind::Permission => {

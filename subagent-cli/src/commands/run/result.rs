@@ -19,20 +19,20 @@ use crate::output::{CliOutcome, explain};
 
 /// A run that has ended.
 #[derive(Debug)]
-pub(super) struct Judged {
-    pub(super) went: Went,
-    pub(super) code: u8,
+pub(crate) struct Judged {
+    pub(crate) went: Went,
+    pub(crate) code: u8,
     /// The data of `run.finished`.
-    pub(super) data: Value,
-    pub(super) figures: Figures,
+    pub(crate) data: Value,
+    pub(crate) figures: Figures,
     /// Why it is no success, line by line.
-    pub(super) reasons: Vec<String>,
+    pub(crate) reasons: Vec<String>,
     /// What its worker is called.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// Judges a run that has changed these files.
-pub(super) fn judge(
+pub(crate) fn judge(
     driven: Driven,
     changes: Changes,
     schema: Option<&ResultSchema>,
@@ -103,7 +103,7 @@ pub(super) fn judge(
 }
 
 /// The result of a run, for a person or for programs. Says on stderr why a run is not what it was to be.
-pub(super) fn outcome(judged: Judged, form: RunOutputFormat) -> CliOutcome {
+pub(crate) fn outcome(judged: Judged, form: RunOutputFormat) -> CliOutcome {
     let Judged { data, code, reasons, .. } = judged;
     if form == RunOutputFormat::Text && !reasons.is_empty() {
         let lines: Vec<String> = reasons.iter().map(|reason| format!("run: {reason}")).collect();

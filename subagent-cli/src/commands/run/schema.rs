@@ -14,7 +14,7 @@ use crate::input::read_text;
 /// # Errors
 /// `INVALID_INPUT{path,error,line,column}` for a file that is no JSON, `INVALID_INPUT{path,error,position}` for JSON that
 /// is no schema.
-pub(super) fn read(path: &Path) -> Result<ResultSchema> {
+pub(crate) fn read(path: &Path) -> Result<ResultSchema> {
     let schema: Value = serde_json::from_str(&read_text(path)?).map_err(|error| {
         Failure::input(format!("--result-schema {} is not JSON: {error}", path.display()))
             .with("path", path_value(path))

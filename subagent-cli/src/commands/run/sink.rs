@@ -22,7 +22,7 @@ const LEAST: Duration = Duration::from_secs(1);
 type PrintJob = Print;
 
 /// The place for what a run prints.
-pub(super) struct RunPrinter {
+pub(crate) struct RunPrinter {
     events: EventOutput,
     jobs: mpsc::Sender<PrintJob>,
 }
@@ -41,7 +41,7 @@ impl RunPrinter {
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if the system gives no thread.
-    pub(super) fn of(form: RunOutputFormat) -> Result<Self> {
+    pub(crate) fn of(form: RunOutputFormat) -> Result<Self> {
         let events = match form {
             RunOutputFormat::Text => EventOutput::Progress(Box::new(Progress::new())),
             RunOutputFormat::Ndjson => EventOutput::Lines,
@@ -61,7 +61,7 @@ impl RunPrinter {
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if stdout cannot be written.
-    pub(super) async fn write(&mut self, events: Vec<Value>) -> Result<bool> {
+    pub(crate) async fn write(&mut self, events: Vec<Value>) -> Result<bool> {
         let (said, written) = oneshot::channel();
         let job: PrintJob = match &mut self.events {
             EventOutput::Nowhere => return Ok(true),
@@ -88,7 +88,7 @@ impl RunPrinter {
     }
 
     /// Shows a person what the agent is doing. Does not block.
-    pub(super) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         if let EventOutput::Progress(progress) = &mut self.events
             && let Some(print) = progress.tick()
         {
@@ -98,7 +98,7 @@ impl RunPrinter {
 
     /// The end: a line of progress that is not over ends, then this prints the result. Gives what it gives, or nothing if
     /// it is not done by `limit`.
-    pub(super) fn finish<T: Send + 'static>(
+    pub(crate) fn finish<T: Send + 'static>(
         mut self,
         limit: Option<Instant>,
         print: impl FnOnce() -> T + Send + 'static,

@@ -20,14 +20,14 @@ const MAX_TOOLS: usize = 100_000;
 
 /// The turn so far.
 #[derive(Debug)]
-pub(in crate::commands) struct Transcript {
+pub(crate) struct Transcript {
     text: MessageText,
     requests: HashMap<String, Value>,
     tools: HashSet<String>,
     cost: Option<Money>,
-    pub(in crate::commands) denied: Vec<Value>,
-    pub(in crate::commands) denied_count: usize,
-    pub(in crate::commands) turned_away: usize,
+    pub(crate) denied: Vec<Value>,
+    pub(crate) denied_count: usize,
+    pub(crate) turned_away: usize,
     end: Option<(TurnExitStatus, Value)>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Transcript {
 
 impl Transcript {
     /// Takes an event in; gives the question that it asks.
-    pub(in crate::commands) fn see(&mut self, event: &Value) -> Option<QuestionRef> {
+    pub(crate) fn see(&mut self, event: &Value) -> Option<QuestionRef> {
         let data = &event["data"];
         let event_type = event["type"].as_str().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -140,27 +140,27 @@ impl Transcript {
     }
 
     /// The number of tool calls.
-    pub(in crate::commands) fn tools(&self) -> usize {
+    pub(crate) fn tools(&self) -> usize {
         self.tools.len()
     }
 
     /// What the session has cost, as the agent said last.
-    pub(in crate::commands) fn cost(&self) -> Option<&Money> {
+    pub(crate) fn cost(&self) -> Option<&Money> {
         self.cost.as_ref()
     }
 
     /// How the turn ended, with the data of that event.
-    pub(in crate::commands) fn end(&self) -> Option<(TurnExitStatus, &Value)> {
+    pub(crate) fn end(&self) -> Option<(TurnExitStatus, &Value)> {
         self.end.as_ref().map(|(end, data)| (*end, data))
     }
 
     /// The final message; `None` if the agent has said nothing but blank lines.
-    pub(in crate::commands) fn message(&self) -> Option<&str> {
+    pub(crate) fn message(&self) -> Option<&str> {
         Some(self.text.last()).filter(|message| !message.trim().is_empty())
     }
 
     /// Whether the final message was too long and its rest is left out.
-    pub(in crate::commands) fn is_truncated(&self) -> bool {
+    pub(crate) fn is_truncated(&self) -> bool {
         self.text.is_truncated()
     }
 }

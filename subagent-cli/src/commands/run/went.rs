@@ -6,7 +6,7 @@ use crate::output::style::Style;
 
 /// How a run went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Went {
+pub(crate) enum Went {
     Turn(TurnOutcome),
     Timeout,
     SchemaNotMet,
@@ -15,7 +15,7 @@ pub(super) enum Went {
 
 impl Went {
     /// The word in JSON.
-    pub(super) const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Turn(outcome) => outcome.word(),
             Self::Timeout => "timeout",
@@ -25,7 +25,7 @@ impl Went {
     }
 
     /// The word for people.
-    pub(super) const fn label(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Turn(outcome) => outcome.label(),
             Self::Timeout => "timed out",
@@ -35,7 +35,7 @@ impl Went {
     }
 
     /// What to do next; nothing of a success, and of an error that says it itself.
-    pub(super) const fn advice(self) -> Option<&'static str> {
+    pub(crate) const fn advice(self) -> Option<&'static str> {
         match self {
             Self::Turn(outcome) => match outcome {
                 TurnOutcome::Completed | TurnOutcome::Failed | TurnOutcome::Canceled => None,
@@ -51,7 +51,7 @@ impl Went {
     }
 
     /// How the word looks.
-    pub(super) const fn style(self) -> Style {
+    pub(crate) const fn style(self) -> Style {
         match self {
             Self::Turn(TurnOutcome::Completed) => Style::Good,
             Self::Turn(TurnOutcome::Failed) => Style::Bad,
@@ -60,7 +60,7 @@ impl Went {
     }
 
     /// The exit code; of a run that is interrupted, what a shell makes of the signal.
-    pub(super) fn exit_code(self, ending: &RunEnd) -> u8 {
+    pub(crate) fn exit_code(self, ending: &RunEnd) -> u8 {
         match self {
             Self::Turn(outcome) => outcome.code(),
             Self::Timeout => TIMEOUT,

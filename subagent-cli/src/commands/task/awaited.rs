@@ -25,14 +25,14 @@ const NEEDS_ANSWER: u8 = 15;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What ended a wait.
-pub(super) enum TaskWaitEnd {
+pub(crate) enum TaskWaitEnd {
     Ended(Box<TaskShown>),
     /// With the open questions.
     NeedsAnswer(Box<TaskShown>, Vec<Value>),
 }
 
 /// What a wait does at a question.
-pub(super) enum OnQuestion {
+pub(crate) enum OnQuestion {
     /// The wait ends there.
     End,
     /// It says which command answers.
@@ -43,7 +43,7 @@ pub(super) enum OnQuestion {
 
 impl OnQuestion {
     /// What was typed decides, else whether a person is there. Has to be called inside of a runtime.
-    pub(super) fn of(context: &CliContext, ends: bool, asks: bool) -> Self {
+    pub(crate) fn of(context: &CliContext, ends: bool, asks: bool) -> Self {
         match Dialog::open(context.format, asks && !ends) {
             Some(dialog) => Self::Ask(dialog),
             None if ends => Self::End,
@@ -57,7 +57,7 @@ impl OnQuestion {
 ///
 /// # Errors
 /// As [`TaskWait::next`], and [`Dialog::ask`].
-pub(super) async fn wait(
+pub(crate) async fn wait(
     submitter: &TaskSubmitter,
     client: &mut DaemonClient,
     mut end: TaskWait,
@@ -151,7 +151,7 @@ fn line(question: &Value) -> String {
 }
 
 /// The outcome of a wait that ended at a question: the task as it is, and what it asks.
-pub(super) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<CliOutcome> {
+pub(crate) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<CliOutcome> {
     let mut data = value(shown)?;
     data["questions"] = json!(questions);
     complain(&format!(

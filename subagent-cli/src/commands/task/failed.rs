@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::advice;
 
 /// The error, with a hint and a command unless it has its own.
-pub(super) fn failure(task: &TaskView) -> Failure {
+pub(crate) fn failure(task: &TaskView) -> Failure {
     let id = task.task_id.as_str();
     let mut failure = match &task.error {
         Some(error) => Failure::from(error.clone()),

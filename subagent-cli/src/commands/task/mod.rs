@@ -5,7 +5,7 @@ mod failed;
 mod prune;
 mod run;
 
-pub(super) use run::once;
+pub(crate) use run::once;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,11 +14,13 @@ use subagent_protocol::{Code, task_result};
 use tokio::time::Instant;
 
 use self::awaited::{OnQuestion, TaskWaitEnd};
-use super::text_source::TextSources;
-use super::{has_state, wait_status, worktree};
 use crate::args::CwdFlag;
 use crate::args::tasks::{OneTask, TaskCancel, TaskCommand, TaskList, TaskMessage, TaskResult, TaskWait};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, TaskWait as Wait, block_on, read, segment};
+use crate::commands::message::text_source::TextSources;
+use crate::commands::targets::has_state;
+use crate::commands::waiting::status_line;
+use crate::commands::worktree;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
@@ -54,7 +56,7 @@ const KEYS: &[&str] = &[
     "metadata",
 ];
 
-pub(super) fn run(command: TaskCommand, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(command: TaskCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         TaskCommand::Run(args) => run::run(*args, context),
         TaskCommand::List(args) => list(args, context),
@@ -121,7 +123,7 @@ fn wait(args: &TaskWait, context: &CliContext) -> Result<CliOutcome> {
         false => failure,
     })?;
     let shown = match waited {
-        None => wait_status::leave(&format!("task wait {}", args.one.task)),
+        None => status_line::leave(&format!("task wait {}", args.one.task)),
         Some(TaskWaitEnd::Ended(shown)) => shown,
         Some(TaskWaitEnd::NeedsAnswer(shown, questions)) => return awaited::needs_answer(&shown, questions),
     };
@@ -221,7 +223,7 @@ fn shown(one: &OneTask, transcripts: bool, context: &CliContext) -> Result<(Valu
 }
 
 /// A task as data.
-pub(super) fn value(task: &impl Serialize) -> Result<Value> {
+pub(crate) fn value(task: &impl Serialize) -> Result<Value> {
     serde_json::to_value(task).map_err(|error| Failure::internal(format!("cannot write a task: {error}")))
 }
 

@@ -3,14 +3,14 @@
 use serde_json::json;
 use subagent_protocol::api::PruneTasks;
 
-use super::super::has_state;
 use crate::args::tasks::TaskPrune;
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(super) fn run(args: &TaskPrune, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &TaskPrune, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = if has_state(&workspace) {
         let request = PruneTasks { older_than_seconds: args.older_than, dry_run: args.dry_run };

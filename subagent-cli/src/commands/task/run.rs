@@ -7,21 +7,21 @@ use subagent_protocol::api::{CancelTask, RunTask, TaskMode, TaskOverrides, TaskS
 use subagent_protocol::task_result;
 use tokio::time::timeout;
 
-use super::super::run::signals::{Interruptions, end_by};
-use super::super::text_source::TextSources;
-use super::super::worktree;
 use super::awaited::{self, OnQuestion, TaskWaitEnd};
 use super::failed::failure;
 use super::value;
 use crate::args::tasks::TaskRun;
 use crate::client::{ApiRequest, DaemonClient, REQUEST_LIMIT, TaskWait, block_on, segment};
+use crate::commands::message::text_source::TextSources;
+use crate::commands::waiting::signals::{Interruptions, end_by};
+use crate::commands::worktree;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
 use crate::tasks::{TaskPlacement, TaskSubmitter};
 
-pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
     let input = InputObject::load(args.input.as_deref(), input::TASK_RUN, &context.typed)
         .map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
@@ -116,7 +116,7 @@ pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
 ///
 /// # Errors
 /// Those of giving it.
-pub(in crate::commands) async fn once(submitter: &TaskSubmitter, task: RunTask) -> Result<TaskShown> {
+pub(crate) async fn once(submitter: &TaskSubmitter, task: RunTask) -> Result<TaskShown> {
     let mut signals = Interruptions::new()?;
     let mut client = submitter.client()?;
     let task = submitter.run(&mut client, task).await?;

@@ -27,10 +27,10 @@ use std::process::ExitCode;
 
 use subagent_protocol::Code;
 
-use super::run::signals;
 use crate::args::TypedFlags;
 use crate::args::top::Top;
 use crate::client::block_on;
+use crate::commands::waiting::signals;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::terminal::can_redraw_stdout;

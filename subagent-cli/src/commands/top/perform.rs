@@ -13,10 +13,10 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-use super::super::diff;
 use super::effect::{BoardCommand, BoardEvent};
 use crate::args;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
+use crate::commands::diff;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;

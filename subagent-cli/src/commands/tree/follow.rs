@@ -10,9 +10,9 @@ use subagent_protocol::time::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::watch::reader_gone;
 use super::{NO_TASKS, data, is_open, nodes, shown};
 use crate::client::{ApiRequest, DaemonClient, EventBatch, block_on};
+use crate::commands::watch::reader_gone;
 use crate::failure::{Failure, Result};
 use crate::output::human::now;
 use crate::output::redrawn::Redrawn;
@@ -22,7 +22,7 @@ use crate::output::{CliOutcome, complain, document, success, write};
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Shows the tree until everything in it has ended, or stdout has no reader any more.
-pub(super) fn run(
+pub(crate) fn run(
     mut asking: DaemonClient,
     mut watching: DaemonClient,
     wanted: Option<&str>,

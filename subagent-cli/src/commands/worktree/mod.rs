@@ -1,7 +1,5 @@
 //! `worktree`: the git worktrees of workers. The daemon knows them, and has git look at them.
 
-pub(super) mod land;
-
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
@@ -15,10 +13,11 @@ use subagent_protocol::api::{
 use subagent_protocol::bytes64::Bytes64;
 use subagent_runtime::worktree;
 
-use super::{diff, has_state};
 use crate::args::look::Diff;
 use crate::args::worktrees::{OneWorktree, WorktreeCommand, WorktreeFlags, WorktreeList, WorktreePrune};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::commands::diff;
+use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::input::InputObject;
@@ -27,9 +26,9 @@ use crate::output::{CliOutcome, text};
 /// The longest that the daemon lets git work without commands of the user.
 const GIT_LIMIT: Duration = Duration::from_secs(6 * 60);
 /// The longest that setup commands and checks take.
-pub(super) const COMMANDS_LIMIT: Duration = Duration::from_secs(31 * 60);
+pub(crate) const COMMANDS_LIMIT: Duration = Duration::from_secs(31 * 60);
 
-pub(super) fn run(command: WorktreeCommand, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(command: WorktreeCommand, context: &CliContext) -> Result<CliOutcome> {
     match command {
         WorktreeCommand::List(args) => list(&args, context),
         WorktreeCommand::Show(args) => show(&args.one, context),
@@ -45,7 +44,7 @@ pub(super) fn run(command: WorktreeCommand, context: &CliContext) -> Result<CliO
             let keys = ["name", "branch", "retired"];
             changed(&args.one, ("discard", GIT_LIMIT), "worktree.discarded", &keys, context)
         }
-        WorktreeCommand::Land(args) => land::run(*args, context),
+        WorktreeCommand::Land(args) => crate::commands::land::run(*args, context),
         WorktreeCommand::Prune(args) => prune(&args, context),
     }
 }
@@ -114,7 +113,7 @@ fn change(
 }
 
 /// Brings the files of a worktree to the main work tree.
-pub(super) fn merged(worktree: &str, workspace: &Workspace, context: &CliContext) -> Result<Value> {
+pub(crate) fn merged(worktree: &str, workspace: &Workspace, context: &CliContext) -> Result<Value> {
     change(worktree, ("merge", GIT_LIMIT), workspace, context)
 }
 
@@ -155,7 +154,7 @@ fn prune(args: &WorktreePrune, context: &CliContext) -> Result<CliOutcome> {
 ///
 /// # Errors
 /// `INVALID_INPUT{field}` for a key that is no worktree.
-pub(super) fn typed(flags: WorktreeFlags, input: &InputObject) -> Result<Option<WorktreeChoice>> {
+pub(crate) fn typed(flags: WorktreeFlags, input: &InputObject) -> Result<Option<WorktreeChoice>> {
     let Some(given) = input.object("worktree") else { return Ok(flags.choice()) };
     serde_json::from_value(given.into()).map(Some).map_err(|error| {
         Failure::input(format!("\"worktree\" in --input: {error}")).with("field", "worktree")
@@ -163,12 +162,12 @@ pub(super) fn typed(flags: WorktreeFlags, input: &InputObject) -> Result<Option<
 }
 
 /// All variables of this command, for git that it runs itself.
-fn environment(context: &CliContext) -> Vec<(OsString, OsString)> {
+pub(crate) fn environment(context: &CliContext) -> Vec<(OsString, OsString)> {
     context.env.vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The variables that git needs of this command's.
-fn git_environment(context: &CliContext) -> GitEnvironment {
+pub(crate) fn git_environment(context: &CliContext) -> GitEnvironment {
     let vars = context.env.vars.iter().filter(|(name, _)| is_git_variable(name.as_bytes()));
     let bytes = |text: &std::ffi::OsString| Bytes64(text.as_bytes().to_vec());
     vars.map(|(name, value)| (bytes(name), bytes(value))).collect()

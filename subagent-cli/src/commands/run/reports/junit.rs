@@ -16,7 +16,7 @@ const SUITE: &str = "subagent run";
 ///
 /// # Errors
 /// Never for text; the writer's type has them.
-pub(super) fn document(ended: &FinishedRun<'_>) -> io::Result<String> {
+pub(crate) fn document(ended: &FinishedRun<'_>) -> io::Result<String> {
     let problem = ended.problem.as_ref();
     let count = |is_error: bool| u8::from(problem.is_some_and(|problem| problem.is_error == is_error));
     let (errors, failures) = (count(true).to_string(), count(false).to_string());

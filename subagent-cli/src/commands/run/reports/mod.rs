@@ -29,7 +29,7 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 
 /// The reports that are wanted.
 #[derive(Debug)]
-pub(super) struct Reports {
+pub(crate) struct Reports {
     about: About,
     summary: Option<ReportFile>,
     junit: Option<ReportFile>,
@@ -37,12 +37,12 @@ pub(super) struct Reports {
 
 /// What is known of a run before it begins.
 #[derive(Debug)]
-pub(super) struct About {
+pub(crate) struct About {
     /// The name that was chosen for the worker.
-    pub(super) name: Option<String>,
-    pub(super) prompt: String,
+    pub(crate) name: Option<String>,
+    pub(crate) prompt: String,
     /// The agent or launcher that was named.
-    pub(super) agent: Option<String>,
+    pub(crate) agent: Option<String>,
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Reports {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{flag,path,error}` for one that cannot be written.
-    pub(super) fn open(summary: Option<PathBuf>, junit: Option<PathBuf>, about: About) -> Result<Self> {
+    pub(crate) fn open(summary: Option<PathBuf>, junit: Option<PathBuf>, about: About) -> Result<Self> {
         let mut append = OpenOptions::new();
         append.append(true);
         // The report of an earlier run must not pass for that of a run that is killed.
@@ -102,12 +102,12 @@ impl Reports {
     }
 
     /// Whether a report has the files that were changed.
-    pub(super) const fn want_changes(&self) -> bool {
+    pub(crate) const fn want_changes(&self) -> bool {
         self.summary.is_some()
     }
 
     /// Writes the files. Returns what went wrong, one line each.
-    pub(super) fn write(self, judged: &Result<Judged>, took: Duration) -> Vec<String> {
+    pub(crate) fn write(self, judged: &Result<Judged>, took: Duration) -> Vec<String> {
         let Self { about, summary, junit } = self;
         if summary.is_none() && junit.is_none() {
             return Vec::new();

@@ -17,7 +17,7 @@ const MAX_NAME_BYTES: usize = 300;
 const MAX_ERROR_BYTES: usize = 16 * 1024;
 
 /// Returns the summary of a run as Markdown.
-pub(super) fn markdown(ended: &FinishedRun<'_>) -> String {
+pub(crate) fn markdown(ended: &FinishedRun<'_>) -> String {
     let mut text = format!("## {}: {}\n\n", name(&ended.case), ended.label);
     let mut fact = |key: &str, value: &str| {
         // Writing to a String cannot fail.

@@ -18,7 +18,7 @@ use crate::output::advice;
 use crate::output::style::Style;
 
 impl Board {
-    pub(in super::super) fn on_input(&mut self, input: BoardEvent, now: Timestamp) -> Vec<BoardEffect> {
+    pub(crate) fn on_input(&mut self, input: BoardEvent, now: Timestamp) -> Vec<BoardEffect> {
         let mut effects = self.take(input, now);
         effects.extend(self.settle());
         effects

@@ -1,0 +1,24 @@
+//! `agent list`: the definitions of agents that count here. No daemon is involved.
+
+use serde_json::{Value, json};
+
+use crate::args::definitions::AgentList;
+use crate::commands::agent;
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+pub(crate) fn run(args: &AgentList, context: &CliContext) -> Result<CliOutcome> {
+    let (catalog, root) = agent::catalog(&args.place, context)?;
+    let items: Vec<Value> = catalog.found.iter().map(agent::brief).collect();
+    let problems = agent::problems(&catalog);
+    let data = json!({
+        "count": items.len(), "items": items, "problems": problems, "workspace": agent::root(&root),
+    });
+    // There are always those that are built in.
+    let rows = text::rows(&data, &["name", "mode", "level", "description"], "");
+    // Only `agent validate` reports notes.
+    let errors = problems.iter().filter(|problem| problem["severity"] == "error").map(agent::line);
+    let shown: Vec<String> = std::iter::once(rows).chain(errors).collect();
+    Ok(CliOutcome::report("agent.listed", data, shown.join("\n")))
+}

@@ -1,0 +1,139 @@
+//! Definitions of agents as data for `agent list`, `agent show` and `agent validate`, and where they are looked for.
+
+pub(crate) mod list;
+pub(crate) mod show;
+pub(crate) mod validate;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_config::agents::{Catalog, CatalogEntry, DefinitionProblem, DefinitionSource, McpServerRef};
+use subagent_config::policy::Rule;
+use subagent_config::start::agent::given;
+use subagent_config::workspace;
+
+use crate::args::definitions::DefinitionPlace;
+use crate::context::CliContext;
+use crate::failure::Result;
+
+/// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
+pub(crate) fn catalog(place: &DefinitionPlace, context: &CliContext) -> Result<(Catalog, PathBuf)> {
+    let root = workspace_of(place.cwd.as_deref(), context)?;
+    let given = given(place.agents.as_deref())?;
+    Ok((Catalog::find(&given, &root, &context.env), root))
+}
+
+/// The workspace, or the folder outside of one.
+pub(crate) fn workspace_of(typed_cwd: Option<&Path>, context: &CliContext) -> Result<PathBuf> {
+    let cwd = workspace::resolve_cwd(typed_cwd, &context.env)?;
+    Ok(context.workspace(typed_cwd).map_or(cwd, |workspace| workspace.root))
+}
+
+/// One definition, in short.
+pub(crate) fn brief(found: &CatalogEntry) -> Value {
+    let definition = &found.definition;
+    json!({
+        "name": definition.name,
+        "description": definition.description,
+        "mode": definition.mode.as_str(),
+        "level": definition.source.level(),
+        "source": source(&definition.source),
+        "launcher": definition.launcher,
+        "model": definition.model,
+        "startable": definition.refusals.is_empty() && found.behind.is_none(),
+        "hides": found.hides.iter().map(|hidden| {
+            json!({"name": hidden.name, "level": hidden.source.level(), "source": source(&hidden.source)})
+        }).collect::<Vec<_>>(),
+    })
+}
+
+/// All of one definition.
+pub(crate) fn whole(found: &CatalogEntry) -> Value {
+    let definition = &found.definition;
+    let mut data = brief(found);
+    let tools: Vec<String> = definition.tools.iter().map(Rule::text).collect();
+    let servers = definition.mcp_servers.iter().map(|wish| match wish {
+        // What is in it may be secret.
+        McpServerRef::Named(name) => json!({"name": name, "inline": false}),
+        McpServerRef::Inline(name, _) => json!({"name": name, "inline": true}),
+    });
+    let more = json!({
+        "permission": definition.rules.iter().map(rule).collect::<Vec<_>>(),
+        "tools": tools,
+        "permissionMode": definition.permission_mode,
+        "maxSteps": definition.max_steps,
+        "timeoutSeconds": definition.timeout_seconds,
+        "preApproved": definition.pre_approved.iter().map(Rule::text).collect::<Vec<_>>(),
+        "skills": definition.skills,
+        "memory": definition.memory.map(|memory| memory.scope.as_str()),
+        "memoryLines": definition.memory.map(|memory| memory.lines),
+        "mcpServers": servers.collect::<Vec<_>>(),
+        "background": definition.background,
+        "inspectable": definition.inspectable,
+        "caller": if definition.caller_is_agent { "agent" } else { "user" },
+        "resultSchema": definition.result_schema,
+        "resultMaxTokens": definition.result_max_tokens,
+        "unknown": definition.unknown,
+        "prompt": definition.prompt,
+        "problems": problems_of(found),
+    });
+    if let (Value::Object(data), Value::Object(more)) = (&mut data, more) {
+        data.extend(more);
+    }
+    data
+}
+
+fn rule(rule: &Rule) -> Value {
+    json!({
+        "rule": rule.text(), "action": rule.action.as_str(),
+        "line": rule.at.map(|at| at.line), "column": rule.at.map(|at| at.column),
+    })
+}
+
+/// Where a definition is from: its file, if it is one.
+pub(crate) fn source(source: &DefinitionSource) -> Value {
+    source.path().map_or(Value::Null, |path| crate::context::path_value(path))
+}
+
+fn problem(agent: Option<&str>, from: &DefinitionSource, problem: &DefinitionProblem) -> Value {
+    json!({
+        "severity": problem.severity.as_str(), "agent": agent, "level": from.level(), "source": source(from),
+        "line": problem.at.map(|at| at.line), "column": problem.at.map(|at| at.column),
+        "key": problem.key, "message": problem.message,
+    })
+}
+
+fn problems_of(found: &CatalogEntry) -> Vec<Value> {
+    let definition = &found.definition;
+    let all = definition.refusals.iter().chain(&definition.notes);
+    all.map(|one| problem(Some(&definition.name), &definition.source, one)).collect()
+}
+
+/// Everything that there is to say of all of them: first what cannot be started.
+pub(crate) fn problems(catalog: &Catalog) -> Vec<Value> {
+    let refused = catalog.refused.iter();
+    let mut all: Vec<Value> =
+        refused.map(|one| problem(Some(&one.name), &one.source, &one.problem)).collect();
+    all.extend(catalog.others.iter().map(|(source, one)| problem(None, source, one)));
+    all.extend(catalog.found.iter().flat_map(problems_of));
+    all.sort_by_key(|problem| problem["severity"] != "error");
+    all
+}
+
+/// A problem on one line: `file:line:column: severity: message`.
+pub(crate) fn line(problem: &Value) -> String {
+    let word = |key: &str| problem[key].as_str();
+    let from = word("source").or(word("level")).unwrap_or_default();
+    let place = match (problem["line"].as_u64(), problem["column"].as_u64()) {
+        (Some(line), Some(column)) => format!("{from}:{line}:{column}"),
+        _ => from.to_owned(),
+    };
+    let agent = word("agent").filter(|_| word("source").is_none()).map(|name| format!(" ({name})"));
+    let (severity, message) = (word("severity").unwrap_or_default(), word("message").unwrap_or_default());
+    format!("{place}{}: {severity}: {message}", agent.unwrap_or_default()).replace(char::is_control, " ")
+}
+
+/// The path of a workspace as data.
+pub(crate) fn root(path: &Path) -> Value {
+    crate::context::path_value(path)
+}

@@ -1,0 +1,54 @@
+//! `agent show`: one definition of an agent, as it would count. No daemon is involved.
+
+use serde_json::Value;
+use subagent_config::start::agent::named;
+
+use crate::args::definitions::AgentShow;
+use crate::commands::agent;
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+const KEYS: &[&str] = &[
+    "name",
+    "description",
+    "mode",
+    "level",
+    "source",
+    "launcher",
+    "model",
+    "startable",
+    "tools",
+    "permissionMode",
+    "maxSteps",
+    "timeoutSeconds",
+    "skills",
+    "memory",
+    "mcpServers",
+    "hides",
+];
+
+pub(crate) fn run(args: &AgentShow, context: &CliContext) -> Result<CliOutcome> {
+    let (catalog, _) = agent::catalog(&args.place, context)?;
+    let found = named(&catalog, &args.name)?;
+    let data = agent::whole(found);
+    Ok(CliOutcome::report("agent.shown", data.clone(), shown(data)))
+}
+
+/// What is said, then the rules, the problems and the prompt.
+fn shown(mut data: Value) -> String {
+    if let Value::Object(fields) = &mut data {
+        fields.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
+    }
+    let mut lines = vec![text::fields(&data, KEYS)];
+    for rule in data["permission"].as_array().into_iter().flatten() {
+        let word = |key: &str| text::value(&rule[key]);
+        lines.push(format!("rule: {}: {}", word("rule"), word("action")));
+    }
+    lines.extend(data["problems"].as_array().into_iter().flatten().map(agent::line));
+    let prompt = text::value(&data["prompt"]);
+    if !prompt.is_empty() {
+        lines.push(format!("\n{prompt}"));
+    }
+    lines.join("\n")
+}

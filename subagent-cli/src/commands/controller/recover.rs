@@ -1,0 +1,75 @@
+//! `controller recover`: which controllers there are, whose owner has died, and how to take over. Changes nothing.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::args::controllers::ControllerRecover;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::commands::targets::has_state;
+use crate::context::{CliContext, present_path};
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+pub(crate) fn run(args: &ControllerRecover, context: &CliContext) -> Result<CliOutcome> {
+    let workspace = context.workspace(args.cwd.as_deref())?;
+    let root = workspace.root.to_string_lossy();
+    let filter = present_path(args.cwd.clone()).map(|_| &*root);
+    let path = RequestPath::new("/v1/controllers").with("workspaceKey", filter);
+    let mut data = if has_state(&workspace) {
+        let mut client = DaemonClient::new(context, &workspace);
+        block_on(async move { client.ask(&ApiRequest::get(path)).await })?
+    } else {
+        json!({"items": [], "count": 0, "workspaceFilter": filter})
+    };
+    for item in data["items"].as_array_mut().into_iter().flatten() {
+        item["suggestedAction"] = suggested(item, &workspace.root);
+    }
+    let shown = text::rows(&data, &["controllerId", "state", "workspaceKey"], "(no controllers)");
+    Ok(CliOutcome::report("controller.recovered", data, shown))
+}
+
+/// The command that takes over from an owner that is dead, or may be. Its `--cwd` is the workspace of this command and
+/// not the controller's, which may be gone or have another state dir: from here the controller was found.
+fn suggested(item: &Value, root: &Path) -> Value {
+    match (item["state"].as_str(), item["controllerId"].as_str()) {
+        (Some("orphaned" | "conflicted"), Some(id)) => {
+            let root = root.to_string_lossy();
+            let root = shell_words::quote(&root);
+            format!("subagent controller attach --takeover --cwd {root} --controller-id {id}").into()
+        }
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_takeover_is_suggested_where_the_owner_may_be_dead() {
+        let suggested = |state: &str| {
+            suggested(&json!({"state": state, "controllerId": "ctl_1"}), Path::new("/my work/it's"))
+        };
+        for state in ["orphaned", "conflicted"] {
+            let command = suggested(state);
+            let words = shell_words::split(command.as_str().unwrap()).unwrap();
+            let expected = [
+                "subagent",
+                "controller",
+                "attach",
+                "--takeover",
+                "--cwd",
+                "/my work/it's",
+                "--controller-id",
+                "ctl_1",
+            ];
+            assert_eq!(words, expected);
+        }
+        for state in ["dormant", "active"] {
+            assert_eq!(suggested(state), Value::Null);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `controller release`: ends an ownership.
+
+use serde_json::Value;
+use subagent_protocol::api::ReleaseController;
+
+use crate::args::controllers::ControllerRelease;
+use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::context::CliContext;
+use crate::controller;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+pub(crate) fn run(args: &ControllerRelease, context: &CliContext) -> Result<CliOutcome> {
+    let workspace = context.workspace(args.which.cwd.as_deref())?;
+    let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
+    let ask =
+        ApiRequest::change("/v1/controllers/release", &ReleaseController { choice, force: args.force })?;
+    let mut client = DaemonClient::new(context, &workspace);
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = shown(&data);
+    Ok(CliOutcome::report("controller.released", data, shown))
+}
+
+fn shown(data: &Value) -> String {
+    let released = if data["released"] == true { "True" } else { "False" };
+    format!("controllerId: {}\nreleased: {released}", data["controllerId"].as_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_for_people() {
+        let shown = |released: bool| shown(&json!({"controllerId": "ctl_1", "released": released}));
+        assert_eq!(shown(true), "controllerId: ctl_1\nreleased: True");
+        assert_eq!(shown(false), "controllerId: ctl_1\nreleased: False");
+    }
+}

@@ -1,0 +1,147 @@
+//! `land`: the changes of worktrees come to a branch.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_config::Workspace;
+use subagent_config::worktrees::Worktrees;
+use subagent_protocol::Code;
+use subagent_protocol::api::{LandWorktree, WorktreeView};
+use subagent_protocol::worktree::LandingMode;
+use subagent_runtime::worktree;
+
+use super::worktree::{COMMANDS_LIMIT, environment, git_environment};
+use crate::args::worktrees::Land;
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::commands::send;
+use crate::context::CliContext;
+use crate::failure::{Failure, Result};
+use crate::output::{CliOutcome, text};
+use crate::sibling_executable::sibling_executable;
+
+const KEYS: [&str; 4] = ["name", "into", "commit", "worktreeRemoved"];
+
+pub(crate) fn run(args: Land, context: &CliContext) -> Result<CliOutcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let config = context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
+    let mut client = DaemonClient::new(context, &workspace);
+    if let Some(file) = &args.patch {
+        let [name] = args.worktrees.as_slice() else {
+            return Err(Failure::argument("--patch takes the changes of one worktree").wrong_usage());
+        };
+        let path = RequestPath::new(format!("/v1/worktrees/{}", segment(name)));
+        let data = block_on(async move { client.ask(&ApiRequest::get(path)).await })?;
+        return patch(&read(data)?, &context.env.cwd.join(file), context);
+    }
+    let options = LandOptions {
+        into: args.into.clone(),
+        message: args.message.clone(),
+        how: match (args.merge, args.rebase) {
+            (true, _) => LandingMode::Merge,
+            (_, true) => LandingMode::Rebase,
+            _ => LandingMode::Squash,
+        },
+        checks: args.check.clone(),
+        keep: args.keep,
+    };
+    let request = options.request(&config.config.worktrees, context);
+    let mut landed: Vec<Value> = Vec::new();
+    for name in &args.worktrees {
+        let one = match block_on(land(&mut client, name, &request)) {
+            Err(failure) if args.fix => fix(name, failure, &workspace, context)
+                .and_then(|()| block_on(land(&mut client, name, &request))),
+            other => other,
+        };
+        match one {
+            Ok(data) => landed.push(data),
+            Err(failure) if landed.is_empty() => return Err(failure),
+            Err(failure) => {
+                let names: Vec<Value> = landed.iter().map(|landed| landed["name"].clone()).collect();
+                return Err(failure.with("landed", names));
+            }
+        }
+    }
+    if let [_] = args.worktrees.as_slice() {
+        let data = landed.pop().unwrap_or_default();
+        let shown = text::fields(&data, &KEYS);
+        return Ok(CliOutcome::report("worktree.landed", data, shown));
+    }
+    let data = json!({"count": landed.len(), "items": landed});
+    let shown = text::rows(&data, &KEYS, "");
+    Ok(CliOutcome::report("worktrees.landed", data, shown))
+}
+
+/// What a caller says of a landing; the rest is in the config.
+#[derive(Debug, Default)]
+pub(crate) struct LandOptions {
+    pub(crate) into: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) how: LandingMode,
+    pub(crate) checks: Vec<String>,
+    pub(crate) keep: bool,
+}
+
+impl LandOptions {
+    pub(crate) fn request(self, config: &Worktrees, context: &CliContext) -> LandWorktree {
+        LandWorktree {
+            env: git_environment(context),
+            into: self.into,
+            how: self.how,
+            message: self.message,
+            checks: if self.checks.is_empty() { config.check.clone() } else { self.checks },
+            protected: config.protected.clone(),
+            keep: self.keep,
+        }
+    }
+}
+
+/// Lands one worktree.
+///
+/// # Errors
+/// Those of the daemon, with the conflict or the output of a check.
+pub(crate) async fn land(client: &mut DaemonClient, name: &str, request: &LandWorktree) -> Result<Value> {
+    let path = format!("/v1/worktrees/{}/land", segment(name));
+    client.ask(&ApiRequest::change(path, request)?.within(Some(COMMANDS_LIMIT))).await
+}
+
+/// Sends a conflict or the output of a check to the worker, and waits until it has answered.
+fn fix(name: &str, failure: Failure, workspace: &Workspace, context: &CliContext) -> Result<()> {
+    let text = |key: &str| failure.details.get(key).and_then(Value::as_str).unwrap_or_default();
+    let prompt = if failure.is(Code::LandConflict) {
+        let files = failure.details.get("files").and_then(Value::as_array).into_iter().flatten();
+        let mut files: Vec<String> = files.map(|file| format!("- {}", text::value(file))).collect();
+        let more = failure.details.get("moreFiles").and_then(Value::as_u64);
+        files.extend(more.map(|more| format!("- and {more} more")));
+        format!(
+            "Your changes conflict with the branch `{0}`, which has moved on. Merge it into your branch with \
+             `git merge {0}`, resolve the conflicts, and commit the merge. Keep the intent of both sides. \
+             These files have conflicts:\n\n{1}",
+            text("into"),
+            files.join("\n")
+        )
+    } else if failure.is(Code::LandCheckFailed) {
+        format!(
+            "Your changes were merged with their target branch, and this check failed:\n\n    {}\n\n\
+             Its output ends like this:\n\n{}\n\nMend the cause.",
+            text("command"),
+            text("output")
+        )
+    } else {
+        return Err(failure);
+    };
+    let unfixed = send::and_wait(name, prompt, workspace, context)?;
+    unfixed.map_or(Ok(()), |reason| Err(failure.with("fix", reason)))
+}
+
+/// Writes the changes of a worktree to a file.
+fn patch(view: &WorktreeView, file: &std::path::Path, context: &CliContext) -> Result<CliOutcome> {
+    let bytes =
+        worktree::patch(&view.worktree(), &environment(context), &sibling_executable("subagent-runtime")?)?;
+    fs::write(file, &bytes).map_err(|error| {
+        Failure::new(Code::InvalidArgument, format!("{} cannot be written: {error}", file.display()))
+            .with("path", file.to_string_lossy())
+    })?;
+    let data = json!({"name": view.name, "path": file.to_string_lossy(), "bytes": bytes.len()});
+    let shown = text::fields(&data, &["name", "path", "bytes"]);
+    Ok(CliOutcome::report("worktree.patch", data, shown))
+}

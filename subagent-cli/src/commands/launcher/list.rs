@@ -1,0 +1,46 @@
+//! `launcher list`: the launchers of the config files, and those that are built in. No daemon is involved.
+
+use serde_json::{Value, json};
+
+use crate::args::local::LauncherList;
+use crate::commands::launcher::handshake::{noted, workspace_of};
+use crate::commands::launcher::installed;
+use crate::context::{CliContext, path_value};
+use crate::failure::Result;
+use crate::output::{CliOutcome, OutputFormat, text};
+
+pub(crate) fn run(args: &LauncherList, context: &CliContext) -> Result<CliOutcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let workspace = workspace_of(context);
+    // The config's map is sorted by name.
+    let all = loaded.config.launchers.iter().map(|(name, launcher)| {
+        let mut item = json!({
+            "name": name,
+            "backendKind": launcher.backend_kind,
+            "command": launcher.command,
+            "handshake": noted(workspace.as_ref(), name, launcher),
+        });
+        // The document without --all is that of the contract.
+        if args.all || context.format == OutputFormat::Text {
+            let found = installed::found(&loaded, name, launcher, context);
+            if let Some(item) = item.as_object_mut() {
+                item.extend(found);
+            }
+        }
+        (loaded.file_of_launcher(name).is_some(), item)
+    });
+    // Items are those of files: scripts take them for what a person has configured.
+    let (items, built_in): (Vec<_>, Vec<_>) = all.partition(|(in_file, _)| *in_file);
+    let values = |items: Vec<(bool, Value)>| items.into_iter().map(|(_, item)| item).collect::<Vec<_>>();
+    let mut data = json!({
+        "count": items.len(),
+        "items": values(items),
+        "configPath": path_value(&loaded.path),
+        "configLoaded": loaded.loaded,
+    });
+    if args.all || context.format == OutputFormat::Text {
+        data["builtIn"] = values(built_in).into();
+    }
+    let shown = text::rows(&data, &["name"], "(no launchers configured)");
+    Ok(CliOutcome::report("launcher.listed", data, shown))
+}

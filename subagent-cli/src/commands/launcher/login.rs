@@ -1,0 +1,178 @@
+//! `launcher login` and `launcher logout`: the agent's own ways, or what to do where it has none.
+
+use std::io::{IsTerminal as _, stdin, stdout};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use subagent_config::launcher::find_program;
+use subagent_config::start::environment;
+use subagent_protocol::Code;
+use subagent_protocol::ask::{AgentQuestion, LoginKind, terminal_command};
+use subagent_protocol::clean::one_line;
+
+use crate::args::agents::{LauncherLogin, LauncherLogout};
+use crate::ask::Patience;
+use crate::commands::launcher::handshake::LauncherAgent;
+use crate::commands::launcher::probe::patience;
+use crate::context::{CliContext, present};
+use crate::failure::{Failure, Result};
+use crate::output::{CliOutcome, text};
+
+pub(crate) fn login(args: &LauncherLogin, context: &CliContext) -> Result<CliOutcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
+    let time = patience(args.timeout)?;
+    let method = present(args.method.clone()).or_else(|| agent.launcher.auth_method.clone());
+    let question = AgentQuestion::Login { method };
+    let patience = Patience { request: time, ..Patience::of(agent.launcher, None) };
+    let answer = agent.ask(question, patience).map_err(|failure| to_choose(failure, &args.name))?;
+    let method = answer.method.unwrap_or_default();
+    let mut data = json!({
+        "name": args.name, "method": method["id"], "methodName": method["name"], "loggedIn": true,
+    });
+    let mut keys = vec!["name", "method", "loggedIn"];
+    match LoginKind::of(&method) {
+        Some(LoginKind::EnvVar) => {
+            data["loggedIn"] = false.into();
+            data["variables"] = variables(&method);
+            data["link"] = method["link"].clone();
+            data["recommendedAction"] = format!(
+                "set these variables in the shell that starts workers, or in launchers.{}.env of the config file",
+                args.name
+            )
+            .into();
+            keys.extend(["variables", "link", "recommendedAction"]);
+        }
+        Some(LoginKind::Terminal) => at_terminal(&agent, &method, context)?,
+        _ => {}
+    }
+    agent.forget();
+    let shown = text::fields(&data, &keys);
+    Ok(CliOutcome::report("launcher.login", data, shown))
+}
+
+pub(crate) fn logout(args: &LauncherLogout, context: &CliContext) -> Result<CliOutcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
+    agent.ask(AgentQuestion::Logout, Patience::of(agent.launcher, None))?;
+    agent.forget();
+    let data = json!({"name": args.name, "loggedOut": true});
+    let shown = text::fields(&data, &["name", "loggedOut"]);
+    Ok(CliOutcome::report("launcher.logout", data, shown))
+}
+
+/// Lists the ways to log in where one has to be chosen, and the command that does.
+fn to_choose(mut failure: Failure, launcher: &str) -> Failure {
+    let methods = failure.details.get("authMethods").and_then(Value::as_array);
+    let described: Vec<(String, String)> = methods
+        .into_iter()
+        .flatten()
+        .filter_map(|method| {
+            let id = one_line(method["id"].as_str()?);
+            Some((id, method["name"].as_str().map(one_line).unwrap_or_default()))
+        })
+        .collect();
+    let Some((first, _)) = described.first().filter(|_| failure.is(Code::InvalidArgument)) else {
+        return failure;
+    };
+    let line = |(id, name): &(String, String)| match name.is_empty() {
+        true => id.clone(),
+        false => format!("{id} ({name})"),
+    };
+    let words = ["subagent", "launcher", "login", launcher, "--method", first];
+    let command = shell_words::join(words);
+    let lines: Vec<String> = described.iter().map(line).collect();
+    failure.message = format!("{}: {}", failure.message, lines.join(", "));
+    failure.with("recommendedCommand", command)
+}
+
+/// The names of the variables that a method wants, and whether it can do without.
+fn variables(method: &Value) -> Value {
+    let vars = method["vars"].as_array().into_iter().flatten();
+    let named = vars.filter(|var| var["name"].is_string());
+    named
+        .map(|var| json!({"name": var["name"], "label": var["label"], "optional": var["optional"] == true}))
+        .collect()
+}
+
+/// Runs the agent's program with what the method adds, or the command that it names, at the caller's terminal.
+fn at_terminal(agent: &LauncherAgent<'_>, method: &Value, context: &CliContext) -> Result<()> {
+    let named = terminal_command(method);
+    let holder = named.unwrap_or(method);
+    let added = holder["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let (program, args): (PathBuf, Vec<String>) = match (named, &agent.resolved.exec_path) {
+        (Some(command), _) => {
+            let word = command["command"].as_str().unwrap_or_default();
+            let found = find_program(word, agent.cwd(), &context.env);
+            (found.unwrap_or_else(|_| word.into()), added.collect())
+        }
+        (None, found) => {
+            let program = found.clone().unwrap_or_else(|| agent.resolved.effective_command.clone().into());
+            (program, agent.resolved.effective_args.iter().cloned().chain(added).collect())
+        }
+    };
+    if !stdin().is_terminal() || !stdout().is_terminal() {
+        let words = std::iter::once(program.to_string_lossy().into_owned()).chain(args);
+        let words: Vec<String> = words.collect();
+        return Err(Failure::new(
+            Code::TerminalRequired,
+            "this login method needs a terminal, and there is none",
+        )
+        .with("launcher", agent.name)
+        .with("method", method["id"].clone())
+        .with("command", shell_words::join(&words))
+        .recommend("run the same command in a terminal"));
+    }
+    let named = holder["env"].as_object().into_iter().flatten();
+    let named = named.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let may = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+    let inherited = environment(&context.env, agent.launcher, agent.cwd());
+    let bytes = |bytes: Vec<u8>| <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
+    let status = Command::new(&program)
+        .args(args)
+        .env_clear()
+        .envs(inherited.into_iter().map(|(name, value)| (bytes(name.0), bytes(value.0))))
+        .envs(named.filter(|(name, value)| may(name) && !value.contains('\0')))
+        .current_dir(agent.cwd())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(Failure::new(Code::BackendUnavailable, format!("the login did not succeed ({status})"))
+                .with("launcher", agent.name)
+                .with("method", method["id"].clone())
+                .with("exitCode", status.code())
+                .recommend("repeat it, or log in with the agent's own command"))
+        }
+        Err(error) => {
+            Err(Failure::new(Code::BackendLauncher, format!("the login cannot be started: {error}"))
+                .with("launcher", agent.name)
+                .with("error", error.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_named_variables_are_reported() {
+        let method =
+            json!({"vars": [{"name": "KEY"}, {"name": "ORG", "optional": true, "label": "L"}, {"x": 1}, 7]});
+        let expected = json!([
+            {"name": "KEY", "label": null, "optional": false}, {"name": "ORG", "label": "L", "optional": true},
+        ]);
+        assert_eq!(variables(&method), expected);
+        assert_eq!(variables(&Value::Null), json!([]));
+    }
+
+    #[test]
+    fn a_time_must_be_one() {
+        assert_eq!(patience(600.0).unwrap().as_secs(), 600);
+        for seconds in [0.0, 1e300] {
+            assert!(patience(seconds).is_err(), "{seconds}");
+        }
+    }
+}

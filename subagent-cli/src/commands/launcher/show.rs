@@ -1,0 +1,48 @@
+//! `launcher show`: one launcher of the config file. No daemon is involved. The values of its
+//! variables are replaced by `<set>`: keys of APIs are kept there, and what this command prints
+//! ends up in logs and transcripts.
+
+use serde_json::{Map, Value, json};
+
+use crate::args::local::LauncherName;
+use crate::commands::launcher::handshake::{noted, workspace_of};
+use crate::commands::launcher::installed;
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+/// What stands for the value of a variable.
+const HIDDEN: &str = "<set>";
+
+pub(crate) fn run(args: &LauncherName, context: &CliContext) -> Result<CliOutcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let launcher = loaded.config.launcher(&args.name)?;
+    let env: Map<String, Value> = launcher.env.keys().map(|name| (name.clone(), HIDDEN.into())).collect();
+    let mut data = json!({
+        "name": args.name,
+        "backend": {"kind": launcher.backend_kind},
+        "command": launcher.command,
+        "args": launcher.args,
+        "env": env,
+        "handshake": noted(workspace_of(context).as_ref(), &args.name, launcher),
+    });
+    installed::add(&mut data, &loaded, &args.name, launcher, context);
+    let options = &launcher.options;
+    for (key, value) in [("mode", &options.mode), ("model", &options.model)] {
+        if let Some(value) = value {
+            data[key] = value.as_str().into();
+        }
+    }
+    if !launcher.mcp_servers.is_empty() {
+        data["mcpServers"] = launcher.mcp_servers.keys().cloned().collect();
+    }
+    if !options.config_options.is_empty() {
+        data["configOptions"] = json!(options.config_options);
+    }
+    let mut keys = vec!["name", "backend", "command", "args", "env"];
+    if !data["handshake"].is_null() {
+        keys.push("handshake");
+    }
+    let shown = text::fields(&data, &keys);
+    Ok(CliOutcome::report("launcher.shown", data, shown))
+}

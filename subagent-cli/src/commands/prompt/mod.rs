@@ -1,0 +1,3 @@
+//! `prompt`: the prompt for a manager agent.
+
+pub(crate) mod render;

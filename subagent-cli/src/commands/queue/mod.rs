@@ -1,0 +1,3 @@
+//! `queue`: what waits for a worker as a whole.
+
+pub(crate) mod resume;

@@ -1,0 +1,4 @@
+//! `role`: the roles of workers.
+
+pub(crate) mod list;
+pub(crate) mod show;

@@ -1,0 +1,31 @@
+//! `session list`: the sessions that an agent has kept, from its own list.
+
+use serde_json::{Value, json};
+use subagent_protocol::ask::AgentQuestion;
+use subagent_protocol::handshake::ListedSession;
+
+use crate::args::agents::SessionList;
+use crate::ask::Patience;
+use crate::commands::launcher::handshake::LauncherAgent;
+use crate::context::{CliContext, path_value, present_path};
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+pub(crate) fn run(args: &SessionList, context: &CliContext) -> Result<CliOutcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let agent = LauncherAgent::of(&loaded.config, &args.launcher, args.cwd.as_deref(), context)?;
+    let cwd = present_path(args.cwd.clone()).map(|_| path_value(agent.cwd()));
+    let question =
+        AgentQuestion::ListSessions { cwd: cwd.as_ref().and_then(Value::as_str).map(str::to_owned) };
+    let answer = agent.ask(question, Patience::of(agent.launcher, None))?;
+    let items: Vec<ListedSession> = answer.sessions.iter().filter_map(ListedSession::of).collect();
+    let data = json!({
+        "launcher": args.launcher,
+        "cwd": cwd,
+        "count": items.len(),
+        "items": items,
+        "truncated": answer.truncated,
+    });
+    let shown = text::rows(&data, &["sessionId", "updatedAt", "cwd", "title"], "");
+    Ok(CliOutcome::list("session.listed", data, shown, "(no sessions)"))
+}

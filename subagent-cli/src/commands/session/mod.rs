@@ -1,0 +1,4 @@
+//! `session`: the sessions that an agent keeps.
+
+pub(crate) mod delete;
+pub(crate) mod list;

@@ -1,0 +1,126 @@
+//! `worker set`: mode, model and config options of a worker's agent.
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{RenameWorker, SetOptions};
+use subagent_protocol::budget::LimitsChange;
+
+use super::start::options;
+use crate::args::options::WorkerSet;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::budget;
+use crate::commands::targets::named_worker;
+use crate::commands::targets::several::{ChangeReport, each};
+use crate::context::{CliContext, present};
+use crate::failure::{Failure, Result};
+use crate::input::{self, InputObject};
+use crate::output::CliOutcome;
+
+const REPORT: ChangeReport = ChangeReport {
+    one: "worker.set",
+    several: "workers.set",
+    keys: &["workerId", "name", "applied", "chosen", "current", "idleTimeoutMs", "onRateLimit", "budget"],
+    done: "set",
+};
+
+/// What is to be set.
+struct WorkerSettingsChange {
+    addresses: Vec<String>,
+    name: Option<String>,
+    options: SetOptions,
+    budget: LimitsChange,
+}
+
+impl WorkerSettingsChange {
+    fn of(args: WorkerSet, context: &CliContext) -> Result<Self> {
+        let input = InputObject::load(args.input.as_deref(), input::WORKER_SET, &context.typed)?;
+        let one = present(args.worker_id).or_else(|| input.text("workerId"));
+        let addresses = if args.workers.is_empty() { Vec::from_iter(one) } else { args.workers };
+        if addresses.iter().all(String::is_empty) {
+            return Err(Failure::input("no worker: name one, or give workerId in --input"));
+        }
+        let wanted = Self {
+            addresses,
+            name: present(args.name).or_else(|| input.text("name")),
+            options: options::typed(args.options, &input)?,
+            budget: budget::typed(args.budget, &input)?,
+        };
+        if !wanted.sets_options() && wanted.budget.is_empty() && wanted.name.is_none() {
+            return Err(Failure::input(
+                "nothing to set: give --name, --mode, --model, --set, --idle-timeout, --on-rate-limit or a limit, or their keys in --input",
+            ));
+        }
+        if wanted.name.is_some() && wanted.addresses.len() > 1 {
+            return Err(Failure::input("--name renames one worker; name one"));
+        }
+        Ok(wanted)
+    }
+
+    /// Whether the agent has to take something.
+    fn is_of_agent(&self) -> bool {
+        !self.options.options.is_empty() || !self.options.forget.is_empty()
+    }
+
+    fn sets_options(&self) -> bool {
+        self.is_of_agent() || self.options.idle_timeout_ms.is_some() || self.options.on_rate_limit.is_some()
+    }
+}
+
+pub(crate) fn run(args: WorkerSet, context: &CliContext) -> Result<CliOutcome> {
+    let cwd = args.cwd.cwd.clone();
+    let is_new = !args.workers.is_empty() && args.input.is_some();
+    let wanted = WorkerSettingsChange::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;
+    let workspace = context.workspace(cwd.as_deref())?;
+    let mut client = DaemonClient::new(context, &workspace);
+    let items = block_on(each(&mut client, &wanted.addresses, &REPORT, async |client, address| {
+        set(client, &wanted, named_worker(address, &workspace)?).await
+    }))?;
+    Ok(REPORT.outcome(&client.names(&wanted.addresses), items))
+}
+
+async fn set(client: &mut DaemonClient, wanted: &WorkerSettingsChange, address: &str) -> Result<Value> {
+    // The name that was typed may be another worker's in a moment.
+    let worker_id = match &wanted.name {
+        None => address.to_owned(),
+        Some(name) => rename(client, address, name).await?,
+    };
+    let path = format!("/v1/workers/{}/options", segment(&worker_id));
+    // The daemon bounds it: it knows how long the agent may take.
+    let ask = ApiRequest::change(path, &wanted.options)?.within(None);
+    let mut data = json!({ "workerId": worker_id });
+    // First, as it is the daemon's alone: an agent that refuses an option changes nothing about it.
+    let budget = match wanted.budget.is_empty() {
+        true => None,
+        false => Some(budget::change_worker(client, &worker_id, &wanted.budget).await?),
+    };
+    if wanted.sets_options() {
+        data = client.ask(&ask).await?;
+    }
+    if wanted.options.idle_timeout_ms.is_some() {
+        // Null means never.
+        data["idleTimeoutMs"] = data["idleTimeoutMs"].take();
+    }
+    if !wanted.is_of_agent()
+        && let Value::Object(members) = &mut data
+    {
+        // The agent has no part in an idle timeout.
+        members.retain(|key, _| !matches!(key.as_str(), "applied" | "chosen" | "current"));
+    }
+    if let Some(budget) = budget {
+        // The id, where a name was typed.
+        data["workerId"] = budget["workerId"].clone();
+        data["budget"] = budget;
+    }
+    if let Some(name) = &wanted.name {
+        data["name"] = name.as_str().into();
+    }
+    Ok(data)
+}
+
+/// Gives a worker another name. Gives its id, by which it is found before and after.
+async fn rename(client: &mut DaemonClient, address: &str, name: &str) -> Result<String> {
+    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(address)))).await?;
+    let worker_id = shown["workerId"].as_str().unwrap_or(address).to_owned();
+    let request = RenameWorker { name: name.to_owned() };
+    client.ask(&ApiRequest::change(format!("/v1/workers/{}/name", segment(&worker_id)), &request)?).await?;
+    Ok(worker_id)
+}

@@ -1,0 +1,57 @@
+//! `worker show`: workers.
+
+use crate::args::workers::WorkerShow;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::targets::contract_form::without_name_of;
+use crate::commands::targets::named_worker;
+use crate::commands::targets::several::{ChangeReport, each};
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+/// The order of the lines.
+const KEYS: &[&str] = &[
+    "workerId",
+    "controllerId",
+    "label",
+    "launcher",
+    "role",
+    "cwd",
+    "sessionId",
+    "activeTurnId",
+    "runtimePid",
+    "runtimeSocket",
+    "state",
+    "recoveryState",
+    "createdAt",
+    "updatedAt",
+    "stoppedAt",
+    "lastError",
+    "unresponsive",
+    "idleTimeoutMs",
+    "hibernation",
+    "hibernated",
+    "hibernatedAt",
+    "parked",
+    "onRateLimit",
+    "sandbox",
+    "agent",
+];
+
+const REPORT: ChangeReport =
+    ChangeReport { one: "worker.shown", several: "workers.shown", keys: KEYS, done: "shown" };
+
+pub(crate) fn run(args: &WorkerShow, context: &CliContext) -> Result<CliOutcome> {
+    let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
+    let addresses = args.workers.all();
+    let mut client = DaemonClient::new(context, &workspace);
+    let mut items = block_on(each(&mut client, &addresses, &REPORT, async |client, address| {
+        client
+            .ask(&ApiRequest::get(format!("/v1/workers/{}", segment(named_worker(address, &workspace)?))))
+            .await
+    }))?;
+    if let ([address], [data]) = (&*addresses, &mut *items) {
+        without_name_of(address, data, context);
+    }
+    Ok(REPORT.texts(&addresses, items, |_, data| text::fields(data, KEYS)))
+}

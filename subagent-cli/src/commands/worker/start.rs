@@ -1,0 +1,309 @@
+//! `worker start`: what is typed becomes a request to start a worker, and the daemon starts it.
+
+pub(crate) mod answer_time;
+pub(crate) mod notes;
+pub(crate) mod options;
+
+// The daemon never looks at its own PATH, config or environment for it. What is wrong with the
+// controller is reported before what is wrong with the launcher, as the daemon alone knows
+// controllers it is asked first.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit};
+use serde_json::Value;
+use subagent_config::start::agent::DefinitionRequest;
+use subagent_config::start::budgets::of_config;
+use subagent_config::start::{self, Composition, StartContext, sandbox};
+use subagent_config::{LoadedConfig, Workspace, controller_hint};
+use subagent_protocol::Code;
+use subagent_protocol::api::{ControllerChoice, StartWorker, UNLABELED};
+use subagent_protocol::options::PATIENCE;
+use subagent_protocol::tags::Tags;
+use tokio::time::Instant;
+
+use crate::args::policy::RuleFlags;
+use crate::args::workers::{StartFlags, WorkerStart};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::commands::hook::untrusted;
+use crate::commands::targets::contract_form::without_name;
+use crate::commands::{budget, worktree};
+use crate::context::{CliContext, present, present_path};
+use crate::controller::{self, resolve_path};
+use crate::failure::{Failure, Result};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
+use crate::starting::Starting;
+use crate::umask::current_umask;
+
+/// How much longer than the agent itself the whole start may take.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// What is to be started, where, and by whom.
+pub(crate) struct WorkerStartRequest {
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) controller_id: Option<String>,
+    pub(crate) start: start::StartChoices,
+}
+
+impl WorkerStartRequest {
+    /// What flags and `--input` say.
+    pub(crate) fn of(args: StartFlags, input: &InputObject) -> Result<Self> {
+        let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+        let (approval_timeout_ms, on_approval_timeout) =
+            answer_time::typed(args.approval_timeout, args.on_approval_timeout.clone(), input)?;
+        let rules = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
+        let delegate = if args.delegate { Some(true) } else { input.flag("delegate") };
+        let agent = either(args.agent.agent, "agent");
+        let agents = present(args.agent.agents);
+        if agents.is_some() && agent.is_none() && delegate != Some(true) {
+            let message = "nothing uses the definitions of --agents; add --agent NAME, or --delegate";
+            return Err(Failure::argument(message).with("flag", "--agents"));
+        }
+        let start = start::StartChoices {
+            launcher: either(args.launcher, "launcher"),
+            launcher_or_agent: None,
+            role: either(args.role, "role"),
+            name: either(args.name, "name"),
+            label: either(args.label, "label").unwrap_or_else(|| UNLABELED.to_owned()),
+            debug_mode: false,
+            detached: false,
+            options: options::typed(args.options, input)?,
+            mcp_config: present_path(args.mcp_config).or_else(|| input.text("mcpConfig").map(PathBuf::from)),
+            add_dirs: match args.add_dir.is_empty() {
+                true => input.texts("additionalDirectories").into_iter().map(PathBuf::from).collect(),
+                false => args.add_dir,
+            },
+            resume: either(args.resume, "resume"),
+            tags: match args.tag.is_empty() {
+                true => Tags::parse(input.texts("tags").iter().map(String::as_str))?,
+                false => Tags::parse(args.tag.iter().map(String::as_str))?,
+            },
+            rules: start::policy::Flags::from(RuleFlags {
+                allow: rules(args.rules.allow, "allow"),
+                ask: rules(args.rules.ask, "ask"),
+                deny: rules(args.rules.deny, "deny"),
+            }),
+            budget: budget::typed(args.budget, input)?,
+            inherited: Vec::new(),
+            approval_timeout_ms,
+            on_approval_timeout,
+            agent: agent.map_or(DefinitionRequest::None, DefinitionRequest::Named),
+            agents,
+            delegate,
+            worktree: worktree::typed(args.worktree, input)?,
+            worktree_of: None,
+            sandbox: sandbox::SandboxRequest {
+                name: either(args.sandbox, "sandbox"),
+                ..sandbox::SandboxRequest::default()
+            },
+        };
+        Ok(Self {
+            cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
+            controller_id: either(args.controller_id, "controllerId"),
+            start,
+        })
+    }
+}
+
+impl WorkerStartRequest {
+    /// The definition that was named.
+    pub(crate) fn agent(&self) -> Option<String> {
+        match &self.start.agent {
+            DefinitionRequest::Named(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome> {
+    let positional = args.launcher_or_agent.is_some();
+    let input = InputObject::load(args.input.as_deref(), input::WORKER_START, &context.typed)
+        .map_err(|error| error.wrong_usage_if(positional))?;
+    let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
+    let config = args.start.config.config.clone();
+    let mut wanted = WorkerStartRequest::of(args.start, &input)?;
+    wanted.start.debug_mode = debug_mode;
+    // A person's form needs no controller before it.
+    let makes_controller = args.launcher_or_agent.is_some() || wanted.start.name.is_some();
+    wanted.start.launcher_or_agent = present(args.launcher_or_agent);
+    let workspace = context.workspace(wanted.cwd.as_deref())?;
+    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
+    let launcher = wanted.start.launcher.clone().or_else(|| config.config.defaults.launcher.clone());
+    let cwd = wanted.cwd.clone();
+    let mut client = DaemonClient::new(context, &workspace);
+    let started = block_on(async move {
+        if makes_controller {
+            let budget = of_config(&config.config.budgets.controller);
+            let named = wanted.controller_id.as_deref();
+            controller::ensure(&mut client, &workspace.state_dir, named, &workspace, budget).await?;
+        }
+        let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
+        prepared.start(&mut client).await
+    });
+    let mut data = started.map_err(|failure| {
+        match failure.is(Code::ControllerNotFound) && controller::none_was_named(&failure) {
+            true => with_other_form(failure, launcher.as_deref(), cwd.as_deref()),
+            false => failure,
+        }
+    })?;
+    let shown = if makes_controller {
+        text::fields(&data, &["name", "workerId", "controllerId", "state"])
+    } else {
+        without_name(&mut data, context);
+        text::fields(&data, &["workerId", "controllerId", "state"])
+    };
+    let notes = notes::of(&data);
+    Ok(CliOutcome::report("worker.started", data, shown).with_notes(&notes))
+}
+
+/// The error of a workspace without a controller, with the form that needs none before it.
+fn with_other_form(failure: Failure, launcher: Option<&str>, cwd: Option<&Path>) -> Failure {
+    let failure = failure.recommend(
+        "name the launcher as an argument, which needs no controller; or make one with `subagent controller init`",
+    );
+    let Some(launcher) = launcher else {
+        return failure.with("recommendedCommand", "subagent launcher list");
+    };
+    let place = cwd.map(|cwd| ["--cwd".to_owned(), cwd.to_string_lossy().into_owned()]);
+    let words = ["subagent", "worker", "start", launcher].map(str::to_owned).into_iter();
+    failure.with("recommendedCommand", shell_words::join(words.chain(place.into_iter().flatten())))
+}
+
+/// A start that nothing is known to be wrong with.
+pub(crate) struct Prepared {
+    request: StartWorker,
+    limit: Duration,
+    starting: Option<Starting>,
+}
+
+impl Prepared {
+    /// Asks the daemon whether the controller that was chosen may have the worker.
+    pub(crate) async fn check_controller(&self, client: &mut DaemonClient) -> Result<()> {
+        client.ask(&ApiRequest::get(resolve_path(&self.request.choice))).await.map(|_| ())
+    }
+
+    /// Starts the worker and gives the data of `worker.started`, with the files whose hooks do not run.
+    ///
+    /// # Errors
+    /// The daemon's; `DAEMON_TOO_OLD`.
+    pub(crate) async fn start(mut self, client: &mut DaemonClient) -> Result<Value> {
+        let hooks = self.request.hooks.clone();
+        let starting = self.starting.take();
+        let mut data = Starting::during(starting, Instant::now(), Box::pin(self.started(client))).await?;
+        if hooks.is_empty() {
+            return Ok(data);
+        }
+        let files = match untrusted::files(client, &hooks).await {
+            Err(failure) if failure.is(Code::InvalidArgument) => {
+                return Err(not_as_asked(client, &data, "run hooks").await);
+            }
+            files => files?,
+        };
+        if !files.is_empty() {
+            data[untrusted::KEY] = files.into();
+        }
+        Ok(data)
+    }
+
+    async fn started(self, client: &mut DaemonClient) -> Result<Value> {
+        let data =
+            client.ask(&ApiRequest::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
+        match &self.request.resume {
+            Some(session) if data["sessionId"] != *session => {
+                Err(not_as_asked(client, &data, "resume a session").await)
+            }
+            _ if self.request.agent.is_some() && data.get("agentDefinition").is_none() => {
+                Err(not_as_asked(client, &data, "start one with the definition of an agent").await)
+            }
+            _ if self.request.name.is_some() && data.get("name").is_none() => {
+                Err(not_as_asked(client, &data, "name a worker").await)
+            }
+            _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
+                Err(not_as_asked(client, &data, "tag a worker").await)
+            }
+            _ if self.request.delegation.is_some() && data["delegates"] != true => {
+                Err(not_as_asked(client, &data, "let a worker give tasks to other agents").await)
+            }
+            _ if self.request.sandbox.is_some() && data.get("sandbox").is_none() => {
+                Err(not_as_asked(client, &data, "run an agent in a sandbox").await)
+            }
+            _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
+                Err(not_as_asked(client, &data, "apply rules").await)
+            }
+            _ if self.request.worktree.is_some() && data.get("worktree").is_none() => {
+                Err(not_as_asked(client, &data, "give a worker a git worktree").await)
+            }
+            _ if self.request.answer_time.is_some() && data.get("answerTime").is_none() => {
+                Err(not_as_asked(client, &data, "limit how long questions wait").await)
+            }
+            _ if !self.request.budget.is_boundless() => {
+                let worker = data["workerId"].as_str().unwrap_or_default();
+                let path = format!("/v1/workers/{worker}/budget");
+                match client.ask(&ApiRequest::get(RequestPath::new(path))).await {
+                    Err(failure) if failure.is(Code::InvalidArgument) => {
+                        Err(not_as_asked(client, &data, "limit what a worker uses").await)
+                    }
+                    shown => shown.map(|_| data),
+                }
+            }
+            _ => Ok(data),
+        }
+    }
+}
+
+/// Stops a worker that was not started as requested. A daemon or a runtime older than this command
+/// ignores parts of the request, such as the session to resume, tags or rules.
+async fn not_as_asked(client: &mut DaemonClient, data: &Value, what: &str) -> Failure {
+    let worker = data["workerId"].as_str().unwrap_or_default();
+    let stopped = match ApiRequest::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
+        Ok(stop) => client.ask(&stop).await.is_ok(),
+        Err(_) => false,
+    };
+    Failure::new(Code::DaemonTooOld, format!("the daemon is older than this command and cannot {what}"))
+        .with("workerId", worker)
+        .with("stopped", stopped)
+        .recommend("restart the daemon with `subagent daemon restart`, then start the worker again")
+}
+
+/// Chooses and checks what a worker of this workspace is started with.
+pub(crate) async fn prepare(
+    client: &mut DaemonClient,
+    wanted: WorkerStartRequest,
+    loaded: &LoadedConfig,
+    workspace: &Workspace,
+    context: &CliContext,
+) -> Result<Prepared> {
+    let cwd = start::cwd(wanted.cwd.as_deref(), &context.env)?;
+    // The daemon knows the handle, and takes the one that it names before that of the hint.
+    let choice = ControllerChoice {
+        controller_id: wanted.controller_id,
+        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
+        workspace_key: workspace.root.to_string_lossy().into_owned(),
+    };
+    let place = StartContext {
+        loaded,
+        workspace: &workspace.root,
+        cwd,
+        env: &context.env,
+        choice: choice.clone(),
+        umask: current_umask().bits(),
+        nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
+    };
+    let composition = match Composition::of(wanted.start, place) {
+        Ok(composition) => composition,
+        Err(error) => {
+            client.ask(&ApiRequest::get(resolve_path(&choice))).await?;
+            return Err(error.into());
+        }
+    };
+    let name = composition.launcher().to_owned();
+    let starting = Starting::new(context, &name, || composition.fetch());
+    let request = composition.request()?;
+    let wishes = request.agent.as_ref().is_some_and(|agent| agent.model.is_some());
+    let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
+    let making = if request.worktree.is_some() { worktree::COMMANDS_LIMIT } else { Duration::ZERO };
+    let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + making + GRACE;
+    Ok(Prepared { request, limit, starting })
+}

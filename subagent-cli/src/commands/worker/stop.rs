@@ -1,0 +1,64 @@
+//! `worker stop`: ends workers and every process of them. `--force` changes nothing: a worker can be stopped in every
+//! state.
+
+use serde_json::{Value, json};
+use subagent_config::Workspace;
+
+use crate::args::workers::WorkerStop;
+use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::commands::targets::selected::WorkerSelector;
+use crate::commands::targets::several::{ChangeReport, each};
+use crate::commands::targets::{has_state, named_worker};
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+const REPORT: ChangeReport = ChangeReport {
+    one: "worker.stopped",
+    several: "workers.stopped",
+    keys: &["workerId", "state"],
+    done: "stopped",
+};
+
+pub(crate) fn run(args: &WorkerStop, context: &CliContext) -> Result<CliOutcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    if let Some(selector) = &args.selector.selector {
+        return all(
+            WorkerSelector { controller_id: None, selector: Some(selector.clone()) },
+            &workspace,
+            context,
+        );
+    }
+    let addresses = args.workers.all();
+    let mut client = DaemonClient::new(context, &workspace);
+    let items = block_on(each(&mut client, addresses, &REPORT, async |client, address| {
+        stop(client, named_worker(address, &workspace)?).await
+    }))?;
+    Ok(REPORT.outcome(&client.names(addresses), items))
+}
+
+/// Stops a worker; gives the data of `worker.stopped`.
+pub(crate) async fn stop(client: &mut DaemonClient, worker: &str) -> Result<Value> {
+    client.ask(&ApiRequest::change(format!("/v1/workers/{}/stop", segment(worker)), &json!({}))?).await
+}
+
+/// Stops the workers that have some tags.
+fn all(choice: WorkerSelector, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
+    choice.ask()?;
+    if !has_state(workspace) {
+        return Err(choice.none());
+    }
+    let mut client = DaemonClient::new(context, workspace);
+    let (items, names) = block_on(async {
+        let chosen = choice.workers(&mut client).await?;
+        let (ids, names): (Vec<String>, Vec<String>) =
+            chosen.into_iter().map(|worker| (worker.worker_id, worker.name)).unzip();
+        Ok((
+            each(&mut client, &ids, &REPORT, async |client, worker| stop(client, worker).await).await?,
+            names,
+        ))
+    })?;
+    let data = json!({"count": items.len(), "items": items, "selector": choice.selector});
+    let shown = text::rows(&data, REPORT.keys, "");
+    Ok(CliOutcome::report(REPORT.several, data, shown).of_workers(&names))
+}
