@@ -11,7 +11,7 @@ use subagent_config::{Environment, Workspace, unknown};
 use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::clean::one_line;
 
-use crate::args::TypedFlags;
+use crate::command_line::TypedFlags;
 use crate::failure::{Failure, Result};
 use crate::output::terminal::Terminal;
 use crate::output::{OutputFormat, complain};

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use subagent_protocol::{Code, MAX_LINE_BYTES};
 
-use crate::args::TypedFlags;
+use crate::command_line::TypedFlags;
 use crate::failure::{Failure, Result};
 use repeated::DuplicateKey;
 

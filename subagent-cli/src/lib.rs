@@ -2,10 +2,10 @@
 //! `subagent-runtime`. Architecture invariants: it holds no state and opens no database; it knows
 //! no rule of the control plane. Only this crate writes to a terminal.
 
-pub mod args;
 mod ask;
 pub mod client;
-pub mod commands;
+mod command_line;
+mod commands;
 mod completion;
 pub mod context;
 mod controller;
@@ -53,16 +53,16 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         return finish(OutputFormat::Text, commands::completions::legacy(wanted, shell.as_deref()));
     }
     let args = if args.is_empty() && commands::top::is_meant() { vec!["top".into()] } else { args };
-    let parsed = args::parse(args.iter().cloned()).or_else(|error| match args::watch_all(&error, &args) {
-        Some(all) if output::terminal::Terminal::of_stdout().is_some() => args::parse(all),
-        _ => Err(error),
-    });
+    let parsed =
+        commands::parse(args.iter().cloned()).or_else(|error| match commands::watch_all(&error, &args) {
+            Some(all) if output::terminal::Terminal::of_stdout().is_some() => commands::parse(all),
+            _ => Err(error),
+        });
     let (cli, typed) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return usage::exit("subagent", &error, &args),
     };
-    let format: OutputFormat = commands::format(&cli.command);
-    let result =
-        CliContext::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
+    let format = cli.command.format(&typed);
+    let result = CliContext::of_process(format, typed).and_then(|context| cli.command.run(&context));
     finish(format, result)
 }

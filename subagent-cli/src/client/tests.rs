@@ -8,7 +8,7 @@ use subagent_protocol::Code;
 
 use super::fake::{Act, Fake};
 use super::*;
-use crate::args::TypedFlags;
+use crate::command_line::TypedFlags;
 use crate::output::OutputFormat;
 
 /// A deadline that no test reaches.

@@ -1,20 +1,73 @@
 //! `answer`: answers an elicitation.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::{Map, Value};
 use subagent_protocol::Code;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
-use crate::args::answer::AnswerArgs;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 use crate::commands::approval::open_request::{self, OpenRequest};
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
+
+/// Answer a form or a link that an agent asks you for
+///
+/// With --accept the fields of a form are filled in by --set or --content; the form says which there are, and of which
+/// type (see `worker inspect`, or the event elicitation.requested). --decline refuses, and --cancel turns away. A link is
+/// never opened by this program.
+///
+/// Other programs of the same user can see what you type, and the shell keeps it in its history.
+/// Give a secret with --input - from a pipe. The daemon forgets the values as soon as the agent has
+/// them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent answer --accept --set name=demo --set size=3
+  subagent answer codex-1 --decline
+  pass show token | jq -R '{action: \"accept\", content: {token: .}}' |
+      subagent answer codex-1 --input - --json")]
+pub(crate) struct AnswerArgs {
+    /// A worker or a question [default: the one question that is open]
+    #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
+    pub(crate) target: Option<String>,
+    /// The worker
+    #[arg(long, alias = "worker", value_name = "WORKER")]
+    pub(crate) worker_id: Option<String>,
+    /// The id of the question [default: the one that is open]
+    #[arg(id = "request_id", long = "request", alias = "request-id", value_name = "ID")]
+    pub(crate) request: Option<String>,
+    /// Give what is asked for
+    #[arg(long, conflicts_with_all = ["decline", "cancel"])]
+    pub(crate) accept: bool,
+    /// Refuse to give it
+    #[arg(long, conflicts_with = "cancel")]
+    pub(crate) decline: bool,
+    /// Neither give nor refuse it
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    /// Fill in a field; repeat it for a list
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// All fields as a JSON object
+    #[arg(id = "content_json", long = "content", value_name = "JSON", conflicts_with = "set")]
+    pub(crate) content: Option<String>,
+    /// Read workerId, requestId, action, content from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 const KIND: QuestionKind = QuestionKind::Elicitation;
 

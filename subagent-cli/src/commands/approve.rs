@@ -2,19 +2,87 @@
 
 pub(crate) mod each;
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::api::{Decide, DecideAll, RuleScope};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
-use crate::args::turns::Approve;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 use crate::commands::approval::open_request;
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
+
+/// Answer a permission request
+///
+/// Without an argument the one request that is open is answered; a worker stands for the one request that is open in
+/// it and in the tasks below it. Without a decision the request is allowed once.
+///
+/// The first of --option-id, --alias and --decision counts. A decision is an option's alias or id, or a word like
+/// allow, approve, yes, reject, deny, no.
+///
+/// With --always the decision becomes a rule of ours (see policy rules list) for exactly this command, path or address;
+/// an agent's own option like allow_always is kept by the agent, and may mean more.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent approve
+  subagent approve codex-1 --always
+  subagent approve ap_0123456789 --decision reject --note 'not on main'
+  subagent approve codex-1 --all --decision deny
+  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
+      --option-id reject_once --json")]
+pub(crate) struct Approve {
+    /// A worker or a request [default: the one request that is open]
+    ///
+    /// At a terminal, if several are open: each of them, asked in place.
+    #[arg(value_name = "WORKER|REQUEST", conflicts_with_all = ["worker_id", "request_id"])]
+    pub(crate) target: Option<String>,
+    /// The worker
+    #[arg(long, value_name = "WORKER")]
+    pub(crate) worker_id: Option<String>,
+    /// The id of the permission request
+    #[arg(id = "request_id", long = "request", value_name = "ID")]
+    pub(crate) request: Option<String>,
+    /// All open permission requests of the worker
+    #[arg(long, conflicts_with_all = ["request_id", "option_id", "alias", "always"])]
+    pub(crate) all: bool,
+    /// With --all: also those of the tasks below the worker
+    #[arg(long, requires = "all")]
+    pub(crate) tree: bool,
+    /// allow, reject, or an option's alias or id [default: allow]
+    #[arg(long, value_name = "WORD")]
+    pub(crate) decision: Option<String>,
+    /// Answer the same from now on: for this worker, or all of its controller
+    ///
+    /// Without a value: worker.
+    #[arg(long, value_name = "worker|controller", num_args = 0..=1, default_missing_value = "worker")]
+    pub(crate) always: Option<String>,
+    /// Exactly this option
+    #[arg(long, value_name = "ID")]
+    pub(crate) option_id: Option<String>,
+    /// The option with exactly this alias
+    #[arg(long)]
+    pub(crate) alias: Option<String>,
+    /// A note for the journal
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Read workerId, requestId, decision, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 const KIND: QuestionKind = QuestionKind::Permission;
 

@@ -2,13 +2,36 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use subagent_protocol::api::BackUp;
 
-use crate::args::state::Backup;
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::command_line::flags::{CwdFlag, JsonFlag, database_file};
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
+
+/// Copy the daemon's state into a file
+///
+/// Workers and their turns go on meanwhile. What agents have said, the texts of messages and the owners' hashed tokens
+/// are in the copy; it is readable for you alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent backup ~/subagent.db
+  subagent backup --force ~/subagent.db --json")]
+pub(crate) struct Backup {
+    /// The file, outside of the state dir
+    #[arg(value_name = "FILE", value_parser = database_file())]
+    pub(crate) file: PathBuf,
+    /// Replace an empty file or another backup
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(super) fn run(args: Backup, context: &CliContext) -> Result<CliOutcome> {
     let path = absolute(args.file, context)?;

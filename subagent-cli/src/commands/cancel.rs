@@ -2,16 +2,46 @@
 
 use std::time::Duration;
 
+use clap::{ArgGroup, Args};
 use serde_json::Value;
 use subagent_protocol::api::{CancelChildSession, CancelTurn};
 
-use crate::args::turns::Cancel;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::workers::Addresses;
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::{CliContext, present};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Cancel the open turn of a worker
+///
+/// Returns when the turn has ended; open permission requests are answered with "cancelled". An agent that does not
+/// end its turn in time is ended itself.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent cancel codex-1 --reason 'wrong branch'")]
+#[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id"])))]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    pub(crate) workers: Addresses,
+    /// Only this child session of the agent (see "childSessions" in worker show)
+    ///
+    /// Returns when the agent was notified.
+    #[arg(long, value_name = "ID", conflicts_with = "reason")]
+    pub(crate) child_session: Option<String>,
+    /// Why, for the journal [default: canceled by manager]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// An agent has its own time to end a turn (a launcher's `cancelGraceSeconds`) before it is ended itself.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -4,14 +4,43 @@ pub(crate) mod install;
 
 use std::ffi::OsStr;
 
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::args::completions::{Completions, Shell};
+use crate::command_line::flags::JsonFlag;
 use crate::completion::script;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 use install::There;
+
+/// Print or install the completions for bash, zsh or fish
+///
+/// With --install the script is written where the shell looks for it, folders included.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  source <(subagent completions bash)
+  subagent completions --install
+  subagent completions --install zsh")]
+pub(crate) struct Completions {
+    /// For which shell
+    #[arg(required = true, conflicts_with = "install")]
+    pub(crate) shell: Option<Shell>,
+    /// Write it where the shell looks for it [default: the shell in SHELL]
+    #[arg(long, value_name = "SHELL", num_args = 0..=1)]
+    pub(crate) install: Option<Option<Shell>>,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+/// A shell that has completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
 
 /// The flags of the Python program.
 #[derive(Debug, Clone, Copy)]

@@ -2,15 +2,37 @@
 
 use std::path::Path;
 
+use clap::Args;
 use serde_json::json;
 use subagent_protocol::Code;
 use subagentd::lifecycle::refuse_below_guard;
 
-use crate::args::doctor::Doctor;
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::{CliContext, path_value};
 use crate::doctor::{self, ExaminedStateDir, Finding, Status};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
+
+/// Find problems of this installation, and say what to do about them
+///
+/// It looks at processes, database, journals, versions, permissions, disk, config and the system itself, also without a
+/// daemon; it starts none and changes nothing. With --fix it ends processes that no daemon knows, removes sockets and
+/// environments without a worker, and makes private what should be. Exits with 0 when no problem is left, else with 1.
+/// Outside of a workspace it looks at what does not belong to one, and says how one is made.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent doctor
+  subagent doctor --fix --json")]
+pub(crate) struct Doctor {
+    /// Mend what needs no decision
+    #[arg(long)]
+    pub(crate) fix: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(super) fn run(args: &Doctor, context: &CliContext) -> Result<CliOutcome> {
     let place = place(args.cwd.cwd.as_deref(), context)?;

@@ -5,13 +5,12 @@ mod agents;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::Path;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::init::{self, Existing, Scope};
 use subagent_protocol::clean::one_line;
 
-use crate::args::agents::LauncherLogin;
-use crate::args::config::Init;
-use crate::args::{ConfigFlag, JsonFlag};
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::commands::completions::install::{self, InstallTarget, There};
 use crate::commands::launcher;
 use crate::completion::script;
@@ -20,6 +19,39 @@ use crate::dialog::confirm::says_yes;
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat, write_stderr};
 use agents::{KnownAgent, Login};
+
+/// Set up subagent: agents, config file, login, completions, skill
+///
+/// Finds the agents that are installed, asks each whether it is logged in, and offers one step after the other. Without a
+/// terminal and without --yes it says what it would do. No file that exists is changed, and nothing is sent anywhere.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent init
+  subagent init --yes
+  subagent init --yes --launcher gemini --no-skill --json")]
+pub(crate) struct Init {
+    /// Take every step without a question; a login is named and not done
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// The default launcher [default: the only installed one, else a choice]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: Option<String>,
+    /// Start no agent to ask whether it is logged in
+    #[arg(long)]
+    pub(crate) no_handshake: bool,
+    /// Write no config file
+    #[arg(long)]
+    pub(crate) no_config: bool,
+    /// Install no completions
+    #[arg(long)]
+    pub(crate) no_completions: bool,
+    /// Install no skill
+    #[arg(long)]
+    pub(crate) no_skill: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// How the steps are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +213,7 @@ impl Steps {
             if !self.takes("login", &format!("Log in to {}", agent.name), None) {
                 continue;
             }
-            let login = LauncherLogin {
+            let login = launcher::login::LauncherLogin {
                 name: agent.name.clone(),
                 method: None,
                 timeout: 600.0,
@@ -189,7 +221,7 @@ impl Steps {
                 json: JsonFlag { json: false },
             };
             // The other steps do not depend on it.
-            match launcher::login::login(&login, context) {
+            match launcher::login::run(&login, context) {
                 Ok(_) => self.note("login", "done", &format!("log in to {}", agent.name), None),
                 Err(failure) => {
                     let why = one_line(&failure.message);

@@ -1,7 +1,9 @@
 //! `land`: the changes of worktrees come to a branch.
 
 use std::fs;
+use std::path::PathBuf;
 
+use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_config::worktrees::Worktrees;
@@ -11,13 +13,69 @@ use subagent_protocol::worktree::LandingMode;
 use subagent_runtime::worktree;
 
 use super::worktree::{COMMANDS_LIMIT, environment, git_environment};
-use crate::args::worktrees::Land;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 use crate::commands::send;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 use crate::sibling_executable::sibling_executable;
+
+/// Bring the changes of a worktree to the branch that it came from
+///
+/// The worker's changes become one commit on that branch, and in the files of your work tree. What it has not committed is
+/// committed first. The target is not changed if it has conflicts, or changes of yours in the same files. The worktree of
+/// a stopped worker is removed afterwards; a worker that lives goes on from there. Several worktrees land in turn; the
+/// first that cannot ends it.
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("how").args(["squash", "merge", "rebase", "patch"])),
+    after_help = "\
+Examples:
+  subagent land codex-1
+  subagent land codex-1 --into main --message 'Fix the login'
+  subagent land auth api docs --check 'cargo test'
+  subagent land codex-1 --patch fix.patch"
+)]
+pub(crate) struct Land {
+    /// The worktrees: their names, or their workers
+    #[arg(value_name = "WORKTREE", required = true)]
+    pub(crate) worktrees: Vec<String>,
+    /// The branch [default: the one that the worktree came from]
+    #[arg(long, value_name = "BRANCH")]
+    pub(crate) into: Option<String>,
+    /// One commit with all changes (the default)
+    #[arg(long)]
+    pub(crate) squash: bool,
+    /// A merge commit
+    #[arg(long)]
+    pub(crate) merge: bool,
+    /// The worker's commits again, on top of the branch
+    #[arg(long)]
+    pub(crate) rebase: bool,
+    /// Write the changes to a file, and change nothing else
+    #[arg(long, value_name = "FILE", value_parser = path(), conflicts_with_all = ["into", "message", "check", "fix", "keep"])]
+    pub(crate) patch: Option<PathBuf>,
+    /// The message of the commit [default: made of the worker's commits]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// A shell command that must succeed with the merged files; can be repeated
+    /// [default: the config's]
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: Vec<String>,
+    /// On a conflict or a failed check, send it to the worker, wait, and try again
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Keep the worktree as it is
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 const KEYS: [&str; 4] = ["name", "into", "commit", "worktreeRemoved"];
 

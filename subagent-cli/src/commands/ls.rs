@@ -1,15 +1,68 @@
 //! `ls`: the workers that are alive, and what they ask.
 
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::args::overview::{ListForm, Ls};
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::has_state;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
 use crate::output::{CliOutcome, document, text};
+
+/// List the workers that are alive, and what they ask
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent ls
+  subagent ls -a -l job=review
+  subagent stop $(subagent ls -q)")]
+pub(crate) struct Ls {
+    /// Also those that are stopped
+    #[arg(short = 'a', long)]
+    pub(crate) all: bool,
+    /// Names only
+    #[arg(short = 'q', long, conflicts_with = "output")]
+    pub(crate) quiet: bool,
+    /// How to print
+    #[arg(short = 'o', long, value_name = "FORM", value_enum)]
+    pub(crate) output: Option<ListForm>,
+    #[command(flatten)]
+    pub(crate) selector: SelectorFlag,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    /// Which form of output: the same as -o json.
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+impl Ls {
+    /// The form that was chosen by a flag.
+    pub(crate) fn form(&self) -> Option<ListForm> {
+        match (self.quiet, self.json.json) {
+            (true, false) => Some(ListForm::Name),
+            (_, true) => Some(ListForm::Json),
+            _ => self.output,
+        }
+    }
+}
+
+/// The forms of output of `ls`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListForm {
+    /// A table (the default at a terminal)
+    Table,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Ndjson,
+    /// Values separated by tabs (the default elsewhere)
+    Tsv,
+    /// One name a line
+    Name,
+}
 
 /// The columns of a line in a pipe.
 const KEYS: &[&str] = &["name", "state", "launcher", "updatedAt", "workerId", "asks"];

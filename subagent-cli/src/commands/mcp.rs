@@ -2,11 +2,13 @@
 
 pub(crate) mod managed;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::Args;
 use subagent_protocol::api::IfBusy;
 
-use crate::args::tasks::Mcp;
+use crate::command_line::flags::{ConfigFlag, any_value, path};
 use crate::commands::land;
 use crate::commands::mcp::managed::Commands;
 use crate::context::CliContext;
@@ -14,6 +16,32 @@ use crate::failure::Result;
 use crate::mcp::{self, CommandFuture, NewLanding, NewMessage, NewWorker, ToolOffer};
 use crate::output::{CliOutcome, OutputFormat};
 use crate::tasks::TaskPlacement;
+
+/// Serve tasks and workers to an MCP client, on stdin and stdout
+///
+/// For programs that speak the Model Context Protocol, as Claude Code or Codex: their agent gets the tools task,
+/// spawn_subagent, get_subagents and message_subagent, and may call the agents whose definitions are found from its
+/// folder (see agent list). It also manages workers: list_workers, start_worker, send_message, wait_for, list_questions,
+/// answer_question, stop_worker, get_events, get_diff and land.
+///
+/// A worker that may delegate has this server without being asked, with the first four tools.
+#[derive(Debug, Args)]
+#[command(mut_args = any_value, after_help = "\
+Example:
+  claude mcp add subagent -- subagent mcp")]
+pub(crate) struct Mcp {
+    /// Name the tools subagent_task and so on, for clients that give the tools of servers no prefix
+    #[arg(long)]
+    pub(crate) prefix: bool,
+    /// Only these tools, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tools: Vec<String>,
+    /// The workspace in which tasks are run [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+}
 
 pub(super) fn run(args: Mcp, context: &CliContext) -> Result<CliOutcome> {
     let placement = TaskPlacement {

@@ -1,4 +1,4 @@
-//! The commands, one file each: what they ask for, of whom, and how the answer is shown.
+//! The commands: `subagent worker show` is `worker/show.rs`, with its flags and its code.
 //!
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
@@ -53,188 +53,245 @@ mod watch;
 mod worker;
 mod worktree;
 
-use crate::args::agents::SessionCommand;
-use crate::args::budgets::BudgetCommand;
-use crate::args::definitions::AgentCommand;
-use crate::args::inbox::{ApprovalCommand, RulesCommand};
-use crate::args::overview::ListForm;
-use crate::args::policy::PolicyCommand;
-use crate::args::prompt::PromptCommand;
-use crate::args::queue::QueueCommand;
-use crate::args::roles::RoleCommand;
-use crate::args::{CliCommand, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::command_line::group::Group;
+use crate::command_line::{TypedFlags, help, usage_errors};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat};
 
-/// Whether the command was given `--json`.
-#[must_use]
-pub fn format(command: &CliCommand) -> OutputFormat {
-    OutputFormat::of(match command {
-        CliCommand::Init(args) => args.json.json,
-        CliCommand::Config(ConfigCommand::Init(args)) => args.json.json,
-        CliCommand::Config(ConfigCommand::Show(args)) => args.json.json,
-        CliCommand::Config(ConfigCommand::Check(args)) => args.json.json,
-        CliCommand::Launcher(LauncherCommand::List(args)) => args.json.json,
-        CliCommand::Launcher(LauncherCommand::Show(args)) => args.json.json,
-        CliCommand::Launcher(LauncherCommand::Probe(args)) => args.json.json,
-        CliCommand::Launcher(LauncherCommand::Login(args)) => args.json.json,
-        CliCommand::Launcher(LauncherCommand::Logout(args)) => args.json.json,
-        CliCommand::Session(SessionCommand::List(args)) => args.json.json,
-        CliCommand::Session(SessionCommand::Delete(args)) => args.json.json,
-        CliCommand::Role(RoleCommand::List(args)) => args.json.json,
-        CliCommand::Role(RoleCommand::Show(args)) => args.json.json,
-        CliCommand::Prompt(PromptCommand::Render(args)) => args.json.json,
-        CliCommand::Agent(AgentCommand::List(args)) => args.place.json.json,
-        CliCommand::Agent(AgentCommand::Show(args)) => args.place.json.json,
-        CliCommand::Agent(AgentCommand::Validate(args)) => args.place.json.json,
-        CliCommand::Memory(command) => command.json(),
-        CliCommand::Policy(PolicyCommand::Test(args)) => args.json.json,
-        CliCommand::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
-        CliCommand::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
-        CliCommand::Hook(command) => command.json(),
-        CliCommand::Worktree(command) => command.json(),
-        CliCommand::Land(args) => args.json.json,
-        CliCommand::Budget(command) => match &**command {
-            BudgetCommand::Show(args) => args.json.json,
-            BudgetCommand::Set(args) => args.json.json,
-        },
-        CliCommand::Usage(args) => args.json.json,
-        CliCommand::Controller(ControllerCommand::Init(args)) => args.json.json,
-        CliCommand::Controller(ControllerCommand::Attach(args)) => args.json.json,
-        CliCommand::Controller(ControllerCommand::Status(args)) => args.json.json,
-        CliCommand::Controller(ControllerCommand::Recover(args)) => args.json.json,
-        CliCommand::Controller(ControllerCommand::Release(args)) => args.json.json,
-        CliCommand::Worker(WorkerCommand::Start(args)) => args.json.json,
-        CliCommand::Worker(WorkerCommand::List(args)) => args.json.json,
-        CliCommand::Worker(WorkerCommand::Show(args)) => args.workers.json.json,
-        CliCommand::Worker(WorkerCommand::Stop(args)) => args.json.json,
-        CliCommand::Worker(WorkerCommand::Logs(args)) => args.several.json.json,
-        CliCommand::Worker(WorkerCommand::Inspect(args)) => args.workers.json.json,
-        CliCommand::Worker(WorkerCommand::Handoff(args)) => args.several.json.json,
-        CliCommand::Worker(WorkerCommand::Continue(args)) => args.json.json,
-        CliCommand::Worker(WorkerCommand::Restart(args)) => args.several.json.json,
-        CliCommand::Worker(WorkerCommand::Resume(args)) => args.several.json.json,
-        CliCommand::Worker(WorkerCommand::Rm(args)) => args.several.json.json,
-        CliCommand::Worker(WorkerCommand::Set(args)) => args.json.json,
-        CliCommand::Ls(args) => args.form() == Some(ListForm::Json),
-        CliCommand::Top(_) => false,
-        CliCommand::Status(args) => args.json.json,
-        CliCommand::Stop(args) => args.json.json,
-        CliCommand::Rm(args) => args.several.json.json,
-        CliCommand::Logs(args) => args.several.json.json,
-        CliCommand::Run(args) => args.format() != crate::args::run::RunOutputFormat::Text,
-        CliCommand::Send(args) => args.json.json,
-        CliCommand::Watch(args) => args.json.json,
-        CliCommand::Wait(args) => args.json.json,
-        CliCommand::Show(args) => args.json.json,
-        CliCommand::Diff(args) => args.json.json,
-        CliCommand::Result(args) => args.json.json,
-        CliCommand::Approval(ApprovalCommand::List(args)) => args.json.json,
-        CliCommand::Approval(ApprovalCommand::Show(args)) => args.json.json,
-        CliCommand::Approve(args) => args.json.json,
-        CliCommand::Answer(args) => args.json.json,
-        CliCommand::Cancel(args) => args.json.json,
-        CliCommand::Turn(command) => command.json(),
-        CliCommand::Queue(QueueCommand::Resume(args)) => args.json.json,
-        CliCommand::Task(command) => command.json(),
-        CliCommand::Tree(args) => args.json.json,
-        CliCommand::Summary(args) => args.json.json,
-        CliCommand::Schedule(command) => command.json(),
-        CliCommand::Trigger(command) => command.json(),
-        CliCommand::Notify(command) => command.json(),
-        CliCommand::Mcp(_) | CliCommand::Panel(_) => false,
-        CliCommand::Daemon(command) => command.json(),
-        CliCommand::Doctor(args) => args.json.json,
-        CliCommand::Prune(args) => args.json.json,
-        CliCommand::Backup(args) => args.json.json,
-        CliCommand::Restore(args) => args.json.json,
-        CliCommand::Completions(args) => args.json.json,
-        CliCommand::Demo => false,
+/// Delegate work to coding agents and keep control of it.
+///
+/// A manager (a person, a CI job or a coding agent) starts workers, sends them
+/// messages, answers their permission requests and reads what they did. A worker
+/// is any coding agent that speaks the Agent Client Protocol.
+///
+/// If you were instructed to delegate with `subagent`,
+/// use this tool as a manager agent: first read the workflow, the rules and the
+/// roles that `subagent prompt render` prints.
+///
+/// `send` now waits by default for the end of the turn or a permission request;
+/// with `--no-wait` it returns as soon as the turn is accepted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "subagent",
+    version,
+    args_override_self = true,
+    verbatim_doc_comment,
+    after_long_help = ROOT_EXAMPLES
+)]
+pub(crate) struct Cli {
+    /// The command that was typed.
+    #[command(subcommand)]
+    pub(crate) command: CliCommand,
+}
+
+const ROOT_EXAMPLES: &str = "\
+Quick start:
+  subagent init
+  subagent run -d codex --worktree 'Fix the login bug.'
+  subagent wait codex-1
+  subagent approve codex-1
+  subagent show codex-1
+  subagent diff codex-1
+  subagent land codex-1
+
+Every command takes --help; with --json it prints one JSON document.
+Exit codes: 0 success, 1 error, 2 wrong usage.";
+
+/// The commands.
+// Without a comment of its own, a variant has its struct's as help.
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum CliCommand {
+    Init(init::Init),
+    /// Show, check and create the config file
+    Config(Group<config::ConfigCommand>),
+    /// List, test and log in the agents that can be started
+    Launcher(Group<launcher::LauncherCommand>),
+    /// Show the roles of workers
+    Role(Group<role::RoleCommand>),
+    /// Print the prompt for a manager agent
+    Prompt(Group<prompt::PromptCommand>),
+    /// Definitions of agents: purpose, rules and prompt of each
+    Agent(Group<agent::AgentCommand>),
+    /// List, show, edit and clear the notes that agents keep
+    Memory(Group<memory::MemoryCommand>),
+    /// Test and list the rules for what agents may do
+    Policy(Group<policy::PolicyCommand>),
+    /// List, test and trust commands that run around turns
+    Hook(Group<hook::HookCommand>),
+    /// Share a workspace between managers: who owns which workers
+    Controller(Group<controller::ControllerCommand>),
+    /// Show and limit what workers use
+    Budget(Box<Group<budget::BudgetCommand>>),
+    Usage(usage::Usage),
+    /// Start, list, show, stop and remove workers
+    Worker(Group<worker::WorkerCommand>),
+    /// List and delete the sessions that an agent keeps
+    Session(Group<session::SessionCommand>),
+    Ls(ls::Ls),
+    Top(top::Top),
+    Status(status::StatusArgs),
+    Stop(worker::stop::WorkerStop),
+    Rm(worker::rm::WorkerRm),
+    Logs(worker::logs::WorkerLogs),
+    Run(Box<run::RunArgs>),
+    Send(Box<send::Send>),
+    Watch(watch::WatchArgs),
+    Wait(wait::Wait),
+    Show(show::Show),
+    Diff(diff::Diff),
+    Result(result::ResultOf),
+    /// List the open questions, or show one in full
+    Approval(Group<approval::ApprovalCommand>),
+    Approve(approve::Approve),
+    Answer(Box<answer::AnswerArgs>),
+    Land(Box<land::Land>),
+    /// List, show, remove and discard the git worktrees of workers
+    Worktree(Group<worktree::WorktreeCommand>),
+    Cancel(cancel::Cancel),
+    /// List, show and change turns and queued messages
+    Turn(Group<turn::TurnCommand>),
+    /// Resume the queue of a worker
+    Queue(Group<queue::QueueCommand>),
+    /// Run and follow tasks: work that agents do for each other
+    Task(Group<task::TaskCommand>),
+    Tree(tree::TreeArgs),
+    Summary(summary::Summary),
+    /// Start tasks and send messages at certain times
+    Schedule(Group<schedule::ScheduleCommand>),
+    /// Start tasks and send messages on events
+    Trigger(Group<trigger::TriggerCommand>),
+    /// List, test and trace notifications
+    Notify(Group<notify::NotifyCommand>),
+    Mcp(mcp::Mcp),
+    Panel(panel::PanelArgs),
+    /// Start, stop and inspect the daemon of a workspace
+    Daemon(Group<daemon::DaemonCommand>),
+    Doctor(doctor::Doctor),
+    Prune(prune::Prune),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Completions(completions::Completions),
+    /// Watch a demo: a daemon, a worker, crashes, a clean end
+    #[command(after_help = "\
+Examples:
+  subagent demo")]
+    Demo,
+}
+
+impl CliCommand {
+    /// The form of output that was chosen.
+    pub(crate) fn format(&self, typed: &TypedFlags) -> OutputFormat {
+        OutputFormat::of(match self {
+            Self::Ls(args) => args.form() == Some(ls::ListForm::Json),
+            Self::Run(args) => args.format() != run::RunOutputFormat::Text,
+            _ => typed.has("json"),
+        })
+    }
+
+    /// Carries the command out.
+    ///
+    /// # Errors
+    /// The command's.
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::Init(args) => init::run(&args, context),
+            Self::Config(Group(command)) => command.run(context),
+            Self::Launcher(Group(command)) => command.run(context),
+            Self::Role(Group(command)) => command.run(context),
+            Self::Prompt(Group(command)) => command.run(context),
+            Self::Agent(Group(command)) => command.run(context),
+            Self::Memory(Group(command)) => command.run(context),
+            Self::Policy(Group(command)) => command.run(context),
+            Self::Hook(Group(command)) => command.run(context),
+            Self::Controller(Group(command)) => command.run(context),
+            Self::Budget(group) => group.0.run(context),
+            Self::Usage(args) => usage::run(&args, context),
+            Self::Worker(Group(command)) => command.run(context),
+            Self::Session(Group(command)) => command.run(context),
+            Self::Ls(args) => ls::run(&args, context),
+            Self::Top(args) => top::run(&args, context),
+            Self::Status(args) => status::run(&args, context),
+            Self::Stop(args) => worker::stop::run(&args, context),
+            Self::Rm(args) => worker::rm::run(&args, context),
+            Self::Logs(args) => worker::logs::run(&args, context),
+            Self::Run(args) => run::run(*args, context),
+            Self::Send(args) => send::run(*args, context),
+            Self::Watch(args) => watch::run(args, context),
+            Self::Wait(args) => wait::run(args, context),
+            Self::Show(args) => show::run(args, context),
+            Self::Diff(args) => diff::run(args, context),
+            Self::Result(args) => result::run(args, context),
+            Self::Approval(Group(command)) => command.run(context),
+            Self::Approve(args) => approve::run(args, context),
+            Self::Answer(args) => answer::run(*args, context),
+            Self::Land(args) => land::run(*args, context),
+            Self::Worktree(Group(command)) => command.run(context),
+            Self::Cancel(args) => cancel::run(&args, context),
+            Self::Turn(Group(command)) => command.run(context),
+            Self::Queue(Group(command)) => command.run(context),
+            Self::Task(Group(command)) => command.run(context),
+            Self::Tree(args) => tree::run(&args, context),
+            Self::Summary(args) => summary::run(args, context),
+            Self::Schedule(Group(command)) => command.run(context),
+            Self::Trigger(Group(command)) => command.run(context),
+            Self::Notify(Group(command)) => command.run(context),
+            Self::Mcp(args) => mcp::run(args, context),
+            Self::Panel(args) => panel::run(&args, context),
+            Self::Daemon(Group(command)) => command.run(context),
+            Self::Doctor(args) => doctor::run(&args, context),
+            Self::Prune(args) => prune::run(&args, context),
+            Self::Backup(args) => backup::run(args, context),
+            Self::Restore(args) => restore::run(args, context),
+            Self::Completions(args) => completions::run(&args, context),
+            Self::Demo => crate::demo::run(),
+        }
+    }
+}
+
+/// Reads the command line (without the program's name).
+///
+/// # Errors
+/// clap's, which also are `--help` and `--version`.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, TypedFlags), clap::Error> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // Every enum of commands defers their flags, so that a command that is understood builds its own
+    // alone. Help and suggestions need those of all commands.
+    parse_with(Cli::command(), &args).or_else(|_| {
+        let mut command = documented();
+        help::shorten(&mut command, &args);
+        parse_with(command, &args)
     })
 }
 
-/// Carries a command out.
-///
-/// # Errors
-/// The command's.
-pub fn run(command: CliCommand, context: &CliContext) -> Result<CliOutcome> {
-    match command {
-        CliCommand::Init(args) => init::run(&args, context),
-        CliCommand::Config(ConfigCommand::Init(args)) => config::init::run(&args, context),
-        CliCommand::Config(ConfigCommand::Show(args)) => config::show::run(&args, context),
-        CliCommand::Config(ConfigCommand::Check(args)) => config::check::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::List(args)) => launcher::list::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::Show(args)) => launcher::show::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::Probe(args)) => launcher::probe::run(&args, context),
-        CliCommand::Launcher(LauncherCommand::Login(args)) => launcher::login::login(&args, context),
-        CliCommand::Launcher(LauncherCommand::Logout(args)) => launcher::login::logout(&args, context),
-        CliCommand::Session(SessionCommand::List(args)) => session::list::run(&args, context),
-        CliCommand::Session(SessionCommand::Delete(args)) => session::delete::run(&args, context),
-        CliCommand::Role(RoleCommand::List(args)) => role::list::run(&args, context),
-        CliCommand::Role(RoleCommand::Show(args)) => role::show::run(&args, context),
-        CliCommand::Prompt(PromptCommand::Render(args)) => prompt::render::run(&args, context),
-        CliCommand::Agent(AgentCommand::List(args)) => agent::list::run(&args, context),
-        CliCommand::Agent(AgentCommand::Show(args)) => agent::show::run(&args, context),
-        CliCommand::Agent(AgentCommand::Validate(args)) => agent::validate::run(&args, context),
-        CliCommand::Memory(command) => memory::run(command, context),
-        CliCommand::Policy(PolicyCommand::Test(args)) => policy::test::run(&args, context),
-        CliCommand::Policy(PolicyCommand::Rules(command)) => policy::rules::run(&command, context),
-        CliCommand::Hook(command) => hook::run(command, context),
-        CliCommand::Worktree(command) => worktree::run(command, context),
-        CliCommand::Land(args) => land::run(*args, context),
-        CliCommand::Budget(command) => budget::run(*command, context),
-        CliCommand::Usage(args) => usage::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Init(args)) => controller::init::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Attach(args)) => controller::attach::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Status(args)) => controller::status::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Recover(args)) => controller::recover::run(&args, context),
-        CliCommand::Controller(ControllerCommand::Release(args)) => controller::release::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Start(args)) => worker::start::run(*args, context),
-        CliCommand::Worker(WorkerCommand::List(args)) => worker::list::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Show(args)) => worker::show::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Stop(args)) => worker::stop::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Logs(args)) => worker::logs::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Inspect(args)) => worker::inspect::run(args, context),
-        CliCommand::Worker(WorkerCommand::Handoff(args)) => worker::handoff::run(args, context),
-        CliCommand::Worker(WorkerCommand::Continue(args)) => worker::r#continue::run(*args, context),
-        CliCommand::Worker(WorkerCommand::Restart(args)) => worker::restart::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Resume(args)) => worker::resume::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Rm(args)) => worker::rm::run(&args, context),
-        CliCommand::Worker(WorkerCommand::Set(args)) => worker::set::run(args, context),
-        CliCommand::Ls(args) => ls::run(&args, context),
-        CliCommand::Top(args) => top::run(&args, context),
-        CliCommand::Status(args) => status::run(&args, context),
-        CliCommand::Stop(args) => worker::stop::run(&args, context),
-        CliCommand::Rm(args) => worker::rm::run(&args, context),
-        CliCommand::Logs(args) => worker::logs::run(&args, context),
-        CliCommand::Run(args) => run::run(*args, context),
-        CliCommand::Send(args) => send::run(*args, context),
-        CliCommand::Watch(args) => watch::run(args, context),
-        CliCommand::Wait(args) => wait::run(args, context),
-        CliCommand::Show(args) => show::run(args, context),
-        CliCommand::Diff(args) => diff::run(args, context),
-        CliCommand::Result(args) => result::run(args, context),
-        CliCommand::Approval(command) => approval::run(&command, context),
-        CliCommand::Approve(args) => approve::run(args, context),
-        CliCommand::Answer(args) => answer::run(*args, context),
-        CliCommand::Cancel(args) => cancel::run(&args, context),
-        CliCommand::Turn(command) => turn::run(&command, context),
-        CliCommand::Queue(QueueCommand::Resume(args)) => queue::resume::run(&args, context),
-        CliCommand::Task(command) => task::run(command, context),
-        CliCommand::Tree(args) => tree::run(&args, context),
-        CliCommand::Summary(args) => summary::run(args, context),
-        CliCommand::Schedule(command) => schedule::run(command, context),
-        CliCommand::Trigger(command) => trigger::run(command, context),
-        CliCommand::Notify(command) => notify::run(command, context),
-        CliCommand::Mcp(args) => mcp::run(args, context),
-        CliCommand::Panel(args) => panel::run(&args, context),
-        CliCommand::Daemon(command) => daemon::run(&command, context),
-        CliCommand::Doctor(args) => doctor::run(&args, context),
-        CliCommand::Prune(args) => prune::run(&args, context),
-        CliCommand::Backup(args) => backup::run(args, context),
-        CliCommand::Restore(args) => restore::run(args, context),
-        CliCommand::Completions(args) => completions::run(&args, context),
-        CliCommand::Demo => crate::demo::run(),
-    }
+/// The command line as help shows it.
+pub(crate) fn documented() -> clap::Command {
+    help::documented(Cli::command())
 }
+
+/// Returns the arguments of `watch` for all workers, if the error is that no worker is named.
+pub(crate) fn watch_all(error: &clap::Error, args: &[OsString]) -> Option<Vec<OsString>> {
+    let (first, rest) = args.split_first()?;
+    let unnamed = error.kind() == clap::error::ErrorKind::MissingRequiredArgument && first == "watch";
+    unnamed.then(|| [first.clone(), "--all".into()].into_iter().chain(rest.iter().cloned()).collect())
+}
+
+fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, TypedFlags), clap::Error> {
+    let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
+    let matches = command
+        .try_get_matches_from_mut(all)
+        .map_err(|error| usage_errors::explained(error, &mut command, args))?;
+    if let Some(error) = usage_errors::misread_worker(&command, &matches, args) {
+        return Err(usage_errors::explained(error, &mut command, args));
+    }
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, TypedFlags::of(&matches)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,18 +7,59 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use subagent_config::proc;
 use subagent_panel::{PanelAccess, PanelOptions};
 use subagent_protocol::Code;
 use tokio::sync::mpsc;
 
-use crate::args::panel::PanelArgs;
 use crate::client::block_on;
+use crate::command_line::flags::{CwdFlag, any_value};
+use crate::command_line::numbers::age;
 use crate::commands::panel::bridge::Bridge;
 use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, print};
+
+/// Show and answer all workers in a browser
+///
+/// Serves a page on this machine alone (127.0.0.1 and ::1) with the workers of
+/// all workspaces whose daemons run. The link that it prints is good for one
+/// browser, once. Ctrl-C ends it. From another machine: ssh -L, with --forwarded.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    mut_args = any_value,
+    after_help = "\
+Examples:
+  subagent panel --open
+  subagent panel --port 7777 --idle-exit 30m
+  subagent panel --port 7777 --forwarded
+  subagent panel --read-only"
+)]
+pub(crate) struct PanelArgs {
+    /// Open the page in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// The port to listen on [default: one that is free]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// Only show: refuse every change
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Accept connections of processes that hide their files, as ssh -L does
+    #[arg(long)]
+    pub(crate) forwarded: bool,
+    /// End after no page was open for this time, as 30m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) idle_exit: Option<u64>,
+    /// Print a code for another browser: once, for 10 minutes
+    #[arg(long)]
+    pub(crate) pair: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+}
 
 /// Programs that open an address in the user's browser, after the one in `BROWSER`.
 const OPENERS: [&str; 3] = ["xdg-open", "wslview", "open"];

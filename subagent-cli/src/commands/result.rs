@@ -1,16 +1,40 @@
 //! `result`: prints the final message of a turn, and says in its exit code how the turn went.
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::{Code, worker_name};
 
-use crate::args::turns::ResultOf;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::{has_state, named_worker};
 use crate::commands::waiting::turn_result::{self, TurnResult};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, OutputFormat, explain};
+
+/// Print the final message of a turn
+///
+/// The message is what the agent said after its last tool call; if it said nothing then, all of its text. Without an
+/// argument the turn is the last one of the worker that was started or addressed last. The exit code is that of `run`:
+/// 0 completed, 10 failed, 11 canceled, 12 denied, 16 refusal, ... (docs/ci.md). A turn that is still open is an error.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "subagent result [OPTIONS]\n       subagent result [OPTIONS] <WORKER|TURN>",
+    after_help = "\
+Examples:
+  subagent result codex-1
+  subagent result turn_0123456789 --json"
+)]
+pub(crate) struct ResultOf {
+    /// The worker (its last turn) or the turn [default: the last worker]
+    #[arg(value_name = "WORKER|TURN")]
+    pub(crate) address: Option<String>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// How the id of a turn begins.
 const TURN: &str = "turn_";

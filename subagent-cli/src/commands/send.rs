@@ -1,58 +1,166 @@
 //! `send`: sends a message to a worker. By default it waits for the end of the turn.
 
 mod definition;
+mod delivery;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
-use subagent_protocol::Code;
-use subagent_protocol::api::{IfBusy, SendTurn, Simulation, TurnAccepted};
-use subagent_protocol::attachment::Attachment;
-use subagent_protocol::event::EventType;
-use subagent_protocol::mcp::McpServers;
+use subagent_protocol::api::{IfBusy, Simulation};
 use subagent_protocol::message_text::{ParagraphBreak, without_breaks};
 use subagent_protocol::until::{self, Until};
-use subagent_protocol::worker_name::LAST;
 
-use crate::args::turns::{Send, wait_limit};
-use crate::client::{ApiRequest, Cursor, DaemonClient, WorkerWait, block_on, segment};
+use crate::client::{DaemonClient, block_on};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
+use crate::command_line::numbers::{seconds, time};
 use crate::commands::message::text_source::{SourcedText, TextSources};
 use crate::commands::message::{attachments, shell_expansion};
-use crate::commands::send::definition::DefinitionLookup;
-use crate::commands::targets::named_worker;
-use crate::commands::targets::resend_environment::AgentEnvironmentSource;
 use crate::commands::waiting::end::{WaitEnd, code_of};
-use crate::commands::waiting::status_line::{self, Live};
+use crate::commands::waiting::limit::wait_limit;
 use crate::commands::waiting::turn_result;
 use crate::context::{CliContext, present, present_path};
-use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, OutputFormat, complain, explain, text};
-use crate::starting;
+use delivery::{MessageToSend, WaitFor, send};
 
-/// How to wait after the turn was accepted.
-struct WaitFor {
-    until: Option<String>,
-    timeout: f64,
-    no_progress: f64,
+/// Send a message to a worker and wait for the end of its turn
+///
+/// The text comes from exactly one of --text, --text-file, --text-stdin and the
+/// `text` of --input. For complex text (quotes, backticks, dollar signs, several
+/// lines) use --text-file, --text-stdin or structured JSON with --input: a shell
+/// changes what it finds in --text before this command sees it.
+///
+/// With WORKER as an argument (a name, an id, @last) it prints the final message
+/// and exits as `run` does: 0 completed, 10 failed, 15 needs an answer, ... At a
+/// terminal it then waits without a limit. TEXT - reads stdin; a pipe on stdin is
+/// appended to TEXT after a blank line.
+///
+/// The turn goes on when a wait ends early: `wait --from-event-id` with the
+/// acceptedEventId goes on waiting. --wait-timeout-seconds and
+/// --wait-no-progress-timeout-seconds count from the turn's acceptance.
+///
+/// To a worker that is busy nothing is sent (WORKER_BUSY), unless --queue has the
+/// message wait for the turns before it; then the wait is for its own turn. See
+/// `turn list`, `turn drop` and `queue resume`.
+///
+/// --debug-mode and --request-approval try a script out: the turn is played by the
+/// daemon, on any idle worker, with or without an agent.
+///
+/// With --worker-id the exit code is 0 when the wait ends, unless --exit-status is
+/// given: see the type of the matched event. A message that could not be given to the agent, and one that the agent refused or
+/// died of (BACKEND_...), is an error with exit code 1; its details name the turn.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    override_usage = "subagent send [OPTIONS]\n       subagent send [OPTIONS] <WORKER> [TEXT]",
+    after_help = "\
+Examples:
+  subagent send codex-1 'Run the tests.'
+  git diff | subagent send codex-1 'Review this.' --timeout 10m
+  subagent send --worker-id w_0123456789 --text 'Run the tests.' --json
+  subagent send --worker-id w_0123456789 --text-file task.md --no-wait
+  git diff | subagent send --worker-id w_0123456789 --text-stdin
+  subagent send --input turn.json --json"
+)]
+pub(crate) struct Send {
+    /// The worker: a name, an id or its beginning, @last
+    #[arg(value_name = "WORKER", conflicts_with_all = ["worker_id", "input"])]
+    pub(crate) worker: Option<String>,
+    /// The text; - reads stdin
+    #[arg(value_name = "TEXT", requires = "worker", conflicts_with_all = ["text", "text_file", "text_stdin"])]
+    pub(crate) message: Option<String>,
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) worker_id: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub(crate) text_stdin: bool,
+    /// Simulate a permission request; the agent does not get the message
+    #[arg(long)]
+    pub(crate) request_approval: bool,
+    #[command(flatten)]
+    pub(crate) agent: SendAgentFlags,
+    /// Further content blocks, a JSON list of objects as in the protocol
+    #[arg(id = "blocks_json", long = "blocks", value_name = "JSON")]
+    pub(crate) blocks: Option<String>,
+    /// Attach a file; can be repeated
+    ///
+    /// Text, a picture or sound is sent as content, any other file as a link.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
+    /// Wait for the end of the turn or a permission request (the default)
+    #[arg(id = "wait_for_match", long = "wait", overrides_with = "no_wait")]
+    pub(crate) wait: bool,
+    /// Return as soon as the turn is accepted
+    #[arg(id = "no_wait", long = "no-wait", overrides_with = "wait_for_match")]
+    pub(crate) no_wait: bool,
+    /// Do not wait: the same as --no-wait
+    #[arg(short, long, conflicts_with_all = ["wait_for_match", "wait_until"])]
+    pub(crate) detach: bool,
+    /// Leave questions in the inbox instead of asking
+    #[arg(long)]
+    pub(crate) no_ask: bool,
+    /// How long to wait, as 90s, 10m, 2h; 0 for no limit
+    ///
+    /// [default: 60s; with WORKER at a terminal no limit]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "wait_timeout_seconds")]
+    pub(crate) timeout: Option<f64>,
+    /// Exit as `run` does, also with --worker-id
+    #[arg(long)]
+    pub(crate) exit_status: bool,
+    /// Wait for these event types instead, a comma list (see `wait --help`)
+    #[arg(long, value_name = "TYPES")]
+    pub(crate) wait_until: Option<String>,
+    /// How long to wait, in seconds; 0 for no timeout
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) wait_timeout_seconds: f64,
+    /// How long to wait without any event, in seconds; 0 for no limit
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) wait_no_progress_timeout_seconds: f64,
+    /// Simulate the turn; it completes at once
+    #[arg(long, overrides_with = "no_debug_mode")]
+    pub(crate) debug_mode: bool,
+    /// Have the agent carry out the turn (the default)
+    #[arg(long, overrides_with = "debug_mode")]
+    pub(crate) no_debug_mode: bool,
+    /// If the worker is busy: reject, queue, or steer (cancel the open turn) [default: reject]
+    #[arg(long, value_name = "WORD", conflicts_with = "queue")]
+    pub(crate) if_busy: Option<String>,
+    /// Queue the message if the worker is busy (--if-busy queue)
+    #[arg(long)]
+    pub(crate) queue: bool,
+    /// Make the command repeatable: the same key gives the same turn
+    #[arg(long, value_name = "KEY")]
+    pub(crate) turn_id: Option<String>,
+    /// Read workerId, text, blocks, wait, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
 }
 
-/// What is sent, to whom, and under which key.
-struct MessageToSend {
-    worker_id: String,
-    /// The worker is an argument: a turn that fails is an outcome, and no error.
-    positional: bool,
-    text: String,
-    simulate: Option<Simulation>,
-    if_busy: Option<IfBusy>,
-    key: Option<String>,
-    /// Whether a person at a terminal is asked what the agent asks.
-    asks: bool,
-    /// The definition that comes with it, and definitions besides those in files.
-    agent: Option<String>,
-    agents: Option<String>,
+/// `--agent` and `--agents` of a message.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SendAgentFlags {
+    /// Change the worker's definition: rules, mode and model (see agent list)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// More definitions: a JSON object of names and definitions with a `prompt`
+    #[arg(long, value_name = "JSON")]
+    pub(crate) agents: Option<String>,
 }
 
 pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
@@ -229,127 +337,6 @@ pub(crate) fn and_wait(
     Ok(block_on(WaitEnd::of(&mut client, worker, &event))?.reason)
 }
 
-/// Sends the message; gives what was accepted and, if it is waited for, what came.
-fn send(
-    message: MessageToSend,
-    (blocks, attachments): (Vec<Value>, Vec<Attachment>),
-    wait: Option<&WaitFor>,
-    workspace: &Workspace,
-    (config, cwd): (Option<&Path>, Option<&Path>),
-    context: &CliContext,
-) -> Result<(Value, Option<Value>)> {
-    let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
-    let typed = named_worker(&worker_id, workspace)?.to_owned();
-    let mut client = DaemonClient::new(context, workspace);
-    let worker_id = if typed == LAST { block_on(client.pin_last(&[typed]))?.concat() } else { typed };
-    let path = format!("/v1/workers/{}/turns", segment(&worker_id));
-    let wanted =
-        agent.as_deref().map(|name| DefinitionLookup { name, agents: agents.as_deref(), config, cwd });
-    let change = match &wanted {
-        Some(wanted) => Some(block_on(wanted.resolve(&mut client, &worker_id, context))?),
-        None => None,
-    };
-    let turn = SendTurn {
-        agent: change.map(Box::new),
-        text,
-        blocks,
-        attachments,
-        simulate,
-        if_busy,
-        env: None,
-        mcp_servers: McpServers::default(),
-    };
-    let mut ask = ApiRequest::change(path, &turn)?;
-    let keyed = key.is_some();
-    if let Some(key) = key {
-        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Failure::argument("--turn-id takes visible ASCII characters without blanks"));
-        }
-        ask = ask.keyed(key);
-    }
-    // The form with the worker as an argument has no cursor to go on from.
-    let address = worker_id.clone();
-    let live = || -> Result<Option<Live>> {
-        let live = Live::new(context, workspace)?;
-        Ok(live.map(|live| if positional { live.named(std::slice::from_ref(&address)) } else { live }))
-    };
-    let first = if wait.is_some() { live()? } else { None };
-    block_on(async move {
-        let agent = AgentEnvironmentSource { worker_id: &worker_id, config, cwd, context };
-        let accepted = agent
-            .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
-            .await?;
-        let turn: TurnAccepted = serde_json::from_value(accepted.clone())
-            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
-        if let Some(wanted) = wanted.filter(|_| turn.agent_definition.is_none()) {
-            return Err(wanted.not_taken(&mut client, &worker_id).await);
-        }
-        // Nothing comes of a paused queue by itself.
-        let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
-        let mut waiting = WorkerWait {
-            worker_id,
-            until: wait.until.clone(),
-            cursor: Cursor::After(turn.accepted_event_id.to_string()),
-            timeout: wait.timeout,
-            no_progress: wait.no_progress,
-            collect_turn: Some(turn.turn_id.clone()),
-            only_turn: turn.position.map(|_| turn.turn_id.clone()),
-        };
-        let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
-        let mut follower = DaemonClient::new(context, workspace);
-        let mut next = match first {
-            Some(live) if accepted["startsAgent"] == true => {
-                let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
-                Some(live.starting(what))
-            }
-            first => first,
-        };
-        let waited = loop {
-            let waited = status_line::wait(&mut client, next.take(), waiting.clone())
-                .await
-                .map_err(|failure| of_turn(failure, &turn))?;
-            let event = &waited["matchedEvent"];
-            let (Some(dialog), Some(question)) = (&mut dialog, QuestionRef::of_event(event)) else {
-                break waited;
-            };
-            match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
-                DialogOutcome::Skipped => break waited,
-                DialogOutcome::Interrupted => status_line::leave(&format!("wait {}", waiting.worker_id)),
-                DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
-            }
-            waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
-            next = live()?;
-        };
-        match dispatch_error(&waited).filter(|_| !positional) {
-            Some(mut failure) => {
-                // The same key is the same turn, for ever.
-                failure.retryable &= !keyed;
-                Err(of_turn(failure, &turn))
-            }
-            None => Ok((accepted, Some(waited))),
-        }
-    })
-}
-
-/// The error of a turn whose prompt did not get to the agent, or that the agent did not carry out: then the message as a
-/// whole has failed, as it would have with the reference. A turn that was lost in the middle ended with an event like any
-/// other.
-fn dispatch_error(waited: &Value) -> Option<Failure> {
-    let event = &waited["matchedEvent"];
-    let error = &event["data"]["error"];
-    let failed = event["type"] == EventType::TurnFailed.as_str()
-        && (error["details"]["dispatched"] == "no"
-            || error["code"].as_str().is_some_and(|code| code.starts_with("BACKEND_")));
-    let failure: Failure = failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()?;
-    let failure =
-        failure.with("workerId", event["workerId"].clone()).with("eventId", event["eventId"].clone());
-    // What the agent said before it failed.
-    Some(match &waited["assistantText"] {
-        Value::Null => failure,
-        text => failure.with("assistantText", text.clone()),
-    })
-}
-
 /// Parses the value of `--if-busy`.
 fn if_busy(word: &str) -> Result<IfBusy> {
     IfBusy::parse(word).ok_or_else(|| {
@@ -368,24 +355,6 @@ fn parse_blocks(text: &str) -> Result<Vec<Value>> {
         Value::Array(_) => Err(Failure::input("every element of --blocks must be a JSON object")),
         _ => Err(Failure::input("--blocks must be a JSON list")),
     }
-}
-
-/// The error of a wait, with what is needed to go on waiting: the turn itself goes on.
-fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
-    let goes_on = failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress);
-    let failure = failure
-        .with("turnId", turn.turn_id.to_string())
-        .with("acceptedEventId", turn.accepted_event_id.to_string());
-    if goes_on {
-        let (worker, event) = (&turn.worker_id, turn.accepted_event_id);
-        let command = match turn.position {
-            None => format!("subagent wait --worker-id {worker} --from-event-id {event}"),
-            // Turns before it end first.
-            Some(_) => format!("subagent turn show {}", turn.turn_id),
-        };
-        return failure.with("recommendedCommand", command);
-    }
-    failure
 }
 
 /// The data of `turn.waited`: what was accepted, how was waited, what came.
@@ -442,6 +411,8 @@ fn shown(data: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use subagent_protocol::Code;
+
     use super::*;
 
     fn accepted() -> Value {
@@ -491,41 +462,5 @@ mod tests {
             let failure = parse_blocks(text).unwrap_err();
             assert!(failure.is(Code::InvalidInput) && failure.details.is_empty(), "{failure}");
         }
-    }
-
-    #[test]
-    fn a_prompt_that_the_agent_did_not_carry_out_is_an_error() {
-        let event = |kind: &str, code: &str, dispatched: &str| {
-            let error = json!({
-                "code": code, "message": "m", "retryable": false, "details": {"dispatched": dispatched},
-            });
-            json!({"matchedEvent": {"type": kind, "data": {"error": error}}})
-        };
-        for (code, dispatched) in
-            [("RUNTIME_LOST", "no"), ("STORAGE_FULL", "no"), ("BACKEND_RPC_ERROR", "maybe")]
-        {
-            let failure = dispatch_error(&event("turn.failed", code, dispatched)).unwrap();
-            assert_eq!(&*failure.code, code);
-        }
-        for other in [
-            event("turn.failed", "RUNTIME_LOST", "maybe"),
-            event("turn.completed", "BACKEND_RPC_ERROR", "no"),
-            json!({}),
-        ] {
-            assert_eq!(dispatch_error(&other), None);
-        }
-    }
-
-    #[test]
-    fn a_timeout_says_how_to_go_on() {
-        let turn: TurnAccepted = serde_json::from_value(json!({
-            "workerId": "w_0123456789", "turnId": "turn_0123456789", "state": "running",
-            "eventId": "ev_0000000000ff", "acceptedEventId": "ev_0000000000fe",
-        }))
-        .unwrap();
-        let failure = of_turn(Failure::new(Code::WaitTimeout, "x"), &turn);
-        assert_eq!(failure.details["turnId"], "turn_0123456789");
-        let command = "subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000fe";
-        assert_eq!(failure.details["recommendedCommand"], command);
     }
 }

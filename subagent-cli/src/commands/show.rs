@@ -2,16 +2,36 @@
 
 pub(crate) mod overview;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::api::WorkerOverview;
 
-use crate::args::look::Show;
 use crate::client::{DaemonClient, block_on, read};
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::diff;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, human, text};
+
+/// Show what a worker does, asks, has said and has changed
+///
+/// Without WORKER: the only worker that is not stopped.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent show
+  subagent show w_0123456789 --json
+  subagent show auth api")]
+pub(crate) struct Show {
+    /// The workers [default: the only one that is not stopped]
+    #[arg(value_name = "WORKER")]
+    pub(crate) workers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// The order of the lines.
 const KEYS: &[&str] = &[

@@ -1,12 +1,26 @@
 //! `status`: whether a daemon runs here, and whether all is well. Starts no daemon.
 
+use clap::Args;
 use serde_json::json;
 
-use crate::args::overview::StatusArgs;
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::{daemon, doctor};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Show the daemon, the number of workers and what `doctor` finds
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent status
+  subagent status --json")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(super) fn run(args: &StatusArgs, context: &CliContext) -> Result<CliOutcome> {
     let mut data = daemon::status(args.cwd.cwd.as_deref(), context)?;

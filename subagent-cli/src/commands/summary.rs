@@ -2,11 +2,12 @@
 //!
 //! What the worker said and did is data to that agent: it stands in one marked element, as `handoff.md` quotes it.
 
+use clap::Args;
 use subagent_protocol::api::{RunTask, TaskMode, TaskOverrides, TaskShown, TaskStatus};
 use subagent_protocol::{Code, task_result};
 
-use crate::args::handoff::Summary;
 use crate::client::{DaemonClient, block_on};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::named_worker;
 use crate::commands::task::once;
 use crate::commands::worker::r#continue::InspectedWorker;
@@ -14,6 +15,30 @@ use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::tasks::{TaskPlacement, TaskSubmitter};
+
+/// Have an agent sum up what a worker did
+///
+/// A task of the agent `summary` reads what was asked, said and done, as in a
+/// handoff, with the fast model of the launcher if it has one. It has no tools.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent summary codex-1
+  subagent summary codex-1 --launcher claude --json")]
+pub(crate) struct Summary {
+    /// The worker: its name, its id, the beginning of its id, or @last
+    #[arg(value_name = "WORKER")]
+    pub(crate) worker_id: String,
+    /// Which launcher sums up [default: the worker's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: Option<String>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// The definition that sums up.
 const AGENT: &str = "summary";

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::TaskView;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
-use crate::args::tasks::TreeArgs;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;
 use crate::commands::task::value;
 use crate::context::{CliContext, present};
@@ -19,6 +20,31 @@ use crate::output::CliOutcome;
 use crate::output::ago::elapsed;
 use crate::output::human::now;
 use crate::output::style::state_word;
+
+/// Show workers and the tasks below them as a tree
+///
+/// Without a WORKER all that have tasks, and the tasks that a manager has given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent tree
+  subagent tree w_0123456789 --json
+  subagent tree --follow")]
+pub(crate) struct TreeArgs {
+    /// Only what is below this worker or task, and itself
+    #[arg(value_name = "WORKER")]
+    pub(crate) worker: Option<String>,
+    /// Show it again whenever it has changed, until nothing in it is open
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Also tasks that are archived or not inspectable
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 mod follow;
 

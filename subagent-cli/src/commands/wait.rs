@@ -3,10 +3,14 @@
 pub(crate) mod many;
 mod rest;
 
+use std::path::PathBuf;
+
+use clap::Args;
 use subagent_protocol::until::Until;
 
-use crate::args::turns::Wait;
 use crate::client::{Cursor, DaemonClient, WorkerWait, block_on};
+use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag, path};
+use crate::command_line::numbers::{seconds, time};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::end::{WaitEnd, code_of};
@@ -15,6 +19,103 @@ use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::CliOutcome;
+
+/// Wait for an event of a worker, or for several workers
+///
+/// --until is a comma list of event types: turn.started, message.sent,
+/// progress.message, progress.update (or progress.update:KIND),
+/// approval.requested, approval.decided, elicitation.requested,
+/// elicitation.answered, turn.completed, turn.failed, turn.canceled, and the types
+/// of workers; `waiting_approval` stands for a question of the agent, `turn_end`
+/// for that or the end of a turn (the default), `any` or * for every type.
+///
+/// Only events after the newest one at the time of the call count, unless a
+/// cursor (--from-event-id) or --include-history is given. After `send --no-wait`
+/// use its acceptedEventId as cursor: the turn may be over already. A wait for a
+/// stopped worker is an error at once.
+///
+/// With WORKER as an argument (a name, an id, @last) the wait ends when no turn of
+/// the workers is open, at once if so. It prints what each came to, and exits as
+/// `run` does: the first code that is not 0. An open question ends it with 15. At a
+/// terminal it has no limit.
+///
+/// Several workers are waited for with --worker-id more than once, -l or
+/// --controller-id (those that are not stopped), with --any until something
+/// happened to one of them, with --all to each. Without --until that is: no turn
+/// of it is open, or its agent asks something. What is so already counts, so a
+/// turn that ends before the wait begins is not missed.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    override_usage = "subagent wait [OPTIONS]\n       subagent wait [OPTIONS] <WORKER>...",
+    after_help = "\
+Examples:
+  subagent wait codex-1 codex-2 --timeout 10m
+  subagent wait --worker-id w_0123456789
+  subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000ff \\
+      --until turn.completed,turn.failed --timeout-seconds 45 --json
+  subagent wait --worker-id w_0123456789 --worker-id w_9876543210 --any
+  subagent wait -l job=review --all --timeout-seconds 0 --json"
+)]
+pub(crate) struct Wait {
+    /// The workers: names, ids or their beginnings, @last
+    #[arg(
+        value_name = "WORKER",
+        conflicts_with_all = ["worker_id", "selector", "controller_id", "until", "from_event_id",
+            "after_latest", "include_history", "no_progress_timeout_seconds", "input"]
+    )]
+    pub(crate) workers: Vec<String>,
+    /// The worker's id; can be repeated
+    #[arg(long, value_name = "ID")]
+    pub(crate) worker_id: Vec<String>,
+    #[command(flatten)]
+    pub(crate) selector: SelectorFlag,
+    /// The workers of this controller
+    #[arg(long, value_name = "ID", alias = "controller")]
+    pub(crate) controller_id: Option<String>,
+    /// Leave questions in the inbox instead of asking
+    #[arg(long)]
+    pub(crate) no_ask: bool,
+    /// Wait for one of them
+    #[arg(long, overrides_with = "all")]
+    pub(crate) any: bool,
+    /// Wait for each of them (the default for several)
+    #[arg(long, overrides_with = "any")]
+    pub(crate) all: bool,
+    /// What to wait for, a comma list [default: turn_end]
+    #[arg(long, value_name = "TYPES")]
+    pub(crate) until: Option<String>,
+    /// Only events after this one count
+    #[arg(long, value_name = "ID")]
+    pub(crate) from_event_id: Option<String>,
+    /// Only events after the newest one count (the default)
+    #[arg(id = "after_latest", long = "after-latest", overrides_with = "include_history")]
+    pub(crate) after_latest: bool,
+    /// Earlier events count too: the oldest match is returned
+    #[arg(id = "include_history", long = "include-history", overrides_with = "after_latest")]
+    pub(crate) include_history: bool,
+    /// How long to wait, as 90s, 10m, 2h; 0 for no limit
+    ///
+    /// [default: 60s; with WORKER at a terminal no limit]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
+    pub(crate) timeout: Option<f64>,
+    /// Exit as `run` does, also with --worker-id
+    #[arg(long)]
+    pub(crate) exit_status: bool,
+    /// How long, in seconds; 0 for no timeout
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) timeout_seconds: f64,
+    /// How long without any event, in seconds; 0 for no limit
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) no_progress_timeout_seconds: f64,
+    /// Read workerId, until, fromEventId, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     if !args.workers.is_empty() {

@@ -10,14 +10,16 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::args::turns::WatchArgs;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
+use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
+use crate::command_line::numbers::{age, count, time, window};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::status_line;
@@ -28,6 +30,102 @@ use crate::failure::{Failure, Result};
 use crate::output::human::{WatchPage, now};
 use crate::output::terminal::Terminal;
 use crate::output::{CliOutcome, document, unprintable, write};
+
+/// Print a worker's events
+///
+/// Without --json each event is one line of JSON (NDJSON). At a terminal a person reads what the events mean instead;
+/// --ndjson and --raw print the lines there too. Without --follow the command prints what there is and returns; with
+/// it, every new event is printed at once, until the time is over or the worker is stopped.
+///
+/// With WORKER as an argument (a name, an id, @last) the events of several workers come in one order. --tail and --since
+/// leave out the older part of the story. -f has no time limit, except with --worker-id.
+///
+/// `watch WORKER -f` exits as `run` does, by the last turn of each worker: the first code that is not 0. A question that
+/// is still open is 15, a turn that is still open 13. Without -f, and with --worker-id, --exit-status does so.
+///
+/// With --all, -l or --controller-id the events of several workers come in one order, with -f also those of workers that
+/// are started later. At a terminal `watch` alone shows all workers.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "subagent watch [OPTIONS] --worker-id <ID>\n       subagent watch [OPTIONS] <WORKER>...",
+    after_help = "\
+Examples:
+  subagent watch codex-1 -f
+  subagent watch codex-1 codex-2 --since 10m --tail 100
+  subagent watch --worker-id w_0123456789
+  subagent watch --worker-id w_0123456789 --follow --timeout 0
+  subagent watch --worker-id w_0123456789 \\
+      --from-event-id ev_0000000000ff --json
+  subagent watch --all -f
+  subagent watch -l job=review"
+)]
+pub(crate) struct WatchArgs {
+    /// The workers: names, ids or their beginnings, @last
+    #[arg(value_name = "WORKER", conflicts_with_all = ["worker_id", "all", "selector", "controller_id"])]
+    pub(crate) workers: Vec<String>,
+    /// The worker's id
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present_any = ["workers", "all", "selector", "controller_id"],
+        conflicts_with_all = ["all", "selector", "controller_id"]
+    )]
+    pub(crate) worker_id: Option<String>,
+    /// The events of all workers
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) selector: SelectorFlag,
+    /// The events of this controller's workers
+    #[arg(long, value_name = "ID", alias = "controller")]
+    pub(crate) controller_id: Option<String>,
+    /// Also the events of the tasks below the worker, as subagent.event
+    #[arg(long)]
+    pub(crate) tree: bool,
+    /// Only events after this one [default: from the beginning]
+    #[arg(long, value_name = "ID")]
+    pub(crate) from_event_id: Option<String>,
+    /// Follow new events until the time is over
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only the newest N events so far
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) tail: Option<u64>,
+    /// Only events since this long ago, as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<u64>,
+    /// How long to follow, as 90s, 10m, 2h; 0 for no limit
+    ///
+    /// [default: no limit; with --worker-id 1s]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "timeout_seconds")]
+    pub(crate) timeout: Option<f64>,
+    /// How long to follow, in seconds; 0 for no limit
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "1",
+        value_parser = window,
+        allow_negative_numbers = true,
+        hide = true
+    )]
+    pub(crate) timeout_seconds: f64,
+    /// One line of JSON for each event (the default without a terminal)
+    #[arg(long)]
+    pub(crate) ndjson: bool,
+    /// Also show what each event was derived from
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// At a terminal: leave what an agent asks in the inbox instead of asking
+    #[arg(long)]
+    pub(crate) no_ask: bool,
+    /// Exit as `run` does, also with --worker-id or without -f
+    #[arg(long, conflicts_with_all = ["all", "selector", "controller_id"])]
+    pub(crate) exit_status: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.ndjson && args.json.json {

@@ -2,7 +2,7 @@
 
 use subagent_protocol::clean::one_line;
 
-use crate::args::completions::Shell;
+use crate::commands::completions::Shell;
 
 /// Maximum length of a description in characters.
 const MAX_ABOUT_CHARS: usize = 60;

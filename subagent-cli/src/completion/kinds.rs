@@ -189,7 +189,7 @@ pub(super) fn kind(command: &str, id: &str) -> Option<CompletionKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::documented;
+    use crate::commands::documented;
 
     #[test]
     fn every_argument_of_the_table_exists() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use clap::{Arg, Command, CommandFactory as _};
 
-use crate::args::Cli;
+use crate::commands::Cli;
 
 /// The expected input at the cursor.
 #[derive(Debug)]

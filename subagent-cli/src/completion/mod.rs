@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Arg;
 
-use crate::args::completions::Shell;
+use crate::commands::completions::Shell;
 use crate::output::print;
 use candidate::CompletionCandidate;
 use facts::CompletionContext;

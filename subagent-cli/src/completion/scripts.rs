@@ -3,7 +3,7 @@
 //! typed `./subagent`, which a project could provide. It must not evaluate candidates.
 
 use super::{COMMAND, FILES, FOLDERS};
-use crate::args::completions::Shell;
+use crate::commands::completions::Shell;
 
 /// Returns the script for a shell.
 pub(crate) fn script(shell: Shell) -> String {

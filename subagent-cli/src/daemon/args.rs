@@ -39,7 +39,7 @@ pub(super) struct DaemonRunArgs {
     #[arg(long)]
     pub(super) once: bool,
     /// How often the status file is written, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = crate::args::numbers::interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = crate::command_line::numbers::interval)]
     pub(super) heartbeat_seconds: u64,
     /// Restart dead workers at once (the default)
     #[arg(long, overrides_with = "no_monitor_workers")]
@@ -48,7 +48,7 @@ pub(super) struct DaemonRunArgs {
     #[arg(long, overrides_with = "monitor_workers")]
     pub(super) no_monitor_workers: bool,
     /// How long a worker is left alone after a restart, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::args::numbers::interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::command_line::numbers::interval)]
     pub(super) restart_cooldown_seconds: u64,
     /// Remove stopped workers and old events after this many days; 0 or never keeps them [default:
     /// $SUBAGENT_RETENTION_DAYS, else 30]
@@ -103,7 +103,7 @@ pub(super) struct Stop {
 #[derive(Debug, Args)]
 pub(super) struct Restore {
     /// The backup.
-    #[arg(value_name = "FILE", value_parser = crate::args::state::file())]
+    #[arg(value_name = "FILE", value_parser = crate::command_line::flags::database_file())]
     pub(super) file: PathBuf,
     /// End the workers that the backup does not know
     #[arg(long)]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::TypedFlags;
+use crate::command_line::TypedFlags;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{OutputFormat, finish};

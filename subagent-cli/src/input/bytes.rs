@@ -6,7 +6,7 @@ use subagent_protocol::Code;
 use subagent_testkit::{bytes, in_own_process};
 
 use super::{InputObject, SEND};
-use crate::args::TypedFlags;
+use crate::command_line::TypedFlags;
 
 #[test]
 fn any_input_gives_an_object_or_a_refusal() {

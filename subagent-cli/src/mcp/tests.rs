@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::args::TypedFlags;
 use crate::client::fake::{Act, Fake, FakeDaemonRequest};
+use crate::command_line::TypedFlags;
 use crate::output::OutputFormat;
 
 mod away;

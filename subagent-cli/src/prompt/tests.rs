@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 
 use super::*;
-use crate::args;
 
 /// Returns the front matter as `key: value` pairs.
 fn front_matter() -> Vec<(&'static str, &'static str)> {
@@ -97,7 +96,7 @@ fn every_command_in_it_is_one() {
     let found = commands(SKILL);
     assert!(found.len() > 15, "{found:?}");
     for command in found.iter().chain(&commands(&prompt)) {
-        if let Err(error) = args::parse(words(command)) {
+        if let Err(error) = crate::commands::parse(words(command)) {
             // A bare command name may lack required arguments; any other error fails.
             let name_alone = !command.contains("--");
             let missing = error.kind() == clap::error::ErrorKind::MissingRequiredArgument;
@@ -114,7 +113,7 @@ fn every_flag_in_it_is_one() {
             command.get_subcommands().for_each(|sub| below(sub, found));
         }
         let mut found = Vec::new();
-        let mut command = args::documented();
+        let mut command = crate::commands::documented();
         command.build();
         below(&command, &mut found);
         found

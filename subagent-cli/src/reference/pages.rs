@@ -18,7 +18,7 @@ pub(crate) fn docs() -> PathBuf {
 pub(crate) fn all() -> io::Result<BTreeMap<String, String>> {
     let mut pages = BTreeMap::new();
     let mut reference = String::from(HEAD);
-    for program in [crate::args::documented(), crate::daemon::command()] {
+    for program in [crate::commands::documented(), crate::daemon::command()] {
         let mut program = program.disable_help_subcommand(true);
         program.build();
         for (command, path) in commands(&program, "") {

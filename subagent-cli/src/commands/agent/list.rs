@@ -1,14 +1,26 @@
 //! `agent list`: the definitions of agents that count here. No daemon is involved.
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::args::definitions::AgentList;
+use super::DefinitionPlace;
 use crate::commands::agent;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(args: &AgentList, context: &CliContext) -> Result<CliOutcome> {
+/// List the definitions of agents, where each is from and what it hides
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent agent list
+  subagent agent list --cwd ~/src/thing --json")]
+pub(crate) struct AgentList {
+    #[command(flatten)]
+    pub(crate) place: DefinitionPlace,
+}
+
+pub(super) fn run(args: &AgentList, context: &CliContext) -> Result<CliOutcome> {
     let (catalog, root) = agent::catalog(&args.place, context)?;
     let items: Vec<Value> = catalog.found.iter().map(agent::brief).collect();
     let problems = agent::problems(&catalog);

@@ -6,15 +6,49 @@ pub(crate) mod validate;
 
 use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use subagent_config::agents::{Catalog, CatalogEntry, DefinitionProblem, DefinitionSource, McpServerRef};
 use subagent_config::policy::Rule;
 use subagent_config::start::agent::given;
 use subagent_config::workspace;
 
-use crate::args::definitions::DefinitionPlace;
+use crate::command_line::flags::{JsonFlag, path};
 use crate::context::CliContext;
 use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// `subagent agent ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum AgentCommand {
+    List(list::AgentList),
+    Show(show::AgentShow),
+    Validate(validate::AgentValidate),
+}
+
+impl AgentCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::List(args) => list::run(&args, context),
+            Self::Show(args) => show::run(&args, context),
+            Self::Validate(args) => validate::run(&args, context),
+        }
+    }
+}
+
+/// Where definitions are looked for.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DefinitionPlace {
+    /// More definitions: a JSON object of names and definitions with a `prompt`
+    #[arg(long, value_name = "JSON")]
+    pub(crate) agents: Option<String>,
+    /// A folder of the workspace whose definitions count [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
 pub(crate) fn catalog(place: &DefinitionPlace, context: &CliContext) -> Result<(Catalog, PathBuf)> {

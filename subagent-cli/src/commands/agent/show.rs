@@ -1,13 +1,27 @@
 //! `agent show`: one definition of an agent, as it would count. No daemon is involved.
 
+use clap::Args;
 use serde_json::Value;
 use subagent_config::start::agent::named;
 
-use crate::args::definitions::AgentShow;
+use super::DefinitionPlace;
 use crate::commands::agent;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Show one definition as it would count
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent agent show explore")]
+pub(crate) struct AgentShow {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: DefinitionPlace,
+}
 
 const KEYS: &[&str] = &[
     "name",
@@ -28,7 +42,7 @@ const KEYS: &[&str] = &[
     "hides",
 ];
 
-pub(crate) fn run(args: &AgentShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &AgentShow, context: &CliContext) -> Result<CliOutcome> {
     let (catalog, _) = agent::catalog(&args.place, context)?;
     let found = named(&catalog, &args.name)?;
     let data = agent::whole(found);

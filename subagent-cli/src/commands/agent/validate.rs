@@ -2,16 +2,43 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
+use clap::builder::TypedValueParser;
 use serde_json::{Value, json};
 use subagent_config::agents::Catalog;
 
-use crate::args::definitions::AgentValidate;
+use super::DefinitionPlace;
+use crate::command_line::flags::path;
 use crate::commands::agent;
 use crate::context::{CliContext, path_value, present_path};
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(crate) fn run(args: &AgentValidate, context: &CliContext) -> Result<CliOutcome> {
+/// Say what is wrong with definitions, by file, line and column
+///
+/// Without a PATH all definitions are looked at that `agent list` knows. The exit code is 1 if one cannot be started.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent agent validate
+  subagent agent validate .agents/agents/reviewer.md")]
+pub(crate) struct AgentValidate {
+    /// Files, or folders with files
+    #[arg(value_name = "PATH", value_parser = existing())]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: DefinitionPlace,
+}
+
+/// A path that leads somewhere, or an empty one.
+fn existing() -> impl TypedValueParser<Value = PathBuf> {
+    path().try_map(|path| match path.as_os_str().is_empty() || path.exists() {
+        true => Ok(path),
+        false => Err("there is no such file or folder"),
+    })
+}
+
+pub(super) fn run(args: &AgentValidate, context: &CliContext) -> Result<CliOutcome> {
     let typed = args.paths.iter().filter_map(|path| present_path(Some(path.clone())));
     let paths: Vec<PathBuf> = typed.map(|path| context.env.cwd.join(path)).collect();
     let (mut catalog, root) = match paths.is_empty() {

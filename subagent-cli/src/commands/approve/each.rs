@@ -18,7 +18,7 @@ use crate::output::CliOutcome;
 ///
 /// # Errors
 /// Those of [`DaemonClient::ask`] and [`Dialog::ask_waited`].
-pub(crate) fn run(
+pub(super) fn run(
     client: &mut DaemonClient,
     worker: Option<&str>,
     workspace: &Workspace,

@@ -1,28 +1,39 @@
 //! `budget show`, `budget set`, and what flags say of budgets.
 
+mod set;
+mod show;
+
+use clap::Subcommand;
 use serde_json::{Value, json};
-use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
+use subagent_protocol::api::ControllerChoice;
 use subagent_protocol::budget::{LimitsChange, OnLimit, OnUnknown};
 
-use crate::args::budgets::{BudgetCommand, BudgetFlags, BudgetSet, BudgetShow};
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
-use crate::commands::targets::{has_state, named_worker};
-use crate::context::{CliContext, present};
-use crate::controller;
+use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::command_line::flags::budget::BudgetFlags;
+use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::input::InputObject;
-use crate::output::terminal::Terminal;
-use crate::output::{CliOutcome, OutputFormat, text};
+use crate::output::{CliOutcome, text};
+
+/// `subagent budget ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum BudgetCommand {
+    Show(show::BudgetShow),
+    Set(set::BudgetSet),
+}
+
+impl BudgetCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::Show(args) => show::run(args, context),
+            Self::Set(args) => set::run(args, context),
+        }
+    }
+}
 
 /// The columns for people.
 const COLUMNS: [&str; 4] = ["turns", "wallTime", "tokens", "cost"];
-
-pub(crate) fn run(command: BudgetCommand, context: &CliContext) -> Result<CliOutcome> {
-    match command {
-        BudgetCommand::Show(args) => show(args, context),
-        BudgetCommand::Set(args) => set(args, context),
-    }
-}
 
 /// What flags and the key `budget` of `--input` say.
 ///
@@ -53,80 +64,11 @@ pub(crate) async fn change_worker(
     client.ask(&ApiRequest::change(format!("/v1/workers/{}/budget", segment(worker)), change)?).await
 }
 
-fn show(args: BudgetShow, context: &CliContext) -> Result<CliOutcome> {
-    let workspace = context.workspace(args.which.cwd.as_deref())?;
-    let worker = present(args.worker_id);
-    let path = match &worker {
-        Some(worker) => {
-            let worker = named_worker(worker, &workspace)?;
-            RequestPath::new(format!("/v1/workers/{}/budget", segment(worker)))
-        }
-        None => {
-            let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
-            if !has_state(&workspace) {
-                return Err(no_controller(&choice));
-            }
-            RequestPath::new("/v1/budgets")
-                .with("controllerId", choice.controller_id.as_deref())
-                .with("hintedControllerId", choice.hinted_controller_id.as_deref())
-                .with("workspaceKey", Some(&choice.workspace_key))
-        }
-    };
-    let mut client = DaemonClient::new(context, &workspace);
-    let is_seen = context.format == OutputFormat::Text && Terminal::of_stdout().is_some();
-    let data = block_on(async move {
-        let mut data = client.ask(&ApiRequest::get(path)).await?;
-        if is_seen {
-            name_workers(&mut client, &mut data).await?;
-        }
-        Ok(data)
-    })?;
-    let shown = lines(&data);
-    Ok(CliOutcome::report("budget.shown", data, shown))
-}
-
-/// Adds the names that people know workers by.
-async fn name_workers(client: &mut DaemonClient, data: &mut Value) -> Result<()> {
-    let listed: Value = client.ask(&ApiRequest::get("/v1/workers?all=true")).await?;
-    let name = |id: &Value| {
-        let known = listed["items"].as_array().into_iter().flatten();
-        known.clone().find(|worker| worker["workerId"] == *id).map(|worker| worker["name"].clone())
-    };
-    if let Some(name) = name(&data["workerId"]) {
-        data["name"] = name;
-    }
-    for worker in data["workers"].as_array_mut().into_iter().flatten() {
-        if let Some(name) = name(&worker["workerId"]) {
-            worker["name"] = name;
-        }
-    }
-    Ok(())
-}
-
 /// The error of a workspace where nothing has been done yet.
 fn no_controller(choice: &ControllerChoice) -> Failure {
     Failure::new(subagent_protocol::Code::ControllerNotFound, "this workspace has no controller yet")
         .with("workspaceKey", choice.workspace_key.as_str())
         .recommend("run `subagent controller init` in the workspace")
-}
-
-fn set(args: BudgetSet, context: &CliContext) -> Result<CliOutcome> {
-    let limits = typed(args.limits, &InputObject::default())?;
-    if limits.is_empty() {
-        return Err(Failure::input(
-            "nothing to set: give --max-turns, --max-wall-time, --max-tokens, --max-cost, --on-budget or --on-unknown",
-        ));
-    }
-    let workspace = context.workspace(args.which.cwd.as_deref())?;
-    let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
-    if !has_state(&workspace) {
-        return Err(no_controller(&choice));
-    }
-    let ask = ApiRequest::change("/v1/budgets", &ChangeControllerBudget { choice, limits })?;
-    let mut client = DaemonClient::new(context, &workspace);
-    let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = line(&data["controllerId"], &data["controller"]);
-    Ok(CliOutcome::report("budget.set", data, shown))
 }
 
 /// One line for the controller and one for each worker, or the worker's.

@@ -1,16 +1,37 @@
 //! `config check`: all that is wrong with the config files. No daemon is involved.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::discovery;
 use subagent_config::problems::{self, ConfigProblem};
 use subagentd::check_declared;
 
-use crate::args::config::ConfigCheck;
+use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(crate) fn run(args: &ConfigCheck, context: &CliContext) -> Result<CliOutcome> {
+/// Check the config files; name each problem with file and line
+///
+/// Exits with 1 if a file cannot be used. Unknown keys are warnings.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent config check
+  subagent config check --config team.yaml --json")]
+pub(crate) struct ConfigCheck {
+    /// The folder from which the project's file is searched [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &ConfigCheck, context: &CliContext) -> Result<CliOutcome> {
     let (config, cwd) = (args.config.config.as_deref(), args.cwd.as_deref());
     let mut found = problems::of_command(config, cwd, &context.env)?;
     // Without a config that can be used, the problems are known by now.

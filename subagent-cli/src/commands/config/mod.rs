@@ -3,3 +3,28 @@
 pub(crate) mod check;
 pub(crate) mod init;
 pub(crate) mod show;
+
+use clap::Subcommand;
+
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// `subagent config ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum ConfigCommand {
+    Init(init::ConfigInit),
+    Show(show::ConfigShow),
+    Check(check::ConfigCheck),
+}
+
+impl ConfigCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::Init(args) => init::run(&args, context),
+            Self::Show(args) => show::run(&args, context),
+            Self::Check(args) => check::run(&args, context),
+        }
+    }
+}

@@ -1,15 +1,40 @@
 //! `config show`: what all config files together say. No daemon is involved.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::shown::{self, ConfigEntry};
 use subagent_protocol::json as one_line;
 
-use crate::args::config::ConfigShow;
+use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-pub(crate) fn run(args: &ConfigShow, context: &CliContext) -> Result<CliOutcome> {
+/// Show the merged config of all files (secrets are hidden)
+///
+/// Your own file counts over the built-in launchers, and the project's file over yours, key by key.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent config show
+  subagent config show --origin
+  subagent config show --config team.yaml --json")]
+pub(crate) struct ConfigShow {
+    /// Show each value with its file and line
+    #[arg(long)]
+    pub(crate) origin: bool,
+    /// The folder from which the project's file is searched [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &ConfigShow, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;
     let (merged, entries) = shown::of(&loaded, &context.env);
     let files: Vec<Value> = loaded

@@ -8,8 +8,8 @@ use subagent_config::controller_hint::{self, ControllerHint};
 use subagent_config::{ConfigError, Workspace};
 use subagent_protocol::api::ControllerInitialized;
 
-use crate::args::JsonFlag;
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::command_line::flags::JsonFlag;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, text};

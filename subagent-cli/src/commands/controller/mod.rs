@@ -6,3 +6,32 @@ pub(crate) mod init;
 pub(crate) mod recover;
 pub(crate) mod release;
 pub(crate) mod status;
+
+use clap::Subcommand;
+
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// `subagent controller ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum ControllerCommand {
+    Init(init::ControllerInit),
+    Attach(attach::ControllerAttach),
+    Status(status::ControllerStatus),
+    Recover(recover::ControllerRecover),
+    Release(release::ControllerRelease),
+}
+
+impl ControllerCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::Init(args) => init::run(&args, context),
+            Self::Attach(args) => attach::run(&args, context),
+            Self::Status(args) => status::run(&args, context),
+            Self::Recover(args) => recover::run(&args, context),
+            Self::Release(args) => release::run(&args, context),
+        }
+    }
+}

@@ -1,17 +1,35 @@
 //! `controller recover`: which controllers there are, whose owner has died, and how to take over. Changes nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::args::controllers::ControllerRecover;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::command_line::flags::{JsonFlag, path};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present_path};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(args: &ControllerRecover, context: &CliContext) -> Result<CliOutcome> {
+/// List controllers whose owner may have died
+///
+/// States: dormant (no owner), active (its process lives), orphaned (its process has ended), conflicted
+/// (unknown). Nothing is changed; with --json the last two have the command that takes over.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent controller recover
+  subagent controller recover --cwd . --json")]
+pub(crate) struct ControllerRecover {
+    /// A folder of the workspace [default: all workspaces of the state dir]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &ControllerRecover, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.as_deref())?;
     let root = workspace.root.to_string_lossy();
     let filter = present_path(args.cwd.clone()).map(|_| &*root);

@@ -1,16 +1,33 @@
 //! `controller release`: ends an ownership.
 
+use clap::Args;
 use serde_json::Value;
 use subagent_protocol::api::ReleaseController;
 
-use crate::args::controllers::ControllerRelease;
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::command_line::flags::{ControllerFlags, JsonFlag};
 use crate::context::CliContext;
 use crate::controller;
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(crate) fn run(args: &ControllerRelease, context: &CliContext) -> Result<CliOutcome> {
+/// Stop being the owner of a workspace
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent controller release
+  subagent controller release --force --json")]
+pub(crate) struct ControllerRelease {
+    #[command(flatten)]
+    pub(crate) which: ControllerFlags,
+    /// Without the three variables, whether or not there is an owner
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &ControllerRelease, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     let ask =

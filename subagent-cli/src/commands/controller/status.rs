@@ -1,18 +1,32 @@
 //! `controller status`: who owns a workspace, and what the caller's handle is worth.
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, ControllerHandle};
 
-use crate::args::controllers::ControllerStatus;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::command_line::flags::{ControllerFlags, JsonFlag};
 use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::controller;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-pub(crate) fn run(args: &ControllerStatus, context: &CliContext) -> Result<CliOutcome> {
+/// Show who owns a workspace
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent controller status
+  subagent controller status --controller-id ctl_0123456789 --json")]
+pub(crate) struct ControllerStatus {
+    #[command(flatten)]
+    pub(crate) which: ControllerFlags,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &ControllerStatus, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !has_state(&workspace) {

@@ -5,19 +5,42 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::state_dir;
 use subagentd::lifecycle::refuse_below_guard;
 
 use super::systemctl::{in_words, order, reload};
 use super::unit::{SystemdUnit, UnitEnvironment, text};
-use crate::args::daemon::DaemonInstall;
 use crate::client::block_on;
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text as lines};
 
-pub(crate) fn run(args: &DaemonInstall, context: &CliContext) -> Result<CliOutcome> {
+/// Have systemd keep this workspace's daemon: a unit of your own user manager
+///
+/// Writes the unit and, where the manager can be reached, enables and starts
+/// it; else it says what to type. Its workers go on when the unit is stopped
+/// or restarted. Without `loginctl enable-linger` the manager ends everything
+/// when you log out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent daemon install
+  subagent daemon install --print
+  subagent daemon install --cwd ~/src/thing --json")]
+pub(crate) struct DaemonInstall {
+    /// Only print the unit; nothing is written or started
+    #[arg(long)]
+    pub(crate) print: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &DaemonInstall, context: &CliContext) -> Result<CliOutcome> {
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
     let unit = SystemdUnit::of(&state_dir, &context.env)?;
     let program = subagentd()?;

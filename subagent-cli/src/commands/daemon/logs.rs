@@ -3,17 +3,38 @@
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use clap::Args;
 use serde_json::json;
 use subagent_config::regular;
 use subagent_protocol::Code;
 
-use crate::args::daemon::DaemonLogs;
 use crate::client::log_path;
+use crate::command_line::flags::{CwdFlag, JsonFlag};
+use crate::command_line::numbers::count;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-pub(crate) fn run(args: &DaemonLogs, context: &CliContext) -> Result<CliOutcome> {
+/// Show the end of the daemon's log
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent daemon logs --lines 20
+  subagent daemon logs --tail-bytes 1000000 --json")]
+pub(crate) struct DaemonLogs {
+    /// How much of the end, in bytes
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = count)]
+    pub(crate) tail_bytes: u64,
+    /// Maximum number of lines
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) lines: Option<u64>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &DaemonLogs, context: &CliContext) -> Result<CliOutcome> {
     let path = log_path(&context.workspace(args.cwd.cwd.as_deref())?.state_dir);
     let (text, cut) = match tail(&path, args.tail_bytes) {
         Ok(tail) => tail,

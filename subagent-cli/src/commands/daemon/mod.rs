@@ -11,33 +11,59 @@ mod systemctl;
 mod uninstall;
 mod unit;
 
+pub(super) use status::data as status;
+
+use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use subagent_protocol::api::DaemonShown;
 
-use crate::args::daemon::DaemonCommand;
 use crate::client::log_path;
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(super) use status::data as status;
+/// `subagent daemon ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum DaemonCommand {
+    Start(start::DaemonStart),
+    Stop(stop::DaemonStop),
+    Restart(restart::DaemonRestart),
+    Status(status::DaemonStatus),
+    List(list::DaemonList),
+    Logs(logs::DaemonLogs),
+    Install(install::DaemonInstall),
+    Uninstall(uninstall::DaemonUninstall),
+}
+
+impl DaemonCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::Start(args) => start::run(&args.flags, context),
+            Self::Stop(args) => stop::run(&args, context),
+            Self::Restart(args) => restart::run(&args.flags, context),
+            Self::Status(args) => status::run(&args.flags, context),
+            Self::List(_) => list::run(context),
+            Self::Logs(args) => logs::run(&args, context),
+            Self::Install(args) => install::run(&args, context),
+            Self::Uninstall(args) => uninstall::run(&args.flags, context),
+        }
+    }
+}
+
+/// Flags of commands that need nothing but the workspace.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonFlags {
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// The facts that are shown about a daemon, in the order of the text.
 const FACTS: [&str; 9] =
     ["pid", "version", "mode", "generation", "startedAt", "liveWorkers", "stateDir", "socket", "log"];
-
-pub(crate) fn run(command: &DaemonCommand, context: &CliContext) -> Result<CliOutcome> {
-    match command {
-        DaemonCommand::Start(start) => start::run(&start.flags, context),
-        DaemonCommand::Stop(stop) => stop::run(stop, context),
-        DaemonCommand::Restart(restart) => restart::run(&restart.flags, context),
-        DaemonCommand::Status(status) => status::run(&status.flags, context),
-        DaemonCommand::List(_) => list::run(context),
-        DaemonCommand::Logs(logs) => logs::run(logs, context),
-        DaemonCommand::Install(install) => install::run(install, context),
-        DaemonCommand::Uninstall(uninstall) => uninstall::run(&uninstall.flags, context),
-    }
-}
 
 fn facts(shown: &DaemonShown) -> Map<String, Value> {
     let DaemonShown { info, live_workers } = shown;

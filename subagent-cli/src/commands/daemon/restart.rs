@@ -1,16 +1,28 @@
 //! `daemon restart`: ends the daemon in the background and starts another one.
 
+use clap::Args;
 use subagent_protocol::Code;
 
-use super::{FACTS, facts};
-use crate::args::daemon::DaemonFlags;
+use super::{DaemonFlags, FACTS, facts};
 use crate::client::{DaemonClient, block_on, running, shown};
 use crate::context::CliContext;
 use crate::daemon;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+/// Replace the daemon by a new one; workers and their turns go on
+///
+/// A daemon that was started with `subagentd run` is left alone: restart it where it was started.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent daemon restart --json")]
+pub(crate) struct DaemonRestart {
+    #[command(flatten)]
+    pub(crate) flags: DaemonFlags,
+}
+
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(flags.cwd.cwd.as_deref())?;
     let before = block_on(running(&workspace.state_dir))?;
     if let Some(before) = &before {

@@ -1,13 +1,28 @@
 //! `daemon start`: makes sure that a daemon runs.
 
-use super::{FACTS, facts};
-use crate::args::daemon::DaemonFlags;
+use clap::Args;
+
+use super::{DaemonFlags, FACTS, facts};
 use crate::client::{DaemonClient, block_on, running, shown};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+/// Start the daemon in the background, unless it runs already
+///
+/// Commands start it by themselves; this is for seeing that it works. It also starts it where
+/// SUBAGENT_NO_AUTOSTART is set.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent daemon start
+  subagent daemon start --cwd ~/src/thing --json")]
+pub(crate) struct DaemonStart {
+    #[command(flatten)]
+    pub(crate) flags: DaemonFlags,
+}
+
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(flags.cwd.cwd.as_deref())?;
     let (before, now) = block_on(async move {
         if let Some(before) = running(&workspace.state_dir).await? {

@@ -2,16 +2,29 @@
 
 use std::path::Path;
 
+use clap::Args;
 use serde_json::{Map, Value};
 
-use super::{FACTS, facts};
-use crate::args::daemon::DaemonFlags;
+use super::{DaemonFlags, FACTS, facts};
 use crate::client::{block_on, log_path, running};
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+/// Show whether a daemon runs, and where everything is
+///
+/// Exits with 0 whether it runs or not. It is never started by this.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent daemon status
+  subagent daemon status --json")]
+pub(crate) struct DaemonStatus {
+    #[command(flatten)]
+    pub(crate) flags: DaemonFlags,
+}
+
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     let data = data(flags.cwd.cwd.as_deref(), context)?.into();
     let lines = text::fields(&data, &[&["running"], FACTS.as_slice()].concat());
     Ok(CliOutcome::report("daemon.shown", data, lines))

@@ -4,19 +4,30 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use clap::Args;
 use serde_json::json;
 use subagentd::lifecycle::refuse_below_guard;
 
+use super::DaemonFlags;
 use super::install::{report, unwritable};
 use super::systemctl::{in_words, order, reload};
 use super::unit::SystemdUnit;
-use crate::args::daemon::DaemonFlags;
 use crate::client::block_on;
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(crate) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
+/// Remove the unit that `install` made; the daemon ends, its workers go on
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent daemon uninstall --json")]
+pub(crate) struct DaemonUninstall {
+    #[command(flatten)]
+    pub(crate) flags: DaemonFlags,
+}
+
+pub(super) fn run(flags: &DaemonFlags, context: &CliContext) -> Result<CliOutcome> {
     refuse_below_guard("daemon uninstall")?;
     let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
     let unit = SystemdUnit::of(&state_dir, &context.env)?;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::api::{DiffSource, WorkerOverview, WorkerView, WorktreeView};
@@ -17,14 +18,49 @@ use subagent_protocol::work_tree::{NO_REPOSITORY, TreeBase};
 use subagent_runtime::work_tree::{self, Changes, WorkTreeLimits, reported, total};
 use subagent_runtime::worktree;
 
-use crate::args::look::Diff;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::show::overview;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::terminal::Terminal;
 use crate::output::{self, CliOutcome, OutputFormat, human};
 use rendered::DiffFormat;
+
+/// Show what has changed in a worker's folder since its first turn
+///
+/// In a git repository: all changes of the work tree since the worker's first
+/// turn began. What was changed before that does not count. Elsewhere: the
+/// changes that its agent has reported.
+///
+/// With several workers: the files that more than one of them has changed.
+///
+/// At a terminal the output goes through $GIT_PAGER, $PAGER or less.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  subagent diff
+  subagent diff w_0123456789 --stat
+  subagent diff w_0123456789 --name-only
+  subagent diff auth api"
+)]
+pub(crate) struct Diff {
+    /// The workers [default: the only one that is not stopped]
+    #[arg(value_name = "WORKER")]
+    pub(crate) workers: Vec<String>,
+    /// Show the number of changed lines for each file
+    #[arg(long, conflicts_with = "name_only")]
+    pub(crate) stat: bool,
+    /// Show the names of the files
+    #[arg(long)]
+    pub(crate) name_only: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// The longest that git compares.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -43,7 +79,7 @@ pub(super) struct DetectedChanges {
     pub(super) reason: Option<String>,
 }
 
-pub(crate) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if args.workers.len() > 1 {
         return overlap::run(args, &workspace, context);

@@ -1,5 +1,7 @@
 //! What a schedule or a trigger starts, and how both are asked for and shown.
 
+pub(crate) mod flags;
+
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::clean::one_line;
 
-use crate::args::starts::{OneStarter, StartFlags};
+use self::flags::{FiringFlags, OneStarter};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::commands::message::text_source::TextSources;
 use crate::commands::targets::has_state;
@@ -19,7 +21,7 @@ use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
 pub(crate) fn add<T: serde::Serialize>(
-    args: StartFlags,
+    args: FiringFlags,
     (kind, name): (&str, &str),
     context: &CliContext,
     path: &str,

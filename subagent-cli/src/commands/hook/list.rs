@@ -1,19 +1,41 @@
 //! `hook list`: the hooks that apply here.
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::hooks::HookEntry;
 use subagent_config::start::hooks::HookSource;
 
 use super::untrusted::{self, Trusted};
 use super::{DefinitionFilter, of_place};
-use crate::args::hooks::HookList;
 use crate::client::{DaemonClient, block_on};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(args: &HookList, context: &CliContext) -> Result<CliOutcome> {
+/// List the hooks that apply here: of your config file, of the project, of definitions
+///
+/// For each its event, matcher, command, file, and whether it runs: hooks of a project or a definition run only while you
+/// trust the content of their file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent hook list
+  subagent hook list --agent reviewer --json")]
+pub(crate) struct HookList {
+    /// Of the definitions only this one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &HookList, context: &CliContext) -> Result<CliOutcome> {
     let agent = present(args.agent.clone());
     let wanted = agent.as_deref().map_or(DefinitionFilter::All, DefinitionFilter::Named);
     let found = of_place(&args.config, &args.cwd, wanted, context)?;

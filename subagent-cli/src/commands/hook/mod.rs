@@ -3,24 +3,35 @@
 mod list;
 mod test;
 mod trust;
-pub(super) mod untrusted;
+pub(crate) mod untrusted;
 
+use clap::Subcommand;
 use subagent_config::agents::Catalog;
 use subagent_config::start::agent::{given, named};
 use subagent_config::start::hooks::{self, HookSource};
 use subagent_config::workspace;
 
-use crate::args::hooks::HookCommand;
-use crate::args::{ConfigFlag, CwdFlag};
+use crate::command_line::flags::{ConfigFlag, CwdFlag};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
-pub(crate) fn run(command: HookCommand, context: &CliContext) -> Result<CliOutcome> {
-    match command {
-        HookCommand::List(args) => list::run(&args, context),
-        HookCommand::Test(args) => test::run(*args, context),
-        HookCommand::Trust(args) => trust::run(&args, context),
+/// `subagent hook ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum HookCommand {
+    List(list::HookList),
+    Test(Box<test::HookTest>),
+    Trust(trust::HookTrust),
+}
+
+impl HookCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::List(args) => list::run(&args, context),
+            Self::Test(args) => test::run(*args, context),
+            Self::Trust(args) => trust::run(&args, context),
+        }
     }
 }
 

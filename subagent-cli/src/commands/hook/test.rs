@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 use subagent_config::hooks::event_named;
 use subagent_config::hooks::run::command;
@@ -18,18 +19,49 @@ use subagent_protocol::ids::{EventId, WorkerId};
 
 use super::untrusted::{self, Trusted};
 use super::{DefinitionFilter, of_place};
-use crate::args::hooks::HookTest;
 use crate::client::{DaemonClient, block_on};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::sibling_executable::sibling_executable;
 
+/// Run the hooks of an event with a sample, and show what each says
+///
+/// The hooks are those that a worker has that is started here now. Hooks that are not trusted are shown and do not run. No
+/// worker is started and nothing is decided.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent hook test PreToolUse --tool Bash --input '{\"command\": \"rm -rf build\"}'
+  subagent hook test Stop --agent reviewer --json")]
+pub(crate) struct HookTest {
+    /// The event: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, ApprovalRequested, SubagentStart, SubagentStop,
+    /// Stop or Notification
+    #[arg(value_name = "EVENT")]
+    pub(crate) event: String,
+    /// The tool, or what else matchers of the event are about [default: Bash for a tool]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+    /// The tool's arguments as a JSON object; of UserPromptSubmit `{"prompt": "..."}`
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    /// With the hooks of this definition too
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
 /// The session and the tool call of the sample.
 const SAMPLE: &str = "sample";
 
-pub(crate) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
     let event = match event_named(&args.event) {
         Ok(event) => event,
         Err(problem) => {

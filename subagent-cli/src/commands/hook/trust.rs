@@ -1,21 +1,52 @@
 //! `hook trust`: which contents of files may run their hooks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::hooks::{FileHooks, HookEntry, load};
 use subagent_protocol::api::{DistrustHooks, TrustHooks};
 use subagent_protocol::clean::one_line;
 
-use crate::args::hooks::HookTrust;
 use crate::client::{ApiRequest, DaemonClient, block_on};
+use crate::command_line::flags::{CwdFlag, JsonFlag, path};
 use crate::commands::targets::has_state;
 use crate::context::{CliContext, present_path};
 use crate::dialog::confirm as ask;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, text};
 
-pub(crate) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> {
+/// Trust the hooks of a file, as long as its content stays the same
+///
+/// Shows the commands and asks at a terminal. FILE is a config file or a definition (*.md). A changed file is not trusted
+/// until you trust it again. Scripts that its commands run are not part of its content. From below a worker it is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent hook trust .subagent/config.yaml
+  subagent hook trust .claude/agents/reviewer.md --yes
+  subagent hook trust --list
+  subagent hook trust --remove .subagent/config.yaml")]
+pub(crate) struct HookTrust {
+    /// The file
+    #[arg(value_name = "FILE", value_parser = path(), required_unless_present = "list")]
+    pub(crate) file: Option<PathBuf>,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// List the files whose hooks are trusted
+    #[arg(long, conflicts_with_all = ["file", "yes", "remove"])]
+    pub(crate) list: bool,
+    /// Trust no content of the file any more
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) remove: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
     if args.list {

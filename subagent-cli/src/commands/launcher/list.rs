@@ -1,15 +1,33 @@
 //! `launcher list`: the launchers of the config files, and those that are built in. No daemon is involved.
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::args::local::LauncherList;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::commands::launcher::handshake::{noted, workspace_of};
 use crate::commands::launcher::installed;
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat, text};
 
-pub(crate) fn run(args: &LauncherList, context: &CliContext) -> Result<CliOutcome> {
+/// List the launchers of the config file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent launcher list
+  subagent launcher list --all --json
+  subagent launcher list --config team.yaml --json")]
+pub(crate) struct LauncherList {
+    /// With --json: also those that are built in, and of each where it is from and whether it is installed
+    #[arg(short = 'a', long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &LauncherList, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let workspace = workspace_of(context);
     // The config's map is sorted by name.

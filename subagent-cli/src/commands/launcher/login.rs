@@ -1,9 +1,10 @@
-//! `launcher login` and `launcher logout`: the agent's own ways, or what to do where it has none.
+//! `launcher login`: the agent's own ways, or what to do where it has none.
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::PathBuf;
 use std::process::Command;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::launcher::find_program;
 use subagent_config::start::environment;
@@ -11,15 +12,46 @@ use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQuestion, LoginKind, terminal_command};
 use subagent_protocol::clean::one_line;
 
-use crate::args::agents::{LauncherLogin, LauncherLogout};
 use crate::ask::Patience;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
+use crate::command_line::numbers::time_or_seconds;
 use crate::commands::launcher::handshake::LauncherAgent;
 use crate::commands::launcher::probe::patience;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn login(args: &LauncherLogin, context: &CliContext) -> Result<CliOutcome> {
+/// Log in to the agent of a launcher, in the way that the agent offers
+///
+/// Some agents open a browser, some ask at the terminal, some want a variable to be set. What the agent writes on its
+/// standard error is shown.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent launcher login codex
+  subagent launcher login gemini --method oauth-personal")]
+pub(crate) struct LauncherLogin {
+    /// Its name in the config file
+    pub(crate) name: String,
+    /// Which way, by its id [default: the only one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) method: Option<String>,
+    /// How long it may take, as 90s, 10m
+    #[arg(
+        long,
+        alias = "timeout-seconds",
+        value_name = "TIME",
+        default_value = "10m",
+        value_parser = time_or_seconds
+    )]
+    pub(crate) timeout: f64,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(crate) fn run(args: &LauncherLogin, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
     let time = patience(args.timeout)?;
@@ -50,16 +82,6 @@ pub(crate) fn login(args: &LauncherLogin, context: &CliContext) -> Result<CliOut
     agent.forget();
     let shown = text::fields(&data, &keys);
     Ok(CliOutcome::report("launcher.login", data, shown))
-}
-
-pub(crate) fn logout(args: &LauncherLogout, context: &CliContext) -> Result<CliOutcome> {
-    let loaded = context.config(args.config.config.as_deref(), None)?;
-    let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
-    agent.ask(AgentQuestion::Logout, Patience::of(agent.launcher, None))?;
-    agent.forget();
-    let data = json!({"name": args.name, "loggedOut": true});
-    let shown = text::fields(&data, &["name", "loggedOut"]);
-    Ok(CliOutcome::report("launcher.logout", data, shown))
 }
 
 /// Lists the ways to log in where one has to be chosen, and the command that does.

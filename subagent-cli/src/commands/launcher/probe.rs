@@ -1,22 +1,60 @@
 //! `launcher probe`: whether a launcher's command can be started here and now. Without `--handshake` nothing is started.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::{handshakes, launcher, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
 
-use crate::args::agents::LauncherProbe;
 use crate::ask::{AgentFolder, Patience};
+use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
+use crate::command_line::numbers::time_or_seconds;
 use crate::commands::launcher::handshake::{LauncherAgent, workspace_of};
 use crate::commands::launcher::installed;
 use crate::context::{CliContext, path_value, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, json as one_line};
 
-pub(crate) fn run(args: &LauncherProbe, context: &CliContext) -> Result<CliOutcome> {
+/// Find out whether a launcher's command is installed, and what its agent is
+///
+/// Without --handshake nothing is started. With it the agent is started, makes a session in an empty folder, closes it
+/// and ends; what it said of itself is kept, and shown by launcher list and launcher show.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent launcher probe codex --json
+  subagent launcher probe codex --handshake
+  subagent launcher probe gemini --handshake --timeout 2m --json")]
+pub(crate) struct LauncherProbe {
+    /// Its name in the config file
+    pub(crate) name: String,
+    /// Start the agent and ask what it is and offers
+    #[arg(long)]
+    pub(crate) handshake: bool,
+    /// How long each phase of the handshake may take, as 90s, 2m
+    /// [default: the launcher's]
+    #[arg(
+        long,
+        alias = "timeout-seconds",
+        value_name = "TIME",
+        requires = "handshake",
+        value_parser = time_or_seconds
+    )]
+    pub(crate) timeout: Option<f64>,
+    /// Where the agent makes its session [default: an empty folder]
+    #[arg(long, value_name = "PATH", requires = "handshake", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &LauncherProbe, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let found = launcher::resolve(&args.name, launcher, &context.env.cwd, &context.env);

@@ -2,19 +2,34 @@
 //! variables are replaced by `<set>`: keys of APIs are kept there, and what this command prints
 //! ends up in logs and transcripts.
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::args::local::LauncherName;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::commands::launcher::handshake::{noted, workspace_of};
 use crate::commands::launcher::installed;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
+/// Show one launcher (values of its variables are hidden)
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent launcher show codex --json")]
+pub(crate) struct LauncherName {
+    /// Its name in the config file
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
 /// What stands for the value of a variable.
 const HIDDEN: &str = "<set>";
 
-pub(crate) fn run(args: &LauncherName, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &LauncherName, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let env: Map<String, Value> = launcher.env.keys().map(|name| (name.clone(), HIDDEN.into())).collect();

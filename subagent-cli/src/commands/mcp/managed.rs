@@ -10,9 +10,9 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{IfBusy, SendTurn};
 use subagent_protocol::mcp::McpServers;
 
-use crate::args::TypedFlags;
-use crate::args::workers::StartFlags;
 use crate::client::{ApiRequest, DaemonClient, segment};
+use crate::command_line::TypedFlags;
+use crate::command_line::flags::start::StartFlags;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
 use crate::commands::{diff, land, worker};

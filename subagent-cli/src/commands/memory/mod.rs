@@ -1,105 +1,65 @@
 //! `memory`: the notes that agents keep for their next run. Looks at files; no daemon is involved.
 
-use std::ffi::OsString;
+mod clear;
+mod edit;
+mod list;
+mod show;
+
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use subagent_config::agents::{Catalog, Given};
 use subagent_config::memory::{Folder, MemoryContent, Scope};
 use subagent_protocol::Code;
 use subagent_protocol::time::Timestamp;
 
-use crate::args::memory::{MemoryClear, MemoryCommand, MemoryList, OneMemory};
+use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::agent;
 use crate::context::{CliContext, path_value};
-use crate::dialog::confirm;
 use crate::failure::{Failure, Result};
-use crate::output::{CliOutcome, text};
+use crate::output::CliOutcome;
 
-pub(crate) fn run(command: MemoryCommand, context: &CliContext) -> Result<CliOutcome> {
-    match command {
-        MemoryCommand::List(args) => list(&args, context),
-        MemoryCommand::Show(args) => show(&args.one, context),
-        MemoryCommand::Edit(args) => edit(&args.one, context),
-        MemoryCommand::Clear(args) => clear(&args, context),
-    }
+/// `subagent memory ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum MemoryCommand {
+    List(list::MemoryList),
+    Show(show::MemoryShow),
+    Edit(edit::MemoryEdit),
+    Clear(clear::MemoryClear),
 }
 
-fn list(args: &MemoryList, context: &CliContext) -> Result<CliOutcome> {
-    let root = agent::workspace_of(args.cwd.cwd.as_deref(), context)?;
-    let folders = Folder::all(&root, &context.env).map_err(unusable)?;
-    // One that cannot be read does not hide the others.
-    let item = |folder: &Folder| match folder.entry() {
-        Ok(entry) => described(folder, entry.as_ref(), None),
-        Err(problem) => described(folder, None, Some(problem)),
-    };
-    let items: Vec<Value> = folders.iter().map(item).collect();
-    let data = json!({"count": items.len(), "items": items, "workspace": path_value(&root)});
-    let shown = text::rows(&data, &["agent", "scope", "lines", "bytes", "changedAt", "path"], "");
-    Ok(CliOutcome::list("memory.listed", data, shown, "(no memories)"))
-}
-
-fn show(one: &OneMemory, context: &CliContext) -> Result<CliOutcome> {
-    let folder = chosen(one, context)?;
-    let entry = folder.entry().map_err(unusable)?;
-    let Some(entry) = entry.filter(|entry| entry.changed.is_some()) else { return Err(nothing(&folder)) };
-    let mut data = described(&folder, Some(&entry), None);
-    data["text"] = entry.text.as_str().into();
-    Ok(CliOutcome::report("memory.shown", data, entry.text.trim_end().to_owned()))
-}
-
-fn edit(one: &OneMemory, context: &CliContext) -> Result<CliOutcome> {
-    let folder = chosen(one, context)?;
-    let set = |name: &str| context.env.var(name).filter(|value| !value.is_empty()).map(OsString::from);
-    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(set).ok_or_else(|| {
-        Failure::argument("no editor is set: VISUAL and EDITOR are empty")
-            .with("path", path_value(&folder.file()))
-            .recommend("set EDITOR, or open the file yourself")
-    })?;
-    folder.make().map_err(unusable)?;
-    // The editor would follow a link, or wait for a pipe.
-    folder.entry().map_err(unusable)?;
-    // A variable with flags, as git takes it.
-    let mut script = editor.clone();
-    script.push(" \"$@\"");
-    let failed = |how: String| {
-        Failure::new(Code::Internal, format!("the editor {} {how}", editor.display()))
-            .with("path", path_value(&folder.file()))
-    };
-    let status = Command::new("/bin/sh").arg("-c").arg(script).arg("sh").arg(folder.file()).status();
-    match status {
-        Ok(status) if status.success() => {}
-        Ok(status) => return Err(failed(format!("failed: {status}"))),
-        Err(error) => return Err(failed(format!("cannot be started: {error}"))),
-    }
-    let entry = folder.entry().map_err(unusable)?;
-    let data = described(&folder, entry.as_ref(), None);
-    let shown = text::fields(&data, &["agent", "scope", "lines", "bytes", "path"]);
-    Ok(CliOutcome::report("memory.edited", data, shown))
-}
-
-fn clear(args: &MemoryClear, context: &CliContext) -> Result<CliOutcome> {
-    let folder = chosen(&args.one, context)?;
-    if folder.entry().is_ok_and(|entry| entry.is_none()) {
-        return Err(nothing(&folder));
-    }
-    if !args.yes {
-        confirm::needs_terminal("to clear a memory").map_err(|failure| {
-            failure.with("path", path_value(&folder.path())).recommend("repeat the command with --yes")
-        })?;
-        if !confirm::says_yes(&format!("Delete everything in {}?", folder.path().display())) {
-            return Err(Failure::argument("nothing was deleted").with("path", path_value(&folder.path())));
+impl MemoryCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::List(args) => list::run(&args, context),
+            Self::Show(args) => show::run(&args.one, context),
+            Self::Edit(args) => edit::run(&args.one, context),
+            Self::Clear(args) => clear::run(&args, context),
         }
     }
-    let removed = folder.clear().map_err(unusable)?;
-    let data = json!({
-        "agent": folder.agent(), "scope": folder.scope().as_str(), "path": path_value(&folder.path()),
-        "removed": removed,
-    });
-    let shown = text::fields(&data, &["agent", "scope", "removed", "path"]);
-    Ok(CliOutcome::report("memory.cleared", data, shown))
+}
+
+/// The memory that a command is about, and what all such commands take.
+#[derive(Debug, Args)]
+pub(crate) struct OneMemory {
+    /// The agent, by the name of its definition
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// Which of its memories: user, project or local
+    /// [default: that of its definition, else the only one]
+    #[arg(long, value_name = "SCOPE", value_parser = scope)]
+    pub(crate) scope: Option<Scope>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+fn scope(word: &str) -> Result<Scope, String> {
+    Scope::parse(word).ok_or_else(|| "write user, project or local".to_owned())
 }
 
 /// The memory that is meant: of the scope that was typed, else of the definition's, else the only one that there is.

@@ -10,10 +10,9 @@ use subagent_panel::{BridgeFuture, BridgeResult, DaemonAddress, PanelMessage, Pa
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerHandle, IfBusy};
 
-use crate::args::JsonFlag;
-use crate::args::definitions::DefinitionPlace;
 use crate::client::{ApiRequest, DaemonClient, daemons, read_info};
-use crate::commands::agent;
+use crate::command_line::flags::JsonFlag;
+use crate::commands::agent::{self, DefinitionPlace};
 use crate::commands::land::LandOptions;
 use crate::commands::mcp::managed::Commands;
 use crate::commands::targets::has_state;

@@ -1,5 +1,8 @@
 //! `policy test`: what the rules that a worker would be started with make of a call. No daemon is involved.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::policy::{
     CallVerdict, Judged, Node, Places, Policy, Rule, RuleAction, ToolCallDescription, ToolKind, real_path,
@@ -7,10 +10,39 @@ use subagent_config::policy::{
 use subagent_config::start::policy::layers;
 use subagent_config::workspace;
 
-use crate::args::policy::PolicyTest;
+use crate::command_line::flags::start::RuleFlags;
+use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
+
+/// Say what becomes of a call, and which rule decides
+///
+/// TOOL is read, edit, delete, move, search, execute, think, fetch, other, task, or the name of a tool. SUBJECT is the
+/// command line, path, address or agent. The rules are those of the config file, then those of the flags: what a worker
+/// gets that is started now. No daemon is asked and no command is run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent policy test execute 'git push -f'
+  subagent policy test edit src/main.rs --deny 'edit(*.rs)' --json")]
+pub(crate) struct PolicyTest {
+    /// What kind of call, or the name of a tool
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// What it is about
+    #[arg(value_name = "SUBJECT", allow_hyphen_values = true)]
+    pub(crate) subject: Option<String>,
+    #[command(flatten)]
+    pub(crate) rules: RuleFlags,
+    /// Where the agent would work, and whose config counts [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(crate) fn run(args: &PolicyTest, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;

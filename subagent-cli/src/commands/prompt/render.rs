@@ -1,14 +1,30 @@
 //! `prompt render`: what a manager agent should know. No daemon is involved.
 
+use clap::Args;
 use serde_json::json;
 
-use crate::args::prompt::PromptRender;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
 use crate::prompt;
 
-pub(crate) fn run(args: &PromptRender, context: &CliContext) -> Result<CliOutcome> {
+/// Print the prompt for a manager agent: workflow, rules, roles
+///
+/// The same text without the roles is the skill subagent-manager, for agents that take skills.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent prompt render
+  subagent prompt render >> AGENTS.md")]
+pub(crate) struct PromptRender {
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &PromptRender, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let prompt = prompt::render(&loaded.config);
     let data = json!({"target": "manager", "prompt": prompt});

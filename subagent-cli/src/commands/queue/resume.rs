@@ -1,14 +1,34 @@
 //! `queue`: what waits for a worker as a whole.
 
+use clap::Args;
 use subagent_protocol::api::GoOn;
 
-use crate::args::queue::QueueResume;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Have the messages go on that wait in a paused queue
+///
+/// A turn that fails or is lost pauses the queue behind it. A queue that is not paused is left as it is.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent queue resume --worker-id w_0123456789")]
+pub(crate) struct QueueResume {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) worker_id: String,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 pub(crate) fn run(args: &QueueResume, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;

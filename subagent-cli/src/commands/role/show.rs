@@ -1,12 +1,27 @@
 //! `role show`: the hints about one role. No daemon is involved.
 
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::RoleHint;
 
-use crate::args::roles::RoleName;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Show the hints about one role
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent role show reviewer --json")]
+pub(crate) struct RoleName {
+    /// Its name in the config file
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 const KEYS: [&str; 6] = [
     "name",
@@ -17,7 +32,7 @@ const KEYS: [&str; 6] = [
     "recommendedSkills",
 ];
 
-pub(crate) fn run(args: &RoleName, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &RoleName, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let data = role(&args.name, loaded.config.role_hint(&args.name)?);
     let shown = text::fields(&data, &KEYS);

@@ -15,7 +15,7 @@ use crate::output::{CliOutcome, human};
 /// # Errors
 /// Those of the start, with the worker left as the start left it; those of the message, with `workerId` and `name` of
 /// the worker, which is idle.
-pub(crate) fn run(
+pub(super) fn run(
     wanted: WorkerStartRequest,
     turn: SendTurn,
     config: &LoadedConfig,

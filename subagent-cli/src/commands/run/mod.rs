@@ -13,9 +13,11 @@ mod sink;
 pub(crate) mod transcript;
 mod went;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use subagent_config::start::budgets::of_config;
 use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::{SendTurn, UNLABELED_RUN};
@@ -26,8 +28,10 @@ use tokio::time::{Instant, timeout};
 use self::drive::{Clients, Driven, RunEnd, RunRequest};
 use self::reports::{About, Reports};
 use self::sink::RunPrinter;
-use crate::args::run::{RunArgs, RunOutputFormat};
 use crate::client::{DaemonClient, block_on};
+use crate::command_line::flags::start::StartFlags;
+use crate::command_line::flags::{JsonFlag, path};
+use crate::command_line::numbers::age;
 use crate::commands::message::text_source::{SourcedText, TextSources};
 use crate::commands::message::{attachments, shell_expansion};
 use crate::commands::targets::selected::WorkerSelector;
@@ -44,12 +48,143 @@ use crate::output::terminal::Terminal;
 use crate::output::{CliOutcome, complain, finish, write_stderr};
 use crate::random::random;
 
+/// Have an agent do one thing: start a worker, send, wait, stop it
+///
+/// AGENT is a launcher or a definition of an agent; with one argument it is the prompt. With -d the command prints the
+/// worker's name and leaves the worker to its task: `subagent wait NAME` waits for it, and its questions wait for
+/// `subagent approve`.
+///
+/// For scripts and CI. It needs no `controller init`. The worker is tagged, and it is stopped
+/// however the run ends. Ctrl-C (and SIGTERM, SIGHUP) cancels the turn first; a second one does not
+/// wait for that. If this command is killed by SIGKILL the worker goes on: `worker list -l
+/// subagent/run` shows it, `worker stop -l subagent/run` ends it.
+///
+/// What the agent may do is in the rules: `permissions` of the config, then --allow, --ask and --deny. At a terminal you
+/// are asked for the rest. Elsewhere, and with --no-ask, a permission request that no rule allows is rejected, a form or
+/// a link is turned away, and the turn goes on. The exit code says that something was denied, also if the agent found
+/// another way. A turn in which the agent does without
+/// asking what a rule denies is canceled.
+///
+/// The final message is what the agent says after its last tool call. With --result-schema it has to hold JSON: as a
+/// whole, or in its only fenced code block, or in the only one that is marked `json`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes:
+  0    the turn was completed, and the schema was met
+  1    an error: nothing was run, the worker not stopped, or a report not written
+  2    wrong usage
+  10   the turn failed
+  11   the turn was canceled by another command
+  12   a permission was denied, or the agent did what a rule denies
+  13   the time of --timeout is over
+  14   the final message does not meet --result-schema
+  15   needs an answer (`send`, `wait`; a run answers with no)
+  16   the agent refused
+  17   the model's limit of tokens ended the turn
+  18   the limit of model requests ended the turn
+  19   a form or a link was turned away
+  A run that is interrupted ends by the signal (130 or 143 in a shell).
+
+Examples:
+  subagent run codex 'Fix the failing test.'
+  subagent run -d codex --name login 'Fix the login bug.'
+  subagent run --launcher codex --text-file task.md --timeout 10m
+  subagent run --text 'List the open questions.' --output json
+  subagent run --text 'Fix the tests.' --allow edit --allow 'execute(make *)'
+  git diff | subagent run --text-stdin --result-schema review.schema.json
+  subagent run --text-file task.md --timeout 10m --junit run.xml")]
+pub(crate) struct RunArgs {
+    /// A launcher or a definition of an agent; alone it is the prompt
+    #[arg(value_name = "AGENT")]
+    first: Option<String>,
+    /// What it is to do; - reads stdin
+    #[arg(value_name = "PROMPT")]
+    second: Option<String>,
+    /// Print the worker's name and return; the worker goes on
+    #[arg(short = 'd', long, conflicts_with_all = ["timeout", "result_schema", "output", "summary", "junit"])]
+    pub(crate) detach: bool,
+    /// Reject what no rule allows instead of asking
+    #[arg(long)]
+    pub(crate) no_ask: bool,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub(crate) text_stdin: bool,
+    /// Attach a file; can be repeated
+    ///
+    /// Text, a picture or sound is sent as content, any other file as a link.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
+    /// Maximum time of the run, as 90s, 10m, 2h [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = limit)]
+    pub(crate) timeout: Option<u64>,
+    /// What to print: text, json (the result) or ndjson (all events)
+    #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
+    pub(crate) output: RunOutputFormat,
+    /// A JSON Schema that the final message has to meet
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) result_schema: Option<PathBuf>,
+    /// Append a summary in Markdown to this file, as $GITHUB_STEP_SUMMARY
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) summary: Option<PathBuf>,
+    /// Write a JUnit report with one test case to this file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) start: StartFlags,
+    /// Which form of output: the same as --output json.
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+/// The forms of output of `run`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunOutputFormat {
+    /// The agent's final message on stdout, and what it does meanwhile on stderr
+    Text,
+    /// One JSON document with the result
+    Json,
+    /// The events, one line each, then the result as the last line
+    Ndjson,
+}
+
+impl RunArgs {
+    /// The agent and the prompt that were typed without flags.
+    pub(crate) fn agent_and_prompt(&self) -> (Option<&str>, Option<&str>) {
+        match (self.first.as_deref(), self.second.as_deref()) {
+            (prompt, None) => (None, prompt),
+            both => both,
+        }
+    }
+
+    /// What is to be printed.
+    pub(crate) fn format(&self) -> RunOutputFormat {
+        match (self.json.json, self.output) {
+            (true, RunOutputFormat::Text) => RunOutputFormat::Json,
+            (_, form) => form,
+        }
+    }
+}
+
+/// A time in seconds, at least one.
+fn limit(text: &str) -> Result<u64, String> {
+    match age(text)? {
+        0 => Err("must be 1s or more".to_owned()),
+        seconds => Ok(seconds),
+    }
+}
+
 /// For the answer of what has changed.
 const COUNT_LIMIT: Duration = Duration::from_secs(5);
 /// The tag by which the worker of a run is found; its value is the run's own.
 const TAG: &str = "subagent/run";
 
-pub(crate) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     let form = args.format();
     let (agent, prompt) = args.agent_and_prompt();
     let (agent, prompt) = (agent.map(str::to_owned), prompt.map(str::to_owned));

@@ -11,7 +11,7 @@ use subagent_runtime::work_tree::Changes;
 use super::drive::{Driven, RunEnd};
 use super::figures::Figures;
 use super::went::Went;
-use crate::args::run::RunOutputFormat;
+use crate::commands::run::RunOutputFormat;
 use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::output::rule::task_path;
 use crate::output::terminal::all_at_terminal;

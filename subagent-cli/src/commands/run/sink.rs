@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::progress::{Print, Progress};
-use crate::args::run::RunOutputFormat;
+use crate::commands::run::RunOutputFormat;
 use crate::failure::{Failure, Result};
 use crate::output::{document, write};
 

@@ -1,16 +1,35 @@
 //! `session delete`: an agent forgets a session that it has kept.
 
+use clap::Args;
 use serde_json::json;
 use subagent_protocol::ask::AgentQuestion;
 
-use crate::args::agents::SessionDelete;
 use crate::ask::Patience;
+use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::commands::launcher::handshake::LauncherAgent;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(args: &SessionDelete, context: &CliContext) -> Result<CliOutcome> {
+/// Delete a session that the agent of a launcher has kept
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent session delete --launcher codex 019c2f5e-0000")]
+pub(crate) struct SessionDelete {
+    /// The session's id, as session list shows it
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// Whose session: a launcher of the config file
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &SessionDelete, context: &CliContext) -> Result<CliOutcome> {
     if args.session.is_empty() {
         return Err(Failure::argument("an empty text names no session; `subagent session list` shows them"));
     }

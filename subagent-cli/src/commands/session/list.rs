@@ -1,17 +1,41 @@
 //! `session list`: the sessions that an agent has kept, from its own list.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::ask::AgentQuestion;
 use subagent_protocol::handshake::ListedSession;
 
-use crate::args::agents::SessionList;
 use crate::ask::Patience;
+use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::commands::launcher::handshake::LauncherAgent;
 use crate::context::{CliContext, path_value, present_path};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
 
-pub(crate) fn run(args: &SessionList, context: &CliContext) -> Result<CliOutcome> {
+/// List the sessions that the agent of a launcher has kept
+///
+/// The list is the agent's own. A worker takes one up with worker start --resume.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent session list --launcher codex
+  subagent session list --launcher codex --cwd . --json")]
+pub(crate) struct SessionList {
+    /// Whose sessions: a launcher of the config file
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: String,
+    /// Only those of this folder [default: all]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &SessionList, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = LauncherAgent::of(&loaded.config, &args.launcher, args.cwd.as_deref(), context)?;
     let cwd = present_path(args.cwd.clone()).map(|_| path_value(agent.cwd()));

@@ -2,3 +2,26 @@
 
 pub(crate) mod delete;
 pub(crate) mod list;
+
+use clap::Subcommand;
+
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// `subagent session ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum SessionCommand {
+    List(list::SessionList),
+    Delete(delete::SessionDelete),
+}
+
+impl SessionCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::List(args) => list::run(&args, context),
+            Self::Delete(args) => delete::run(&args, context),
+        }
+    }
+}

@@ -13,9 +13,9 @@ use subagent_protocol::api::WorkerView;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::mcp::McpServers;
 
-use crate::args::ConfigFlag;
-use crate::args::workers::SeveralWorkers;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::ConfigFlag;
+use crate::command_line::flags::workers::SeveralWorkers;
 use crate::commands::targets::contract_form::without_name_of;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};

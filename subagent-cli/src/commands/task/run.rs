@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::pin::pin;
 
+use clap::Args;
 use subagent_protocol::api::{CancelTask, RunTask, TaskMode, TaskOverrides, TaskShown, TaskStatus};
 use subagent_protocol::task_result;
 use tokio::time::timeout;
@@ -10,8 +11,10 @@ use tokio::time::timeout;
 use super::awaited::{self, OnQuestion, TaskWaitEnd};
 use super::failed::failure;
 use super::value;
-use crate::args::tasks::TaskRun;
 use crate::client::{ApiRequest, DaemonClient, REQUEST_LIMIT, TaskWait, block_on, segment};
+use crate::command_line::flags::start::WorktreeFlags;
+use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
+use crate::command_line::numbers::{age, count};
 use crate::commands::message::text_source::TextSources;
 use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::commands::worktree;
@@ -21,7 +24,98 @@ use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
 use crate::tasks::{TaskPlacement, TaskSubmitter};
 
-pub(crate) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
+/// Give a task to an agent and wait for its result
+///
+/// The agent gets the text and nothing else, and works on its own. The result is the last that it says; a long one is cut
+/// (task result --full has all of it). The exit code is 1 if the task ends in another way than completed.
+///
+/// A question of the task, or of one below it, is shown on stderr with the command that answers it.
+///
+/// With --background the command returns at once; task wait and task result come back to it. A task
+/// goes on when this command ends. Ctrl-C of a command that waits cancels the task.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task run --agent explore --text 'Where is the config read?'
+  subagent task run --agent reviewer --text-file task.md --name Review --background
+  echo '{\"agent\": \"explore\", \"text\": \"Which tests are slow?\"}' |
+      subagent task run --input - --json")]
+pub(crate) struct TaskRun {
+    /// The definition of the agent (see agent list)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// More definitions: a JSON object of names and definitions with a `prompt`
+    #[arg(long, value_name = "JSON")]
+    pub(crate) agents: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub(crate) text_stdin: bool,
+    /// The same in three to five words
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) description: Option<String>,
+    /// A name for the task [default: made of the description]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Do not wait for the result
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// Exit with 15 at the first question, also of a task below; the task goes on
+    #[arg(long, conflicts_with = "background")]
+    pub(crate) no_wait_for_answers: bool,
+    /// At a terminal: say which command answers instead of asking
+    #[arg(long)]
+    pub(crate) no_ask: bool,
+    /// The launcher of an agent that names none [default: the config's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: Option<String>,
+    #[command(flatten)]
+    pub(crate) worktree: WorktreeFlags,
+    /// The model in place of the definition's
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Added to the agent's own prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system_prompt: Option<String>,
+    /// A tool that is not denied, of those that the agent has; can be repeated
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) allowed_tool: Vec<String>,
+    /// A tool that is denied; can be repeated
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) disallowed_tool: Vec<String>,
+    /// What it may reach: a sandbox of the config, shared_ro, isolated, shared_rw or none
+    /// [default: the launcher's, else the config's]
+    ///
+    /// A task of an agent takes shared_ro, isolated and shared_rw alone, and never gets more than the definition gives.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sandbox: Option<String>,
+    /// Maximum number of tool calls
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) max_steps: Option<u64>,
+    /// Maximum time of the task, as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) timeout: Option<u64>,
+    /// The controller that owns the task [default: the workspace's]
+    #[arg(long, value_name = "ID")]
+    pub(crate) controller_id: Option<String>,
+    /// Read agent, text, name, ... from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    /// The folder where the agent works [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
     let input = InputObject::load(args.input.as_deref(), input::TASK_RUN, &context.typed)
         .map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));

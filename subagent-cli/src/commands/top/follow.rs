@@ -143,8 +143,8 @@ mod tests {
 
     use super::super::fixture::{event, snapshot, worker};
     use super::*;
-    use crate::args::TypedFlags;
     use crate::client::fake::{Act, Fake};
+    use crate::command_line::TypedFlags;
     use crate::output::OutputFormat;
 
     fn overview() -> Act {

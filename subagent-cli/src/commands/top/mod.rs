@@ -25,16 +25,31 @@ mod view;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
+use clap::Args;
 use subagent_protocol::Code;
 
-use crate::args::TypedFlags;
-use crate::args::top::Top;
 use crate::client::block_on;
+use crate::command_line::TypedFlags;
+use crate::command_line::flags::{CwdFlag, any_value};
 use crate::commands::waiting::signals;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::terminal::can_redraw_stdout;
 use crate::output::{CliOutcome, OutputFormat};
+
+/// Show all workers on one screen: what they ask, do and have done
+///
+/// The board follows the workers. Keys answer questions, open the story of a
+/// worker, show its diff, send messages, cancel, stop and start; `?` shows them.
+/// `subagent` alone is the same at a terminal.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, mut_args = any_value, after_help = "\
+Example:
+  subagent top")]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+}
 
 /// Whether a board can be shown: a person reads and types at a terminal that can be drawn on.
 fn can_show() -> bool {

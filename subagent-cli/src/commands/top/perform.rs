@@ -14,8 +14,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 use super::effect::{BoardCommand, BoardEvent};
-use crate::args;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
+use crate::commands;
 use crate::commands::diff;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -164,8 +164,8 @@ fn run(words: &[String], cwd: Option<PathBuf>, context: CliContext) -> Result<Va
         typed.extend(["--cwd".into(), cwd.into_os_string()]);
     }
     typed.extend(rest.iter().map(Into::into));
-    let (cli, typed) = args::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
-    match super::super::run(cli.command, &CliContext { typed, ..context })? {
+    let (cli, typed) = commands::parse(typed).map_err(|error| Failure::argument(error.to_string()))?;
+    match cli.command.run(&CliContext { typed, ..context })? {
         CliOutcome::Report { data, .. } | CliOutcome::Judged { data, .. } => Ok(data),
         CliOutcome::Failed { failure, .. } | CliOutcome::CutShort { failure, .. } => Err(*failure),
         CliOutcome::Bare { document, .. } => Ok(document),

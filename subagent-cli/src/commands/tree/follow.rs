@@ -22,7 +22,7 @@ use crate::output::{CliOutcome, complain, document, success, write};
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Shows the tree until everything in it has ended, or stdout has no reader any more.
-pub(crate) fn run(
+pub(super) fn run(
     mut asking: DaemonClient,
     mut watching: DaemonClient,
     wanted: Option<&str>,

@@ -4,10 +4,10 @@ use serde_json::Value;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::until::Until;
 
-use crate::args::turns::Wait;
 use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::targets::{has_state, named_worker};
+use crate::commands::wait::Wait;
 use crate::commands::waiting::end::{WaitEnd, code_of};
 use crate::context::{CliContext, present};
 use crate::exit_code::TurnOutcome;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::input::InputObject;
 use crate::output::CliOutcome;
 
-pub(crate) fn run(
+pub(super) fn run(
     args: Wait,
     choice: WorkerSelector,
     input: &InputObject,

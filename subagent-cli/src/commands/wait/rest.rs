@@ -11,10 +11,11 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::{Code, worker_name};
 use tokio::time::Instant;
 
-use crate::args::turns::{Wait, wait_limit};
 use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::named_worker;
+use crate::commands::wait::Wait;
 use crate::commands::waiting::end::{WaitEnd, answer_command, code_of};
+use crate::commands::waiting::limit::wait_limit;
 use crate::commands::waiting::status_line::{self, Live};
 use crate::commands::waiting::turn_result;
 use crate::context::CliContext;
@@ -38,7 +39,7 @@ struct AwaitedWorker {
     item: Option<Value>,
 }
 
-pub(crate) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     for address in &args.workers {
         named_worker(address, &workspace)?;

@@ -4,11 +4,13 @@ mod git_status;
 
 use std::path::PathBuf;
 
+use clap::Args;
 use serde_json::Value;
 use subagent_protocol::api::CreateHandoff;
 
-use crate::args::handoff::WorkerHandoff;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::path;
+use crate::command_line::flags::workers::SeveralWorkers;
 use crate::commands::summary;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
@@ -18,6 +20,26 @@ use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::tasks::TaskPlacement;
 
+/// Write down what a worker did, for another one to go on
+///
+/// Makes handoff.md (for the next worker, or a person) and checkpoint.json (for
+/// programs) of the worker's messages, plan, tool calls and of git's status of
+/// its folder. The worker may be in any state and goes on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent worker handoff codex-1")]
+pub(crate) struct WorkerHandoff {
+    /// Below which folder to write [default: the state directory]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) handoffs_dir: Option<PathBuf>,
+    /// With a section that an agent has written (see `summary`)
+    #[arg(long)]
+    pub(crate) summary: bool,
+    #[command(flatten)]
+    pub(crate) several: SeveralWorkers,
+}
+
 const REPORT: ChangeReport = ChangeReport {
     one: "worker.handoff.ready",
     several: "workers.handoff.ready",
@@ -25,7 +47,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "written",
 };
 
-pub(crate) fn run(args: WorkerHandoff, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerHandoff, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
     let addresses = args.several.workers.all();

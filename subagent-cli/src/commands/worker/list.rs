@@ -1,9 +1,10 @@
 //! `worker list`: the workers of a state dir, the newest first.
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::args::workers::WorkerList;
 use crate::client::{DaemonClient, Unreachable, block_on, daemons};
+use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::contract_form::without_name;
 use crate::commands::targets::has_state;
 use crate::commands::targets::selected::WorkerSelector;
@@ -11,7 +12,33 @@ use crate::context::{CliContext, path_value, present};
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat, text};
 
-pub(crate) fn run(args: &WorkerList, context: &CliContext) -> Result<CliOutcome> {
+/// List workers, the newest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker list
+  subagent worker list --controller-id ctl_0123456789 --json
+  subagent worker list -l job=review
+  subagent worker list --all-workspaces")]
+pub(crate) struct WorkerList {
+    /// Only workers of this controller
+    #[arg(long, value_name = "ID")]
+    pub(crate) controller_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) selector: SelectorFlag,
+    /// The workers of all daemons that run (see daemon list)
+    #[arg(long, conflicts_with = "cwd")]
+    pub(crate) all_workspaces: bool,
+    /// Also those of tasks that are not inspectable
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &WorkerList, context: &CliContext) -> Result<CliOutcome> {
     if args.all_workspaces {
         return all(
             WorkerSelector {

@@ -1,12 +1,31 @@
 //! `worker logs`: the end of what a worker's agent wrote to its standard error.
 
-use crate::args::workers::WorkerLogs;
+use clap::Args;
+
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
+use crate::command_line::flags::workers::SeveralWorkers;
+use crate::command_line::numbers::count;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
+
+/// Show the last log lines of a worker's agent
+///
+/// That is its standard error, and output that is no message of the protocol.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker logs codex-1
+  subagent worker logs codex-1 --tail-bytes 1000000 --json")]
+pub(crate) struct WorkerLogs {
+    /// How much of the end, in bytes
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = count)]
+    pub(crate) tail_bytes: u64,
+    #[command(flatten)]
+    pub(crate) several: SeveralWorkers,
+}
 
 const REPORT: ChangeReport =
     ChangeReport { one: "worker.logs", several: "workers.logs", keys: &[], done: "read" };

@@ -12,3 +12,46 @@ pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod start;
 pub(crate) mod stop;
+
+use clap::Subcommand;
+
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// `subagent worker ...`
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub(crate) enum WorkerCommand {
+    Start(Box<start::WorkerStart>),
+    List(list::WorkerList),
+    Show(show::WorkerShow),
+    Stop(stop::WorkerStop),
+    Logs(logs::WorkerLogs),
+    Inspect(inspect::WorkerInspect),
+    Handoff(handoff::WorkerHandoff),
+    Continue(Box<r#continue::WorkerContinue>),
+    Restart(restart::WorkerRestart),
+    Resume(resume::WorkerResume),
+    Set(set::WorkerSet),
+    Rm(rm::WorkerRm),
+}
+
+impl WorkerCommand {
+    pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
+        match self {
+            Self::Start(args) => start::run(*args, context),
+            Self::List(args) => list::run(&args, context),
+            Self::Show(args) => show::run(&args, context),
+            Self::Stop(args) => stop::run(&args, context),
+            Self::Logs(args) => logs::run(&args, context),
+            Self::Inspect(args) => inspect::run(args, context),
+            Self::Handoff(args) => handoff::run(args, context),
+            Self::Continue(args) => r#continue::run(*args, context),
+            Self::Restart(args) => restart::run(&args, context),
+            Self::Resume(args) => resume::run(&args, context),
+            Self::Set(args) => set::run(args, context),
+            Self::Rm(args) => rm::run(&args, context),
+        }
+    }
+}

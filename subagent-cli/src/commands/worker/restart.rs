@@ -1,13 +1,35 @@
 //! `worker restart`: another runtime for workers.
 
+use clap::Args;
 use subagent_protocol::api::RestartWorker;
 
-use crate::args::workers::WorkerRestart;
+use crate::command_line::flags::workers::SeveralWorkers;
+use crate::command_line::flags::{ConfigFlag, any_value};
 use crate::commands::targets::resend_environment::BulkWorkerChange;
 use crate::commands::targets::several::ChangeReport;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
+
+/// Give a worker another agent process, on the same session
+///
+/// Ends the process in order and starts another one. A worker whose agent could
+/// not be started is tried again. If a turn is open, the command fails unless
+/// --force is given, which cancels the turn.
+#[derive(Debug, Args)]
+#[command(mut_args = any_value, after_help = "\
+Examples:
+  subagent worker restart codex-1
+  subagent worker restart codex-1 --force --json")]
+pub(crate) struct WorkerRestart {
+    /// Also if a turn is open; it is canceled
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) several: SeveralWorkers,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
+}
 
 const REPORT: ChangeReport = ChangeReport {
     one: "worker.restarted",
@@ -16,7 +38,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "restarted",
 };
 
-pub(crate) fn run(args: &WorkerRestart, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorkerRestart, context: &CliContext) -> Result<CliOutcome> {
     let change = BulkWorkerChange { report: &REPORT, path: "restart", unbounded: true };
     change.of_each((&args.several, &args.config), context, |env, mcp_servers| RestartWorker {
         force: args.force,

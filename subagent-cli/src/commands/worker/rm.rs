@@ -1,14 +1,32 @@
 //! `worker rm`: removes workers with everything that is stored of them.
 
+use clap::Args;
 use subagent_protocol::api::RemoveWorker;
 
-use crate::args::removal::WorkerRm;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::workers::SeveralWorkers;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
+
+/// Remove a stopped worker with everything that is stored of it
+///
+/// Its events, its log and its handoffs in the state dir are deleted, for good.
+/// A worker that is not stopped is refused unless --force is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker rm codex-1
+  subagent worker rm codex-1 codex-2 --force --json")]
+pub(crate) struct WorkerRm {
+    /// Stop the worker first
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) several: SeveralWorkers,
+}
 
 const REPORT: ChangeReport = ChangeReport {
     one: "worker.removed",

@@ -1,12 +1,17 @@
 //! `worker set`: mode, model and config options of a worker's agent.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 use subagent_protocol::api::{RenameWorker, SetOptions};
 use subagent_protocol::budget::LimitsChange;
 
 use super::start::options;
-use crate::args::options::WorkerSet;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::budget::BudgetFlags;
+use crate::command_line::flags::start::OptionFlags;
+use crate::command_line::flags::{CwdFlag, JsonFlag, path};
 use crate::commands::budget;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
@@ -14,6 +19,44 @@ use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, InputObject};
 use crate::output::CliOutcome;
+
+/// Choose mode, model and config options of a worker's agent, and its budget
+///
+/// They count now, also while a turn is open, and for every agent that is started for this worker later. If no agent
+/// runs, the next one gets them when it starts: `applied` is false. What is not chosen is the agent's own business;
+/// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout`,
+/// `--on-rate-limit` and limits alone start none.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker set codex-1 --model opus
+  subagent worker set codex-1 --mode plan --set effort=high
+  subagent worker set codex-1 --max-turns 20 --max-cost none
+  subagent worker set codex-1 --name auth
+  echo '{\"workerId\": \"w_0123456789\", \"configOptions\": {\"fast\": true}}' |
+      subagent worker set --input - --json")]
+pub(crate) struct WorkerSet {
+    /// The workers: names, ids, beginnings of ids, or @last
+    #[arg(value_name = "WORKER", conflicts_with = "worker_id")]
+    pub(crate) workers: Vec<String>,
+    /// The same as WORKER
+    #[arg(long, value_name = "WORKER")]
+    pub(crate) worker_id: Option<String>,
+    /// Rename the worker
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: OptionFlags,
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
+    /// Read workerId, name, mode, model, configOptions, idleTimeout, onRateLimit, budget from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 const REPORT: ChangeReport = ChangeReport {
     one: "worker.set",
@@ -65,7 +108,7 @@ impl WorkerSettingsChange {
     }
 }
 
-pub(crate) fn run(args: WorkerSet, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerSet, context: &CliContext) -> Result<CliOutcome> {
     let cwd = args.cwd.cwd.clone();
     let is_new = !args.workers.is_empty() && args.input.is_some();
     let wanted = WorkerSettingsChange::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;

@@ -1,13 +1,26 @@
 //! `worker show`: workers.
 
-use crate::args::workers::WorkerShow;
+use clap::Args;
+
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::workers::ShownWorkers;
 use crate::commands::targets::contract_form::without_name_of;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Show workers
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker show codex-1 --json
+  subagent worker show codex-1 codex-2")]
+pub(crate) struct WorkerShow {
+    #[command(flatten)]
+    pub(crate) workers: ShownWorkers,
+}
 
 /// The order of the lines.
 const KEYS: &[&str] = &[
@@ -41,7 +54,7 @@ const KEYS: &[&str] = &[
 const REPORT: ChangeReport =
     ChangeReport { one: "worker.shown", several: "workers.shown", keys: KEYS, done: "shown" };
 
-pub(crate) fn run(args: &WorkerShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorkerShow, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
     let addresses = args.workers.all();
     let mut client = DaemonClient::new(context, &workspace);

@@ -11,6 +11,7 @@ pub(crate) mod options;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::Value;
 use subagent_config::start::agent::DefinitionRequest;
@@ -23,9 +24,9 @@ use subagent_protocol::options::PATIENCE;
 use subagent_protocol::tags::Tags;
 use tokio::time::Instant;
 
-use crate::args::policy::RuleFlags;
-use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
+use crate::command_line::flags::start::{RuleFlags, StartFlags};
+use crate::command_line::flags::{JsonFlag, path};
 use crate::commands::hook::untrusted;
 use crate::commands::targets::contract_form::without_name;
 use crate::commands::{budget, worktree};
@@ -36,6 +37,40 @@ use crate::input::{self, InputObject};
 use crate::output::{CliOutcome, text};
 use crate::starting::Starting;
 use crate::umask::current_umask;
+
+/// Start an agent as a worker
+///
+/// The agent inherits PATH, variables, file mode mask and descriptor limit of this command. It runs
+/// until it is stopped, even if this command, its shell or the daemon ends.
+///
+/// If you are an agent in a sandbox, ask for outside-sandbox execution of this
+/// command: the worker needs the network and files that its own agent needs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker start
+  subagent worker start codex --name auth
+  subagent worker start --role reviewer --cwd ~/src/thing --json
+  echo '{\"launcher\": \"codex\", \"label\": \"fixer\"}' |
+      subagent worker start --input -")]
+pub(crate) struct WorkerStart {
+    /// A launcher, or a definition of an agent
+    #[arg(value_name = "AGENT", conflicts_with_all = ["launcher", "agent"])]
+    pub(crate) launcher_or_agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) start: StartFlags,
+    /// Start no agent until a message needs one
+    #[arg(long, overrides_with = "no_debug_mode")]
+    pub(crate) debug_mode: bool,
+    /// Start the agent (the default)
+    #[arg(long, overrides_with = "debug_mode")]
+    pub(crate) no_debug_mode: bool,
+    /// Read launcher, role, cwd, label, ... from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 /// How much longer than the agent itself the whole start may take.
 const GRACE: Duration = Duration::from_secs(15);
@@ -117,7 +152,7 @@ impl WorkerStartRequest {
     }
 }
 
-pub(crate) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome> {
     let positional = args.launcher_or_agent.is_some();
     let input = InputObject::load(args.input.as_deref(), input::WORKER_START, &context.typed)
         .map_err(|error| error.wrong_usage_if(positional))?;

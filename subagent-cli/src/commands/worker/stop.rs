@@ -1,17 +1,46 @@
 //! `worker stop`: ends workers and every process of them. `--force` changes nothing: a worker can be stopped in every
 //! state.
 
+use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 
-use crate::args::workers::WorkerStop;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::command_line::flags::workers::Addresses;
+use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
+
+/// Stop a worker and every process of it
+///
+/// An open turn is canceled first. Success means that no process of the worker is left. A worker that is stopped
+/// already stays as it is.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "subagent worker stop [OPTIONS] <WORKER>...",
+    after_help = "\
+Examples:
+  subagent worker stop codex-1
+  subagent worker stop -l job=review"
+)]
+#[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id", "selector"])))]
+pub(crate) struct WorkerStop {
+    #[command(flatten)]
+    pub(crate) workers: Addresses,
+    #[command(flatten)]
+    pub(crate) selector: SelectorFlag,
+    /// Taken for older scripts; a worker can be stopped in every state
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
 
 const REPORT: ChangeReport = ChangeReport {
     one: "worker.stopped",

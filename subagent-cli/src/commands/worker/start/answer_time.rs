@@ -2,7 +2,7 @@
 
 use subagent_protocol::api::OnTimeout;
 
-use crate::args::numbers::idle_timeout;
+use crate::command_line::numbers::idle_timeout;
 use crate::failure::{Failure, Result};
 use crate::input::InputObject;
 

@@ -6,8 +6,8 @@ use subagent_protocol::api::SetOptions;
 use subagent_protocol::options::Options;
 use subagent_protocol::state::OnRateLimit;
 
-use crate::args::numbers::idle_timeout;
-use crate::args::options::OptionFlags;
+use crate::command_line::flags::start::OptionFlags;
+use crate::command_line::numbers::idle_timeout;
 use crate::context::present;
 use crate::failure::{Failure, Result};
 use crate::input::InputObject;

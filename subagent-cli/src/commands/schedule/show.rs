@@ -1,0 +1,23 @@
+//! `schedule show`: one schedule.
+
+use clap::Args;
+
+use super::SCHEDULES;
+use crate::commands::firing::flags::OneStarter;
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// Show one schedule
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent schedule show nightly")]
+pub(crate) struct ScheduleShow {
+    #[command(flatten)]
+    pub(crate) one: OneStarter,
+}
+
+pub(super) fn run(args: &ScheduleShow, context: &CliContext) -> Result<CliOutcome> {
+    Ok(SCHEDULES.shown("schedule.shown", SCHEDULES.get(&args.one, "", context)?))
+}

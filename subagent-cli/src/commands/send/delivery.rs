@@ -1,0 +1,227 @@
+//! Sends a message and waits for the end of its turn.
+
+use std::path::Path;
+
+use serde_json::Value;
+use subagent_config::Workspace;
+use subagent_protocol::Code;
+use subagent_protocol::api::{IfBusy, SendTurn, Simulation, TurnAccepted};
+use subagent_protocol::attachment::Attachment;
+use subagent_protocol::event::EventType;
+use subagent_protocol::mcp::McpServers;
+use subagent_protocol::worker_name::LAST;
+
+use super::definition::DefinitionLookup;
+use crate::client::{ApiRequest, Cursor, DaemonClient, WorkerWait, block_on, segment};
+use crate::commands::targets::named_worker;
+use crate::commands::targets::resend_environment::AgentEnvironmentSource;
+use crate::commands::waiting::status_line::{self, Live};
+use crate::context::CliContext;
+use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
+use crate::failure::{Failure, Result};
+use crate::starting;
+
+/// How to wait after the turn was accepted.
+pub(super) struct WaitFor {
+    pub(super) until: Option<String>,
+    pub(super) timeout: f64,
+    pub(super) no_progress: f64,
+}
+
+/// What is sent, to whom, and under which key.
+pub(super) struct MessageToSend {
+    pub(super) worker_id: String,
+    /// The worker is an argument: a turn that fails is an outcome, and no error.
+    pub(super) positional: bool,
+    pub(super) text: String,
+    pub(super) simulate: Option<Simulation>,
+    pub(super) if_busy: Option<IfBusy>,
+    pub(super) key: Option<String>,
+    /// Whether a person at a terminal is asked what the agent asks.
+    pub(super) asks: bool,
+    /// The definition that comes with it, and definitions besides those in files.
+    pub(super) agent: Option<String>,
+    pub(super) agents: Option<String>,
+}
+
+/// Sends the message; gives what was accepted and, if it is waited for, what came.
+pub(super) fn send(
+    message: MessageToSend,
+    (blocks, attachments): (Vec<Value>, Vec<Attachment>),
+    wait: Option<&WaitFor>,
+    workspace: &Workspace,
+    (config, cwd): (Option<&Path>, Option<&Path>),
+    context: &CliContext,
+) -> Result<(Value, Option<Value>)> {
+    let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
+    let typed = named_worker(&worker_id, workspace)?.to_owned();
+    let mut client = DaemonClient::new(context, workspace);
+    let worker_id = if typed == LAST { block_on(client.pin_last(&[typed]))?.concat() } else { typed };
+    let path = format!("/v1/workers/{}/turns", segment(&worker_id));
+    let wanted =
+        agent.as_deref().map(|name| DefinitionLookup { name, agents: agents.as_deref(), config, cwd });
+    let change = match &wanted {
+        Some(wanted) => Some(block_on(wanted.resolve(&mut client, &worker_id, context))?),
+        None => None,
+    };
+    let turn = SendTurn {
+        agent: change.map(Box::new),
+        text,
+        blocks,
+        attachments,
+        simulate,
+        if_busy,
+        env: None,
+        mcp_servers: McpServers::default(),
+    };
+    let mut ask = ApiRequest::change(path, &turn)?;
+    let keyed = key.is_some();
+    if let Some(key) = key {
+        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Failure::argument("--turn-id takes visible ASCII characters without blanks"));
+        }
+        ask = ask.keyed(key);
+    }
+    // The form with the worker as an argument has no cursor to go on from.
+    let address = worker_id.clone();
+    let live = || -> Result<Option<Live>> {
+        let live = Live::new(context, workspace)?;
+        Ok(live.map(|live| if positional { live.named(std::slice::from_ref(&address)) } else { live }))
+    };
+    let first = if wait.is_some() { live()? } else { None };
+    block_on(async move {
+        let agent = AgentEnvironmentSource { worker_id: &worker_id, config, cwd, context };
+        let accepted = agent
+            .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
+            .await?;
+        let turn: TurnAccepted = serde_json::from_value(accepted.clone())
+            .map_err(|error| Failure::internal(format!("the daemon's answer is incomplete: {error}")))?;
+        if let Some(wanted) = wanted.filter(|_| turn.agent_definition.is_none()) {
+            return Err(wanted.not_taken(&mut client, &worker_id).await);
+        }
+        // Nothing comes of a paused queue by itself.
+        let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
+        let mut waiting = WorkerWait {
+            worker_id,
+            until: wait.until.clone(),
+            cursor: Cursor::After(turn.accepted_event_id.to_string()),
+            timeout: wait.timeout,
+            no_progress: wait.no_progress,
+            collect_turn: Some(turn.turn_id.clone()),
+            only_turn: turn.position.map(|_| turn.turn_id.clone()),
+        };
+        let mut dialog = if positional { Dialog::open(context.format, asks) } else { None };
+        let mut follower = DaemonClient::new(context, workspace);
+        let mut next = match first {
+            Some(live) if accepted["startsAgent"] == true => {
+                let what = starting::of_worker(&mut client, &waiting.worker_id, (config, cwd), context).await;
+                Some(live.starting(what))
+            }
+            first => first,
+        };
+        let waited = loop {
+            let waited = status_line::wait(&mut client, next.take(), waiting.clone())
+                .await
+                .map_err(|failure| of_turn(failure, &turn))?;
+            let event = &waited["matchedEvent"];
+            let (Some(dialog), Some(question)) = (&mut dialog, QuestionRef::of_event(event)) else {
+                break waited;
+            };
+            match dialog.ask_waited(&mut client, &mut follower, &question, event).await? {
+                DialogOutcome::Skipped => break waited,
+                DialogOutcome::Interrupted => status_line::leave(&format!("wait {}", waiting.worker_id)),
+                DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
+            }
+            waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
+            next = live()?;
+        };
+        match dispatch_error(&waited).filter(|_| !positional) {
+            Some(mut failure) => {
+                // The same key is the same turn, for ever.
+                failure.retryable &= !keyed;
+                Err(of_turn(failure, &turn))
+            }
+            None => Ok((accepted, Some(waited))),
+        }
+    })
+}
+
+/// The error of a turn whose prompt did not get to the agent, or that the agent did not carry out: then the message as a
+/// whole has failed, as it would have with the reference. A turn that was lost in the middle ended with an event like any
+/// other.
+fn dispatch_error(waited: &Value) -> Option<Failure> {
+    let event = &waited["matchedEvent"];
+    let error = &event["data"]["error"];
+    let failed = event["type"] == EventType::TurnFailed.as_str()
+        && (error["details"]["dispatched"] == "no"
+            || error["code"].as_str().is_some_and(|code| code.starts_with("BACKEND_")));
+    let failure: Failure = failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()?;
+    let failure =
+        failure.with("workerId", event["workerId"].clone()).with("eventId", event["eventId"].clone());
+    // What the agent said before it failed.
+    Some(match &waited["assistantText"] {
+        Value::Null => failure,
+        text => failure.with("assistantText", text.clone()),
+    })
+}
+
+/// The error of a wait, with what is needed to go on waiting: the turn itself goes on.
+fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
+    let goes_on = failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress);
+    let failure = failure
+        .with("turnId", turn.turn_id.to_string())
+        .with("acceptedEventId", turn.accepted_event_id.to_string());
+    if goes_on {
+        let (worker, event) = (&turn.worker_id, turn.accepted_event_id);
+        let command = match turn.position {
+            None => format!("subagent wait --worker-id {worker} --from-event-id {event}"),
+            // Turns before it end first.
+            Some(_) => format!("subagent turn show {}", turn.turn_id),
+        };
+        return failure.with("recommendedCommand", command);
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_prompt_that_the_agent_did_not_carry_out_is_an_error() {
+        let event = |kind: &str, code: &str, dispatched: &str| {
+            let error = json!({
+                "code": code, "message": "m", "retryable": false, "details": {"dispatched": dispatched},
+            });
+            json!({"matchedEvent": {"type": kind, "data": {"error": error}}})
+        };
+        for (code, dispatched) in
+            [("RUNTIME_LOST", "no"), ("STORAGE_FULL", "no"), ("BACKEND_RPC_ERROR", "maybe")]
+        {
+            let failure = dispatch_error(&event("turn.failed", code, dispatched)).unwrap();
+            assert_eq!(&*failure.code, code);
+        }
+        for other in [
+            event("turn.failed", "RUNTIME_LOST", "maybe"),
+            event("turn.completed", "BACKEND_RPC_ERROR", "no"),
+            json!({}),
+        ] {
+            assert_eq!(dispatch_error(&other), None);
+        }
+    }
+
+    #[test]
+    fn a_timeout_says_how_to_go_on() {
+        let turn: TurnAccepted = serde_json::from_value(json!({
+            "workerId": "w_0123456789", "turnId": "turn_0123456789", "state": "running",
+            "eventId": "ev_0000000000ff", "acceptedEventId": "ev_0000000000fe",
+        }))
+        .unwrap();
+        let failure = of_turn(Failure::new(Code::WaitTimeout, "x"), &turn);
+        assert_eq!(failure.details["turnId"], "turn_0123456789");
+        let command = "subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000fe";
+        assert_eq!(failure.details["recommendedCommand"], command);
+    }
+}

@@ -1,0 +1,31 @@
+//! `task merge`: brings the files of a task to the main work tree.
+
+use clap::Args;
+
+use super::{OneTask, shown};
+use crate::commands::worktree;
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+/// Bring the files that a task changed in its worktree to your work tree
+///
+/// File by file, without a commit. A file that you have changed too is refused and named; all others are merged. Commit
+/// with land instead if you want commits.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent task merge 'Fix Login'")]
+pub(crate) struct TaskMerge {
+    #[command(flatten)]
+    pub(crate) one: OneTask,
+}
+
+/// Brings the changed files of a task to the main work tree.
+pub(super) fn run(one: &OneTask, context: &CliContext) -> Result<CliOutcome> {
+    let (_, task) = shown(one, false, context)?;
+    let workspace = context.workspace(one.cwd.cwd.as_deref())?;
+    let data = worktree::merged(task.task.task_id.as_str(), &workspace, context)?;
+    let names = data["files"].as_array().into_iter().flatten().map(text::value).collect::<Vec<_>>();
+    Ok(CliOutcome::list("worktree.merged", data, names.join("\n"), "(nothing to merge)"))
+}

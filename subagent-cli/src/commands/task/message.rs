@@ -1,0 +1,79 @@
+//! `task message`: sends a message to the agent of a task.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use subagent_protocol::api::MessageTask;
+
+use super::{asked, named, submitter};
+use crate::client::segment;
+use crate::command_line::flags::{CwdFlag, JsonFlag, path};
+use crate::commands::message::text_source::TextSources;
+use crate::context::{CliContext, present, present_path};
+use crate::failure::{Failure, Result};
+use crate::input::{self, InputObject};
+use crate::output::{CliOutcome, text};
+
+/// Send a message to the agent of a task
+///
+/// A task that has not begun gets it as a part of its prompt, one that runs as its next turn, one that has ended goes on
+/// with it and knows what it did before. With --cancel the message is its last: what runs goes on, the message is its next
+/// turn, and then it ends. One that has not begun is canceled at once, and one that has ended stays as it is.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task message 'Test Runner' --text 'Also run the slow tests.'
+  subagent task message 'Test Runner' --text 'Sum up what you have.' --cancel")]
+pub(crate) struct TaskMessage {
+    /// Its name or id
+    #[arg(value_name = "TASK", required_unless_present = "input")]
+    pub(crate) task: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub(crate) text_stdin: bool,
+    /// Let it be the task's last turn; one that has not begun is canceled at once
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    /// Let it go on without what it knew, if its agent cannot restore that
+    #[arg(long)]
+    pub(crate) allow_fresh: bool,
+    /// Read task, text, cancel, allowFresh from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: TaskMessage, context: &CliContext) -> Result<CliOutcome> {
+    let input = InputObject::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)
+        .map_err(Failure::wrong_usage)?;
+    let Some(task) = present(args.task).or_else(|| input.text("task")) else {
+        return Err(Failure::input("no task: give its name or id, or task in --input"));
+    };
+    let sources = TextSources {
+        input: input.text("text"),
+        flag: args.text,
+        file: present_path(args.text_file),
+        stdin: args.text_stdin,
+        ..TextSources::default()
+    };
+    let request = MessageTask {
+        message: sources.read()?.text,
+        cancel: input.flag("cancel").unwrap_or(args.cancel),
+        allow_fresh: input.flag("allowFresh").unwrap_or(args.allow_fresh),
+        mode: None,
+    };
+    let submitter = submitter(args.cwd, context);
+    let path = format!("/v1/tasks/{}/messages", segment(named(&task, &submitter)?));
+    let data = asked(&submitter, submitter.change(path, &request)?)?;
+    let lines = text::fields(&data, &["taskId", "name", "status", "message"]);
+    Ok(CliOutcome::report("task.messaged", data, lines))
+}

@@ -1,0 +1,53 @@
+//! `task show`: one task.
+
+use clap::Args;
+
+use super::{OneTask, shown};
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+/// Show one task
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent task show 'Test Runner' --json")]
+pub(crate) struct TaskShow {
+    #[command(flatten)]
+    pub(crate) one: OneTask,
+}
+
+/// The lines of one task.
+const KEYS: &[&str] = &[
+    "taskId",
+    "name",
+    "path",
+    "agent",
+    "description",
+    "mode",
+    "status",
+    "parent",
+    "parentTurnId",
+    "root",
+    "depth",
+    "launcher",
+    "model",
+    "steps",
+    "toolCalls",
+    "tokens",
+    "cost",
+    "runs",
+    "createdAt",
+    "updatedAt",
+    "startedAt",
+    "completedAt",
+    "archivedAt",
+    "error",
+    "metadata",
+];
+
+pub(super) fn run(args: &TaskShow, context: &CliContext) -> Result<CliOutcome> {
+    let (data, _) = shown(&args.one, false, context)?;
+    let lines = text::fields(&data, KEYS);
+    Ok(CliOutcome::report("task.shown", data, lines))
+}

@@ -1,0 +1,25 @@
+//! `trigger list`: triggers with their newest firing.
+
+use clap::Args;
+
+use super::TRIGGERS;
+use crate::command_line::flags::{CwdFlag, JsonFlag};
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// List triggers with their newest firing
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent trigger list")]
+pub(crate) struct TriggerList {
+    #[command(flatten)]
+    pub(crate) cwd: CwdFlag,
+    #[command(flatten)]
+    pub(crate) json: JsonFlag,
+}
+
+pub(super) fn run(args: &TriggerList, context: &CliContext) -> Result<CliOutcome> {
+    TRIGGERS.list(args.cwd.cwd.as_deref(), ("trigger.listed", "(no triggers)"), context)
+}

@@ -1,0 +1,30 @@
+//! `turn show`: one turn.
+
+use clap::Args;
+
+use super::{OneTurn, asked, path};
+use crate::client::ApiRequest;
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::{CliOutcome, text};
+
+/// Show one turn: its whole message, its times, how it ended
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent turn show turn_0123456789 --json")]
+pub(crate) struct TurnShow {
+    #[command(flatten)]
+    pub(crate) one: OneTurn,
+}
+
+pub(super) fn run(args: &TurnShow, context: &CliContext) -> Result<CliOutcome> {
+    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
+    let ask = ApiRequest::get(path(&args.one.turn_id, "", &workspace)?);
+    let data = asked(&ask, &workspace, context)?;
+    let mut shown = text::fields(&data, &["workerId", "turnId", "status", "position", "dispatched"]);
+    if let Some(said) = data["text"].as_str() {
+        shown.push_str(&format!("\ntext: {said}"));
+    }
+    Ok(CliOutcome::report("turn.shown", data, shown))
+}

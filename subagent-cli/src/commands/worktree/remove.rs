@@ -1,0 +1,24 @@
+//! `worktree remove`: removes a worktree in which nothing would be lost.
+
+use clap::Args;
+
+use super::{GIT_LIMIT, OneWorktree, changed};
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// Remove a worktree in which nothing would be lost
+///
+/// It is refused while there are changes that are not committed, new files, or commits that no other branch has.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent worktree remove codex-1")]
+pub(crate) struct WorktreeRemove {
+    #[command(flatten)]
+    pub(crate) one: OneWorktree,
+}
+
+pub(super) fn run(args: &WorktreeRemove, context: &CliContext) -> Result<CliOutcome> {
+    changed(&args.one, ("remove", GIT_LIMIT), "worktree.removed", &["name", "branch"], context)
+}

@@ -1,0 +1,24 @@
+//! `worktree setup`: makes a worktree usable again.
+
+use clap::Args;
+
+use super::{COMMANDS_LIMIT, OneWorktree, changed};
+use crate::context::CliContext;
+use crate::failure::Result;
+use crate::output::CliOutcome;
+
+/// Copy and run again what makes a worktree usable
+///
+/// These are `worktrees.copy` and `worktrees.setup` of the config, as they were when the worker was started.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent worktree setup codex-1")]
+pub(crate) struct WorktreeSetup {
+    #[command(flatten)]
+    pub(crate) one: OneWorktree,
+}
+
+pub(super) fn run(args: &WorktreeSetup, context: &CliContext) -> Result<CliOutcome> {
+    changed(&args.one, ("setup", COMMANDS_LIMIT), "worktree.ready", &["name", "path"], context)
+}
