@@ -15,7 +15,7 @@ mod repeated;
 
 /// The type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InputValueType {
+pub(crate) enum InputType {
     /// A string; null and the empty string are absent.
     Text,
     /// A string; null is absent, the empty string is not.
@@ -40,137 +40,12 @@ enum InputValueType {
 pub struct InputField {
     key: &'static str,
     flags: &'static [&'static str],
-    shape: InputValueType,
+    shape: InputType,
 }
 
-const fn field(key: &'static str, flags: &'static [&'static str], shape: InputValueType) -> InputField {
+pub(crate) const fn field(key: &'static str, flags: &'static [&'static str], shape: InputType) -> InputField {
     InputField { key, flags, shape }
 }
-
-/// The keys of `send`.
-pub const SEND: &[InputField] = &[
-    field("workerId", &["worker_id"], InputValueType::Text),
-    field("text", &["text"], InputValueType::AnyText),
-    field("blocks", &["blocks_json"], InputValueType::Objects),
-    field("attachments", &["attach"], InputValueType::Texts),
-    field("agent", &["agent"], InputValueType::Text),
-    field("debugMode", &["debug_mode", "no_debug_mode"], InputValueType::Bool),
-    field("ifBusy", &["if_busy", "queue"], InputValueType::Text),
-    field("wait", &["wait_for_match", "no_wait"], InputValueType::Bool),
-    field("waitUntil", &["wait_until"], InputValueType::Text),
-    field("waitTimeoutSeconds", &["wait_timeout_seconds"], InputValueType::Seconds),
-    field("waitNoProgressTimeoutSeconds", &["wait_no_progress_timeout_seconds"], InputValueType::Seconds),
-];
-
-/// The keys of `wait`.
-pub const WAIT: &[InputField] = &[
-    field("workerId", &["worker_id"], InputValueType::Text),
-    field("until", &["until"], InputValueType::Text),
-    field("fromEventId", &["from_event_id"], InputValueType::Text),
-    field("afterLatest", &["after_latest", "include_history"], InputValueType::Bool),
-    field("timeoutSeconds", &["timeout_seconds"], InputValueType::Seconds),
-    field("noProgressTimeoutSeconds", &["no_progress_timeout_seconds"], InputValueType::Seconds),
-];
-
-/// The keys of `approve`.
-pub const APPROVE: &[InputField] = &[
-    field("workerId", &["worker_id"], InputValueType::Text),
-    field("requestId", &["request_id"], InputValueType::Text),
-    field("decision", &["decision"], InputValueType::Text),
-    field("optionId", &["option_id"], InputValueType::Text),
-    field("alias", &["alias"], InputValueType::Text),
-    field("note", &["note"], InputValueType::Text),
-    field("all", &["all"], InputValueType::Bool),
-    field("tree", &["tree"], InputValueType::Bool),
-    field("always", &["always"], InputValueType::Text),
-];
-
-/// The keys of `answer`.
-pub const ANSWER: &[InputField] = &[
-    field("workerId", &["worker_id"], InputValueType::Text),
-    field("requestId", &["request_id"], InputValueType::Text),
-    field("action", &["action", "accept", "decline", "cancel"], InputValueType::Text),
-    field("content", &["content_json", "set"], InputValueType::Object),
-];
-
-/// The keys of `worker start`.
-pub const WORKER_START: &[InputField] = &[
-    field("launcher", &["launcher"], InputValueType::Text),
-    field("role", &["role"], InputValueType::Text),
-    field("cwd", &["cwd"], InputValueType::Text),
-    field("name", &["name"], InputValueType::Text),
-    field("label", &["label"], InputValueType::Text),
-    field("controllerId", &["controller_id"], InputValueType::Text),
-    field("debugMode", &["debug_mode", "no_debug_mode"], InputValueType::Bool),
-    field("mcpConfig", &["mcp_config"], InputValueType::Text),
-    field("additionalDirectories", &["add_dir"], InputValueType::Texts),
-    field("mode", &["mode"], InputValueType::Text),
-    field("model", &["model"], InputValueType::Text),
-    field("configOptions", &["set"], InputValueType::Options),
-    field("resume", &["resume"], InputValueType::Text),
-    field("idleTimeout", &["idle_timeout"], InputValueType::Text),
-    field("onRateLimit", &["on_rate_limit"], InputValueType::Text),
-    field("tags", &["tag"], InputValueType::Texts),
-    field("allow", &["allow"], InputValueType::Texts),
-    field("ask", &["ask"], InputValueType::Texts),
-    field("deny", &["deny"], InputValueType::Texts),
-    field("approvalTimeout", &["approval_timeout"], InputValueType::Text),
-    field("onApprovalTimeout", &["on_approval_timeout"], InputValueType::Text),
-    field(
-        "budget",
-        &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
-        InputValueType::Object,
-    ),
-    field("agent", &["agent"], InputValueType::Text),
-    field("delegate", &["delegate"], InputValueType::Bool),
-    field("worktree", &["worktree", "base", "with_changes"], InputValueType::Object),
-    field("sandbox", &["sandbox"], InputValueType::Text),
-];
-
-/// The keys of `task run`.
-pub const TASK_RUN: &[InputField] = &[
-    field("agent", &["agent"], InputValueType::Text),
-    field("text", &["text"], InputValueType::AnyText),
-    field("description", &["description"], InputValueType::Text),
-    field("name", &["name"], InputValueType::Text),
-    field("background", &["background"], InputValueType::Bool),
-    field("launcher", &["launcher"], InputValueType::Text),
-    field("model", &["model"], InputValueType::Text),
-    field("systemPrompt", &["system_prompt"], InputValueType::Text),
-    field("allowedTools", &["allowed_tool"], InputValueType::Texts),
-    field("disallowedTools", &["disallowed_tool"], InputValueType::Texts),
-    field("maxSteps", &["max_steps"], InputValueType::Count),
-    field("timeoutSeconds", &["timeout"], InputValueType::Seconds),
-    field("metadata", &[], InputValueType::Object),
-    field("controllerId", &["controller_id"], InputValueType::Text),
-    field("cwd", &["cwd"], InputValueType::Text),
-    field("worktree", &["worktree", "base", "with_changes"], InputValueType::Object),
-    field("sandbox", &["sandbox"], InputValueType::Text),
-];
-
-/// The keys of `task message`.
-pub const TASK_MESSAGE: &[InputField] = &[
-    field("task", &["task"], InputValueType::Text),
-    field("text", &["text"], InputValueType::AnyText),
-    field("cancel", &["cancel"], InputValueType::Bool),
-    field("allowFresh", &["allow_fresh"], InputValueType::Bool),
-];
-
-/// The keys of `worker set`.
-pub const WORKER_SET: &[InputField] = &[
-    field("workerId", &["worker_id", "workers"], InputValueType::Text),
-    field("name", &["name"], InputValueType::Text),
-    field("mode", &["mode"], InputValueType::Text),
-    field("model", &["model"], InputValueType::Text),
-    field("configOptions", &["set"], InputValueType::Options),
-    field("idleTimeout", &["idle_timeout"], InputValueType::Text),
-    field("onRateLimit", &["on_rate_limit"], InputValueType::Text),
-    field(
-        "budget",
-        &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
-        InputValueType::Object,
-    ),
-];
 
 /// A checked object: every value has the type of its key.
 #[derive(Debug, Default)]
@@ -293,45 +168,43 @@ impl InputObject {
 fn check(field: &InputField, value: Value) -> Result<Option<Value>> {
     let wrong = |wanted: &str| Err(Failure::input(format!("\"{}\" in --input must be {wanted}", field.key)));
     match (field.shape, &value) {
-        (
-            InputValueType::Text | InputValueType::AnyText | InputValueType::Seconds | InputValueType::Count,
-            Value::Null,
-        ) => Ok(None),
-        (InputValueType::Text, Value::String(text)) if text.is_empty() => Ok(None),
-        (InputValueType::Text | InputValueType::AnyText, Value::String(_))
-        | (InputValueType::Bool, Value::Bool(_)) => Ok(Some(value)),
-        (InputValueType::Seconds, Value::Number(number))
+        (InputType::Text | InputType::AnyText | InputType::Seconds | InputType::Count, Value::Null) => {
+            Ok(None)
+        }
+        (InputType::Text, Value::String(text)) if text.is_empty() => Ok(None),
+        (InputType::Text | InputType::AnyText, Value::String(_)) | (InputType::Bool, Value::Bool(_)) => {
+            Ok(Some(value))
+        }
+        (InputType::Seconds, Value::Number(number))
             if number.as_f64().is_some_and(|n| n.is_finite() && n >= 0.0) =>
         {
             Ok(Some(value))
         }
-        (InputValueType::Count, Value::Number(number)) if number.as_u64().is_some_and(|n| n > 0) => {
+        (InputType::Count, Value::Number(number)) if number.as_u64().is_some_and(|n| n > 0) => {
             Ok(Some(value))
         }
-        (InputValueType::Object, Value::Null) => Ok(None),
-        (InputValueType::Object, Value::Object(_)) => Ok(Some(value)),
-        (InputValueType::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => {
-            Ok(Some(value))
-        }
-        (InputValueType::Texts, Value::Array(items))
+        (InputType::Object, Value::Null) => Ok(None),
+        (InputType::Object, Value::Object(_)) => Ok(Some(value)),
+        (InputType::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
+        (InputType::Texts, Value::Array(items))
             if items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty())) =>
         {
             Ok(Some(value))
         }
-        (InputValueType::Texts, _) => wrong("a list of texts"),
-        (InputValueType::Options, Value::Null) => Ok(None),
-        (InputValueType::Options, Value::Object(entries))
+        (InputType::Texts, _) => wrong("a list of texts"),
+        (InputType::Options, Value::Null) => Ok(None),
+        (InputType::Options, Value::Object(entries))
             if entries.values().all(|value| value.is_null() || value.is_boolean() || value.is_string()) =>
         {
             Ok(Some(value))
         }
-        (InputValueType::Options, _) => wrong("an object whose values are texts, true, false or null"),
-        (InputValueType::Text | InputValueType::AnyText, _) => wrong("a string"),
-        (InputValueType::Bool, _) => wrong("true or false"),
-        (InputValueType::Seconds, _) => wrong("a number of seconds, 0 or more"),
-        (InputValueType::Count, _) => wrong("a whole number, 1 or more"),
-        (InputValueType::Objects, _) => wrong("a list of objects"),
-        (InputValueType::Object, _) => wrong("an object"),
+        (InputType::Options, _) => wrong("an object whose values are texts, true, false or null"),
+        (InputType::Text | InputType::AnyText, _) => wrong("a string"),
+        (InputType::Bool, _) => wrong("true or false"),
+        (InputType::Seconds, _) => wrong("a number of seconds, 0 or more"),
+        (InputType::Count, _) => wrong("a whole number, 1 or more"),
+        (InputType::Objects, _) => wrong("a list of objects"),
+        (InputType::Object, _) => wrong("an object"),
     }
 }
 

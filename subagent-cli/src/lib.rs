@@ -27,7 +27,6 @@ mod sibling_executable;
 mod starting;
 mod tasks;
 mod umask;
-mod usage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -60,7 +59,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         });
     let (cli, typed) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage::exit("subagent", &error, &args),
+        Err(error) => return command_line::unparsed::exit("subagent", &error, &args),
     };
     let format = cli.command.format(&typed);
     let result = CliContext::of_process(format, typed).and_then(|context| cli.command.run(&context));

@@ -6,9 +6,9 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 /// A group that is built only when one of its commands is typed. With `defer`, clap postpones what a
 /// variant's [`Args`] add, but adds a [`Subcommand`]'s commands at once.
 #[derive(Debug)]
-pub(crate) struct Group<C>(pub(crate) C);
+pub(crate) struct CommandGroup<C>(pub(crate) C);
 
-impl<C: Subcommand> Args for Group<C> {
+impl<C: Subcommand> Args for CommandGroup<C> {
     fn augment_args(group: Command) -> Command {
         // The enum's comment is not help; the comment of the variant with the group is.
         let about = group.get_about().cloned();
@@ -21,7 +21,7 @@ impl<C: Subcommand> Args for Group<C> {
     }
 }
 
-impl<C: Subcommand> FromArgMatches for Group<C> {
+impl<C: Subcommand> FromArgMatches for CommandGroup<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         C::from_arg_matches(matches).map(Self)
     }

@@ -6,6 +6,7 @@ pub(crate) mod flags;
 pub(crate) mod group;
 pub(crate) mod help;
 pub(crate) mod numbers;
+pub(crate) mod unparsed;
 pub(crate) mod usage_errors;
 
 use std::collections::HashSet;

@@ -14,7 +14,7 @@ use crate::commands::approval::open_request::{self, OpenRequest};
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
 
 /// Answer a form or a link that an agent asks you for
@@ -69,11 +69,19 @@ pub(crate) struct AnswerArgs {
     pub(crate) json: JsonFlag,
 }
 
+/// The keys of `--input`, each with its flags.
+const INPUT: &[InputField] = &[
+    field("workerId", &["worker_id"], InputType::Text),
+    field("requestId", &["request_id"], InputType::Text),
+    field("action", &["action", "accept", "decline", "cancel"], InputType::Text),
+    field("content", &["content_json", "set"], InputType::Object),
+];
+
 const KIND: QuestionKind = QuestionKind::Elicitation;
 
 pub(super) fn run(args: AnswerArgs, context: &CliContext) -> Result<CliOutcome> {
-    let input = InputObject::load(args.input.as_deref(), input::ANSWER, &context.typed)
-        .map_err(Failure::wrong_usage)?;
+    let input =
+        InputObject::load(args.input.as_deref(), INPUT, &context.typed).map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let target = present(args.target);
     let worker_id = either(args.worker_id, "workerId");

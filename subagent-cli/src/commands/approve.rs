@@ -16,7 +16,7 @@ use crate::commands::approval::open_request;
 use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
 
 /// Answer a permission request
@@ -38,7 +38,7 @@ Examples:
   subagent approve codex-1 --all --decision deny
   subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
       --option-id reject_once --json")]
-pub(crate) struct Approve {
+pub(crate) struct ApproveArgs {
     /// A worker or a request [default: the one request that is open]
     ///
     /// At a terminal, if several are open: each of them, asked in place.
@@ -84,11 +84,24 @@ pub(crate) struct Approve {
     pub(crate) json: JsonFlag,
 }
 
+/// The keys of `--input`, each with its flags.
+pub(crate) const INPUT: &[InputField] = &[
+    field("workerId", &["worker_id"], InputType::Text),
+    field("requestId", &["request_id"], InputType::Text),
+    field("decision", &["decision"], InputType::Text),
+    field("optionId", &["option_id"], InputType::Text),
+    field("alias", &["alias"], InputType::Text),
+    field("note", &["note"], InputType::Text),
+    field("all", &["all"], InputType::Bool),
+    field("tree", &["tree"], InputType::Bool),
+    field("always", &["always"], InputType::Text),
+];
+
 const KIND: QuestionKind = QuestionKind::Permission;
 
-pub(super) fn run(args: Approve, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: ApproveArgs, context: &CliContext) -> Result<CliOutcome> {
     let is_new = args.target.is_some();
-    let input = InputObject::load(args.input.as_deref(), input::APPROVE, &context.typed)
+    let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)
         .map_err(|error| error.wrong_usage_if(is_new))?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let all = args.all || input.flag("all").unwrap_or(false);

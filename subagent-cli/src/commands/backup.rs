@@ -20,7 +20,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent backup ~/subagent.db
   subagent backup --force ~/subagent.db --json")]
-pub(crate) struct Backup {
+pub(crate) struct BackupArgs {
     /// The file, outside of the state dir
     #[arg(value_name = "FILE", value_parser = database_file())]
     pub(crate) file: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct Backup {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: Backup, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: BackupArgs, context: &CliContext) -> Result<CliOutcome> {
     let path = absolute(args.file, context)?;
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);

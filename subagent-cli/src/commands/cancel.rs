@@ -24,7 +24,7 @@ use crate::output::{CliOutcome, text};
 Example:
   subagent cancel codex-1 --reason 'wrong branch'")]
 #[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id"])))]
-pub(crate) struct Cancel {
+pub(crate) struct CancelArgs {
     #[command(flatten)]
     pub(crate) workers: Addresses,
     /// Only this child session of the agent (see "childSessions" in worker show)
@@ -53,7 +53,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "canceled",
 };
 
-pub(super) fn run(args: &Cancel, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &CancelArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
     let addresses = args.workers.all();

@@ -23,7 +23,7 @@ Examples:
   source <(subagent completions bash)
   subagent completions --install
   subagent completions --install zsh")]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// For which shell
     #[arg(required = true, conflicts_with = "install")]
     pub(crate) shell: Option<Shell>,
@@ -85,7 +85,7 @@ pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<CliOutcome> 
     Ok(CliOutcome::Lines(install.to_owned()))
 }
 
-pub(super) fn run(args: &Completions, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &CompletionsArgs, context: &CliContext) -> Result<CliOutcome> {
     match (args.shell, args.install) {
         (Some(shell), None) => Ok(printed(shell)),
         (named, installed) => install(installed.flatten().or(named), context),

@@ -24,7 +24,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent doctor
   subagent doctor --fix --json")]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     /// Mend what needs no decision
     #[arg(long)]
     pub(crate) fix: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Doctor {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &Doctor, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &DoctorArgs, context: &CliContext) -> Result<CliOutcome> {
     let place = place(args.cwd.cwd.as_deref(), context)?;
     if args.fix {
         refuse_below_guard("doctor --fix").map_err(|error| {

@@ -30,7 +30,7 @@ Examples:
   subagent init
   subagent init --yes
   subagent init --yes --launcher gemini --no-skill --json")]
-pub(crate) struct Init {
+pub(crate) struct InitArgs {
     /// Take every step without a question; a login is named and not done
     #[arg(long, short)]
     pub(crate) yes: bool,
@@ -71,7 +71,7 @@ struct Steps {
     lines: Vec<String>,
 }
 
-pub(super) fn run(args: &Init, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &InitArgs, context: &CliContext) -> Result<CliOutcome> {
     let at_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let mode = match (args.yes, at_terminal && context.format == OutputFormat::Text) {
         (true, _) => InitMode::Yes,
@@ -155,7 +155,7 @@ impl Steps {
         Ok(())
     }
 
-    fn config(&mut self, args: &Init, agents: &[KnownAgent], context: &CliContext) -> Result<()> {
+    fn config(&mut self, args: &InitArgs, agents: &[KnownAgent], context: &CliContext) -> Result<()> {
         let path = init::target(None, Scope::User, None, &context.env)?;
         if path.symlink_metadata().is_ok() {
             self.note("config", "kept", "the config file", Some(&path));

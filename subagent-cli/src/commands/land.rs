@@ -37,7 +37,7 @@ Examples:
   subagent land auth api docs --check 'cargo test'
   subagent land codex-1 --patch fix.patch"
 )]
-pub(crate) struct Land {
+pub(crate) struct LandArgs {
     /// The worktrees: their names, or their workers
     #[arg(value_name = "WORKTREE", required = true)]
     pub(crate) worktrees: Vec<String>,
@@ -79,7 +79,7 @@ pub(crate) struct Land {
 
 const KEYS: [&str; 4] = ["name", "into", "commit", "worktreeRemoved"];
 
-pub(crate) fn run(args: Land, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: LandArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);

@@ -19,7 +19,7 @@ Examples:
   subagent ls
   subagent ls -a -l job=review
   subagent stop $(subagent ls -q)")]
-pub(crate) struct Ls {
+pub(crate) struct LsArgs {
     /// Also those that are stopped
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Ls {
     pub(crate) json: JsonFlag,
 }
 
-impl Ls {
+impl LsArgs {
     /// The form that was chosen by a flag.
     pub(crate) fn form(&self) -> Option<ListForm> {
         match (self.quiet, self.json.json) {
@@ -67,7 +67,7 @@ pub(crate) enum ListForm {
 /// The columns of a line in a pipe.
 const KEYS: &[&str] = &["name", "state", "launcher", "updatedAt", "workerId", "asks"];
 
-pub(super) fn run(args: &Ls, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let choice = WorkerSelector { controller_id: None, selector: args.selector.selector.clone() };
     let ask = choice.listing(false)?;

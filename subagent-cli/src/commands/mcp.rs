@@ -29,7 +29,7 @@ use crate::tasks::TaskPlacement;
 #[command(mut_args = any_value, after_help = "\
 Example:
   claude mcp add subagent -- subagent mcp")]
-pub(crate) struct Mcp {
+pub(crate) struct McpArgs {
     /// Name the tools subagent_task and so on, for clients that give the tools of servers no prefix
     #[arg(long)]
     pub(crate) prefix: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Mcp {
     pub(crate) config: ConfigFlag,
 }
 
-pub(super) fn run(args: Mcp, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: McpArgs, context: &CliContext) -> Result<CliOutcome> {
     let placement = TaskPlacement {
         cwd: args.cwd.clone(),
         config: args.config.config.clone(),

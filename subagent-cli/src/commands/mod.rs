@@ -5,7 +5,7 @@
 mod agent;
 mod answer;
 mod approval;
-mod approve;
+pub(crate) mod approve;
 mod backup;
 mod budget;
 mod cancel;
@@ -35,29 +35,29 @@ mod result;
 mod role;
 mod run;
 mod schedule;
-mod send;
+pub(crate) mod send;
 mod session;
 mod show;
 mod status;
 mod summary;
 mod targets;
-mod task;
+pub(crate) mod task;
 pub(crate) mod top;
 mod tree;
 mod trigger;
 mod turn;
 mod usage;
-mod wait;
+pub(crate) mod wait;
 mod waiting;
 mod watch;
-mod worker;
+pub(crate) mod worker;
 mod worktree;
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::command_line::group::Group;
+use crate::command_line::group::CommandGroup;
 use crate::command_line::{TypedFlags, help, usage_errors};
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -107,76 +107,76 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum CliCommand {
-    Init(init::Init),
+    Init(init::InitArgs),
     /// Show, check and create the config file
-    Config(Group<config::ConfigCommand>),
+    Config(CommandGroup<config::ConfigCommand>),
     /// List, test and log in the agents that can be started
-    Launcher(Group<launcher::LauncherCommand>),
+    Launcher(CommandGroup<launcher::LauncherCommand>),
     /// Show the roles of workers
-    Role(Group<role::RoleCommand>),
+    Role(CommandGroup<role::RoleCommand>),
     /// Print the prompt for a manager agent
-    Prompt(Group<prompt::PromptCommand>),
+    Prompt(CommandGroup<prompt::PromptCommand>),
     /// Definitions of agents: purpose, rules and prompt of each
-    Agent(Group<agent::AgentCommand>),
+    Agent(CommandGroup<agent::AgentCommand>),
     /// List, show, edit and clear the notes that agents keep
-    Memory(Group<memory::MemoryCommand>),
+    Memory(CommandGroup<memory::MemoryCommand>),
     /// Test and list the rules for what agents may do
-    Policy(Group<policy::PolicyCommand>),
+    Policy(CommandGroup<policy::PolicyCommand>),
     /// List, test and trust commands that run around turns
-    Hook(Group<hook::HookCommand>),
+    Hook(CommandGroup<hook::HookCommand>),
     /// Share a workspace between managers: who owns which workers
-    Controller(Group<controller::ControllerCommand>),
+    Controller(CommandGroup<controller::ControllerCommand>),
     /// Show and limit what workers use
-    Budget(Box<Group<budget::BudgetCommand>>),
-    Usage(usage::Usage),
+    Budget(Box<CommandGroup<budget::BudgetCommand>>),
+    Usage(usage::UsageArgs),
     /// Start, list, show, stop and remove workers
-    Worker(Group<worker::WorkerCommand>),
+    Worker(CommandGroup<worker::WorkerCommand>),
     /// List and delete the sessions that an agent keeps
-    Session(Group<session::SessionCommand>),
-    Ls(ls::Ls),
-    Top(top::Top),
+    Session(CommandGroup<session::SessionCommand>),
+    Ls(ls::LsArgs),
+    Top(top::TopArgs),
     Status(status::StatusArgs),
     Stop(worker::stop::WorkerStop),
     Rm(worker::rm::WorkerRm),
     Logs(worker::logs::WorkerLogs),
     Run(Box<run::RunArgs>),
-    Send(Box<send::Send>),
+    Send(Box<send::SendArgs>),
     Watch(watch::WatchArgs),
-    Wait(wait::Wait),
-    Show(show::Show),
-    Diff(diff::Diff),
-    Result(result::ResultOf),
+    Wait(wait::WaitArgs),
+    Show(show::ShowArgs),
+    Diff(diff::DiffArgs),
+    Result(result::ResultArgs),
     /// List the open questions, or show one in full
-    Approval(Group<approval::ApprovalCommand>),
-    Approve(approve::Approve),
+    Approval(CommandGroup<approval::ApprovalCommand>),
+    Approve(approve::ApproveArgs),
     Answer(Box<answer::AnswerArgs>),
-    Land(Box<land::Land>),
+    Land(Box<land::LandArgs>),
     /// List, show, remove and discard the git worktrees of workers
-    Worktree(Group<worktree::WorktreeCommand>),
-    Cancel(cancel::Cancel),
+    Worktree(CommandGroup<worktree::WorktreeCommand>),
+    Cancel(cancel::CancelArgs),
     /// List, show and change turns and queued messages
-    Turn(Group<turn::TurnCommand>),
+    Turn(CommandGroup<turn::TurnCommand>),
     /// Resume the queue of a worker
-    Queue(Group<queue::QueueCommand>),
+    Queue(CommandGroup<queue::QueueCommand>),
     /// Run and follow tasks: work that agents do for each other
-    Task(Group<task::TaskCommand>),
+    Task(CommandGroup<task::TaskCommand>),
     Tree(tree::TreeArgs),
-    Summary(summary::Summary),
+    Summary(summary::SummaryArgs),
     /// Start tasks and send messages at certain times
-    Schedule(Group<schedule::ScheduleCommand>),
+    Schedule(CommandGroup<schedule::ScheduleCommand>),
     /// Start tasks and send messages on events
-    Trigger(Group<trigger::TriggerCommand>),
+    Trigger(CommandGroup<trigger::TriggerCommand>),
     /// List, test and trace notifications
-    Notify(Group<notify::NotifyCommand>),
-    Mcp(mcp::Mcp),
+    Notify(CommandGroup<notify::NotifyCommand>),
+    Mcp(mcp::McpArgs),
     Panel(panel::PanelArgs),
     /// Start, stop and inspect the daemon of a workspace
-    Daemon(Group<daemon::DaemonCommand>),
-    Doctor(doctor::Doctor),
-    Prune(prune::Prune),
-    Backup(backup::Backup),
-    Restore(restore::Restore),
-    Completions(completions::Completions),
+    Daemon(CommandGroup<daemon::DaemonCommand>),
+    Doctor(doctor::DoctorArgs),
+    Prune(prune::PruneArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Completions(completions::CompletionsArgs),
     /// Watch a demo: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\
 Examples:
@@ -201,19 +201,19 @@ impl CliCommand {
     pub(crate) fn run(self, context: &CliContext) -> Result<CliOutcome> {
         match self {
             Self::Init(args) => init::run(&args, context),
-            Self::Config(Group(command)) => command.run(context),
-            Self::Launcher(Group(command)) => command.run(context),
-            Self::Role(Group(command)) => command.run(context),
-            Self::Prompt(Group(command)) => command.run(context),
-            Self::Agent(Group(command)) => command.run(context),
-            Self::Memory(Group(command)) => command.run(context),
-            Self::Policy(Group(command)) => command.run(context),
-            Self::Hook(Group(command)) => command.run(context),
-            Self::Controller(Group(command)) => command.run(context),
+            Self::Config(CommandGroup(command)) => command.run(context),
+            Self::Launcher(CommandGroup(command)) => command.run(context),
+            Self::Role(CommandGroup(command)) => command.run(context),
+            Self::Prompt(CommandGroup(command)) => command.run(context),
+            Self::Agent(CommandGroup(command)) => command.run(context),
+            Self::Memory(CommandGroup(command)) => command.run(context),
+            Self::Policy(CommandGroup(command)) => command.run(context),
+            Self::Hook(CommandGroup(command)) => command.run(context),
+            Self::Controller(CommandGroup(command)) => command.run(context),
             Self::Budget(group) => group.0.run(context),
             Self::Usage(args) => usage::run(&args, context),
-            Self::Worker(Group(command)) => command.run(context),
-            Self::Session(Group(command)) => command.run(context),
+            Self::Worker(CommandGroup(command)) => command.run(context),
+            Self::Session(CommandGroup(command)) => command.run(context),
             Self::Ls(args) => ls::run(&args, context),
             Self::Top(args) => top::run(&args, context),
             Self::Status(args) => status::run(&args, context),
@@ -227,23 +227,23 @@ impl CliCommand {
             Self::Show(args) => show::run(args, context),
             Self::Diff(args) => diff::run(args, context),
             Self::Result(args) => result::run(args, context),
-            Self::Approval(Group(command)) => command.run(context),
+            Self::Approval(CommandGroup(command)) => command.run(context),
             Self::Approve(args) => approve::run(args, context),
             Self::Answer(args) => answer::run(*args, context),
             Self::Land(args) => land::run(*args, context),
-            Self::Worktree(Group(command)) => command.run(context),
+            Self::Worktree(CommandGroup(command)) => command.run(context),
             Self::Cancel(args) => cancel::run(&args, context),
-            Self::Turn(Group(command)) => command.run(context),
-            Self::Queue(Group(command)) => command.run(context),
-            Self::Task(Group(command)) => command.run(context),
+            Self::Turn(CommandGroup(command)) => command.run(context),
+            Self::Queue(CommandGroup(command)) => command.run(context),
+            Self::Task(CommandGroup(command)) => command.run(context),
             Self::Tree(args) => tree::run(&args, context),
             Self::Summary(args) => summary::run(args, context),
-            Self::Schedule(Group(command)) => command.run(context),
-            Self::Trigger(Group(command)) => command.run(context),
-            Self::Notify(Group(command)) => command.run(context),
+            Self::Schedule(CommandGroup(command)) => command.run(context),
+            Self::Trigger(CommandGroup(command)) => command.run(context),
+            Self::Notify(CommandGroup(command)) => command.run(context),
             Self::Mcp(args) => mcp::run(args, context),
             Self::Panel(args) => panel::run(&args, context),
-            Self::Daemon(Group(command)) => command.run(context),
+            Self::Daemon(CommandGroup(command)) => command.run(context),
             Self::Doctor(args) => doctor::run(&args, context),
             Self::Prune(args) => prune::run(&args, context),
             Self::Backup(args) => backup::run(args, context),

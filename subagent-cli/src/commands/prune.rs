@@ -22,7 +22,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent prune --dry-run
   subagent prune --older-than 12h --json")]
-pub(crate) struct Prune {
+pub(crate) struct PruneArgs {
     /// How old, as 30d, 12h, 90m or 45s
     #[arg(long, value_name = "AGE", default_value = "30d", value_parser = age)]
     pub(crate) older_than: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Prune {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &Prune, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &PruneArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = if has_state(&workspace) {
         let request = Request { older_than_seconds: args.older_than, dry_run: args.dry_run };

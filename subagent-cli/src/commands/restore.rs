@@ -26,7 +26,7 @@ use crate::sibling_executable::sibling_executable;
 Examples:
   subagent restore ~/subagent.db
   subagent restore --force ~/subagent.db --json")]
-pub(crate) struct Restore {
+pub(crate) struct RestoreArgs {
     /// A file that `subagent backup` has written
     #[arg(value_name = "FILE", value_parser = database_file())]
     pub(crate) file: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Restore {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: Restore, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: RestoreArgs, context: &CliContext) -> Result<CliOutcome> {
     let file = absolute(args.file, context)?;
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
     let program = sibling_executable("subagentd")?;

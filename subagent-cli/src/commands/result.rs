@@ -26,7 +26,7 @@ Examples:
   subagent result codex-1
   subagent result turn_0123456789 --json"
 )]
-pub(crate) struct ResultOf {
+pub(crate) struct ResultArgs {
     /// The worker (its last turn) or the turn [default: the last worker]
     #[arg(value_name = "WORKER|TURN")]
     pub(crate) address: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct ResultOf {
 /// How the id of a turn begins.
 const TURN: &str = "turn_";
 
-pub(super) fn run(args: ResultOf, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: ResultArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let address = present(args.address).unwrap_or_else(|| worker_name::LAST.to_owned());
     let mut client = DaemonClient::new(context, &workspace);

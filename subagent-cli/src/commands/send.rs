@@ -22,7 +22,7 @@ use crate::commands::waiting::limit::wait_limit;
 use crate::commands::waiting::turn_result;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, OutputFormat, complain, explain, text};
 use delivery::{MessageToSend, WaitFor, send};
 
@@ -65,7 +65,7 @@ Examples:
   git diff | subagent send --worker-id w_0123456789 --text-stdin
   subagent send --input turn.json --json"
 )]
-pub(crate) struct Send {
+pub(crate) struct SendArgs {
     /// The worker: a name, an id or its beginning, @last
     #[arg(value_name = "WORKER", conflicts_with_all = ["worker_id", "input"])]
     pub(crate) worker: Option<String>,
@@ -152,6 +152,21 @@ pub(crate) struct Send {
     pub(crate) json: JsonFlag,
 }
 
+/// The keys of `--input`, each with its flags.
+pub(crate) const INPUT: &[InputField] = &[
+    field("workerId", &["worker_id"], InputType::Text),
+    field("text", &["text"], InputType::AnyText),
+    field("blocks", &["blocks_json"], InputType::Objects),
+    field("attachments", &["attach"], InputType::Texts),
+    field("agent", &["agent"], InputType::Text),
+    field("debugMode", &["debug_mode", "no_debug_mode"], InputType::Bool),
+    field("ifBusy", &["if_busy", "queue"], InputType::Text),
+    field("wait", &["wait_for_match", "no_wait"], InputType::Bool),
+    field("waitUntil", &["wait_until"], InputType::Text),
+    field("waitTimeoutSeconds", &["wait_timeout_seconds"], InputType::Seconds),
+    field("waitNoProgressTimeoutSeconds", &["wait_no_progress_timeout_seconds"], InputType::Seconds),
+];
+
 /// `--agent` and `--agents` of a message.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SendAgentFlags {
@@ -163,12 +178,12 @@ pub(crate) struct SendAgentFlags {
     pub(crate) agents: Option<String>,
 }
 
-pub(super) fn run(args: Send, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: SendArgs, context: &CliContext) -> Result<CliOutcome> {
     let from_stdin = args.input.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if from_stdin && args.text_stdin {
         return Err(Failure::input("--input - and --text-stdin both read stdin; use exactly one of them"));
     }
-    let input = InputObject::load(args.input.as_deref(), input::SEND, &context.typed)?;
+    let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)?;
     let positional = args.worker.is_some();
     let typed = context.typed.has("wait_timeout_seconds").then_some(args.wait_timeout_seconds);
     let wait = WaitFor {

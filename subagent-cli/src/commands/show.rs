@@ -23,7 +23,7 @@ Examples:
   subagent show
   subagent show w_0123456789 --json
   subagent show auth api")]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// The workers [default: the only one that is not stopped]
     #[arg(value_name = "WORKER")]
     pub(crate) workers: Vec<String>,
@@ -60,7 +60,7 @@ const KEYS: &[&str] = &[
 const REPORT: ChangeReport =
     ChangeReport { one: "worker.overview", several: "worker.overviews", keys: KEYS, done: "shown" };
 
-pub(super) fn run(args: Show, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: ShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
     let looked = block_on(async {

@@ -25,7 +25,7 @@ use crate::tasks::{TaskPlacement, TaskSubmitter};
 Examples:
   subagent summary codex-1
   subagent summary codex-1 --launcher claude --json")]
-pub(crate) struct Summary {
+pub(crate) struct SummaryArgs {
     /// The worker: its name, its id, the beginning of its id, or @last
     #[arg(value_name = "WORKER")]
     pub(crate) worker_id: String,
@@ -45,7 +45,7 @@ const AGENT: &str = "summary";
 /// The section of a handoff behind which nothing is about the work.
 const END: &str = "\n## Recommended Next Step\n";
 
-pub(super) fn run(args: Summary, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: SummaryArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = named_worker(&args.worker_id, &workspace)?.to_owned();
     let placement = TaskPlacement {

@@ -1,5 +1,8 @@
 //! The contract's flags, defaults, ranges and help texts.
 
+use std::fs;
+use std::path::Path;
+
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 
@@ -36,11 +39,26 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// Commands that are a shorter or another name of one that has the file.
+const OTHER_NAMES: &[&str] = &["stop", "rm", "logs", "worktree land"];
+
+#[test]
+fn the_file_of_a_command_has_its_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands");
+    for leaf in leaves().iter().filter(|leaf| *leaf != "demo" && !OTHER_NAMES.contains(&leaf.as_str())) {
+        let path = folder.join(leaf.replace(' ', "/"));
+        let source = fs::read_to_string(path.with_extension("rs"))
+            .or_else(|_| fs::read_to_string(path.join("mod.rs")))
+            .unwrap_or_else(|_| panic!("`{leaf}` is not in {}.rs", path.display()));
+        assert!(source.contains(" fn run("), "{leaf}");
+    }
+}
+
 #[test]
 fn a_group_of_commands_is_built_when_one_of_them_is_typed() {
     let built: Vec<_> =
         Cli::command().get_subcommands().filter(|group| group.has_subcommands()).cloned().collect();
-    assert!(built.is_empty(), "wrap these in a Group: {built:?}");
+    assert!(built.is_empty(), "wrap these in a CommandGroup: {built:?}");
 }
 
 #[test]
@@ -100,7 +118,8 @@ fn defaults_are_the_contracts_and_do_not_count_as_typed() {
     assert!(!wait.include_history);
     let (CliCommand::Watch(watch), _) = parsed("watch --worker-id w") else { panic!() };
     assert_eq!(watch.timeout_seconds, 1.0);
-    let (CliCommand::Config(Group(config::ConfigCommand::Init(init))), _) = parsed("config init") else {
+    let (CliCommand::Config(CommandGroup(config::ConfigCommand::Init(init))), _) = parsed("config init")
+    else {
         panic!()
     };
     assert_eq!(init.scope, "user");
@@ -140,7 +159,7 @@ fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
     assert!(send.no_wait);
     let (CliCommand::Send(send), _) = parsed("send --debug-mode --no-debug-mode") else { panic!() };
     assert!(!send.debug_mode);
-    let (CliCommand::Worker(Group(worker::WorkerCommand::Start(start))), _) =
+    let (CliCommand::Worker(CommandGroup(worker::WorkerCommand::Start(start))), _) =
         parsed("worker start --no-debug-mode --debug-mode")
     else {
         panic!()
@@ -181,13 +200,13 @@ fn workers_are_named_by_arguments_too() {
     assert_eq!((wait.workers.len(), wait.timeout), (2, Some(90.0)));
     let (CliCommand::Watch(watch), _) = parsed("watch a -f --tail 5 --since 10m") else { panic!() };
     assert_eq!((watch.follow, watch.tail, watch.since), (true, Some(5), Some(600)));
-    let (CliCommand::Worker(Group(worker::WorkerCommand::Show(show))), _) =
+    let (CliCommand::Worker(CommandGroup(worker::WorkerCommand::Show(show))), _) =
         parsed("worker show a b c --json")
     else {
         panic!()
     };
     assert_eq!(show.workers.all(), ["a", "b", "c"]);
-    let (CliCommand::Worker(Group(worker::WorkerCommand::Inspect(inspect))), _) =
+    let (CliCommand::Worker(CommandGroup(worker::WorkerCommand::Inspect(inspect))), _) =
         parsed("worker inspect --worker-id a")
     else {
         panic!()

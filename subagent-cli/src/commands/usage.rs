@@ -27,7 +27,7 @@ Examples:
   subagent usage --by day --since 7d
   subagent usage --by model --json"
 )]
-pub(crate) struct Usage {
+pub(crate) struct UsageArgs {
     /// What to put turns together by: worker, agent, model or day (UTC) [default: worker]
     #[arg(long, value_name = "WHAT", value_parser = by)]
     pub(crate) by: Option<UsageBy>,
@@ -47,7 +47,7 @@ fn by(text: &str) -> Result<UsageBy, String> {
     })
 }
 
-pub(super) fn run(args: &Usage, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &UsageArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let by = args.by.unwrap_or(UsageBy::Worker);
     let since = args.since.map(since);

@@ -17,7 +17,7 @@ use crate::commands::waiting::end::{WaitEnd, code_of};
 use crate::commands::waiting::status_line::{self, Live};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::CliOutcome;
 
 /// Wait for an event of a worker, or for several workers
@@ -57,7 +57,7 @@ Examples:
   subagent wait --worker-id w_0123456789 --worker-id w_9876543210 --any
   subagent wait -l job=review --all --timeout-seconds 0 --json"
 )]
-pub(crate) struct Wait {
+pub(crate) struct WaitArgs {
     /// The workers: names, ids or their beginnings, @last
     #[arg(
         value_name = "WORKER",
@@ -117,11 +117,21 @@ pub(crate) struct Wait {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
+/// The keys of `--input`, each with its flags.
+pub(crate) const INPUT: &[InputField] = &[
+    field("workerId", &["worker_id"], InputType::Text),
+    field("until", &["until"], InputType::Text),
+    field("fromEventId", &["from_event_id"], InputType::Text),
+    field("afterLatest", &["after_latest", "include_history"], InputType::Bool),
+    field("timeoutSeconds", &["timeout_seconds"], InputType::Seconds),
+    field("noProgressTimeoutSeconds", &["no_progress_timeout_seconds"], InputType::Seconds),
+];
+
+pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
     if !args.workers.is_empty() {
         return rest::run(args, context);
     }
-    let input = InputObject::load(args.input.as_deref(), input::WAIT, &context.typed)?;
+    let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)?;
     let choice = WorkerSelector {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),

@@ -14,10 +14,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::command_line::TypedFlags;
+use crate::command_line::unparsed;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{OutputFormat, finish};
-use crate::usage;
 use args::{Cli, SubagentdCommand};
 
 pub(crate) use stop::stop;
@@ -37,7 +37,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
     let cli = match Cli::try_parse_from(all) {
         Ok(cli) => cli,
-        Err(error) => return usage::exit("subagentd", &error, &args),
+        Err(error) => return unparsed::exit("subagentd", &error, &args),
     };
     let (format, state_dir) = match &cli.command {
         SubagentdCommand::Run(run) => (OutputFormat::of(run.json), run.state_dir.clone()),

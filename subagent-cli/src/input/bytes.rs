@@ -5,8 +5,9 @@ use std::fs;
 use subagent_protocol::Code;
 use subagent_testkit::{bytes, in_own_process};
 
-use super::{InputObject, SEND};
+use super::InputObject;
 use crate::command_line::TypedFlags;
+use crate::commands::send::INPUT as SEND;
 
 #[test]
 fn any_input_gives_an_object_or_a_refusal() {

@@ -4,6 +4,11 @@ use serde_json::json;
 use subagent_protocol::Code;
 
 use super::*;
+use crate::commands::approve::INPUT as APPROVE;
+use crate::commands::send::INPUT as SEND;
+use crate::commands::task::run::INPUT as TASK_RUN;
+use crate::commands::wait::INPUT as WAIT;
+use crate::commands::worker::start::INPUT as WORKER_START;
 
 fn parse(text: &str, fields: &[InputField], typed: &TypedFlags) -> Result<InputObject> {
     InputObject::parse(text, fields, typed)

@@ -46,7 +46,7 @@ Examples:
   subagent diff w_0123456789 --name-only
   subagent diff auth api"
 )]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// The workers [default: the only one that is not stopped]
     #[arg(value_name = "WORKER")]
     pub(crate) workers: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) struct DetectedChanges {
     pub(super) reason: Option<String>,
 }
 
-pub(super) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(mut args: DiffArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if args.workers.len() > 1 {
         return overlap::run(args, &workspace, context);

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use subagent_config::Workspace;
 
 use super::look;
-use crate::commands::diff::Diff;
+use crate::commands::diff::DiffArgs;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, human, text};
 
-pub(super) fn run(args: Diff, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: DiffArgs, workspace: &Workspace, context: &CliContext) -> Result<CliOutcome> {
     if args.stat {
         return Err(Failure::argument("--stat takes one worker").with("flag", "--stat").wrong_usage());
     }

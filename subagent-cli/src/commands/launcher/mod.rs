@@ -19,7 +19,7 @@ use crate::output::CliOutcome;
 #[command(defer = true)]
 pub(crate) enum LauncherCommand {
     List(list::LauncherList),
-    Show(show::LauncherName),
+    Show(show::LauncherShow),
     Probe(probe::LauncherProbe),
     Login(login::LauncherLogin),
     Logout(logout::LauncherLogout),

@@ -19,7 +19,7 @@ use crate::commands::{diff, land, worker};
 use crate::context::CliContext;
 use crate::controller;
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::InputObject;
 
 /// The commands of this process's caller, in one workspace.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl Commands {
     /// Starts a worker, which is described by the keys of `worker start --input`.
     pub(crate) async fn start(&self, worker: Map<String, Value>) -> Result<Value> {
         let text = Value::Object(worker).to_string();
-        let input = InputObject::parse(&text, input::WORKER_START, &TypedFlags::default())?;
+        let input = InputObject::parse(&text, worker::start::INPUT, &TypedFlags::default())?;
         let flags = StartFlags { cwd: self.cwd.clone(), ..StartFlags::default() };
         let wanted = worker::start::WorkerStartRequest::of(flags, &input)?;
         let workspace = self.context.workspace(self.cwd.as_deref())?;

@@ -14,7 +14,7 @@ use crate::output::CliOutcome;
 #[command(defer = true)]
 pub(crate) enum RoleCommand {
     List(list::RoleList),
-    Show(show::RoleName),
+    Show(show::RoleShow),
 }
 
 impl RoleCommand {

@@ -11,7 +11,7 @@ use crate::command_line::flags::{CwdFlag, JsonFlag, path};
 use crate::commands::message::text_source::TextSources;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
 
 /// Send a message to the agent of a task
@@ -52,9 +52,17 @@ pub(crate) struct TaskMessage {
     pub(crate) json: JsonFlag,
 }
 
+/// The keys of `--input`, each with its flags.
+const INPUT: &[InputField] = &[
+    field("task", &["task"], InputType::Text),
+    field("text", &["text"], InputType::AnyText),
+    field("cancel", &["cancel"], InputType::Bool),
+    field("allowFresh", &["allow_fresh"], InputType::Bool),
+];
+
 pub(super) fn run(args: TaskMessage, context: &CliContext) -> Result<CliOutcome> {
-    let input = InputObject::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)
-        .map_err(Failure::wrong_usage)?;
+    let input =
+        InputObject::load(args.input.as_deref(), INPUT, &context.typed).map_err(Failure::wrong_usage)?;
     let Some(task) = present(args.task).or_else(|| input.text("task")) else {
         return Err(Failure::input("no task: give its name or id, or task in --input"));
     };

@@ -8,7 +8,7 @@ mod merge;
 mod message;
 mod prune;
 mod result;
-mod run;
+pub(crate) mod run;
 mod show;
 mod wait;
 

@@ -20,7 +20,7 @@ use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::commands::worktree;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
 use crate::tasks::{TaskPlacement, TaskSubmitter};
 
@@ -115,9 +115,30 @@ pub(crate) struct TaskRun {
     pub(crate) json: JsonFlag,
 }
 
+/// The keys of `--input`, each with its flags.
+pub(crate) const INPUT: &[InputField] = &[
+    field("agent", &["agent"], InputType::Text),
+    field("text", &["text"], InputType::AnyText),
+    field("description", &["description"], InputType::Text),
+    field("name", &["name"], InputType::Text),
+    field("background", &["background"], InputType::Bool),
+    field("launcher", &["launcher"], InputType::Text),
+    field("model", &["model"], InputType::Text),
+    field("systemPrompt", &["system_prompt"], InputType::Text),
+    field("allowedTools", &["allowed_tool"], InputType::Texts),
+    field("disallowedTools", &["disallowed_tool"], InputType::Texts),
+    field("maxSteps", &["max_steps"], InputType::Count),
+    field("timeoutSeconds", &["timeout"], InputType::Seconds),
+    field("metadata", &[], InputType::Object),
+    field("controllerId", &["controller_id"], InputType::Text),
+    field("cwd", &["cwd"], InputType::Text),
+    field("worktree", &["worktree", "base", "with_changes"], InputType::Object),
+    field("sandbox", &["sandbox"], InputType::Text),
+];
+
 pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
-    let input = InputObject::load(args.input.as_deref(), input::TASK_RUN, &context.typed)
-        .map_err(Failure::wrong_usage)?;
+    let input =
+        InputObject::load(args.input.as_deref(), INPUT, &context.typed).map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let sources = TextSources {
         input: input.text("text"),

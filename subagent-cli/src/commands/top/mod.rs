@@ -46,7 +46,7 @@ use crate::output::{CliOutcome, OutputFormat};
 #[command(verbatim_doc_comment, mut_args = any_value, after_help = "\
 Example:
   subagent top")]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
 }
@@ -62,7 +62,7 @@ pub(crate) fn is_meant() -> bool {
     can_show() && CliContext::of_process(OutputFormat::Text, TypedFlags::default()).is_ok_and(has_workspace)
 }
 
-pub(super) fn run(args: &Top, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TopArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if !can_show() {
         let message = "the board needs a terminal that can be drawn on, for stdin and stdout";

@@ -7,7 +7,7 @@ use subagent_protocol::until::Until;
 use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::targets::{has_state, named_worker};
-use crate::commands::wait::Wait;
+use crate::commands::wait::WaitArgs;
 use crate::commands::waiting::end::{WaitEnd, code_of};
 use crate::context::{CliContext, present};
 use crate::exit_code::TurnOutcome;
@@ -16,7 +16,7 @@ use crate::input::InputObject;
 use crate::output::CliOutcome;
 
 pub(super) fn run(
-    args: Wait,
+    args: WaitArgs,
     choice: WorkerSelector,
     input: &InputObject,
     context: &CliContext,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::named_worker;
-use crate::commands::wait::Wait;
+use crate::commands::wait::WaitArgs;
 use crate::commands::waiting::end::{WaitEnd, answer_command, code_of};
 use crate::commands::waiting::limit::wait_limit;
 use crate::commands::waiting::status_line::{self, Live};
@@ -39,7 +39,7 @@ struct AwaitedWorker {
     item: Option<Value>,
 }
 
-pub(super) fn run(args: Wait, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     for address in &args.workers {
         named_worker(address, &workspace)?;

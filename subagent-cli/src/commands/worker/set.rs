@@ -17,7 +17,7 @@ use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::CliOutcome;
 
 /// Choose mode, model and config options of a worker's agent, and its budget
@@ -58,6 +58,22 @@ pub(crate) struct WorkerSet {
     pub(crate) json: JsonFlag,
 }
 
+/// The keys of `--input`, each with its flags.
+const INPUT: &[InputField] = &[
+    field("workerId", &["worker_id", "workers"], InputType::Text),
+    field("name", &["name"], InputType::Text),
+    field("mode", &["mode"], InputType::Text),
+    field("model", &["model"], InputType::Text),
+    field("configOptions", &["set"], InputType::Options),
+    field("idleTimeout", &["idle_timeout"], InputType::Text),
+    field("onRateLimit", &["on_rate_limit"], InputType::Text),
+    field(
+        "budget",
+        &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
+        InputType::Object,
+    ),
+];
+
 const REPORT: ChangeReport = ChangeReport {
     one: "worker.set",
     several: "workers.set",
@@ -75,7 +91,7 @@ struct WorkerSettingsChange {
 
 impl WorkerSettingsChange {
     fn of(args: WorkerSet, context: &CliContext) -> Result<Self> {
-        let input = InputObject::load(args.input.as_deref(), input::WORKER_SET, &context.typed)?;
+        let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)?;
         let one = present(args.worker_id).or_else(|| input.text("workerId"));
         let addresses = if args.workers.is_empty() { Vec::from_iter(one) } else { args.workers };
         if addresses.iter().all(String::is_empty) {

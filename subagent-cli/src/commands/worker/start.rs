@@ -33,7 +33,7 @@ use crate::commands::{budget, worktree};
 use crate::context::{CliContext, present, present_path};
 use crate::controller::{self, resolve_path};
 use crate::failure::{Failure, Result};
-use crate::input::{self, InputObject};
+use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
 use crate::starting::Starting;
 use crate::umask::current_umask;
@@ -71,6 +71,40 @@ pub(crate) struct WorkerStart {
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
+
+/// The keys of `--input`, each with its flags.
+pub(crate) const INPUT: &[InputField] = &[
+    field("launcher", &["launcher"], InputType::Text),
+    field("role", &["role"], InputType::Text),
+    field("cwd", &["cwd"], InputType::Text),
+    field("name", &["name"], InputType::Text),
+    field("label", &["label"], InputType::Text),
+    field("controllerId", &["controller_id"], InputType::Text),
+    field("debugMode", &["debug_mode", "no_debug_mode"], InputType::Bool),
+    field("mcpConfig", &["mcp_config"], InputType::Text),
+    field("additionalDirectories", &["add_dir"], InputType::Texts),
+    field("mode", &["mode"], InputType::Text),
+    field("model", &["model"], InputType::Text),
+    field("configOptions", &["set"], InputType::Options),
+    field("resume", &["resume"], InputType::Text),
+    field("idleTimeout", &["idle_timeout"], InputType::Text),
+    field("onRateLimit", &["on_rate_limit"], InputType::Text),
+    field("tags", &["tag"], InputType::Texts),
+    field("allow", &["allow"], InputType::Texts),
+    field("ask", &["ask"], InputType::Texts),
+    field("deny", &["deny"], InputType::Texts),
+    field("approvalTimeout", &["approval_timeout"], InputType::Text),
+    field("onApprovalTimeout", &["on_approval_timeout"], InputType::Text),
+    field(
+        "budget",
+        &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
+        InputType::Object,
+    ),
+    field("agent", &["agent"], InputType::Text),
+    field("delegate", &["delegate"], InputType::Bool),
+    field("worktree", &["worktree", "base", "with_changes"], InputType::Object),
+    field("sandbox", &["sandbox"], InputType::Text),
+];
 
 /// How much longer than the agent itself the whole start may take.
 const GRACE: Duration = Duration::from_secs(15);
@@ -154,7 +188,7 @@ impl WorkerStartRequest {
 
 pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome> {
     let positional = args.launcher_or_agent.is_some();
-    let input = InputObject::load(args.input.as_deref(), input::WORKER_START, &context.typed)
+    let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)
         .map_err(|error| error.wrong_usage_if(positional))?;
     let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
     let config = args.start.config.config.clone();

@@ -4,13 +4,13 @@ use subagent_protocol::api::WorktreeView;
 
 use super::GIT_LIMIT;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
-use crate::commands::diff::{self, Diff};
+use crate::commands::diff::{self, DiffArgs};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;
 
 /// Shows the diff of the workers of worktrees.
-pub(super) fn run(mut args: Diff, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(mut args: DiffArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
     for name in &mut args.workers {

@@ -33,11 +33,11 @@ use crate::output::{CliOutcome, text};
 pub(crate) enum WorktreeCommand {
     List(list::WorktreeList),
     Show(show::WorktreeShow),
-    Diff(crate::commands::diff::Diff),
+    Diff(crate::commands::diff::DiffArgs),
     Setup(setup::WorktreeSetup),
     Remove(remove::WorktreeRemove),
     Discard(discard::WorktreeDiscard),
-    Land(Box<land::Land>),
+    Land(Box<land::LandArgs>),
     Prune(prune::WorktreePrune),
 }
 
