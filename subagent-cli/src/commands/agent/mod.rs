@@ -1,8 +1,8 @@
 //! Definitions of agents as data for `agent list`, `agent show` and `agent validate`, and where they are looked for.
 
-pub(crate) mod list;
-pub(crate) mod show;
-pub(crate) mod validate;
+mod list;
+mod show;
+mod validate;
 
 use std::path::{Path, PathBuf};
 

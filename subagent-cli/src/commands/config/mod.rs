@@ -1,8 +1,8 @@
 //! `config`: shows, checks and creates the config file.
 
-pub(crate) mod check;
-pub(crate) mod init;
-pub(crate) mod show;
+mod check;
+mod init;
+mod show;
 
 use clap::Subcommand;
 

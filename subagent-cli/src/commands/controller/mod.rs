@@ -1,11 +1,11 @@
 //! `controller`: who owns the workers of a workspace.
 
-pub(crate) mod attach;
+mod attach;
 mod grant;
-pub(crate) mod init;
-pub(crate) mod recover;
-pub(crate) mod release;
-pub(crate) mod status;
+mod init;
+mod recover;
+mod release;
+mod status;
 
 use clap::Subcommand;
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 
-use super::look;
-use crate::commands::diff::DiffArgs;
+use super::{DiffArgs, look};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, human, text};

@@ -12,11 +12,11 @@ use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQuestion, LoginKind, terminal_command};
 use subagent_protocol::clean::one_line;
 
+use super::handshake::LauncherAgent;
+use super::probe::patience;
 use crate::ask::Patience;
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
 use crate::command_line::numbers::time_or_seconds;
-use crate::commands::launcher::handshake::LauncherAgent;
-use crate::commands::launcher::probe::patience;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};

@@ -4,9 +4,9 @@ use clap::Args;
 use serde_json::json;
 use subagent_protocol::ask::AgentQuestion;
 
+use super::handshake::LauncherAgent;
 use crate::ask::Patience;
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
-use crate::commands::launcher::handshake::LauncherAgent;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};

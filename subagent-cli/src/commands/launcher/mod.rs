@@ -2,11 +2,11 @@
 
 pub(crate) mod handshake;
 mod installed;
-pub(crate) mod list;
+mod list;
 pub(crate) mod login;
 mod logout;
 pub(crate) mod probe;
-pub(crate) mod show;
+mod show;
 
 use clap::Subcommand;
 

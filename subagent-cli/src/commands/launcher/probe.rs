@@ -10,11 +10,11 @@ use subagent_config::{handshakes, launcher, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion};
 
+use super::handshake::{LauncherAgent, workspace_of};
+use super::installed;
 use crate::ask::{AgentFolder, Patience};
 use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::command_line::numbers::time_or_seconds;
-use crate::commands::launcher::handshake::{LauncherAgent, workspace_of};
-use crate::commands::launcher::installed;
 use crate::context::{CliContext, path_value, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, complain, json as one_line};

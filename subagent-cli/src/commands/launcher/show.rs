@@ -5,9 +5,9 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::handshake::{noted, workspace_of};
+use super::installed;
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
-use crate::commands::launcher::handshake::{noted, workspace_of};
-use crate::commands::launcher::installed;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};

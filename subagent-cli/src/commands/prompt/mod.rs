@@ -1,6 +1,6 @@
 //! `prompt`: the prompt for a manager agent.
 
-pub(crate) mod render;
+mod render;
 
 use clap::Subcommand;
 

@@ -1,6 +1,6 @@
 //! `queue`: what waits for a worker as a whole.
 
-pub(crate) mod resume;
+mod resume;
 
 use clap::Subcommand;
 

@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::show::role;
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
-use crate::commands::role::show::role;
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};

@@ -1,7 +1,7 @@
 //! `role`: the roles of workers.
 
-pub(crate) mod list;
-pub(crate) mod show;
+mod list;
+mod show;
 
 use clap::Subcommand;
 

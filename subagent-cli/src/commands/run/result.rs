@@ -8,10 +8,10 @@ use subagent_protocol::budget;
 use subagent_protocol::clean::one_line;
 use subagent_runtime::work_tree::Changes;
 
+use super::RunOutputFormat;
 use super::drive::{Driven, RunEnd};
 use super::figures::Figures;
 use super::went::Went;
-use crate::commands::run::RunOutputFormat;
 use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::output::rule::task_path;
 use crate::output::terminal::all_at_terminal;

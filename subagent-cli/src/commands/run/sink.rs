@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::RunOutputFormat;
 use super::progress::{Print, Progress};
-use crate::commands::run::RunOutputFormat;
 use crate::failure::{Failure, Result};
 use crate::output::{document, write};
 

@@ -1,7 +1,7 @@
 //! `session`: the sessions that an agent keeps.
 
-pub(crate) mod delete;
-pub(crate) mod list;
+mod delete;
+mod list;
 
 use clap::Subcommand;
 

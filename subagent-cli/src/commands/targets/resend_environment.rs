@@ -13,12 +13,12 @@ use subagent_protocol::api::WorkerView;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::mcp::McpServers;
 
+use super::contract_form::without_name_of;
+use super::named_worker;
+use super::several::{ChangeReport, each};
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
 use crate::command_line::flags::ConfigFlag;
 use crate::command_line::flags::workers::SeveralWorkers;
-use crate::commands::targets::contract_form::without_name_of;
-use crate::commands::targets::named_worker;
-use crate::commands::targets::several::{ChangeReport, each};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, OutputFormat, complain};

@@ -4,10 +4,10 @@ use serde_json::Value;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::until::Until;
 
+use super::WaitArgs;
 use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::targets::{has_state, named_worker};
-use crate::commands::wait::WaitArgs;
 use crate::commands::waiting::end::{WaitEnd, code_of};
 use crate::context::{CliContext, present};
 use crate::exit_code::TurnOutcome;

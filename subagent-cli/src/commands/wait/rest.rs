@@ -11,9 +11,9 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::{Code, worker_name};
 use tokio::time::Instant;
 
+use super::WaitArgs;
 use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::named_worker;
-use crate::commands::wait::WaitArgs;
 use crate::commands::waiting::end::{WaitEnd, answer_command, code_of};
 use crate::commands::waiting::limit::wait_limit;
 use crate::commands::waiting::status_line::{self, Live};

@@ -4,8 +4,8 @@ use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::clean::one_line;
 
+use super::turn_result::TurnResult;
 use crate::client::DaemonClient;
-use crate::commands::waiting::turn_result::TurnResult;
 use crate::exit_code::{NEEDS_ANSWER, TIMEOUT, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::rule::task_path;

@@ -13,8 +13,8 @@ use subagent_protocol::clean::one_line;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::signals::end_by;
 use crate::client::{ApiRequest, Cursor, DaemonClient, EventBatch, WorkerWait, segment};
-use crate::commands::waiting::signals::end_by;
 use crate::context::CliContext;
 use crate::dialog::{interruption, interruption_after};
 use crate::failure::Result;

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use subagent_config::Workspace;
 
+use super::unwrapped;
 use crate::client::DaemonClient;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::status_line;
-use crate::commands::watch::unwrapped;
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::Result;

@@ -11,13 +11,13 @@ use subagent_config::{LoadedConfig, Workspace, start};
 use subagent_protocol::api::{SendTurn, Simulation};
 use subagent_protocol::mcp::McpServers;
 
+use super::start::{Prepared, WorkerStartRequest, notes};
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
 use crate::command_line::flags::start::RuleFlags;
 use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::commands::message::attachments;
 use crate::commands::targets::contract_form::without_name;
 use crate::commands::worker;
-use crate::commands::worker::start::{Prepared, WorkerStartRequest, notes};
 use crate::context::{CliContext, path_value, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};

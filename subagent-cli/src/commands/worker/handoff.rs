@@ -8,13 +8,13 @@ use clap::Args;
 use serde_json::Value;
 use subagent_protocol::api::CreateHandoff;
 
+use super::r#continue::InspectedWorker;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
 use crate::command_line::flags::path;
 use crate::command_line::flags::workers::SeveralWorkers;
 use crate::commands::summary;
 use crate::commands::targets::named_worker;
 use crate::commands::targets::several::{ChangeReport, each};
-use crate::commands::worker::r#continue::InspectedWorker;
 use crate::context::{CliContext, path_value, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;

@@ -1,15 +1,15 @@
 //! `worker`: starts, lists, shows, stops and removes workers.
 
 pub(crate) mod r#continue;
-pub(crate) mod handoff;
-pub(crate) mod inspect;
-pub(crate) mod list;
+mod handoff;
+mod inspect;
+mod list;
 pub(crate) mod logs;
-pub(crate) mod restart;
-pub(crate) mod resume;
+mod restart;
+mod resume;
 pub(crate) mod rm;
-pub(crate) mod set;
-pub(crate) mod show;
+mod set;
+mod show;
 pub(crate) mod start;
 pub(crate) mod stop;
 
