@@ -2,7 +2,6 @@
 
 mod alarm;
 mod api;
-mod core;
 mod deliveries;
 mod descriptors;
 mod handoff;
@@ -19,6 +18,7 @@ mod store;
 mod supervisor;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod usage;
 mod user_config;
 
 pub use descriptors::max_runtimes;

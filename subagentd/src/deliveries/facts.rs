@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 use subagent_config::notify::NotificationSink;
+use subagent_core::rules::cancel::own_cause;
+use subagent_core::rules::policy::violation_text;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{Detail, Occasion};
 use subagent_protocol::{Code, Result};
 
-use crate::core::{own_cause, violation_text};
 use crate::notification::{Happened, Notification, NotifiedQuestion, Who};
 use crate::store::deliveries::{DeliveryCandidate, PendingDelivery};
 use crate::store::questions::inbox;

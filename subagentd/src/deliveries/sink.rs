@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use subagent_config::notify::NotificationSink;
+use subagent_core::model::Fact;
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
@@ -16,7 +17,6 @@ use super::config;
 use super::context::DeliveryContext;
 use super::facts::{self, Composed};
 use super::send::{self, DeliveryFailure};
-use crate::core::Fact;
 use crate::notification::{AfterFailure, after, after_failure};
 use crate::store::deliveries::{self, PendingDelivery};
 use crate::store::{Durability, Tx, facts as stored_facts};

@@ -1,5 +1,8 @@
 //! The daemon's side of a worker: the actor's work between rules and system, on simulated state.
 
+use subagent_core::model::{
+    Hibernation, LifecycleState, Limit, PermissionDecision, Restart, RuntimeStatus, WorkerAction, WorkerInput,
+};
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase, ToRuntime};
 use subagent_protocol::ids::RequestId;
@@ -13,10 +16,6 @@ use super::Break;
 use super::agent::ask_of;
 use super::site::{DaemonMemory, SimulatedCommand, SimulatedConnection, Site};
 use super::world::Env;
-use crate::core::decision::PermissionDecision;
-use crate::core::rate_limit::Limit;
-use crate::core::worker::{Hibernation, LifecycleState, Restart, RuntimeStatus};
-use crate::core::{WorkerAction, WorkerInput};
 use crate::store::Cursor;
 use crate::supervisor::{SessionUpdates, input};
 

@@ -2,6 +2,10 @@
 //! results.
 
 use serde_json::json;
+use subagent_core::model::{
+    By, ElicitationReply, Expiry, LifecycleState, PermissionDecision, QuestionInput, WorkerAction,
+    WorkerInput,
+};
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
@@ -9,10 +13,6 @@ use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 use super::Break;
 use super::site::Site;
 use super::world::Env;
-use crate::core::WorkerAction;
-use crate::core::decision::{ElicitationReply, PermissionDecision};
-use crate::core::inbox::{Expiry, QuestionInput};
-use crate::core::worker::{By, LifecycleState, WorkerInput};
 
 impl Site {
     /// Whether the daemon accepts changes of this worker.

@@ -1,12 +1,11 @@
 //! Simulated clients of the queue, and the invariants of queued messages.
 
 use serde_json::json;
+use subagent_core::model::{QueuePosition, Queued, WorkerInput};
 use subagent_protocol::ids::TurnId;
 
 use super::site::Site;
 use super::world::Env;
-use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::WorkerInput;
 
 /// Maximum queue length of a worker.
 const MOST: usize = 4;

@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use subagent_core::checker::Checker;
+use subagent_core::model::WorkerAction;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 use subagent_runtime::bare;
 
 use super::agent::{AgentLog, SimulatedAgent};
 use super::task::SimulatedTask;
-use crate::core::WorkerAction;
-use crate::core::tests::checker::Checker;
 use crate::store::Cursor;
 
 /// A connection between daemon and runtime, with frames in transit.
@@ -264,7 +264,7 @@ impl Site {
             );
         }
         // 6: a stopped worker has no processes left.
-        if self.checker.worker.state == crate::core::worker::LifecycleState::Stopped {
+        if self.checker.worker.state == subagent_core::model::LifecycleState::Stopped {
             assert!(self.live.is_none() && self.left.is_none(), "stopped, and something is left");
         }
     }

@@ -1,13 +1,13 @@
 //! A worker with a task: its stored state, slots taken by other tasks, and ends from outside.
 
+use subagent_core::model::{LastTurn, LifecycleState, TaskEnding, WorkerInput};
+use subagent_core::task;
 use subagent_protocol::api::TaskStatus;
 use subagent_protocol::state::TurnStatus;
 
 use super::Break;
 use super::site::Site;
 use super::world::Env;
-use crate::core::task::{self, LastTurn, TaskEnding};
-use crate::core::worker::{LifecycleState, WorkerInput};
 
 /// Stored state of a task.
 #[derive(Default)]

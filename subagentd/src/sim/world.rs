@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use subagent_core::model::LifecycleState;
 use subagent_protocol::state::TurnStatus;
 use subagent_testkit::Random;
 
@@ -9,7 +10,6 @@ use super::Break;
 use super::daemon::Goal;
 use super::site::Site;
 use super::task::SimulatedTask;
-use crate::core::worker::LifecycleState;
 
 /// Number of workers in a world.
 const WORKERS: usize = 3;
@@ -241,7 +241,7 @@ impl SimulatedWorld {
             for site in &mut self.sites {
                 site.memory = super::site::DaemonMemory::default();
                 if self.env.broken == Some(Break::QueueIsForgotten) {
-                    site.checker.rows.queue = crate::core::queue::Queue::default();
+                    site.checker.rows.queue = subagent_core::model::Queue::default();
                 }
                 site.checker.reload();
                 // Frames to a runtime may still arrive.

@@ -4,6 +4,8 @@
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
+use subagent_core::accounts::{self, Above, Account, Accounts};
+use subagent_core::model::Spent;
 use subagent_protocol::Result;
 use subagent_protocol::budget::{Limits, LimitsChange, Scope, WorkerBudget};
 use subagent_protocol::event::EventType;
@@ -14,8 +16,6 @@ use super::rows::{self, NewEvent, RowId};
 use super::tasks;
 use super::turns::usage;
 use super::tx::Tx;
-use crate::core::accounts::{self, Above, Accounts};
-use crate::core::budget::{Account, Spent};
 use crate::steady::steady;
 
 /// Creates the account of a new worker. `parent` is the worker whose task it runs, if any.

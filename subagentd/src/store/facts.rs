@@ -3,6 +3,7 @@
 
 use rusqlite::params;
 use serde_json::Value;
+use subagent_core::model::Fact;
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
@@ -12,7 +13,6 @@ use super::rows::{NewEvent, RowId};
 use super::turns::{self, queue, tool_calls, usage};
 use super::tx::Tx;
 use super::{accounts, tasks, workers};
-use crate::core::Fact;
 
 /// Stores the facts of a step. `asked_seq` is the event of the record that caused the step. Returns
 /// the added events with their sequence numbers.

@@ -1,6 +1,7 @@
 //! Queries and statements, and value types for database rows.
 
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
+use subagent_core::model::{Hibernation, LifecycleState, Parking, Restart};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::process::ProcessId;
@@ -11,8 +12,6 @@ use subagent_protocol::{Error, Result};
 
 use super::error::StoreError;
 use super::workers::names::NewName;
-use crate::core::rate_limit::Parking;
-use crate::core::worker::{Hibernation, LifecycleState, Restart};
 
 /// Integer primary key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use subagent_core::model::Fact;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
@@ -9,7 +10,6 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::database::restore;
 use super::*;
-use crate::core::Fact;
 use crate::store::facts;
 
 mod records;
@@ -44,7 +44,7 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
             cwd: "/ws".to_owned(),
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
-            state: crate::core::worker::LifecycleState::Starting,
+            state: subagent_core::model::LifecycleState::Starting,
         };
         workers::insert(tx, &worker, NOW)
     });
@@ -231,13 +231,14 @@ async fn the_latest_snapshot_is_the_one_that_knows_the_most() {
 
 #[tokio::test]
 async fn a_restart_and_a_hibernation_are_read_back_as_they_were_stored() {
-    use crate::core::worker::{Hibernation, Restart};
+    use subagent_core::model::{Hibernation, Restart};
     let dir = tempfile::tempdir().unwrap();
     let (store, id) = with_worker(&dir.path().join("state.db")).await;
     let hibernations =
         [Hibernation::None, Hibernation::Wanted { idle_seconds: 7 }, Hibernation::Begun].into_iter();
     for (hibernation, (restart, _)) in hibernations.zip(Restart::WORDS) {
-        let worker = crate::core::Worker { restart, hibernation, ..crate::core::Worker::new() };
+        let worker =
+            subagent_core::model::Worker { restart, hibernation, ..subagent_core::model::Worker::new() };
         let stored = worker.clone();
         let write = store
             .write(Durability::Full, 1, move |tx| workers::update(tx, id, &stored, Cursor::default(), NOW));

@@ -109,8 +109,8 @@ mod tests {
     use super::super::start::tests::supervisor;
     use super::super::testing::{caller, choice, folder};
     use super::*;
-    use crate::core::worker::LifecycleState;
     use crate::store::{NewName, NewWorker};
+    use subagent_core::model::LifecycleState;
 
     /// Opens a supervisor with two workers whose ids share a prefix.
     async fn with_twins(dir: &std::path::Path) -> Supervisor {

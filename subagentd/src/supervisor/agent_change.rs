@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 use subagent_config::policy::LayerKind;
+use subagent_core::model::{Fact, Worker};
 use subagent_protocol::definition::AgentChange;
 use subagent_protocol::event::EventType;
 use subagent_protocol::frame::DefinitionChange;
@@ -18,7 +19,6 @@ use subagent_protocol::{Code, Error, Result};
 use super::definition;
 use super::policy::{self, PolicyTracker};
 use super::spec::Spec;
-use crate::core::{Fact, Worker};
 use crate::store::questions::owner_rules;
 use crate::store::turns::queue;
 use crate::store::{RowId, Tx, facts, workers};

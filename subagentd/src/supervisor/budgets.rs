@@ -1,6 +1,8 @@
 //! Reads and changes the budgets of controllers and workers.
 
 use serde_json::Value;
+use subagent_core::model::LifecycleState;
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
 use subagent_protocol::budget::{BudgetsShown, LimitsChange, Scope, WorkerBudget};
 use subagent_protocol::state::WorkerState;
@@ -11,7 +13,6 @@ use super::controllers::required;
 use super::orders::{RequestTarget, read_response};
 use super::worker::{ActorMessage, LimitOrder};
 use super::{ApiCaller, Supervisor, entropy};
-use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::steady::steady;
 use crate::store::{Connection, ControllerRow, Durability, accounts, controllers, requests};
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use subagent_core::model::LifecycleState;
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::Result;
 use subagent_protocol::api::{CancelChildSession, ChildSessionCanceled};
 use subagent_protocol::state::WorkerState;
@@ -10,7 +12,6 @@ use tokio::sync::oneshot;
 use super::orders::{RequestTarget, read_response};
 use super::worker::{self, ActorMessage, ChildCancel};
 use super::{ApiCaller, Supervisor, entropy};
-use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::store::{Durability, requests};
 
 /// The runtime answers within this time, or counts as unreachable.

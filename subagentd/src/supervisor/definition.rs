@@ -2,12 +2,11 @@
 //! and the event that reports it.
 
 use serde_json::json;
+use subagent_core::model::Fact;
 use subagent_protocol::definition::{AgentSpec, Instructions, MAX_PROMPT_BYTES, NotHonoured};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::SessionRecord;
 use subagent_protocol::{Code, Error, Result};
-
-use crate::core::Fact;
 
 /// Maximum length of a name, path or keyword, in bytes.
 const MAX_TEXT_BYTES: usize = 8 * 1024;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_core::model::{Hibernation, LifecycleState};
 use subagent_protocol::frame::FromRuntime;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error, Result};
@@ -14,7 +15,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::link::RuntimeConnection;
 use super::worker::{ActorHandle, ActorMessage, Revival, RevivalOutcome, Snapshot};
 use super::{Supervisor, entropy, views};
-use crate::core::worker::{Hibernation, LifecycleState};
 
 /// Time limit for an answer of a runtime.
 const PING: Duration = Duration::from_millis(500);

@@ -1,10 +1,10 @@
 //! Stores the failure of a hook as an event.
 
+use subagent_core::model::Fact;
 use subagent_protocol::hook::HookFailed;
 
 use super::entropy;
 use super::shared::SupervisorState;
-use crate::core::Fact;
 use crate::store::{Durability, RowId, facts};
 
 /// Stores the failure of a worker's hook. If that fails, it is only logged.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use subagent_config::hooks::{self, call};
+use subagent_core::model::WorkerInput;
 use subagent_protocol::command_run::CommandResult;
 use subagent_protocol::hook::{Hook, HookEvent, HookFailed};
 use subagent_protocol::hook_answer::{HookAnswer, HookWord, MAX_CONTEXT_BYTES};
@@ -18,7 +19,6 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::shared::SupervisorState;
 use super::{command_run, hook_trust, policy, spec};
-use crate::core::WorkerInput;
 use crate::store::questions::{inbox, owner_rules};
 use crate::store::{RowId, WorkerRow, hook_events};
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use subagent_core::model::{PermissionDecision, QuestionInput, Worker, WorkerInput, decision};
 use subagent_protocol::api::{
     AllDecided, AnswerTime, ApprovalDecided, ApprovalShown, Decide, DecideAll, DecidedOne, Inbox, InboxItem,
     MAX_WAIT_MS,
@@ -23,9 +24,6 @@ use super::spec::Spec;
 use super::turns::StoredDecision;
 use super::worker::ActorHandle;
 use super::{ApiCaller, Supervisor, policy, views};
-use crate::core::decision::{self, PermissionDecision};
-use crate::core::inbox::QuestionInput;
-use crate::core::{Worker, WorkerInput};
 use crate::store::questions::inbox::{self, InboxRow};
 use crate::store::questions::{self, ApprovalRow};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, tasks, workers};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use subagent_core::model::{Hibernation, LifecycleState};
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::api::{SetOptions, WorkerSet};
 use subagent_protocol::options::Options;
 use subagent_protocol::state::WorkerState;
@@ -13,7 +15,6 @@ use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::{ActorMessage, SetOrder};
 use super::{ApiCaller, Supervisor};
-use crate::core::worker::{Hibernation, LifecycleState, stopped_for_good};
 
 /// Time added to the agent's own time limit.
 const MARGIN: Duration = Duration::from_secs(10);

@@ -1,6 +1,8 @@
 //! Sends orders to actors. Checks the owner, returns stored results of repeated requests, and adds
 //! the details of errors.
 
+use subagent_core::model::{LifecycleState, WorkerInput};
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::state::WorkerState;
@@ -9,8 +11,6 @@ use subagent_protocol::{Code, Error, Result};
 use super::environment::AgentEnvironment;
 use super::worker::{ActorHandle, ActorMessage, ChangeRequest};
 use super::{ApiCaller, Supervisor, worker};
-use crate::core::WorkerInput;
-use crate::core::worker::{LifecycleState, stopped_for_good};
 use crate::store::{OwnerCheck, WorkerRow, controllers, requests};
 
 /// The target of a request to a worker.

@@ -19,7 +19,6 @@ use super::base_folder::base_folder;
 use super::tasks::shown;
 use super::views::parked_view;
 use super::{Supervisor, entropy, inbox, queue, spec, usage};
-use crate::core::usage::Sums;
 use crate::steady::steady;
 use crate::store::events::{self, history, recent};
 use crate::store::schedules::{self, ScheduleKind};
@@ -27,6 +26,7 @@ use crate::store::tasks::{self, TaskQuery};
 use crate::store::turns::usage as used;
 use crate::store::workers::{self, details};
 use crate::store::{Connection, WorkerRow, accounts, worktrees};
+use crate::usage::Sums;
 
 /// Selects the workers of an overview.
 #[derive(Debug, Clone, Default)]

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use subagent_config::policy::{
     CallVerdict, Judged, Node, Policy, RuleAction, ToolCallDescription, ToolKind, real_path,
 };
+use subagent_core::model::{InboxFact, PermissionDecision, WorkerInput};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::record::{ApprovalRequested, JournalRecord, RecordType};
@@ -23,9 +24,6 @@ use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;
 use self::request::{PermissionRequest, call_id};
-use crate::core::WorkerInput;
-use crate::core::decision::PermissionDecision;
-use crate::core::inbox::InboxFact;
 use crate::store::questions::decided;
 use crate::store::questions::owner_rules::{self, RulesOfChain};
 use crate::store::{Connection, RowId};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_core::model::{ElicitationReply, Worker, WorkerInput};
 use subagent_protocol::api::{Answer, DecidedBy, Decider, ElicitationAnswered, OpenQuestion};
 use subagent_protocol::elicitation::{self, ElicitationView, content};
 use subagent_protocol::event::EventType;
@@ -14,8 +15,6 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::orders::{RequestTarget, read_response};
 use super::{ApiCaller, Supervisor, views};
-use crate::core::decision::ElicitationReply;
-use crate::core::{Worker, WorkerInput};
 use crate::store::questions::{self, ApprovalRow, inbox};
 use crate::store::{OwnerCheck, WorkerRow};
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use subagent_core::model::{Queue, QueuePosition, Queued, Worker, WorkerInput};
 use subagent_protocol::api::{
     ControllerHandle, GoOn, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList,
     TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
@@ -18,8 +19,6 @@ use super::orders::{RequestTarget, read_response};
 use super::turns::{accepted, of_worker};
 use super::worker::Respond;
 use super::{ApiCaller, Supervisor, entropy, spec};
-use crate::core::queue::{Queue, QueuePosition, Queued};
-use crate::core::{Worker, WorkerInput};
 use crate::store::events::{history, message_text};
 use crate::store::turns::queue::{self, QueuedRow};
 use crate::store::turns::{self, BegunTurnRow, StoredTurn};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use subagent_core::model::WorkerInput;
 use subagent_protocol::api::{Prune, Pruned, PrunedWorker, RemoveWorker, WorkerRemoved};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
@@ -13,7 +14,6 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::orders::read_response;
 use super::{ApiCaller, Supervisor, entropy, janitor, orphaned_files};
-use crate::core::WorkerInput;
 use crate::store::{
     Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, requests, retention, workers,
 };

@@ -1,6 +1,8 @@
 //! Restarts a worker's runtime on request.
 
 use serde_json::{Value, json};
+use subagent_core::model::{LifecycleState, Restart, Worker, WorkerInput};
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
@@ -10,8 +12,6 @@ use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::Snapshot;
 use super::{ApiCaller, Supervisor};
-use crate::core::worker::{LifecycleState, Restart, stopped_for_good};
-use crate::core::{Worker, WorkerInput};
 use crate::store::{WorkerRow, events};
 
 impl Supervisor {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use subagent_core::model::Worker;
 use subagent_protocol::{Code, Error, Result};
 
 use super::after_hooks;
 use super::shared::SupervisorState;
 use super::worker::ActorHandle;
-use crate::core::Worker;
 use crate::store::{ControllerRow, WorkerRow, events, workers};
 
 /// The actors of all workers that are not stopped.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use subagent_core::model::{QueuePosition, Queued, WorkerInput};
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::api::{CancelTask, ControllerChoice, RunTask, ScheduledWork};
 use subagent_protocol::budget::Limits;
 use subagent_protocol::ids::{ControllerId, TurnId};
@@ -16,9 +18,6 @@ use super::orders::RequestTarget;
 use super::tasks::TaskCaller;
 use super::worker::{Also, Respond};
 use super::{ApiCaller, Supervisor, controllers, entropy, hooks, ownership, spec, turns};
-use crate::core::WorkerInput;
-use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::stopped_for_good;
 use crate::store::schedules::firings::{self, NewFiring};
 use crate::store::schedules::{self, ScheduleKind, ScheduleRow, StoredTimes};
 use crate::store::{

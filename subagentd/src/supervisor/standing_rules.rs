@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use subagent_config::policy::{MAX_RULES, Rule, RuleAction, RuleTarget, real_path};
+use subagent_core::model::{NewRule, PermissionDecision};
 use subagent_protocol::api::{OwnerRule, OwnerRules, RuleScope};
 use subagent_protocol::ids::RuleId;
 use subagent_protocol::policy::PolicyRule;
@@ -12,8 +13,6 @@ use subagent_protocol::state::Carrier;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{ApiCaller, Supervisor, entropy, policy, spec, views};
-use crate::core::decision::PermissionDecision;
-use crate::core::inbox::NewRule;
 use crate::store::questions::{ApprovalRow, owner_rules};
 use crate::store::{Connection, Durability, WorkerRow, controllers, requests};
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use subagent_core::model::{LifecycleState, Worker, WorkerInput};
 use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView, WorktreeEnd, WorktreeView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
@@ -14,9 +15,6 @@ use super::{
     ApiCaller, Supervisor, controllers, definition, delegation, entropy, environment, inbox, locks, options,
     places, policy, program, sandbox, session_in_use, stray_processes, worktrees,
 };
-use crate::core::Worker;
-use crate::core::WorkerInput;
-use crate::core::worker::LifecycleState;
 use crate::store::{
     Durability, Execution, NewName, NewWorker, OwnerCheck, WorkerRow, accounts, requests, workers,
 };

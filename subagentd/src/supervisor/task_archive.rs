@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
+use subagent_core::model::WorkerInput;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Result};
 
 use super::orders::RequestTarget;
 use super::worker::Also;
 use super::{Supervisor, entropy};
-use crate::core::WorkerInput;
 use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, retention, tasks};
 
 /// Maximum time between two runs.

@@ -3,6 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_core::model::{
+    By, PermissionDecision, QuestionInput, QueuePosition, Queued, RuntimeStatus, Worker, WorkerInput,
+    decision,
+};
+use subagent_core::rules::cancel::CANCELED_BY_MANAGER;
 use subagent_protocol::api::{
     ApprovalDecided, CancelTurn, ControllerHandle, Decide, IfBusy, OwnerRule, SendTurn, Simulation,
     TurnAccepted, TurnCanceled,
@@ -18,11 +23,6 @@ use super::orders::{RequestTarget, read_response};
 use super::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
 use super::{ApiCaller, Supervisor, agent_sent, attachments, entropy, hooks, nesting_limit, views};
-use crate::core::decision::PermissionDecision;
-use crate::core::inbox::QuestionInput;
-use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::{CANCELED_BY_MANAGER, RuntimeStatus};
-use crate::core::{By, Worker, WorkerInput, decision};
 use crate::store::turns::{self, queue};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events};
 

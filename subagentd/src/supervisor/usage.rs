@@ -6,8 +6,8 @@ use subagent_protocol::api::{UsageBy, UsageShown};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, inspect};
-use crate::core::usage::Sums;
 use crate::store::turns::usage;
+use crate::usage::Sums;
 
 impl Supervisor {
     /// Returns the usage of the stored turns of all workers.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use subagent_core::model::{Hibernation, Queue, RuntimeStatus, Worker};
 use subagent_protocol::api::{
     AgentView, ParkedView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
 };
@@ -17,8 +18,6 @@ use subagent_protocol::{Code, Error, Result};
 use super::questions::elicitation_view;
 use super::worker::{ActorHandle, Snapshot};
 use super::{Supervisor, memory, spec};
-use crate::core::queue::Queue;
-use crate::core::worker::{Hibernation, RuntimeStatus, Worker};
 use crate::store::WorkerRow;
 use crate::store::questions::{self, ApprovalRow};
 use crate::store::tasks::{self, TaskQuery};

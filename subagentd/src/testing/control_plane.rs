@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::api::{self, Api, Listening};
-use crate::core::worker::LifecycleState;
 use crate::deliveries::Deliveries;
 use crate::schedules::{Schedules, Stay};
 use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};
 use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
+use subagent_core::model::LifecycleState;
 use subagent_protocol::api::{DaemonInfo, header};
 use subagent_protocol::codec;
 use subagent_protocol::ids::{ControllerId, WorkerId};

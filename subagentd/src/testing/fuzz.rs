@@ -12,9 +12,9 @@
 
 use std::path::Path;
 
+use subagent_core::model::Worker;
 use subagent_protocol::record::JournalRecord;
 
-use crate::core::Worker;
 use crate::store::Cursor;
 use crate::supervisor::{JournalReader, SessionUpdates, input};
 

@@ -161,7 +161,7 @@ fn the_rules_of_the_daemon_do_nothing_but_think() {
         "Instant",
     ];
     for (name, text) in files(&[".rs"]) {
-        if name.starts_with("subagentd/src/core/") {
+        if name.starts_with("core/src/") {
             for effect in effects {
                 assert!(!text.contains(effect), "{name} mentions {effect}: core only decides");
             }

@@ -1,9 +1,9 @@
 //! Accounts of a tree of workers, on a real file.
 
+use subagent_core::model::Fact;
 use subagent_protocol::Code;
 
 use super::*;
-use crate::core::Fact;
 use crate::store::tasks::below::tests::{NOW, Planted, below, planted, root};
 use crate::store::{Durability, Store, accounts, facts};
 

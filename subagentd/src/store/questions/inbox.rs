@@ -2,14 +2,13 @@
 
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
+use subagent_core::model::{Fact, InboxFact};
 use subagent_protocol::Result;
 use subagent_protocol::api::{DecidedBy, Decider};
 use subagent_protocol::ids::{ControllerId, RequestId, WorkerId};
 use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind};
 use subagent_protocol::time::Timestamp;
 
-use crate::core::Fact;
-use crate::core::inbox::InboxFact;
 use crate::store::controllers::OwnerCheck;
 use crate::store::error::StoreError;
 use crate::store::questions::{ApprovalRow, owner_rules};

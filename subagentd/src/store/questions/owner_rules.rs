@@ -1,13 +1,13 @@
 //! Standing rules that owners' decisions created. A rule lives until it or its worker is removed.
 
 use rusqlite::{Connection, Row, params};
+use subagent_core::model::NewRule;
 use subagent_protocol::Result;
 use subagent_protocol::api::{OwnerRule, RuleScope};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::time::Timestamp;
 
-use crate::core::inbox::NewRule;
 use crate::store::controllers::ControllerRow;
 use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;

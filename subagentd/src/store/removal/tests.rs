@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use subagent_core::model::LifecycleState;
 use subagent_protocol::ids::ControllerId;
 
 use super::*;
-use crate::core::worker::LifecycleState;
 use crate::store::retention::{self, expirable};
 use crate::store::{
     Durability, ForeignKeys, NewName, NewWorker, Store, controllers, removal, requests, workers,

@@ -1,6 +1,7 @@
 //! Ends of firings, and the pauses of schedules that follow.
 
 use rusqlite::{Connection, Row, params};
+use subagent_core::model::Fact;
 use subagent_protocol::api::{SchedulePaused, TaskStatus, TriggerPaused};
 use subagent_protocol::event::EventType;
 use subagent_protocol::schedule::{FiringStatus, SchedulePause};
@@ -8,7 +9,6 @@ use subagent_protocol::state::TurnStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::core::Fact;
 use crate::schedule::{failures_in_a_row, pauses};
 use crate::store::rows::{self, RowId};
 use crate::store::schedules::text;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, Row, params};
+use subagent_core::model::Fact;
 use subagent_protocol::api::{FiringView, ScheduleFired, TriggerFired};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
@@ -10,7 +11,6 @@ use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::core::Fact;
 use crate::schedule::DueTime;
 use crate::store::facts;
 use crate::store::rows::{self, RowId};

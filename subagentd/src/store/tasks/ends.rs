@@ -3,6 +3,8 @@
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
+use subagent_core::model::{Fact, LastTurn, Worker};
+use subagent_core::task::{self, beginning, event_of};
 use subagent_protocol::api::{TaskMode, TaskStatus};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
@@ -11,8 +13,6 @@ use subagent_protocol::task_result;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::core::task::{self, LastTurn, beginning, event_of};
-use crate::core::{Fact, Worker};
 use crate::store::error::StoreError;
 use crate::store::events::message_text::final_message;
 use crate::store::facts;

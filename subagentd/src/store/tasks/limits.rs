@@ -2,12 +2,12 @@
 //! The rules are in `core::task_limits`.
 
 use rusqlite::{Connection, params};
+use subagent_core::accounts::Account;
 use subagent_protocol::Result;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::tool_calls;
 
-use crate::core::budget::Account;
 use crate::store::error::StoreError;
 use crate::store::events::words;
 use crate::store::rows::{self, RowId};

@@ -14,6 +14,8 @@ pub(crate) mod transcripts;
 
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
+use subagent_core::model::{Fact, TaskEnding};
+use subagent_core::task::{folded, made_name};
 use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus};
 use subagent_protocol::delegation::TaskLimits;
 use subagent_protocol::details::Details;
@@ -26,8 +28,6 @@ use self::below::TaskSelection;
 use super::rows::{self, RowId, WorkerRow};
 use super::tx::Tx;
 use super::{facts, workers};
-use crate::core::Fact;
-use crate::core::task::{TaskEnding, folded, made_name};
 
 /// A task to store with its worker.
 #[derive(Debug, Clone)]

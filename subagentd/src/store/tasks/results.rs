@@ -3,12 +3,12 @@
 //! same. Whether a result fits is not decided here.
 
 use rusqlite::{Connection, params};
+use subagent_core::model::{LastTurn, Worker};
+use subagent_core::task;
 use subagent_protocol::api::{TaskMerge, TaskStatus};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::core::Worker;
-use crate::core::task::{self, LastTurn};
 use crate::store::error::StoreError;
 use crate::store::rows::RowId;
 use crate::store::tasks::ends::{last_message, last_turn};

@@ -2,10 +2,10 @@
 //! It must not decide who may read them.
 
 use rusqlite::{Connection, params};
+use subagent_core::task::transcript::Transcript;
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 
-use crate::core::transcript::Transcript;
 use crate::store::error::StoreError;
 use crate::store::events::words::MESSAGE_TYPES;
 use crate::store::events::{self, COLUMNS};

@@ -5,6 +5,7 @@ pub(crate) mod tool_calls;
 pub(crate) mod usage;
 
 use rusqlite::{Connection, params};
+use subagent_core::model::Cancel;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
@@ -14,7 +15,6 @@ use subagent_protocol::{Code, Error, Result};
 use self::queue::QueuedRow;
 use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
-use crate::core::worker::Cancel;
 
 /// Inserts a turn that begins.
 pub(super) fn open(tx: &Tx<'_>, worker: RowId, no: u64, turn_id: &TurnId, carrier: Carrier) -> Result<()> {

@@ -6,14 +6,13 @@ use std::collections::VecDeque;
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
+use subagent_core::model::{Fact, Queued};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::core::queue::Queued;
-use crate::core::worker::Fact;
 use crate::store::error::StoreError;
 use crate::store::rows::{self, NewEvent, RowId};
 use crate::store::turns;

@@ -3,15 +3,15 @@
 
 use rusqlite::{Connection, params};
 use serde_json::Value;
+use subagent_core::accounts::{Account, CostReport};
 use subagent_protocol::Result;
 use subagent_protocol::budget::Money;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 
-use crate::core::budget::{Account, CostReport};
-use crate::core::usage::UsedTurn;
 use crate::store::rows::{self, RowId};
 use crate::store::tx::{Tx, signed};
+use crate::usage::UsedTurn;
 
 /// Stores the tokens of a turn.
 pub(in crate::store) fn store_tokens(

@@ -6,6 +6,10 @@ pub(crate) mod names;
 pub(crate) mod rest;
 
 use rusqlite::{Connection, params};
+use subagent_core::model::{
+    AgentRequest, Approval, Cancel, Hibernation, LifecycleState, Queue, Restart, RuntimeStatus, RuntimeTurn,
+    SimulatedTurn, Worker,
+};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
@@ -18,11 +22,6 @@ use super::removal;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::turns::queue;
 use super::tx::{Tx, signed};
-use crate::core::approval::{AgentRequest, Approval};
-use crate::core::queue::Queue;
-use crate::core::worker::{
-    Cancel, Hibernation, LifecycleState, Restart, RuntimeStatus, RuntimeTurn, SimulatedTurn, Worker,
-};
 
 /// Inserts a worker that is to be started.
 ///

@@ -2,6 +2,8 @@
 //! ended one, or a cancel.
 
 use serde_json::{Value, json};
+use subagent_core::model::{QueuePosition, Queued, TaskEnding, Worker, WorkerInput};
+use subagent_core::rules::cancel::CANCELED_BY_MANAGER;
 use subagent_protocol::api::{CancelTask, MessageTask, TaskMessage, TaskMessaged, TaskStatus, TaskView};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::TurnId;
@@ -11,10 +13,6 @@ use super::super::orders::{RequestTarget, read_response};
 use super::super::worker::Also;
 use super::super::{Supervisor, entropy, hooks, spec, turns};
 use super::{RequestGuard, TaskCaller, shown};
-use crate::core::queue::{QueuePosition, Queued};
-use crate::core::task::TaskEnding;
-use crate::core::worker::CANCELED_BY_MANAGER;
-use crate::core::{Worker, WorkerInput};
 use crate::store::tasks::{self, TaskRow};
 use crate::store::turns::queue;
 use crate::store::{Durability, RowId, Tx, requests};

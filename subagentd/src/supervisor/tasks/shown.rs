@@ -1,13 +1,13 @@
 //! Views of tasks for clients.
 
+use subagent_core::task::beginning;
+use subagent_core::task::transcript::Transcript;
 use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskTranscript, TaskView};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::Supervisor;
 use super::TaskCaller;
-use crate::core::task::beginning;
-use crate::core::transcript::Transcript;
 use crate::store::tasks::{self, TaskQuery, TaskRow, transcripts};
 use crate::store::workers::child_sessions;
 

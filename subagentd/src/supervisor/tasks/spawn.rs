@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use subagent_core::model::{LifecycleState, Queue, QueuePosition, Queued, Worker, WorkerInput};
+use subagent_core::task::check_name;
 use subagent_protocol::api::{CallableAgents, RunTask, TaskView};
 use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
@@ -13,10 +15,6 @@ use super::super::shared::SupervisorState;
 use super::super::worktrees::Planned;
 use super::super::{Supervisor, controllers, delegation, entropy, environment, hooks, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
-use crate::core::queue::{Queue, QueuePosition, Queued};
-use crate::core::task::check_name;
-use crate::core::worker::LifecycleState;
-use crate::core::{Worker, WorkerInput};
 use crate::store::schedules::firings;
 use crate::store::tasks::{self, NewTask};
 use crate::store::{
@@ -346,7 +344,7 @@ fn description(request: &RunTask) -> String {
         Some(text) => text.to_owned(),
         None => {
             let words: Vec<&str> = request.prompt.split_whitespace().take(DESCRIBING_WORDS).collect();
-            crate::core::task::beginning(&words.join(" "), MAX_DESCRIPTION_CHARS).to_owned()
+            subagent_core::task::beginning(&words.join(" "), MAX_DESCRIPTION_CHARS).to_owned()
         }
     }
 }

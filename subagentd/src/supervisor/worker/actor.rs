@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use subagent_core::model::{Fact, LifecycleState, Worker, WorkerAction, WorkerInput};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::{CHANGE_AGENT, RuntimeCommand};
 use subagent_protocol::hook::HookFailed;
@@ -27,8 +28,6 @@ use super::task::Tasks;
 use super::task_limits::TaskLimits;
 use super::{ActorMessage, Revival, Snapshot};
 use crate::alarm;
-use crate::core::worker::{LifecycleState, Worker};
-use crate::core::{Fact, WorkerAction, WorkerInput};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, facts, turns};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;

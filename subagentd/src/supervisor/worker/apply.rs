@@ -1,12 +1,12 @@
 //! Stores what has happened to a worker. It cannot be refused, so a full disk only delays it.
 
+use subagent_core::model::{Fact, WorkerInput};
 use subagent_protocol::Result;
 use subagent_protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use super::actor::{Actor, STORE_RETRY, ended};
 use super::blocked::Blocked;
-use crate::core::{Fact, WorkerInput};
 use crate::store::{Durability, RowId, Tx, facts, tasks, workers};
 use crate::supervisor::agent_change::changed;
 use crate::supervisor::entropy;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use subagent_core::model::{Fact, Worker, WorkerAction, WorkerInput};
 use subagent_protocol::details::RecordDetail;
 use subagent_protocol::event::{EventType, option_kind};
 use subagent_protocol::record::{JournalRecord, OptionSet, RecordType};
@@ -12,7 +13,6 @@ use subagent_protocol::update;
 
 use super::ingest::SessionUpdates;
 use super::task_limits::PromptUsage;
-use crate::core::{Fact, Worker, WorkerAction, WorkerInput};
 use crate::store::{Cursor, Durability, NewEvent};
 use crate::supervisor::journal::JournalBatch;
 use crate::supervisor::policy::PolicyTracker;

@@ -4,6 +4,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use subagent_core::accounts::Accounts;
+use subagent_core::model::{Fact, LifecycleState, WorkerInput};
+use subagent_core::rules::stop::stopped_for_good;
+use subagent_core::rules::usage::runs;
 use subagent_protocol::budget::{LimitsChange, Scope, WorkerBudget};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
@@ -12,10 +16,6 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::accounts::Accounts;
-use crate::core::budget::runs;
-use crate::core::worker::{LifecycleState, stopped_for_good};
-use crate::core::{Fact, WorkerInput};
 use crate::steady::steady;
 use crate::store::{Durability, Execution, OwnerCheck, Tx, accounts, controllers, requests, tasks};
 use crate::supervisor::entropy;

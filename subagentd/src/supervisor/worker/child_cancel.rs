@@ -1,13 +1,14 @@
 //! Cancels a child session of the agent through the runtime. Stores nothing: the agent reports the
 //! outcome, and a second cancel is harmless.
 
+use subagent_core::model::LifecycleState;
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::frame::{CANCEL_CHILD, Refusal, RuntimeCommand};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use super::runtime::PendingCommand;
-use crate::core::worker::{LifecycleState, stopped_for_good};
 
 /// A request to cancel a child session.
 pub(in crate::supervisor) struct ChildCancel {

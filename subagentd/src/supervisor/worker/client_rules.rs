@@ -1,14 +1,13 @@
 //! Rules for files and terminals of the client: which requests the runtime asks about, and the
 //! answers. A worker with rules must not use a runtime that does not ask: an older one is ended.
 
+use subagent_core::model::{LifecycleState, RuntimeStatus, WorkerInput};
 use subagent_protocol::frame::{CLIENT_RULES, RuntimeCommand, RuntimeHello, RuntimePhase};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::start::ClientRules;
 use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
-use crate::core::WorkerInput;
-use crate::core::worker::{LifecycleState, RuntimeStatus};
 use crate::store::questions::decided;
 use crate::supervisor::policy::PolicyTracker;
 

@@ -2,12 +2,11 @@
 //! session and working folder belong to the original.
 
 use serde_json::json;
+use subagent_core::model::{Fact, LifecycleState, RuntimeStatus, WorkerInput};
 use subagent_protocol::event::EventType;
 
 use super::actor::Actor;
 use super::ingest::Goal;
-use crate::core::worker::{LifecycleState, RuntimeStatus};
-use crate::core::{Fact, WorkerInput};
 
 impl Actor {
     /// Reads the copied journal and stops the worker. If interrupted, the next daemon repeats it.

@@ -2,13 +2,13 @@
 //! sent, and kept nowhere else.
 
 use serde_json::{Map, Value};
+use subagent_core::model::WorkerInput;
 use subagent_protocol::frame::RuntimeCommand;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
 
 use super::actor::Actor;
-use crate::core::WorkerInput;
 use crate::store::questions;
 
 impl Actor {

@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
+use subagent_core::model::{LifecycleState, WorkerInput};
 use subagent_protocol::{Code, Error};
 use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::ingest::Goal;
-use crate::core::WorkerInput;
-use crate::core::worker::LifecycleState;
 use crate::supervisor::{locks, process, stray_processes};
 
 impl Actor {

@@ -4,14 +4,13 @@
 
 use std::time::Duration;
 
+use subagent_core::model::{Hibernation, LifecycleState, RuntimeStatus, WorkerInput};
 use subagent_protocol::frame::HIBERNATE;
 use subagent_protocol::record::{JournalRecord, RecordType};
 use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::setting::SetOrder;
-use crate::core::WorkerInput;
-use crate::core::worker::{Hibernation, LifecycleState, RuntimeStatus};
 use crate::store::{Durability, Tx, controllers, requests, workers};
 use crate::supervisor::{entropy, environment};
 

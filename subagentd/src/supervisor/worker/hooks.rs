@@ -5,15 +5,13 @@
 use std::time::Duration;
 
 use subagent_config::policy::RuleAction;
+use subagent_core::model::{Approval, HooksOutcome, PermissionDecision, WorkerInput};
 use subagent_protocol::Error;
 use subagent_protocol::hook_answer::HookWord;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::ApprovalRequested;
 
 use super::actor::Actor;
-use crate::core::WorkerInput;
-use crate::core::approval::Approval;
-use crate::core::decision::{HooksOutcome, PermissionDecision};
 use crate::supervisor::hooks::{self, Answered, HookSubject, HookVerdict};
 use crate::supervisor::policy::choice_of;
 

@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use subagent_core::model::{
+    Approval, Expiry, Fact, LifecycleState, PermissionDecision, QuestionInput, WorkerInput, decision,
+};
 use subagent_protocol::api::{Decide, OnTimeout};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{Carrier, QuestionKind};
@@ -13,11 +16,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::approval::Approval;
-use crate::core::decision::{self, PermissionDecision};
-use crate::core::inbox::{Expiry, QuestionInput};
-use crate::core::worker::LifecycleState;
-use crate::core::{Fact, WorkerInput};
 use crate::store::Connection;
 use crate::store::questions::{self, ApprovalRow, inbox, owner_rules};
 use crate::store::turns::tool_calls;

@@ -2,6 +2,8 @@
 //! While a batch with only progress is being stored, the next batch is read and interpreted.
 
 use serde::Deserialize;
+use subagent_core::model::{Fact, PermissionDecision, Spent, WorkerInput};
+use subagent_core::rules::recovered::missing_end;
 use subagent_protocol::budget::Money;
 use subagent_protocol::definition::is_kept;
 use subagent_protocol::details::RecordDetail;
@@ -21,10 +23,6 @@ use super::actor::Actor;
 use super::batch::{DecodedBatch, IngestState, PendingRow, Taken, is_progress, kind, payload_range};
 use super::hibernation::is_activity;
 use super::task_limits::{PromptUsage, step};
-use crate::core::budget::Spent;
-use crate::core::decision::PermissionDecision;
-use crate::core::recovered::missing_end;
-use crate::core::{Fact, WorkerInput};
 use crate::descriptors;
 use crate::store::workers::{self, details};
 use crate::store::{Durability, NewEvent, facts, tasks};

@@ -33,6 +33,7 @@ mod worktree;
 use std::sync::Arc;
 use std::time::Duration;
 
+use subagent_core::model::Worker;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -47,7 +48,6 @@ pub(super) use setting::SetOrder;
 pub(super) use snapshot::Snapshot;
 
 use super::shared::SupervisorState;
-use crate::core::Worker;
 use crate::store::{ControllerRow, RowId, WorkerRow};
 
 /// Maximum number of messages that wait for one actor.

@@ -3,15 +3,13 @@
 use std::path::Path;
 
 use serde_json::Value;
+use subagent_core::model::{By, Fact, InboxFact, Restart, RuntimeStatus, Transition, Worker, WorkerInput};
 use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::event::EventType;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use crate::core::inbox::InboxFact;
-use crate::core::worker::{Restart, RuntimeStatus};
-use crate::core::{By, Fact, Transition, Worker, WorkerInput};
 use crate::store::questions::inbox;
 use crate::store::{
     Durability, OwnerCheck, RowId, Tx, accounts, controllers, facts, requests, tasks, workers,

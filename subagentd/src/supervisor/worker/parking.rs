@@ -1,11 +1,10 @@
 //! Resumes a parked worker when its time is over. The daemon keeps running while parked work is
 //! queued.
 
+use subagent_core::model::{Worker, WorkerInput};
 use subagent_protocol::time::Timestamp;
 
 use super::actor::Actor;
-use crate::core::WorkerInput;
-use crate::core::worker::Worker;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::ParkedWorkGuard;
 

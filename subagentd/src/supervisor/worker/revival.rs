@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
+use subagent_core::model::{LifecycleState, Restart, RuntimeStatus, WorkerAction};
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::WorkerAction;
-use crate::core::worker::{LifecycleState, Restart, RuntimeStatus};
 
 /// The last start of this kind.
 #[derive(Debug, Clone)]

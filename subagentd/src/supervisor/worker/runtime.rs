@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::process::Child;
 use std::time::Duration;
 
+use subagent_core::model::{AgentRequest, Approval, LifecycleState, Restart, RuntimeStatus, WorkerInput};
+use subagent_core::rules::recovered::missing_end;
+use subagent_core::rules::restart::RESTARTED_BY_MANAGER;
+use subagent_core::rules::stop::STOPPED_BY_MANAGER;
 use subagent_protocol::frame::{
     ELICITATION, FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase,
 };
@@ -17,11 +21,6 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::child_cancel;
 use super::ingest::Goal;
-use crate::core::WorkerInput;
-use crate::core::approval::{AgentRequest, Approval};
-use crate::core::recovered::missing_end;
-use crate::core::restart::RESTARTED_BY_MANAGER;
-use crate::core::worker::{LifecycleState, Restart, RuntimeStatus, STOPPED_BY_MANAGER};
 use crate::store::{Durability, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::link::RuntimeConnection;

@@ -2,6 +2,8 @@
 //! gets them, and they are stored with the record that it accepted them.
 
 use serde_json::{Value, json};
+use subagent_core::model::{LifecycleState, RuntimeStatus};
+use subagent_core::rules::stop::stopped_for_good;
 use subagent_protocol::api::{SetOptions, WorkerSet};
 use subagent_protocol::frame::{Refusal, RuntimeCommand};
 use subagent_protocol::ids::hex;
@@ -12,7 +14,6 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use crate::core::worker::{LifecycleState, RuntimeStatus, stopped_for_good};
 use crate::store::{Durability, Execution, OwnerCheck, Tx, controllers, requests, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::spec::Spec;

@@ -1,12 +1,11 @@
 //! The state of a worker's actor that others can read at any time.
 
+use subagent_core::model::{LifecycleState, Worker};
 use subagent_protocol::Error;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::WorkerState;
 
 use super::Revival;
-use crate::core::Worker;
-use crate::core::worker::LifecycleState;
 use crate::store::Cursor;
 
 /// The committed state of a worker. Each commit publishes a new one.

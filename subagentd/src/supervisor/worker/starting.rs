@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use subagent_core::model::{LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerInput};
 use subagent_protocol::start::{AgentCommand, Login, RuntimeLimits, RuntimeStart};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
@@ -10,8 +11,6 @@ use tokio::time::Instant;
 use super::actor::{Actor, STORE_RETRY};
 use super::ingest::Goal;
 use super::runtime::LiveRuntime;
-use crate::core::worker::{LifecycleState, Restart, RuntimeStatus};
-use crate::core::{WorkerAction, WorkerInput};
 use crate::descriptors;
 use crate::store::turns::tool_calls;
 use crate::store::workers::{self, details};

@@ -2,6 +2,10 @@
 //! what ends a task and which turn may start. An actor re-checks everything on start, so a missed
 //! notification is harmless.
 
+use subagent_core::model::{
+    Fact, LifecycleState, QueuePosition, Queued, RuntimeStatus, TaskEnding, WorkerInput,
+};
+use subagent_core::task;
 use subagent_protocol::Error;
 use subagent_protocol::frame::{HIBERNATE, RuntimeCommand};
 use subagent_protocol::ids::TurnId;
@@ -9,10 +13,6 @@ use tokio::sync::watch;
 
 use super::actor::Actor;
 use super::runtime::LiveRuntime;
-use crate::core::queue::{QueuePosition, Queued};
-use crate::core::task::{self, TaskEnding};
-use crate::core::worker::{LifecycleState, RuntimeStatus};
-use crate::core::{Fact, WorkerInput};
 use crate::store::tasks;
 use crate::store::tasks::ends::UndeliveredResult;
 use crate::store::tasks::places::Concern;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use subagent_core::model::{Fact, LifecycleState, TaskEnding, Worker, WorkerInput};
+use subagent_core::task::limits::{PromptLimits, PromptTime};
 use subagent_protocol::budget::Scope;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
@@ -15,10 +17,6 @@ use subagent_protocol::{Error, Result, tool_calls};
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::task::TaskEnding;
-use crate::core::task_limits::{PromptLimits, PromptTime};
-use crate::core::worker::LifecycleState;
-use crate::core::{Fact, Worker, WorkerInput};
 use crate::steady::steady;
 use crate::store::{accounts, tasks};
 use crate::supervisor::entropy;

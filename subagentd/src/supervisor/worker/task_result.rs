@@ -8,13 +8,12 @@
 // stored with its task, and a killed one can be repeated.
 
 use serde_json::{Value, json};
+use subagent_core::model::{LifecycleState, QueuePosition, Queued, RuntimeStatus, WorkerInput};
+use subagent_core::task::result;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
-use crate::core::queue::{QueuePosition, Queued};
-use crate::core::worker::{LifecycleState, RuntimeStatus};
-use crate::core::{WorkerInput, task_result};
 use crate::store::tasks::results::Incomplete;
 use crate::store::{Durability, tasks};
 use crate::supervisor::result_check::{SchemaCheckResult, look};
@@ -100,18 +99,18 @@ impl Actor {
         match found {
             SchemaCheckResult::Fits => ResultVerdict::Fits,
             SchemaCheckResult::Wrong(errors) if asked_again => {
-                ResultVerdict::Refused(task_result::not_met(&errors, "also after a second request"))
+                ResultVerdict::Refused(result::not_met(&errors, "also after a second request"))
             }
             SchemaCheckResult::Wrong(errors) if !self.can_be_asked() => {
-                ResultVerdict::Refused(task_result::not_met(&errors, "and the agent has forgotten its work"))
+                ResultVerdict::Refused(result::not_met(&errors, "and the agent has forgotten its work"))
             }
             SchemaCheckResult::Wrong(errors) => {
-                self.ask_again(&task_result::asked_again(&errors, &schema)).await;
+                self.ask_again(&result::asked_again(&errors, &schema)).await;
                 ResultVerdict::AskedAgain
             }
             SchemaCheckResult::Unknown(why) => {
                 let error = json!({"message": why, "path": ""});
-                ResultVerdict::Refused(task_result::not_met(&[error], "as far as can be said"))
+                ResultVerdict::Refused(result::not_met(&[error], "as far as can be said"))
             }
         }
     }

@@ -2,10 +2,9 @@
 
 use super::actor::Actor;
 use super::own_worktree::OwnWorktree;
-use crate::core::WorkerInput;
-use crate::core::worker::LifecycleState;
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::worktrees::{self, Making};
+use subagent_core::model::{LifecycleState, WorkerInput};
 
 impl Actor {
     /// Whether a runtime has to wait for the worktree; if so, its making has begun.

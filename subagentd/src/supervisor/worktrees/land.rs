@@ -1,5 +1,6 @@
 //! Landing: the changes of a worktree come to another branch.
 
+use subagent_core::model::LifecycleState;
 use subagent_protocol::api::{LandWorktree, WorktreeConflict, WorktreeLanded, WorktreeState};
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
@@ -8,7 +9,6 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
 use super::{ends, operation};
-use crate::core::worker::LifecycleState;
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, Tx, requests, workers};
 use crate::supervisor::orders::read_response;

@@ -1,11 +1,11 @@
 //! What all operations on stored worktrees need: a look at one, and events about it.
 
+use subagent_core::model::Fact;
 use subagent_protocol::event::EventType;
 use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::operation;
-use crate::core::Fact;
 use crate::store::worktrees::WorktreeRow;
 use crate::store::{Tx, facts, workers};
 use crate::supervisor::entropy;

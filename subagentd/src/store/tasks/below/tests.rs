@@ -1,12 +1,11 @@
 //! Tests which tasks below a worker are not wanted any more (M9), on a real file.
 
+use subagent_core::model::{Fact, LifecycleState, TaskEnding};
 use subagent_protocol::ids::{ControllerId, TurnId, WorkerId};
 use subagent_protocol::state::{Carrier, Dispatched};
 use subagent_protocol::time::Timestamp;
 
 use super::*;
-use crate::core::task::TaskEnding;
-use crate::core::worker::{Fact, LifecycleState};
 use crate::store::tasks::{self, below, ends, places};
 use crate::store::{Durability, NewName, NewWorker, Store, accounts, controllers, facts, workers};
 
@@ -170,7 +169,7 @@ async fn due_to(own: &'static str, end: &'static [Fact]) -> usize {
     let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background"), below(2, 4, "background")];
     let store = planted(&folder.path().join("state.db"), tree).await;
     let ended = move |tx: &mut Tx<'_>| {
-        let worker = crate::core::Worker::without_runtime();
+        let worker = subagent_core::model::Worker::without_runtime();
         ends::settle(tx, RowId(3), &worker, NOW, &mut Vec::new())?;
         assert_eq!(ends::due(tx.connection(), RowId(2))?.len(), 1, "as long as it goes on");
         if !own.is_empty() {
@@ -204,7 +203,7 @@ async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_sent_yet() 
     let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background")];
     let store = planted(&folder.path().join("state.db"), tree).await;
     let ended = |tx: &mut Tx<'_>| {
-        let worker = crate::core::Worker::without_runtime();
+        let worker = subagent_core::model::Worker::without_runtime();
         // Without any work done, the task counts as canceled.
         ends::settle(tx, RowId(3), &worker, NOW, &mut Vec::new())?;
         ends::settle(tx, RowId(2), &worker, NOW, &mut Vec::new())

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use subagent_core::model::LifecycleState;
 use subagent_protocol::ids::ControllerId;
 use subagent_protocol::time::Timestamp;
 
 use super::*;
-use crate::core::worker::LifecycleState;
 use crate::store::workers::{self, names};
 use crate::store::{Durability, NewWorker, Store, controllers, removal};
 

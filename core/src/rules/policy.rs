@@ -1,0 +1,62 @@
+//! Policy: rules decide permission requests for the owner, and a denied call that was made without
+//! a request cancels its turn. The supervisor evaluates the rules.
+
+use serde_json::Value;
+use subagent_protocol::api::DecidedBy;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::{QuestionKind, QueuePause};
+use subagent_protocol::{Code, Error, Result};
+
+use super::transition::TransitionBuilder;
+use super::{approvals, cancel, queue};
+use crate::model::{Fact, LifecycleState, PermissionDecision, WorkerAction};
+
+/// Decides a pending request by a rule.
+pub(super) fn decide_by_rule(
+    next: &mut TransitionBuilder,
+    request_id: RequestId,
+    choice: PermissionDecision,
+    rule: &Value,
+) -> Result<()> {
+    let option_id = choice.option_id.clone();
+    let turn = approvals::take_decision(next, &request_id, QuestionKind::Permission, option_id.as_deref())?;
+    let mut data = approvals::decided(&request_id, &choice, None, DecidedBy::Rule);
+    data["policy"] = rule.clone();
+    next.event(EventType::ApprovalDecided, data, turn);
+    let fact_id = request_id.clone();
+    let option = option_id.clone();
+    next.facts.push(Fact::ApprovalDecided {
+        request_id: fact_id,
+        option_id: option,
+        content: None,
+        by_cancel: false,
+    });
+    next.actions.push(WorkerAction::Answer { request_id, option_id });
+    Ok(())
+}
+
+/// Reports a denied call of this turn. Cancels the turn if it is open and not being canceled.
+pub(super) fn violation(next: &mut TransitionBuilder, turn: Option<u64>, call: Value) -> Result<()> {
+    let message = violation_text(&call);
+    next.event(EventType::PolicyViolated, call.clone(), turn);
+    let error = Error::new(Code::PolicyViolation, message.clone());
+    next.facts.push(Fact::LastError(Some(error.clone())));
+    next.facts.push(Fact::TaskCause { error, turn });
+    let open = next.worker.open_turn().cloned();
+    queue::pause(next, QueuePause::PolicyViolation, open.as_ref());
+    match &next.worker.state {
+        LifecycleState::Turn(open) if Some(open.no) == turn && open.cancel.is_none() => {
+            cancel::cancel(next, format!("{}: {message}", Code::PolicyViolation.as_str()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the data of `policy.violated` as a sentence.
+pub fn violation_text(call: &Value) -> String {
+    let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call");
+    let rule = call["rule"].as_str().unwrap_or_default();
+    let seen = call["evidence"].as_str().map(|seen| format!(" ({seen})")).unwrap_or_default();
+    format!("the agent did without asking what the rule {rule} denies: {what}{seen}")
+}

@@ -1,0 +1,113 @@
+//! The queue: what a message to a busy worker does, and when the next turn is opened.
+
+use serde_json::json;
+use subagent_protocol::api::not_queued;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::state::QueuePause;
+use subagent_protocol::{Code, Error, Result};
+
+use super::stop::STOPPED_BY_MANAGER;
+use super::transition::TransitionBuilder;
+use crate::model::Fact;
+
+/// Reason of a cancel in favor of another message.
+pub const STEERED: &str = "steered";
+
+/// Reason in the event of a dropped message.
+const DROPPED: &str = "dropped by manager";
+
+/// Returns the error for a message that would overtake a paused queue.
+pub(super) fn is_paused(next: &TransitionBuilder) -> Error {
+    let waiting = next.worker.queue.turns.len();
+    let message = format!(
+        "the queue is paused, and its messages ({waiting}) come first: run `queue resume`, drop them \
+         with `turn drop`, or send this one ahead of them to the idle worker with `--if-busy steer`"
+    );
+    let reason = next.worker.queue.paused.map(QueuePause::as_str);
+    let state = next.worker.public_state().as_str();
+    Error::new(Code::QueuePaused, message).with("length", waiting).with("reason", reason).with("state", state)
+}
+
+/// Pauses the queue until a client resumes it.
+pub(super) fn pause(next: &mut TransitionBuilder, reason: QueuePause, turn: Option<&TurnId>) {
+    let length = next.worker.queue.turns.len();
+    if length == 0 || next.worker.queue.paused.is_some() {
+        return;
+    }
+    next.worker.queue.paused = Some(reason);
+    let mut data = json!({"reason": reason, "length": length});
+    if let Some(turn_id) = turn {
+        data["turnId"] = turn_id.as_str().into();
+    }
+    next.event(EventType::QueuePaused, data, None);
+}
+
+pub(super) fn drop_queued(next: &mut TransitionBuilder, turn_id: &TurnId) -> Result<()> {
+    let index = index_of(next, turn_id)?;
+    next.worker.queue.turns.remove(index);
+    dropped(next, turn_id, DROPPED);
+    not_paused_if_empty(next);
+    Ok(())
+}
+
+/// Moves a message to a position, from 1. Larger positions mean the last.
+pub(super) fn move_queued(next: &mut TransitionBuilder, turn_id: &TurnId, to: usize) -> Result<()> {
+    let index = index_of(next, turn_id)?;
+    let to = to.clamp(1, next.worker.queue.turns.len()) - 1;
+    if index == to {
+        return Ok(());
+    }
+    if let Some(moved) = next.worker.queue.turns.remove(index) {
+        next.worker.queue.turns.insert(to, moved);
+    }
+    next.facts.push(Fact::QueueOrdered { turns: next.worker.queue.turns.iter().cloned().collect() });
+    next.event(EventType::TurnMoved, json!({"turnId": turn_id, "position": to + 1}), None);
+    Ok(())
+}
+
+/// Drops all messages of a worker that is being stopped.
+pub(super) fn drop_all_queued(next: &mut TransitionBuilder) {
+    next.worker.queue.paused = None;
+    for turn_id in std::mem::take(&mut next.worker.queue.turns) {
+        dropped(next, &turn_id, STOPPED_BY_MANAGER);
+    }
+}
+
+/// Drops all messages of a task that ends.
+pub(super) fn drop_for_good(next: &mut TransitionBuilder, reason: &str) {
+    for turn_id in std::mem::take(&mut next.worker.queue.turns) {
+        dropped(next, &turn_id, reason);
+    }
+    not_paused_if_empty(next);
+}
+
+/// Checks that this message is queued.
+pub(super) fn waits(next: &TransitionBuilder, turn_id: &TurnId) -> Result<()> {
+    index_of(next, turn_id).map(drop)
+}
+
+/// Removes a message that a runtime has got already, so that it is not sent twice.
+pub(super) fn unqueue_recovered(next: &mut TransitionBuilder, turn_id: &TurnId) {
+    if let Ok(index) = index_of(next, turn_id) {
+        next.worker.queue.turns.remove(index);
+        next.facts.push(Fact::TurnUnqueued { id: turn_id.clone() });
+        not_paused_if_empty(next);
+    }
+}
+
+fn index_of(next: &TransitionBuilder, turn_id: &TurnId) -> Result<usize> {
+    let index = next.worker.queue.turns.iter().position(|queued| queued == turn_id);
+    index.ok_or_else(|| not_queued(turn_id.as_str()))
+}
+
+fn dropped(next: &mut TransitionBuilder, turn_id: &TurnId, reason: &str) {
+    next.facts.push(Fact::TurnUnqueued { id: turn_id.clone() });
+    next.event(EventType::TurnDropped, json!({"turnId": turn_id, "reason": reason}), None);
+}
+
+fn not_paused_if_empty(next: &mut TransitionBuilder) {
+    if next.worker.queue.turns.is_empty() && next.worker.queue.paused.take().is_some() {
+        next.event(EventType::QueueResumed, json!({"length": 0}), None);
+    }
+}

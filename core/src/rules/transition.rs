@@ -1,0 +1,32 @@
+//! The next state while it is being built.
+
+use serde_json::Value;
+use subagent_protocol::event::EventType;
+
+use crate::model::{Fact, Limit, Transition, Worker, WorkerAction};
+
+/// The next state while it is being built.
+pub(super) struct TransitionBuilder {
+    pub(super) worker: Worker,
+    pub(super) facts: Vec<Fact>,
+    pub(super) actions: Vec<WorkerAction>,
+    /// The rate limit that the input reports, until it is handled.
+    pub(super) limit: Option<Limit>,
+}
+
+impl TransitionBuilder {
+    /// Begins with an unchanged worker.
+    pub(super) fn new(worker: Worker, limit: Option<Limit>) -> Self {
+        Self { worker, facts: Vec::new(), actions: Vec::new(), limit }
+    }
+
+    /// Adds an event of the daemon.
+    pub(super) fn event(&mut self, event_type: EventType, data: Value, turn: Option<u64>) {
+        self.facts.push(Fact::Event { event_type, data, turn });
+    }
+
+    /// Returns what was built.
+    pub(super) fn finish(self) -> Transition {
+        Transition { worker: self.worker, facts: self.facts, actions: self.actions }
+    }
+}

@@ -1,0 +1,81 @@
+//! The open turn: how it begins, and when its prompt is sent.
+
+use serde_json::{Value, json};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::state::Carrier;
+use subagent_protocol::{Code, Error, Result};
+
+use super::simulated;
+use super::transition::TransitionBuilder;
+use crate::model::{By, Fact, LifecycleState, RuntimeStatus, RuntimeTurn, WorkerAction};
+
+/// Opens a turn. No turn may be open.
+pub(super) fn begin(next: &mut TransitionBuilder, turn_id: TurnId, message: Value, input: &Value, by: By) {
+    let no = next_number(next);
+    let carrier = match by {
+        By::Runtime => Carrier::Runtime,
+        By::Local | By::LocalAsking { .. } => Carrier::Local,
+    };
+    next.facts.push(Fact::TurnOpened { no, id: turn_id.clone(), carrier });
+    next.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
+    next.event(EventType::MessageSent, message, Some(no));
+    match by {
+        By::Runtime => give_to_runtime(next, no, turn_id),
+        By::Local => simulated::play(next, no, &turn_id),
+        By::LocalAsking { request_id } => simulated::ask_locally(next, no, turn_id, request_id),
+    }
+}
+
+/// Takes the next turn number.
+pub(super) fn next_number(next: &mut TransitionBuilder) -> u64 {
+    let no = next.worker.last_turn + 1;
+    next.worker.last_turn = no;
+    next.worker.known_turn = no;
+    no
+}
+
+/// Assigns an open turn to the runtime, and starts one if necessary.
+pub(super) fn give_to_runtime(next: &mut TransitionBuilder, no: u64, id: TurnId) {
+    next.worker.state =
+        LifecycleState::Turn(RuntimeTurn { no, id, dispatching: false, retried: false, cancel: None });
+    match next.worker.link {
+        RuntimeStatus::None => {
+            next.worker.link = RuntimeStatus::Starting;
+            next.actions.push(WorkerAction::StartRuntime);
+        }
+        RuntimeStatus::Ready => next.actions.push(WorkerAction::Prompt { turn: no }),
+        // Waits for its hello, its session, or the end of the old runtime.
+        RuntimeStatus::Adopted | RuntimeStatus::Starting | RuntimeStatus::Ending => {}
+    }
+}
+
+pub(super) fn prompt_if_waiting(next: &mut TransitionBuilder) {
+    if let LifecycleState::Turn(RuntimeTurn { no, dispatching: false, cancel: None, .. }) = next.worker.state
+        && next.worker.link == RuntimeStatus::Ready
+    {
+        next.actions.push(WorkerAction::Prompt { turn: no });
+    }
+}
+
+pub(super) fn open_turn(next: &mut TransitionBuilder, no: u64) -> Result<&mut RuntimeTurn> {
+    match &mut next.worker.state {
+        LifecycleState::Turn(turn) | LifecycleState::Stopping(Some(turn)) if turn.no == no => Ok(turn),
+        LifecycleState::Starting
+        | LifecycleState::Idle
+        | LifecycleState::Turn(_)
+        | LifecycleState::Local(_)
+        | LifecycleState::Stopping(_)
+        | LifecycleState::Error
+        | LifecycleState::Stopped => {
+            Err(Error::new(Code::Internal, format!("the journal speaks of turn {no}, which is not open")))
+        }
+    }
+}
+
+/// The prompt of a turn is about to be sent.
+pub(super) fn dispatching(next: &mut TransitionBuilder, turn: u64) -> Result<()> {
+    open_turn(next, turn)?.dispatching = true;
+    next.facts.push(Fact::TurnDispatching { no: turn });
+    Ok(())
+}

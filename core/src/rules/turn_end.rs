@@ -1,0 +1,110 @@
+//! The end of a turn and of its questions: the events, and whether the queue continues.
+
+use serde_json::json;
+use subagent_protocol::event::EventType;
+use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
+use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus, UnparkReason};
+use subagent_protocol::{Code, fields};
+
+use super::stop::STOPPED_BY_MANAGER;
+use super::transition::TransitionBuilder;
+use super::{approvals, parking, queue, usage};
+use crate::model::{ApprovalInput, Fact, LifecycleState};
+
+/// The ACP method that cancels a turn; agents must obey it.
+const CANCEL: &str = "session/cancel";
+
+/// Returns whether the agent ignored the cancel, so that its runtime ended it.
+fn ignored_cancel(end: &TurnEnd) -> bool {
+    let TurnEnd::Failed { error } = end else { return false };
+    error.code == Code::BackendTimeout && error.details.get("method").is_some_and(|method| method == CANCEL)
+}
+
+/// Ends the open turn, if there is one. `end` is `None` if the runtime did not report an end.
+pub(super) fn close_turn(next: &mut TransitionBuilder, end: Option<TurnEnd>) {
+    if let Some(no) = next.worker.turn().map(|turn| turn.no) {
+        // The runtime closes questions before it ends a turn. A remaining one would stay open
+        // forever. Questions from outside of the turn stay open.
+        let closed = ApprovalInput::Closed(ApprovalClosedReason::TurnEnded);
+        approvals::end_approvals(next, &closed, |asked| asked.turn == Some(no));
+    }
+    let turn = match &mut next.worker.state {
+        LifecycleState::Turn(turn) => {
+            let turn = turn.clone();
+            next.worker.state = LifecycleState::Idle;
+            turn
+        }
+        LifecycleState::Stopping(open) => match open.take() {
+            Some(turn) => turn,
+            None => return,
+        },
+        LifecycleState::Starting
+        | LifecycleState::Idle
+        | LifecycleState::Local(_)
+        | LifecycleState::Error
+        | LifecycleState::Stopped => return,
+    };
+    usage::spend_turn(next, &turn, end.as_ref());
+    // A cancel that the runtime did not journal counts only if the runtime did not decide the
+    // end.
+    let is_lost = lost(end.as_ref());
+    let own = !turn.dispatching || end.is_none() || is_lost;
+    let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
+    let (status, event_type, data) = match (canceled, end) {
+        (Some(cancel), end) => {
+            let mut data = json!({"turnId": turn.id, "reason": cancel.reason});
+            if end.as_ref().is_some_and(ignored_cancel) {
+                data["forced"] = true.into();
+            }
+            (TurnStatus::Canceled, EventType::TurnCanceled, data)
+        }
+        (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {
+            let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
+            if let Some(stop_reason) = stop_reason {
+                data["stopReason"] = stop_reason.into();
+            }
+            if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
+                data["usage"] = usage;
+            }
+            // Cleared only by a completed turn, so that the next message does not hide the last
+            // error.
+            next.facts.push(Fact::LastError(None));
+            (TurnStatus::Completed, EventType::TurnCompleted, data)
+        }
+        (None, Some(TurnEnd::Failed { error })) => {
+            let data = json!({"turnId": turn.id, "error": error});
+            next.facts.push(Fact::LastError(Some(error)));
+            (TurnStatus::Failed, EventType::TurnFailed, data)
+        }
+        (None, None) => {
+            let data = json!({"turnId": turn.id, "reason": STOPPED_BY_MANAGER});
+            (TurnStatus::Canceled, EventType::TurnCanceled, data)
+        }
+    };
+    let pause = match status {
+        TurnStatus::Failed if is_lost => Some(QueuePause::TurnLost),
+        TurnStatus::Failed => Some(QueuePause::TurnFailed),
+        TurnStatus::Completed | TurnStatus::Canceled | TurnStatus::Accepted => None,
+    };
+    let dispatched = match (turn.dispatching, &status) {
+        (false, _) => Dispatched::No,
+        (true, TurnStatus::Completed) => Dispatched::Yes,
+        (true, _) => Dispatched::Maybe,
+    };
+    next.event(event_type, data, Some(turn.no));
+    next.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
+    if let Some(reason) = pause
+        && !parking::park(next, Some(&turn.id))
+    {
+        queue::pause(next, reason, Some(&turn.id));
+    }
+    if status == TurnStatus::Completed {
+        parking::unpark(next, UnparkReason::TurnCompleted);
+    }
+}
+
+/// Returns whether a turn ended because its runtime died. An accepted cancel counts then, although
+/// the runtime could not journal it.
+fn lost(end: Option<&TurnEnd>) -> bool {
+    matches!(end, Some(TurnEnd::Failed { error }) if error.code == Code::RuntimeLost)
+}
