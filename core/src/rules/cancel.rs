@@ -6,7 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 
-use super::questions::EXPIRED;
+use super::reasons::EXPIRED;
 use super::transition::TransitionBuilder;
 use super::{approvals, simulated, turn, turn_end};
 use crate::model::{Approval, Cancel, Fact, LifecycleState, PermissionDecision, RuntimeStatus, WorkerAction};
@@ -116,9 +116,6 @@ pub(super) fn cancel_turn(next: &mut TransitionBuilder, reason: String, expired:
     }
     true
 }
-
-/// Reason of a cancel without another reason.
-pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
 
 /// The runtime took the cancel of a turn.
 pub(super) fn cancel_requested(next: &mut TransitionBuilder, turn: u64, reason: String) -> Result<()> {

@@ -5,9 +5,9 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
-use super::queue::STEERED;
+use super::reasons::{STEERED, stopped_for_good};
 use super::transition::TransitionBuilder;
-use super::{cancel, queue, stop, turn};
+use super::{cancel, queue, turn};
 use crate::model::{By, Fact, LifecycleState, QueuePosition, Queued};
 
 /// Sends a message, or queues it.
@@ -21,7 +21,7 @@ pub(super) fn enqueue(
     let steered = matches!(urgency, QueuePosition::Steered | QueuePosition::Ahead);
     match &next.worker.state {
         LifecycleState::Stopping(_) | LifecycleState::Stopped => {
-            return Err(stop::stopped_for_good(next.worker.public_state()));
+            return Err(stopped_for_good(next.worker.public_state()));
         }
         LifecycleState::Idle | LifecycleState::Error
             if urgency.is_at_once(waiting) && !next.worker.is_parked() =>
@@ -88,7 +88,7 @@ fn open_first(next: &mut TransitionBuilder) {
 /// Resumes a paused queue.
 pub(super) fn resume_queue(next: &mut TransitionBuilder) -> Result<()> {
     if let LifecycleState::Stopping(_) | LifecycleState::Stopped = next.worker.state {
-        return Err(stop::stopped_for_good(next.worker.public_state()));
+        return Err(stopped_for_good(next.worker.public_state()));
     }
     if next.worker.queue.paused.take().is_some() {
         let length = next.worker.queue.turns.len();

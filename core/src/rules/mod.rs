@@ -10,6 +10,7 @@ mod parking;
 pub mod policy;
 mod questions;
 pub mod queue;
+pub mod reasons;
 pub mod recovered;
 pub mod restart;
 mod runtime;

@@ -7,15 +7,13 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
+use super::reasons::EXPIRED;
 use super::transition::TransitionBuilder;
 use super::{approvals, cancel, simulated};
 use crate::model::{
     Approval, ElicitationReply, Expiry, Fact, InboxFact, LifecycleState, PermissionDecision, QuestionInput,
     WorkerAction,
 };
-
-/// Reason of a cancel because a question of the turn was not answered in time.
-pub(super) const EXPIRED: &str = "a question was not answered in time";
 
 /// Answers an elicitation for the owner.
 pub(super) fn answer(

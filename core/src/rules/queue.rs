@@ -7,12 +7,9 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
-use super::stop::STOPPED_BY_MANAGER;
+use super::reasons::STOPPED_BY_MANAGER;
 use super::transition::TransitionBuilder;
 use crate::model::Fact;
-
-/// Reason of a cancel in favor of another message.
-pub const STEERED: &str = "steered";
 
 /// Reason in the event of a dropped message.
 const DROPPED: &str = "dropped by manager";

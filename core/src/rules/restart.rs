@@ -2,13 +2,10 @@
 
 use subagent_protocol::{Code, Error, Result};
 
-use super::stop::stopped_for_good;
+use super::reasons::{RESTARTED_BY_MANAGER, stopped_for_good};
 use super::transition::TransitionBuilder;
 use super::{cancel, hibernation, simulated};
 use crate::model::{Fact, LifecycleState, Restart, RuntimeStatus, WorkerAction};
-
-/// Reason of a cancel because the worker is restarted.
-pub const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
 
 pub(super) fn restart(next: &mut TransitionBuilder, force: bool) -> Result<()> {
     let state = next.worker.public_state();

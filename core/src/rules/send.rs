@@ -6,7 +6,7 @@ use subagent_protocol::state::{ParkReason, QuestionKind};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::stop::stopped_for_good;
+use super::reasons::stopped_for_good;
 use super::transition::TransitionBuilder;
 use super::{queue, turn};
 use crate::model::{Approval, By, LifecycleState};

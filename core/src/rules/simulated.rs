@@ -9,7 +9,7 @@ use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus};
 
 use super::approvals::decided;
-use super::cancel::CANCELED_BY_MANAGER;
+use super::reasons::CANCELED_BY_MANAGER;
 use super::transition::TransitionBuilder;
 use crate::model::{Fact, LifecycleState, PermissionDecision, SimulatedTurn};
 

@@ -2,23 +2,14 @@
 
 use serde_json::json;
 use subagent_protocol::event::EventType;
-use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
+use super::reasons::STOPPED_BY_MANAGER;
 use super::transition::TransitionBuilder;
 use super::{approvals, queue, simulated, turn_end};
 use crate::model::{
     ApprovalInput, Cancel, Fact, Hibernation, LifecycleState, Parking, Restart, RuntimeStatus, WorkerAction,
 };
-
-/// Reason of a cancel because the worker is stopped.
-pub const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
-
-/// Returns the error for a request that a stopped worker cannot execute.
-pub fn stopped_for_good(state: WorkerState) -> Error {
-    let message = "the worker was stopped for good; start another one with `subagent worker start`";
-    Error::new(Code::WorkerStopped, message).with("state", state.as_str())
-}
 
 pub(super) fn stop(next: &mut TransitionBuilder) {
     match &mut next.worker.state {

@@ -6,7 +6,7 @@ use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
 use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus, UnparkReason};
 use subagent_protocol::{Code, fields};
 
-use super::stop::STOPPED_BY_MANAGER;
+use super::reasons::STOPPED_BY_MANAGER;
 use super::transition::TransitionBuilder;
 use super::{approvals, parking, queue, usage};
 use crate::model::{ApprovalInput, Fact, LifecycleState};

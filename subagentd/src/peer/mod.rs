@@ -13,7 +13,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
 
-use crate::descriptors;
+use super::descriptors;
 pub(crate) use origin::RequestOrigin;
 use pid::PeerProcess;
 

@@ -14,17 +14,21 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::{EndStatus, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
-use super::commands::{self, Runs, WatchedCommand};
+use super::commands;
+use super::commands::{Runs, WatchedCommand};
 use super::context::{STORE_RETRY, ScheduleContext, is_of_the_daemon, pause, times, work};
 use super::declared;
 use super::folders::is_not_available;
 use super::watching::Watchers;
 use crate::alarm;
 use crate::schedule::{Admission, ScheduleProgress, admit, look};
+use crate::store::schedules;
 use crate::store::schedules::ends::FiringEnd;
-use crate::store::schedules::firings::{self, OpenFiring};
-use crate::store::schedules::trigger_ends::{self, Ends};
-use crate::store::schedules::{self, ScheduleRow, Starter};
+use crate::store::schedules::firings;
+use crate::store::schedules::firings::OpenFiring;
+use crate::store::schedules::trigger_ends;
+use crate::store::schedules::trigger_ends::Ends;
+use crate::store::schedules::{ScheduleRow, Starter};
 use crate::store::{Connection, Durability, RowId};
 use crate::supervisor::entropy;
 

@@ -9,7 +9,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
-use super::rows::{self, RowId};
+use super::rows;
+use super::rows::RowId;
 use super::tx::{Tx, signed};
 
 /// A controller as stored.

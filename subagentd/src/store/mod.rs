@@ -37,7 +37,7 @@ use subagent_protocol::{Code, Result};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 
-use crate::descriptors;
+use super::descriptors;
 
 pub(crate) use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
 pub(crate) use database::backup::{Backup, Copied};

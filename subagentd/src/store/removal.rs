@@ -9,9 +9,11 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::controllers::{self, ControllerRow, OwnerCheck};
+use super::controllers;
+use super::controllers::{ControllerRow, OwnerCheck};
 use super::error::StoreError;
-use super::rows::{self, RowId};
+use super::rows;
+use super::rows::RowId;
 use super::tasks;
 use super::tx::Tx;
 

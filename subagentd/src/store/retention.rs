@@ -7,7 +7,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::removal::PIECE_ROWS;
-use super::rows::{self, RowId};
+use super::rows;
+use super::rows::RowId;
 use super::tx::Tx;
 
 /// Retention state of a worker.

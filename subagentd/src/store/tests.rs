@@ -9,8 +9,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::database::restore;
+use super::facts;
 use super::*;
-use crate::store::facts;
 
 mod records;
 

@@ -9,7 +9,8 @@ use subagent_protocol::{Result, update};
 
 use super::error::StoreError;
 use super::events::words;
-use super::rows::{self, NewEvent, RowId};
+use super::rows;
+use super::rows::{NewEvent, RowId};
 
 /// A running transaction (a savepoint within the writer's).
 pub(crate) struct Tx<'a> {

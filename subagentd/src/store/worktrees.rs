@@ -13,8 +13,10 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_protocol::{Code, Error, Result};
 
-use super::controllers::{self, OwnerCheck};
-use super::rows::{self, RowId};
+use super::controllers;
+use super::controllers::OwnerCheck;
+use super::rows;
+use super::rows::RowId;
 use super::tx::Tx;
 use super::{removal, workers};
 

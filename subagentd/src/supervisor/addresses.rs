@@ -106,10 +106,10 @@ impl Supervisor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::start::tests::supervisor;
-    use super::super::testing::{caller, choice, folder};
     use super::*;
     use crate::store::{NewName, NewWorker};
+    use crate::supervisor::start::tests::supervisor;
+    use crate::supervisor::testing::{caller, choice, folder};
     use subagent_core::model::LifecycleState;
 
     /// Opens a supervisor with two workers whose ids share a prefix.

@@ -3,80 +3,25 @@
 //! writer. No lock or statement is held across an await.
 
 mod addresses;
-mod adoption;
-mod after_hooks;
-mod agent_change;
-mod agent_sent;
-mod attachments;
-mod backups;
-mod base_folder;
-mod budgets;
-mod child_cancel;
-mod collected;
+mod cleanup;
 pub(crate) mod command_run;
-mod compose;
 mod controllers;
-mod daemon_start;
-mod definition;
-mod delegation;
-mod diff;
 pub(crate) mod entropy;
-mod environment;
-mod examine;
-mod follow;
-mod follow_all;
-mod follow_below;
+mod events;
 mod handoffs;
-mod health;
-mod hook_failed;
-mod hook_files;
-mod hook_trust;
 mod hooks;
-mod inbox;
-mod inspect;
-mod janitor;
-mod journal;
 mod keyed_locks;
-mod link;
-mod locks;
-mod memory;
-mod nesting_limit;
-mod options;
 mod orders;
-mod orphaned_files;
-pub(crate) mod orphaned_runtimes;
-mod overview;
-mod ownership;
 mod per_worker;
-mod places;
 mod policy;
-mod process;
-mod program;
 mod questions;
-mod questions_below;
-mod queue;
-mod removal;
-mod restart;
-pub mod result_check;
 mod roster;
-mod sandbox;
-mod scheduled;
-mod session_in_use;
+pub(crate) mod runtimes;
 mod shared;
-mod spec;
-mod standing_rules;
 mod start;
-pub mod stray_processes;
-mod stream;
-mod task_archive;
 mod tasks;
-mod titles;
-mod transcript;
 mod turns;
-mod usage;
 mod views;
-mod wait;
-mod wait_many;
 mod worker;
 mod worktrees;
 
@@ -89,28 +34,31 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
-pub(crate) use collected::{Collected, Last};
-pub(crate) use follow::WorkerFollower;
-pub(crate) use follow_all::{AllFollower, EventStreamFilter};
-pub(crate) use follow_below::EventScope;
-pub(crate) use health::HealthCheckOptions;
-pub(crate) use inbox::InboxFilter;
-pub(crate) use inbox::listed;
-pub(crate) use inspect::InspectQuery;
+pub(crate) use events::collected::{Collected, Last};
+pub(crate) use events::follow::WorkerFollower;
+pub(crate) use events::follow_all::{AllFollower, EventStreamFilter};
+pub(crate) use events::follow_below::EventScope;
+pub(crate) use events::stream::EventAccess;
+pub(crate) use events::wait::WaitMatch;
+pub(crate) use questions::inbox::InboxFilter;
+pub(crate) use questions::inbox::listed;
+pub(crate) use questions::standing_rules::RuleFilter;
+pub(crate) use runtimes::health::HealthCheckOptions;
 #[cfg(feature = "testing")]
-pub(crate) use journal::JournalReader;
+pub(crate) use runtimes::journal::JournalReader;
 #[cfg(feature = "testing")]
-pub use link::frames_of_runtime;
-pub(crate) use overview::OverviewFilter;
-pub(crate) use scheduled::{NewSchedule, ScheduleChange};
+pub use runtimes::link::frames_of_runtime;
 pub(crate) use shared::DaemonSettings;
-pub(crate) use standing_rules::RuleFilter;
-pub(crate) use stream::EventAccess;
+pub(crate) use start::scheduled::{NewSchedule, ScheduleChange};
 pub(crate) use tasks::{TaskCaller, TaskFilter};
+pub(crate) use views::inspect::InspectQuery;
+pub(crate) use views::overview::OverviewFilter;
 pub(crate) use views::pending_approval;
-pub(crate) use wait::WaitMatch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
+
+pub use runtimes::stray_processes;
+pub use tasks::result_check;
 
 use crate::store::database::identity;
 use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
@@ -155,14 +103,14 @@ impl Supervisor {
         let copies =
             CopiedWorkers { newest: newest_copy, from: identity.and_then(|identity| identity.copied_from) };
         let shared = Arc::new(SupervisorState::new(setup, store, generation, boot_id, copies));
-        environment::remove_strays(&shared).await;
+        start::environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;
         worktrees::recover_landings(&shared).await?;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         let supervisor = Self { shared, roster };
         supervisor.take_up_titles().await?;
-        tokio::spawn(adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
-        tokio::spawn(janitor::run(supervisor.clone()));
+        tokio::spawn(runtimes::adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
+        tokio::spawn(cleanup::janitor::run(supervisor.clone()));
         Ok(supervisor)
     }
 
@@ -223,7 +171,7 @@ impl Supervisor {
         self.shared.ending.send_replace(true);
         self.shared.store.close().await;
         // Nothing is stored any more, so remaining environment files belong to no live worker.
-        environment::remove_strays(&self.shared).await;
+        start::environment::remove_strays(&self.shared).await;
         stopped
     }
 
@@ -256,7 +204,7 @@ mod testing {
     use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
     use subagent_protocol::budget::Limits;
 
-    use super::{ApiCaller, DaemonSettings, ProcessId, Supervisor, proc};
+    use crate::supervisor::{ApiCaller, DaemonSettings, ProcessId, Supervisor, proc};
 
     pub(super) fn setup(dir: &Path) -> DaemonSettings {
         let state_dir = dir.join("state");

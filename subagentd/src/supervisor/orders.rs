@@ -2,13 +2,13 @@
 //! the details of errors.
 
 use subagent_core::model::{LifecycleState, WorkerInput};
-use subagent_core::rules::stop::stopped_for_good;
+use subagent_core::rules::reasons::stopped_for_good;
 use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::AgentEnvironment;
+use super::start::environment::AgentEnvironment;
 use super::worker::{ActorHandle, ActorMessage, ChangeRequest};
 use super::{ApiCaller, Supervisor, worker};
 use crate::store::{OwnerCheck, WorkerRow, controllers, requests};

@@ -22,13 +22,14 @@ use subagent_protocol::start::ClientRules;
 use subagent_protocol::tool_calls::{KINDS, is_over};
 use subagent_protocol::{Result, surrogates};
 
-use self::chain::compiled;
-use self::request::{PermissionRequest, call_id};
 use crate::store::questions::decided;
-use crate::store::questions::owner_rules::{self, RulesOfChain};
+use crate::store::questions::owner_rules;
+use crate::store::questions::owner_rules::RulesOfChain;
 use crate::store::{Connection, RowId};
+use chain::compiled;
+use request::{PermissionRequest, call_id};
 
-pub(super) use self::chain::{check, check_spec};
+pub(super) use chain::{check, check_spec};
 
 /// Maximum number of remembered calls of a turn. Completed calls are forgotten first, then the
 /// oldest.

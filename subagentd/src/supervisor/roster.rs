@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use subagent_core::model::Worker;
 use subagent_protocol::{Code, Error, Result};
 
-use super::after_hooks;
+use super::hooks::after_hooks;
 use super::shared::SupervisorState;
 use super::worker::ActorHandle;
 use crate::store::{ControllerRow, WorkerRow, events, workers};

@@ -74,7 +74,7 @@ impl CopiedWorkers {
     }
 }
 
-pub(super) struct SupervisorState {
+pub(crate) struct SupervisorState {
     pub(super) setup: DaemonSettings,
     pub(super) copies: CopiedWorkers,
     pub(super) store: Store,

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use subagent_protocol::schedule::{FiringStatus, Missed, Overlap};
 
-use super::super::look::MAX_DUE;
-use super::super::overlap::MAX_WAITING;
-use super::super::{Admission, DueTime, ScheduleProgress, admit, failures_in_a_row, look, pauses};
 use super::*;
+use crate::schedule::look::MAX_DUE;
+use crate::schedule::overlap::MAX_WAITING;
+use crate::schedule::{Admission, DueTime, ScheduleProgress, admit, failures_in_a_row, look, pauses};
 
 /// What happens between a daemon and the clock.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::database::{open, schema, unfinished};
+use super::{open, schema, unfinished};
 use crate::store::error::StoreError;
 use crate::store::{open_for_reading, requests};
 

@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::database::schema;
+use super::schema;
 use crate::store::error::StoreError;
 
 /// No other process writes, but a reader that recovers the WAL may hold the lock briefly.

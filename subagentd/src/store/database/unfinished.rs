@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use subagent_config::proc;
 
-use crate::store::database::schema;
+use super::schema;
 
 /// Prefix and suffix of the file name.
 const BEGIN: &str = ".subagent-backup.";

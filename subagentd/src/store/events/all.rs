@@ -4,10 +4,11 @@ use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::StoredEvent;
 
+use super::{COLUMNS, PAGE_BYTES, PAGE_EVENTS, read};
 use crate::store::error::StoreError;
-use crate::store::events::{COLUMNS, PAGE_BYTES, PAGE_EVENTS, read};
 use crate::store::retention;
-use crate::store::rows::{self, RowId};
+use crate::store::rows;
+use crate::store::rows::RowId;
 
 /// A page of events of all workers.
 #[derive(Debug)]

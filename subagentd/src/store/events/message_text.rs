@@ -5,9 +5,11 @@ use rusqlite::{Connection, Row, params};
 use subagent_protocol::Result;
 use subagent_protocol::message_text::MessageText;
 
-use crate::store::events::words::MESSAGE_TYPES;
-use crate::store::events::{self, COLUMNS};
-use crate::store::rows::{self, RowId};
+use super::COLUMNS;
+use super::words::MESSAGE_TYPES;
+use crate::store::events;
+use crate::store::rows;
+use crate::store::rows::RowId;
 use crate::store::tx::signed;
 
 /// Maximum number of pieces and tool calls read of one turn.

@@ -19,7 +19,8 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::retention;
-use super::rows::{self, RowId};
+use super::rows;
+use super::rows::RowId;
 
 /// Maximum number of events in a page.
 pub(crate) const PAGE_EVENTS: usize = 256;

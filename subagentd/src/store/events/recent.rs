@@ -5,8 +5,10 @@ use rusqlite::{Connection, params};
 use subagent_model::Activity;
 use subagent_protocol::Result;
 
-use crate::store::events::{self, COLUMNS};
-use crate::store::rows::{self, RowId};
+use super::COLUMNS;
+use crate::store::events;
+use crate::store::rows;
+use crate::store::rows::RowId;
 
 /// Maximum number of examined events.
 const MAX_EVENTS: i64 = 1000;

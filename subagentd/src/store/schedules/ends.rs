@@ -9,9 +9,10 @@ use subagent_protocol::state::TurnStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::text;
 use crate::schedule::{failures_in_a_row, pauses};
-use crate::store::rows::{self, RowId};
-use crate::store::schedules::text;
+use crate::store::rows;
+use crate::store::rows::RowId;
 use crate::store::tx::Tx;
 use crate::store::{facts, tasks, workers};
 

@@ -18,11 +18,12 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
-use self::firings::NewFiring;
 use super::events;
-use super::rows::{self, RowId};
+use super::rows;
+use super::rows::RowId;
 use super::tx::Tx;
 use crate::schedule::{DueTime, DueTimes};
+use firings::NewFiring;
 
 /// What has rows here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

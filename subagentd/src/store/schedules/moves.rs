@@ -9,8 +9,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
+use super::{ScheduleKind, ScheduleRow, Starter, ends, firings, text};
 use crate::store::rows::RowId;
-use crate::store::schedules::{self, ScheduleKind, ScheduleRow, Starter, ends, firings, text};
+use crate::store::schedules;
 use crate::store::tx::Tx;
 
 /// Firings that move along.

@@ -7,9 +7,10 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::trigger::EndStatus;
 
-use crate::store::events::{self, message_text};
-use crate::store::schedules::ScheduleRow;
-use crate::store::schedules::firings::NewFiring;
+use super::ScheduleRow;
+use super::firings::NewFiring;
+use crate::store::events;
+use crate::store::events::message_text;
 use crate::store::{rows, workers};
 
 /// Ends of one look.

@@ -6,10 +6,13 @@ use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::rows::{self, RowId};
-use crate::store::schedules::ScheduleRow;
-use crate::store::schedules::ends::{self, FiringEnd};
-use crate::store::schedules::firings::{self, NewFiring};
+use super::ScheduleRow;
+use super::ends;
+use super::ends::FiringEnd;
+use super::firings;
+use super::firings::NewFiring;
+use crate::store::rows;
+use crate::store::rows::RowId;
 use crate::store::tx::Tx;
 use crate::store::{tasks, workers};
 

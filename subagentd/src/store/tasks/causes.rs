@@ -5,9 +5,11 @@ use rusqlite::{Connection, params};
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
+use super::parent_turn;
 use crate::store::error::StoreError;
-use crate::store::rows::{self, RowId};
-use crate::store::tasks::{self, parent_turn};
+use crate::store::rows;
+use crate::store::rows::RowId;
+use crate::store::tasks;
 use crate::store::tx::{Tx, signed};
 
 /// Stores why the current run of a task ends early. For a completed task, only a policy

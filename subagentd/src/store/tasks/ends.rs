@@ -13,11 +13,13 @@ use subagent_protocol::task_result;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::{OpenTask, causes, count};
 use crate::store::error::StoreError;
 use crate::store::events::message_text::final_message;
 use crate::store::facts;
-use crate::store::rows::{self, RowId};
-use crate::store::tasks::{self, OpenTask, causes, count};
+use crate::store::rows;
+use crate::store::rows::RowId;
+use crate::store::tasks;
 use crate::store::tx::{Tx, signed};
 
 /// Maximum size of a stored result in bytes.

@@ -24,10 +24,11 @@ use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use self::below::TaskSelection;
-use super::rows::{self, RowId, WorkerRow};
+use super::rows;
+use super::rows::{RowId, WorkerRow};
 use super::tx::Tx;
 use super::{facts, workers};
+use below::TaskSelection;
 
 /// A task to store with its worker.
 #[derive(Debug, Clone)]

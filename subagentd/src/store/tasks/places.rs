@@ -4,8 +4,9 @@
 use rusqlite::{Connection, params};
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::rows::{self, RowId};
-use crate::store::tasks::{COMPLETES_LATER, below, count, ends};
+use super::{COMPLETES_LATER, below, count, ends};
+use crate::store::rows;
+use crate::store::rows::RowId;
 use crate::store::tx::Tx;
 
 /// SQL condition for tasks that hold a slot: they have an open turn and no foreground task of their

@@ -5,9 +5,10 @@ use rusqlite::{Connection, params};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::{TaskQuery, TaskRow};
 use crate::store::error::StoreError;
 use crate::store::rows::RowId;
-use crate::store::tasks::{self, TaskQuery, TaskRow};
+use crate::store::tasks;
 
 /// An archived task that may be pruned.
 #[derive(Debug)]

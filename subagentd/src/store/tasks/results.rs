@@ -9,10 +9,11 @@ use subagent_protocol::api::{TaskMerge, TaskStatus};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
+use super::ends::{last_message, last_turn};
+use super::limits;
 use crate::store::error::StoreError;
 use crate::store::rows::RowId;
-use crate::store::tasks::ends::{last_message, last_turn};
-use crate::store::tasks::{self, limits};
+use crate::store::tasks;
 use crate::store::tx::Tx;
 
 /// What is to be done before a task has completed.

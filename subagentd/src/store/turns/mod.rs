@@ -12,9 +12,10 @@ use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use self::queue::QueuedRow;
-use super::rows::{self, RowId};
+use super::rows;
+use super::rows::RowId;
 use super::tx::{Tx, signed};
+use queue::QueuedRow;
 
 /// Inserts a turn that begins.
 pub(super) fn open(tx: &Tx<'_>, worker: RowId, no: u64, turn_id: &TurnId, carrier: Carrier) -> Result<()> {

@@ -19,7 +19,8 @@ use subagent_protocol::{Error, Result, worker_name};
 
 use super::error::StoreError;
 use super::removal;
-use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
+use super::rows;
+use super::rows::{Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::turns::queue;
 use super::tx::{Tx, signed};
 

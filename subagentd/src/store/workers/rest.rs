@@ -4,9 +4,11 @@ use rusqlite::Connection;
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 
-use crate::store::events::history::{self, HistoryFilter};
+use crate::store::events::history;
+use crate::store::events::history::HistoryFilter;
 use crate::store::events::{COLUMNS, read};
-use crate::store::rows::{self, RowId};
+use crate::store::rows;
+use crate::store::rows::RowId;
 
 /// Returns the event of a worker's oldest open question.
 pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {

@@ -3,19 +3,21 @@
 
 use serde_json::{Value, json};
 use subagent_core::model::{QueuePosition, Queued, TaskEnding, Worker, WorkerInput};
-use subagent_core::rules::cancel::CANCELED_BY_MANAGER;
+use subagent_core::rules::reasons::CANCELED_BY_MANAGER;
 use subagent_protocol::api::{CancelTask, MessageTask, TaskMessage, TaskMessaged, TaskStatus, TaskView};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::orders::{RequestTarget, read_response};
-use super::super::worker::Also;
-use super::super::{Supervisor, entropy, hooks, spec, turns};
 use super::{RequestGuard, TaskCaller, shown};
-use crate::store::tasks::{self, TaskRow};
+use crate::store::tasks;
+use crate::store::tasks::TaskRow;
 use crate::store::turns::queue;
 use crate::store::{Durability, RowId, Tx, requests};
+use crate::supervisor::orders::{RequestTarget, read_response};
+use crate::supervisor::start::spec;
+use crate::supervisor::worker::Also;
+use crate::supervisor::{Supervisor, entropy, hooks, turns};
 
 impl Supervisor {
     /// Sends a message to a task.

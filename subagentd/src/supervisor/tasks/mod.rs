@@ -1,6 +1,9 @@
 //! Tasks: creating, showing, waiting for and messaging them. Must not decide what ends a task or
 //! which turn starts next. `core::task` and the store do, executed by the actors.
 
+pub mod result_check;
+pub(crate) mod task_archive;
+
 mod messages;
 mod prune;
 pub(super) mod shown;
@@ -14,11 +17,13 @@ pub(crate) use shown::TaskFilter;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::compose::TaskPurpose;
-use super::delegation::TaskToken;
 use super::orders::RequestTarget;
-use super::{ApiCaller, Supervisor, spec};
-use crate::store::tasks::{self, TaskRow};
+use super::start::compose::TaskPurpose;
+use super::start::delegation::TaskToken;
+use super::start::spec;
+use super::{ApiCaller, Supervisor};
+use crate::store::tasks;
+use crate::store::tasks::TaskRow;
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 
 /// The sender of a request about tasks.

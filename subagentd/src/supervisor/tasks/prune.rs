@@ -9,12 +9,13 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::orders::read_response;
-use super::super::worker::Also;
-use super::super::{ApiCaller, Supervisor, entropy};
+use crate::store::tasks;
+use crate::store::tasks::TaskRow;
 use crate::store::tasks::prune::Archived;
-use crate::store::tasks::{self, TaskRow};
 use crate::store::{RowId, removal};
+use crate::supervisor::orders::read_response;
+use crate::supervisor::worker::Also;
+use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 impl Supervisor {
     /// Removes ended tasks that were archived before the cutoff. Stops their workers first if

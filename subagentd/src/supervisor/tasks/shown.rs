@@ -6,10 +6,11 @@ use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskTranscript, Ta
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::Supervisor;
 use super::TaskCaller;
-use crate::store::tasks::{self, TaskQuery, TaskRow, transcripts};
+use crate::store::tasks;
+use crate::store::tasks::{TaskQuery, TaskRow, transcripts};
 use crate::store::workers::child_sessions;
+use crate::supervisor::Supervisor;
 
 /// Maximum length of a prompt in a list, in characters.
 const PREVIEW_CHARS: usize = 200;

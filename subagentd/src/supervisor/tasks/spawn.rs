@@ -10,17 +10,20 @@ use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::compose::{self, Composed, TaskPurpose};
-use super::super::shared::SupervisorState;
-use super::super::worktrees::Planned;
-use super::super::{Supervisor, controllers, delegation, entropy, environment, hooks, sandbox, start, turns};
 use super::{TaskCaller, gives_tasks, shown};
 use crate::store::schedules::firings;
-use crate::store::tasks::{self, NewTask};
+use crate::store::tasks;
+use crate::store::tasks::NewTask;
 use crate::store::{
     Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, facts,
     requests, workers,
 };
+use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::start::compose;
+use crate::supervisor::start::compose::{Composed, TaskPurpose};
+use crate::supervisor::start::{delegation, environment, sandbox};
+use crate::supervisor::worktrees::Planned;
+use crate::supervisor::{Supervisor, controllers, entropy, hooks, start, turns};
 
 /// Maximum length of a description, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;

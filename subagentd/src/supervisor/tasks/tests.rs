@@ -9,12 +9,13 @@ use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 
-use super::super::start::tests::{request, supervisor};
-use super::super::testing::{caller, folder};
 use super::*;
-use crate::store::turns::{self, queue};
+use crate::store::turns;
+use crate::store::turns::queue;
 use crate::store::{Durability, tasks};
 use crate::supervisor::TaskFilter;
+use crate::supervisor::start::tests::{request, supervisor};
+use crate::supervisor::testing::{caller, folder};
 
 struct TaskSupervisorFixture {
     dir: tempfile::TempDir,

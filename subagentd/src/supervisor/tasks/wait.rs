@@ -7,11 +7,12 @@ use subagent_protocol::api::{KnownTask, TaskShown, WaitTask};
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
-use super::super::shared::is_ending;
-use super::super::worker::Snapshot;
-use super::super::{Supervisor, worker};
 use super::{TaskCaller, shown};
-use crate::store::tasks::{self, TaskRow};
+use crate::store::tasks;
+use crate::store::tasks::TaskRow;
+use crate::supervisor::shared::is_ending;
+use crate::supervisor::worker::Snapshot;
+use crate::supervisor::{Supervisor, worker};
 
 impl Supervisor {
     /// Waits until a task has ended, its progress differs from `known`, or the time is over.

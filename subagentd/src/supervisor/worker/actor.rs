@@ -17,25 +17,25 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use super::blocked::Blocked;
 use super::budget::Budgets;
-use super::inbox::QuestionTracker;
 use super::ingest::Goal;
 use super::own_worktree::OwnWorktree;
+use super::questions::QuestionTracker;
 use super::runtime::LiveRuntime;
+use super::runtime::blocked::Blocked;
 use super::setting::{PendingOptions, SetOrder};
-use super::task::Tasks;
-use super::task_limits::TaskLimits;
+use super::tasks::Tasks;
+use super::tasks::limits::TaskLimits;
 use super::{ActorMessage, Revival, Snapshot};
 use crate::alarm;
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, facts, turns};
 use crate::supervisor::entropy;
-use crate::supervisor::environment;
 use crate::supervisor::hooks::RunningHooks;
-use crate::supervisor::journal::JournalReader;
 use crate::supervisor::policy::PolicyTracker;
+use crate::supervisor::runtimes::journal::JournalReader;
 use crate::supervisor::shared::{ParkedWorkGuard, SupervisorState, is_ending};
-use crate::supervisor::spec::Spec;
+use crate::supervisor::start::environment;
+use crate::supervisor::start::spec::Spec;
 
 /// Reason in the journal of a runtime that ends because its worker hibernates.
 const HIBERNATED: &str = "the worker was idle for as long as its idle timeout";
@@ -508,7 +508,7 @@ fn attachments(message: &Value) -> Result<Vec<Attachment>> {
 }
 
 async fn next_frame(
-    link: Option<&mut crate::supervisor::link::RuntimeConnection>,
+    link: Option<&mut crate::supervisor::runtimes::link::RuntimeConnection>,
 ) -> Option<subagent_protocol::frame::FromRuntime> {
     match link {
         Some(link) => link.next().await,
@@ -516,7 +516,7 @@ async fn next_frame(
     }
 }
 
-pub(super) async fn ended(exit: Option<&crate::supervisor::process::ExitWatch>) {
+pub(super) async fn ended(exit: Option<&crate::supervisor::runtimes::process::ExitWatch>) {
     match exit {
         Some(exit) => exit.ended().await,
         None => std::future::pending().await,

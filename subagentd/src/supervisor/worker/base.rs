@@ -9,8 +9,8 @@ use subagent_protocol::command_run::CommandEnd;
 use subagent_protocol::work_tree::{FILE, TreeBase};
 
 use super::actor::Actor;
-use crate::supervisor::base_folder::base_folder;
 use crate::supervisor::command_run;
+use crate::supervisor::views::base_folder::base_folder;
 
 /// Time after which `subagent-runtime base` is killed. It has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(7);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use subagent_core::accounts::Accounts;
 use subagent_core::model::{Fact, LifecycleState, WorkerInput};
-use subagent_core::rules::stop::stopped_for_good;
+use subagent_core::rules::reasons::stopped_for_good;
 use subagent_core::rules::usage::runs;
 use subagent_protocol::budget::{LimitsChange, Scope, WorkerBudget};
 use subagent_protocol::event::EventType;

@@ -2,7 +2,7 @@
 //! outcome, and a second cancel is harmless.
 
 use subagent_core::model::LifecycleState;
-use subagent_core::rules::stop::stopped_for_good;
+use subagent_core::rules::reasons::stopped_for_good;
 use subagent_protocol::frame::{CANCEL_CHILD, Refusal, RuntimeCommand};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;

@@ -3,31 +3,17 @@
 //! [`ChangeRequest`] and waits; the change is executed even if its client disconnects.
 
 mod actor;
-mod apply;
 mod base;
-mod batch;
-mod blocked;
 mod budget;
 mod child_cancel;
-mod client_rules;
-mod copied;
-mod elicitation;
-mod gone;
-mod hibernation;
-mod hooks;
-mod inbox;
 mod ingest;
 mod order;
 mod own_worktree;
-mod parking;
-mod revival;
+mod questions;
 mod runtime;
 mod setting;
 mod snapshot;
-mod starting;
-mod task;
-mod task_limits;
-mod task_result;
+mod tasks;
 mod worktree;
 
 use std::sync::Arc;
@@ -43,7 +29,7 @@ pub(super) use child_cancel::{ChildCancel, broken};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{SessionUpdates, input};
 pub(super) use order::{Also, ChangeRequest, Respond};
-pub(super) use revival::{Revival, RevivalOutcome};
+pub(super) use runtime::revival::{Revival, RevivalOutcome};
 pub(super) use setting::SetOrder;
 pub(super) use snapshot::Snapshot;
 
@@ -79,7 +65,7 @@ pub(super) enum ActorMessage {
 
 /// The handle of a worker's actor. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct ActorHandle {
+pub(crate) struct ActorHandle {
     pub(super) id: RowId,
     pub(super) worker_id: WorkerId,
     mailbox: mpsc::Sender<ActorMessage>,

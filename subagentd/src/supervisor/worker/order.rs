@@ -14,10 +14,11 @@ use crate::store::questions::inbox;
 use crate::store::{
     Durability, OwnerCheck, RowId, Tx, accounts, controllers, facts, requests, tasks, workers,
 };
-use crate::supervisor::agent_change::changed;
-use crate::supervisor::environment::AgentEnvironment;
-use crate::supervisor::spec::Spec;
-use crate::supervisor::{delegation, entropy, environment};
+use crate::supervisor::entropy;
+use crate::supervisor::start::environment::AgentEnvironment;
+use crate::supervisor::start::spec::Spec;
+use crate::supervisor::start::{delegation, environment};
+use crate::supervisor::turns::agent_change::changed;
 
 /// Builds the response from the new state and the added events.
 pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send>;

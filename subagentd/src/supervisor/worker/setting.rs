@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use subagent_core::model::{LifecycleState, RuntimeStatus};
-use subagent_core::rules::stop::stopped_for_good;
+use subagent_core::rules::reasons::stopped_for_good;
 use subagent_protocol::api::{SetOptions, WorkerSet};
 use subagent_protocol::frame::{Refusal, RuntimeCommand};
 use subagent_protocol::ids::hex;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use crate::store::{Durability, Execution, OwnerCheck, Tx, controllers, requests, workers};
 use crate::supervisor::entropy;
-use crate::supervisor::spec::Spec;
+use crate::supervisor::start::spec::Spec;
 
 /// Capability of runtimes that can set options.
 const CAPABILITY: &str = "options";

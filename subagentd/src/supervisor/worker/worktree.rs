@@ -3,7 +3,8 @@
 use super::actor::Actor;
 use super::own_worktree::OwnWorktree;
 use crate::supervisor::shared::is_ending;
-use crate::supervisor::worktrees::{self, Making};
+use crate::supervisor::worktrees;
+use crate::supervisor::worktrees::Making;
 use subagent_core::model::{LifecycleState, WorkerInput};
 
 impl Actor {

@@ -11,11 +11,12 @@ use subagent_protocol::{Code, Result};
 
 use super::operation;
 use super::rows::store_event;
-use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::worktrees;
+use crate::store::worktrees::WorktreeRow;
 use crate::store::{Durability, RowId};
 use crate::supervisor::entropy;
-use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::start::environment::Variables;
 
 /// Removes the worktree of a worker whose processes have ended, if nothing would be lost. A failure keeps it, as does a
 /// landing in progress: the end of a worker does not wait for checks.

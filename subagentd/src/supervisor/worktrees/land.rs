@@ -9,11 +9,13 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
 use super::{ends, operation};
-use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::worktrees;
+use crate::store::worktrees::WorktreeRow;
 use crate::store::{Durability, OwnerCheck, Tx, requests, workers};
+use crate::supervisor::hooks::after_hooks;
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::SupervisorState;
-use crate::supervisor::{ApiCaller, Supervisor, after_hooks, entropy};
+use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 impl Supervisor {
     /// Lands the worktree with this name, or that of the worker with this address.

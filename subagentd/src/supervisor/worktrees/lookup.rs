@@ -11,10 +11,11 @@ use subagent_protocol::{Code, Error, Result};
 use super::operation;
 use super::planned::Planned;
 use super::rows::look;
-use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::worktrees;
+use crate::store::worktrees::WorktreeRow;
 use crate::supervisor::Supervisor;
-use crate::supervisor::environment::Variables;
-use crate::supervisor::sandbox::always_hidden;
+use crate::supervisor::start::environment::Variables;
+use crate::supervisor::start::sandbox::always_hidden;
 
 impl Supervisor {
     /// All worktrees, the newest first, with their contents if `with_contents` is set.

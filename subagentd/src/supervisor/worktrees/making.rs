@@ -14,13 +14,14 @@ use tokio::task::JoinHandle;
 use super::operation;
 use super::planned::{Planned, confined, moved};
 use super::rows::store_event;
-use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::worktrees;
+use crate::store::worktrees::WorktreeRow;
 use crate::store::{Durability, RowId, Tx, workers};
 use crate::supervisor::entropy;
-use crate::supervisor::environment;
-use crate::supervisor::sandbox;
 use crate::supervisor::shared::SupervisorState;
-use crate::supervisor::spec::Spec;
+use crate::supervisor::start::environment;
+use crate::supervisor::start::sandbox;
+use crate::supervisor::start::spec::Spec;
 
 impl Planned {
     /// Stores the worktree of a worker that was inserted in this transaction and has its name, and that the worker

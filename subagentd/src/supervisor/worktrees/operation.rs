@@ -10,9 +10,9 @@ use subagent_protocol::command_run::{CommandEnd, CommandRun};
 use subagent_protocol::worktree::{Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::command_run;
-use super::super::environment::Variables;
-use super::super::shared::SupervisorState;
+use crate::supervisor::command_run;
+use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::start::environment::Variables;
 
 /// How long one that runs no command of the user may take: a large checkout on a slow disk.
 pub(super) const GIT_TIMEOUT: Duration = Duration::from_secs(5 * 60);

@@ -9,10 +9,11 @@ use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{ends, operation};
-use crate::store::worktrees::{self, WorktreeRow};
+use crate::store::worktrees;
+use crate::store::worktrees::WorktreeRow;
 use crate::store::{Durability, OwnerCheck, removal, requests, workers};
-use crate::supervisor::environment::Variables;
 use crate::supervisor::orders::read_response;
+use crate::supervisor::start::environment::Variables;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 /// The key of a request, and its fingerprint.

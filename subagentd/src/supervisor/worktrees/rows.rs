@@ -9,8 +9,8 @@ use super::operation;
 use crate::store::worktrees::WorktreeRow;
 use crate::store::{Tx, facts, workers};
 use crate::supervisor::entropy;
-use crate::supervisor::environment::Variables;
 use crate::supervisor::shared::SupervisorState;
+use crate::supervisor::start::environment::Variables;
 
 /// Looks what is in a worktree.
 pub(super) async fn look(shared: &SupervisorState, row: &WorktreeRow) -> Result<Contents> {

@@ -18,16 +18,16 @@ use subagent_protocol::ids::InstanceId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use self::carry_over::{TAKE_OVER, ids, jump, jump_epoch, settle};
-use self::exchange::exchange;
-use self::names::{Unfinished, clear, discard_beside, free_name, move_beside};
-use self::prepare::{copy, ready};
-pub(crate) use self::replaced::{Replaced, may_replace, settle_replaced};
-use self::replaced::{is_damage, of_database};
-use crate::store::database::backup::check;
-use crate::store::database::open::immutable_uri;
+use super::backup::check;
+use super::open::immutable_uri;
 use crate::store::error::StoreError;
 use crate::store::rows::Cursor;
+use carry_over::{TAKE_OVER, ids, jump, jump_epoch, settle};
+use exchange::exchange;
+use names::{Unfinished, clear, discard_beside, free_name, move_beside};
+use prepare::{copy, ready};
+pub(crate) use replaced::{Replaced, may_replace, settle_replaced};
+use replaced::{is_damage, of_database};
 
 /// File name of the database in a state dir.
 pub(crate) const DATABASE: &str = "state.db";

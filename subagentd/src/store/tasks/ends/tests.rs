@@ -66,7 +66,13 @@ async fn m9_what_was_due_to_a_task_is_gone_as_soon_as_it_is_being_ended() {
     let store = tree(&folder, "").await;
     settle(&store, 3).await;
     let end = |tx: &mut Tx<'_>| {
-        facts::store(tx, RowId(2), &[Fact::TaskEnding(task::TaskEnding::Cancelled)], None, NOW)
+        facts::store(
+            tx,
+            RowId(2),
+            &[Fact::TaskEnding(subagent_core::model::TaskEnding::Cancelled)],
+            None,
+            NOW,
+        )
     };
     store.write(Durability::Full, 1, end).await.unwrap();
     assert_eq!(due_to(&store, 2).await, Vec::<i64>::new());

@@ -1,0 +1,12 @@
+//! Runtimes from outside of their actors: processes, locks, journals, health, and what a crash left.
+
+pub(crate) mod adoption;
+pub(crate) mod daemon_start;
+pub(crate) mod health;
+pub(crate) mod journal;
+pub(crate) mod link;
+pub(crate) mod locks;
+pub(crate) mod memory;
+pub(crate) mod orphaned_runtimes;
+pub(crate) mod process;
+pub mod stray_processes;

@@ -1,0 +1,375 @@
+//! Views of workers for clients.
+
+pub(crate) mod base_folder;
+pub(crate) mod diff;
+pub(crate) mod examine;
+pub(crate) mod inspect;
+pub(crate) mod overview;
+pub(crate) mod transcript;
+pub(crate) mod usage;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_core::model::{Hibernation, Queue, RuntimeStatus, Worker};
+use subagent_protocol::api::{
+    AgentView, ParkedView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
+};
+use subagent_protocol::details::AuthStatus;
+use subagent_protocol::event::ApprovalView;
+use subagent_protocol::record::{ApprovalRequested, Child};
+use subagent_protocol::state::{Carrier, ParkReason, QuestionKind, WorkerState};
+use subagent_protocol::tags::Selector;
+use subagent_protocol::{Code, Error, Result};
+
+use super::Supervisor;
+use super::questions::elicitation_view;
+use super::runtimes::memory;
+use super::start::spec;
+use super::worker::{ActorHandle, Snapshot};
+use crate::store::WorkerRow;
+use crate::store::questions;
+use crate::store::questions::ApprovalRow;
+use crate::store::tasks;
+use crate::store::tasks::TaskQuery;
+use crate::store::workers;
+use crate::store::workers::{child_sessions, details};
+
+/// Time that a view waits for an adopted worker to settle.
+const SETTLE: Duration = Duration::from_secs(6);
+/// Maximum size of a returned log, in bytes.
+const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
+
+impl Supervisor {
+    /// Lists all workers, newest first: optionally those of one controller, with some tags, or of
+    /// tasks created by `parent`. Workers of tasks that are not inspectable are listed only with
+    /// `all`. An unknown controller has no workers.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND` for the parent, `STORAGE_ERROR`.
+    pub(crate) async fn list_workers(
+        &self,
+        controller: Option<String>,
+        selector: Option<String>,
+        all: bool,
+        parent: Option<String>,
+    ) -> Result<WorkerList> {
+        let chosen = selector.as_deref().map(Selector::parse).transpose()?;
+        if let Some(parent) = &parent {
+            self.row(parent).await?;
+        }
+        let filter = controller.clone();
+        let read = self.shared.store.read(move |connection| {
+            let mut rows = workers::list(connection, filter.as_deref())?;
+            if !all {
+                let hidden = tasks::hidden(connection)?;
+                rows.retain(|row| !hidden.contains(&row.id.0));
+            }
+            if parent.is_some() {
+                let below =
+                    tasks::list(connection, &TaskQuery { parent, all: true, ..TaskQuery::default() })?;
+                rows.retain(|row| below.iter().any(|task| task.task_id == row.worker_id));
+            }
+            Ok(rows)
+        });
+        let mut rows = read.await?;
+        if let Some(chosen) = chosen {
+            rows.retain(|row| chosen.matches(&spec::tags(row)));
+        }
+        // Concurrently, so that a hanging runtime does not delay the others.
+        let items = futures_util::future::join_all(rows.iter().map(|row| self.view(row))).await;
+        Ok(WorkerList { count: items.len(), items, controller_id: controller, selector })
+    }
+
+    /// Returns one worker in detail.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub(crate) async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
+        let row = self.row(worker).await?;
+        let mut view = self.view(&row).await;
+        // Read again, because settling may have changed the row.
+        let row = self.row(worker).await?;
+        let id = row.id;
+        view.worktree = self.worktree_of(row.worker_id.as_str()).await?;
+        view.questions = self.open_questions(&row).await?;
+        view.questions_below = self.questions_below(&row).await?;
+        view.child_sessions =
+            self.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
+        let agent = self.agent_view(&row).await?;
+        view.login_wanted = agent.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
+        Ok(WorkerShown { worker: view, agent })
+    }
+
+    /// Returns a worker whose agent was just started, and whether the agent reports that it is
+    /// logged out.
+    pub(super) async fn started_view(&self, row: &WorkerRow) -> Result<WorkerView> {
+        let id = row.id;
+        let details = self.shared.store.read(move |connection| details::details(connection, id)).await?;
+        let login_wanted = details.auth_status.is_some_and(|status| status.is_logged_out());
+        let worktree = self.worktree_of(row.worker_id.as_str()).await?;
+        Ok(WorkerView { login_wanted, worktree, ..self.view(row).await })
+    }
+
+    async fn agent_view(&self, row: &WorkerRow) -> Result<AgentView> {
+        let id = row.id;
+        let found = self.shared.store.read(move |connection| {
+            Ok((details::details(connection, id)?, details::last_activity(connection, id)?))
+        });
+        let (known, last_activity_at) = found.await?;
+        let memory_bytes = match row.guard {
+            Some(guard) => memory::below(guard).await,
+            None => None,
+        };
+        Ok(AgentView {
+            name: known.name,
+            version: known.version,
+            model: known.model,
+            mode: known.mode,
+            config_options: known.config_options,
+            title: known.session.title,
+            context_used: known.session.context_used,
+            context_size: known.session.context_size,
+            cost: known.session.cost,
+            tokens: known.session.tokens,
+            auth_status: known.auth_status,
+            last_activity_at,
+            restarts: row.incarnation.saturating_sub(1),
+            memory_bytes,
+        })
+    }
+
+    /// Returns the undecided permission requests of a worker, oldest first.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub(crate) async fn approvals(&self, worker: &str) -> Result<Vec<PendingApproval>> {
+        let row = self.row(worker).await?;
+        let found =
+            self.shared.store.read(move |connection| questions::list(connection, row.id, None)).await?;
+        Ok(found.into_iter().map(pending_approval).collect())
+    }
+
+    /// Returns the end of the agent's log of standard error.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
+    pub(crate) async fn worker_logs(&self, worker: &str, tail_bytes: u64) -> Result<WorkerLogs> {
+        let row = self.row(worker).await?;
+        let path = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
+        let length = tail_bytes.min(MAX_LOG_BYTES);
+        let file = path.clone();
+        let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;
+        let (text, truncated) = match tail {
+            Ok(Ok(tail)) => tail,
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), false),
+            Ok(Err(error)) => {
+                return Err(Error::new(
+                    Code::StorageError,
+                    format!("cannot read {}: {error}", path.display()),
+                ));
+            }
+            Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
+        };
+        Ok(WorkerLogs { worker_id: row.worker_id, path: path.display().to_string(), text, truncated })
+    }
+
+    pub(super) async fn row(&self, worker: &str) -> Result<WorkerRow> {
+        let id = worker.to_owned();
+        let row = self.shared.store.read(move |connection| workers::get(connection, &id)).await?;
+        row.ok_or_else(|| self.roster.not_found(worker))
+    }
+
+    pub(super) async fn view(&self, row: &WorkerRow) -> WorkerView {
+        let handle = match self.roster.live(row.worker_id.as_str()) {
+            // The worker was just stored.
+            Err(_) if row.state != "stopped" && row.incarnation == 0 => {
+                self.roster.adopted(&self.shared, row).await
+            }
+            found => found,
+        };
+        let snapshot = match handle {
+            Ok(handle) => Some(settled(&handle).await),
+            Err(_) => None,
+        };
+        let state = match (&snapshot, row.state.as_str()) {
+            (Some(snapshot), _) => snapshot.public_state(),
+            (None, "stopped") => WorkerState::Stopped,
+            // The worker is set aside, because its rows contradict each other.
+            (None, _) => WorkerState::Error,
+        };
+        let last_error = match &snapshot {
+            Some(snapshot) => snapshot.obstacle.clone().or_else(|| snapshot.last_error.clone()),
+            None => row.last_error.clone(),
+        };
+        let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);
+        // Until the next runtime starts.
+        let hibernated = snapshot.as_ref().is_some_and(|snapshot| {
+            let worker = &snapshot.worker;
+            worker.hibernation == Hibernation::Begun && worker.link == RuntimeStatus::None
+        });
+        // Read again, because the row may be older than the snapshot.
+        let hibernated_at = match hibernated {
+            true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.hibernated_at),
+            false => None,
+        };
+        let spec = spec::shown(row);
+        let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
+        WorkerView {
+            worker_id: row.worker_id.clone(),
+            name: row.name.clone(),
+            controller_id: row.controller_id.clone(),
+            label: self.label(row),
+            launcher: row.launcher.clone(),
+            role: row.role.clone(),
+            state,
+            cwd: row.cwd.clone(),
+            session_id: row.session_id.clone().unwrap_or_else(|| row.placeholder.clone()),
+            active_turn_id: snapshot.as_ref().and_then(|snapshot| snapshot.worker.open_turn().cloned()),
+            runtime_pid: runtime.map(|runtime| runtime.pid),
+            runtime_socket: runtime.and_then(|_| socket()).map(|path| path.display().to_string()),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            stopped_at: row.stopped_at,
+            recovery_state: recovery_state(row.has_handoff, state).to_owned(),
+            last_error: last_error.map(|error| error.to_string()),
+            unresponsive: snapshot.as_ref().is_some_and(|snapshot| snapshot.unresponsive),
+            idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.idle_timeout_ms),
+            hibernation: snapshot
+                .as_ref()
+                .and_then(|snapshot| snapshot.hibernation_obstacle)
+                .map(str::to_owned),
+            hibernated,
+            hibernated_at,
+            parked: snapshot.as_ref().and_then(|snapshot| parked_view(&snapshot.worker)),
+            on_rate_limit: spec.on_rate_limit,
+            questions: Vec::new(),
+            questions_below: Vec::new(),
+            child_sessions: Vec::new(),
+            queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
+            answer_time: spec.answer_time,
+            has_policy: spec.policy.is_some(),
+            login_wanted: false,
+            worktree: None,
+            delegates: spec.delegation.is_some(),
+            sandbox: spec.sandbox,
+            agent_definition: spec.agent.map(|agent| agent.name),
+            tags: spec.tags,
+        }
+    }
+}
+
+impl Supervisor {
+    fn label(&self, row: &WorkerRow) -> String {
+        if subagent_failpoint::sabotaged("view.values") {
+            let file = self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
+            let values = crate::supervisor::start::environment::read(&file).unwrap_or_default().variables;
+            return values.iter().map(|(_, value)| String::from_utf8_lossy(&value.0)).collect();
+        }
+        row.label.clone()
+    }
+}
+
+/// Returns until when the worker is parked.
+pub(super) fn parked_view(worker: &Worker) -> Option<ParkedView> {
+    worker.parking.until.map(|until| ParkedView { until, reason: ParkReason::RateLimit })
+}
+
+/// Returns the view of a queue that is not empty.
+fn queue_view(queue: &Queue) -> Option<QueueView> {
+    (!queue.turns.is_empty()).then(|| crate::supervisor::turns::queue::view(queue))
+}
+
+/// Returns how the worker's work can be recovered.
+const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
+    match (has_handoff, state) {
+        (true, _) => "handoff_available",
+        (false, WorkerState::Stopped) => "lost",
+        (false, _) => "restartable",
+    }
+}
+
+/// Returns the view of a pending question.
+pub(crate) fn pending_approval(approval: questions::ApprovalRow) -> PendingApproval {
+    let child = child(&approval);
+    let mut pending = match approval.kind {
+        QuestionKind::Permission => pending_permission(approval),
+        QuestionKind::Elicitation => {
+            let view = elicitation_view(&approval);
+            PendingApproval {
+                request_id: approval.request_id,
+                turn_id: approval.turn_id,
+                kind: approval.kind.as_str().to_owned(),
+                message: view.message.clone(),
+                options: Vec::new(),
+                status: approval.status,
+                created_at: approval.asked_at,
+                tool_call: view.fields(),
+            }
+        }
+    };
+    for (key, value) in [("sessionId", child.session_id), ("sessionTitle", child.session_title)] {
+        if let Some(value) = value {
+            pending.tool_call.insert(key.to_owned(), value.into());
+        }
+    }
+    pending
+}
+
+/// Returns the text of a question for people.
+pub(super) fn message(question: &ApprovalRow) -> String {
+    match question.kind {
+        QuestionKind::Permission => approval_view(question).message,
+        QuestionKind::Elicitation => elicitation_view(question).message,
+    }
+}
+
+/// Returns the child session that asks, if there is one.
+fn child(question: &ApprovalRow) -> Child {
+    serde_json::from_str::<Child>(&question.asked).unwrap_or_default()
+}
+
+fn pending_permission(approval: ApprovalRow) -> PendingApproval {
+    let view = approval_view(&approval);
+    PendingApproval {
+        request_id: approval.request_id,
+        turn_id: approval.turn_id,
+        kind: "tool.call".to_owned(),
+        message: view.message,
+        options: view.options,
+        status: approval.status,
+        created_at: approval.asked_at,
+        tool_call: view.tool_call,
+    }
+}
+
+/// Waits a limited time until the actor is settled or reports an obstacle. Returns its snapshot.
+pub(super) async fn settled(handle: &ActorHandle) -> Arc<Snapshot> {
+    let mut snapshots = handle.follow();
+    let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
+    match tokio::time::timeout(SETTLE, known).await {
+        Ok(Ok(snapshot)) => Arc::clone(&snapshot),
+        _ => Arc::clone(&handle.snapshot.borrow()),
+    }
+}
+
+/// Parses a stored permission request.
+pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
+    let view = match approval.carrier {
+        Carrier::Runtime => serde_json::from_str::<ApprovalRequested>(&approval.asked)
+            .map(|asked| ApprovalView::of_record(&asked)),
+        Carrier::Local => serde_json::from_str(&approval.asked),
+    };
+    view.unwrap_or_else(|_| ApprovalView::of("null"))
+}
+
+fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = subagent_config::regular::open_to_read(path)?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(length)))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), size > length))
+}

@@ -1,0 +1,114 @@
+//! Stores what has happened to a worker. It cannot be refused, so a full disk only delays it.
+
+use subagent_core::model::{Fact, WorkerInput};
+use subagent_protocol::Result;
+use subagent_protocol::time::Timestamp;
+use tokio::time::Instant;
+
+use crate::store::{Durability, RowId, Tx, facts, tasks, workers};
+use crate::supervisor::entropy;
+use crate::supervisor::shared::is_ending;
+use crate::supervisor::turns::agent_change::changed;
+use crate::supervisor::worker::actor::{Actor, STORE_RETRY, ended};
+use crate::supervisor::worker::runtime::blocked::Blocked;
+
+impl Actor {
+    /// Applies an input that no request caused, and stores the outcome.
+    pub(crate) async fn apply(&mut self, input: WorkerInput) {
+        // Without a check, nothing can refuse it.
+        let _ = self.apply_if(input, |_, _, _| Ok(())).await;
+    }
+
+    /// Like [`Self::apply`], unless `check` refuses it in the transaction that stores it.
+    pub(crate) async fn apply_if(
+        &mut self,
+        input: WorkerInput,
+        check: impl Fn(&Tx<'_>, RowId, Timestamp) -> Result<()> + Clone + Send + 'static,
+    ) -> Result<()> {
+        self.worker.queue.gated |= self.budgets.has_news();
+        let mut step = match self.worker.step(input) {
+            Ok(step) => step,
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
+                return Ok(());
+            }
+        };
+        if subagent_failpoint::sabotaged("approval.keep_open") {
+            step.facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
+        }
+        let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
+        let cwd = self.cwd.clone();
+        let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
+        loop {
+            let (step, check, cwd) = (step.clone(), check.clone(), cwd.clone());
+            let result = self
+                .shared
+                .store
+                .write(Durability::Full, 4, move |tx| {
+                    if let Err(refused) = check(tx, id, now) {
+                        return Ok(Err(refused));
+                    }
+                    let mut added = facts::store(tx, id, &step.facts, None, now)?;
+                    workers::update(tx, id, &step.worker, cursor, now)?;
+                    if !may_live {
+                        workers::end_incarnation(tx, id)?;
+                    }
+                    let changed = changed(tx, id, &step.worker, &cwd, now)?;
+                    tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
+                    Ok(Ok((added, changed)))
+                })
+                .await;
+            match result {
+                Ok(Err(refused)) => return Err(refused),
+                Ok(Ok((added, changed))) => {
+                    self.take_changed(changed);
+                    if self.retry.is_none() {
+                        self.blocked = None;
+                    }
+                    self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
+                    self.todo.extend(actions);
+                    return Ok(());
+                }
+                Err(_) if *self.shared.ending.borrow() => return Ok(()),
+                // The change has happened, so it is stored as soon as there is room.
+                Err(error) => {
+                    tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
+                    self.is_blocked(error);
+                    self.publish();
+                    if !self.pause().await {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits before a change that could not be stored is tried again. Meanwhile the actor refuses
+    /// requests and notices the end of its runtime. Returns `false` if the daemon ends.
+    async fn pause(&mut self) -> bool {
+        let mut ending = self.shared.ending.subscribe();
+        let until = Instant::now() + STORE_RETRY;
+        loop {
+            let refuse = self.blocked.as_ref().is_some_and(Blocked::is_overdue);
+            let running = self.runtime.as_ref().filter(|runtime| !runtime.ended);
+            tokio::select! {
+                biased;
+                () = is_ending(&mut ending) => return false,
+                () = tokio::time::sleep_until(until) => return true,
+                () = ended(running.and_then(|runtime| runtime.exit.as_ref())) => self.see_end(),
+                message = self.mailbox.recv(), if refuse => match message {
+                    Some(message) => self.refuse_message(message),
+                    None => return false,
+                },
+            }
+        }
+    }
+
+    /// Publishes that the runtime's process has ended. The consequences are handled later.
+    pub(crate) fn see_end(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.ended = true;
+        }
+        self.publish();
+    }
+}
