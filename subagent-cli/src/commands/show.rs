@@ -3,8 +3,9 @@
 pub(crate) mod overview;
 
 use clap::Args;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
-use subagent_protocol::api::WorkerOverview;
+use subagent_protocol::api::{Doing, OpenQuestion, WorkerOverview};
 
 use crate::client::{DaemonClient, block_on, read};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
@@ -92,13 +93,10 @@ fn with_changes(mut data: Value, context: &CliContext) -> Result<Value> {
 fn lines(data: &Value) -> Value {
     let mut lines = data.clone();
     let changes = &data["changes"];
-    lines["doing"] = human::doing(&data["doing"]).into();
-    let question = &data["questions"][0];
-    lines["question"] = question["message"].clone();
-    lines["answer"] = match question["requestId"].as_str() {
-        Some(request) => human::answer(question, request).into(),
-        None => Value::Null,
-    };
+    lines["doing"] = Doing::deserialize(&data["doing"]).ok().map(|doing| human::doing(&doing)).into();
+    let question = OpenQuestion::deserialize(&data["questions"][0]).ok();
+    lines["answer"] = question.as_ref().map(human::answer).into();
+    lines["question"] = question.map(|question| question.message).into();
     lines["branch"] = data["worktree"]["branch"].clone();
     lines["queued"] = data["queue"]["length"].clone();
     lines["lastMessage"] = data["lastMessage"]["text"].clone();

@@ -1,6 +1,6 @@
 //! The fields of a form, one line each. Pure: the daemon checks the values.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use subagent_protocol::clean::one_line;
 
 /// Maximum number of fields that are asked.
@@ -18,8 +18,8 @@ pub(super) struct DialogField {
 }
 
 /// Returns the fields of a form; a link has none.
-pub(super) fn fields(request: &Value) -> Vec<DialogField> {
-    let schema = &request["schema"];
+pub(super) fn fields(request: &Map<String, Value>) -> Vec<DialogField> {
+    let schema = request.get("schema").unwrap_or(&Value::Null);
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let properties = schema["properties"].as_object().into_iter().flatten();
     properties
@@ -69,12 +69,12 @@ mod tests {
             },
             "required": ["port"],
         }});
-        let fields = fields(&request);
+        let fields = fields(request.as_object().unwrap());
         let prompts: Vec<String> = fields.iter().map(DialogField::prompt).collect();
         assert_eq!(prompts, ["  Port: ", "  hosts, separated by commas (may stay empty): "]);
         assert_eq!(fields[0].values(" 8080 "), [("port".to_owned(), "8080".to_owned())]);
         assert_eq!(fields[1].values("a, b").len(), 2);
         assert!(fields[1].values("").is_empty());
-        assert!(super::fields(&json!({"url": "https://x"})).is_empty());
+        assert!(super::fields(json!({"url": "https://x"}).as_object().unwrap()).is_empty());
     }
 }

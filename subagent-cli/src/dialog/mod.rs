@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_protocol::api::{Answer, Decide, RuleScope};
+use subagent_protocol::api::{Answer, ApprovalShown, Decide, RuleScope};
 use subagent_protocol::secret::Secret;
-use subagent_protocol::state::{ElicitationAction, QuestionKind};
+use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 use tokio::time::timeout;
 
-use crate::client::{ApiRequest, DaemonClient, EventBatch, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, read, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human::{self, Detail};
 use crate::output::terminal::Terminal;
@@ -117,7 +117,7 @@ impl Dialog {
             }
         };
         if asked == DialogOutcome::Elsewhere {
-            let shown = client.ask(&ApiRequest::get(approval_path(question))).await?;
+            let shown = fetched(client, question).await?;
             write_stderr(&format!("\n{}", human::decided_by(&shown, self.terminal)));
         }
         Ok(asked)
@@ -165,7 +165,7 @@ impl Dialog {
     /// # Errors
     /// Those of [`DaemonClient::ask`].
     pub(crate) async fn is_open(&self, client: &mut DaemonClient, question: &QuestionRef) -> Result<bool> {
-        match client.ask(&ApiRequest::get(approval_path(question))).await {
+        match fetched(client, question).await {
             Ok(shown) => Ok(is_pending(&shown)),
             Err(failure) if is_over(&failure) => Ok(false),
             Err(failure) => Err(failure),
@@ -179,7 +179,7 @@ impl Dialog {
         question: &QuestionRef,
         decided: &Cell<bool>,
     ) -> Result<DialogOutcome> {
-        let shown = client.ask(&ApiRequest::get(approval_path(question))).await?;
+        let shown = fetched(client, question).await?;
         if !is_pending(&shown) {
             return Ok(DialogOutcome::Elsewhere);
         }
@@ -198,10 +198,10 @@ impl Dialog {
         &mut self,
         client: &mut DaemonClient,
         question: &QuestionRef,
-        shown: &Value,
+        shown: &ApprovalShown,
         decided: &Cell<bool>,
     ) -> Result<DialogOutcome> {
-        let rule = shown["alwaysRule"].as_str();
+        let rule = shown.always_rule.as_deref();
         self.keyboard.forget();
         write_stderr(&human::question(shown, Detail::Short, self.terminal));
         let mut stage = Stage::Choice;
@@ -258,12 +258,12 @@ impl Dialog {
         &mut self,
         client: &mut DaemonClient,
         question: &QuestionRef,
-        shown: &Value,
+        shown: &ApprovalShown,
         decided: &Cell<bool>,
     ) -> Result<DialogOutcome> {
         self.keyboard.forget();
         write_stderr(&human::question(shown, Detail::Short, self.terminal));
-        let fields = form::fields(&shown["request"]);
+        let fields = form::fields(&shown.request);
         loop {
             let key = self.key(form::KEYS).await?;
             write_stderr("\n");
@@ -344,12 +344,13 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::internal(format!("the terminal cannot be read: {error}"))
 }
 
-fn is_pending(shown: &Value) -> bool {
-    shown["status"] == "pending"
+fn is_pending(shown: &ApprovalShown) -> bool {
+    shown.item.status == ApprovalStatus::Pending
 }
 
-fn approval_path(question: &QuestionRef) -> String {
-    format!("/v1/approvals/{}", segment(&question.request_id))
+async fn fetched(client: &mut DaemonClient, question: &QuestionRef) -> Result<ApprovalShown> {
+    let path = format!("/v1/approvals/{}", segment(&question.request_id));
+    read(client.ask(&ApiRequest::get(path)).await?)
 }
 
 /// Returns the path for answering a question.

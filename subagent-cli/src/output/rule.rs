@@ -4,7 +4,13 @@ use serde_json::Value;
 
 /// Returns the names from the root task to the one that asks, or to the one that has the rule.
 pub(crate) fn task_path(data: &Value) -> Option<String> {
-    let names: Vec<&str> = data["path"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let names: Vec<String> =
+        data["path"].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    path_of(&names)
+}
+
+/// The same of the names.
+pub(crate) fn path_of(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(" › "))
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod flags;
 
 use std::path::Path;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use subagent_protocol::api::{
     ChangeSchedule, ControllerChoice, RunTask, ScheduledMessage, ScheduledWork, TaskMode, TaskOverrides,
@@ -166,8 +167,8 @@ impl Starters {
     fn seen(&self, item: &Value) -> Value {
         let mut seen = item.clone();
         (self.readable)(&mut seen);
-        if let Some(shown) = human::work(&item["work"]) {
-            seen["work"] = shown.into();
+        if let Ok(work) = ScheduledWork::deserialize(&item["work"]) {
+            seen["work"] = human::work(&work).into();
         }
         if let Some(message) = item["error"]["message"].as_str() {
             seen["error"] = message.into();

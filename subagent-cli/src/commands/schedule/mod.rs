@@ -10,7 +10,9 @@ mod run;
 mod show;
 
 use clap::Subcommand;
+use serde::Deserialize as _;
 use serde_json::Value;
+use subagent_protocol::schedule::When;
 
 use crate::commands::firing::Starters;
 use crate::context::CliContext;
@@ -70,7 +72,7 @@ const SCHEDULES: Starters = Starters {
 };
 
 fn readable(item: &mut Value) {
-    if let Some(shown) = human::when(&item["when"]) {
-        item["when"] = shown.into();
+    if let Ok(when) = When::deserialize(&item["when"]) {
+        item["when"] = human::when(&when).into();
     }
 }

@@ -4,8 +4,9 @@
 
 use ratatui::text::Line;
 use serde_json::Value;
+use subagent_protocol::api::ApprovalShown;
 use subagent_protocol::ids::RequestId;
-use subagent_protocol::state::QuestionKind;
+use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 use subagent_protocol::time::Timestamp;
 
 use super::effect::BoardCommand;
@@ -28,8 +29,8 @@ const MAX_NUMBERED: usize = 9;
 #[derive(Debug, Default)]
 pub(super) struct QuestionView {
     question: Option<QuestionRef>,
-    /// Data of `approval.shown`, and since when it is on the screen.
-    shown: Option<(Value, Timestamp)>,
+    /// The question in full, and since when it is on the screen.
+    shown: Option<(ApprovalShown, Timestamp)>,
     /// The question in full for a width.
     lines: Option<(usize, Vec<Line<'static>>)>,
     /// Whether the rule that an answer makes is shown.
@@ -73,9 +74,13 @@ impl QuestionView {
     /// Takes a question that was fetched.
     pub(super) fn show(&mut self, request: &RequestId, mut shown: Value, now: Timestamp) {
         if self.is_about(request.as_str()) {
-            self.is_answered = shown["status"] != "pending";
-            self.has_failed = false;
             bounds::cut(&mut shown);
+            let Ok(shown) = serde_json::from_value::<ApprovalShown>(shown) else {
+                self.has_failed = true;
+                return;
+            };
+            self.is_answered = shown.item.status != ApprovalStatus::Pending;
+            self.has_failed = false;
             self.lines = None;
             self.shown = Some((shown, now));
         }
@@ -110,7 +115,7 @@ impl QuestionView {
     }
 
     /// The question in full.
-    pub(super) fn shown(&self) -> Option<&Value> {
+    pub(super) fn shown(&self) -> Option<&ApprovalShown> {
         self.shown.as_ref().map(|(shown, _)| shown)
     }
 
@@ -132,7 +137,7 @@ impl QuestionView {
 
     /// The rule that `a` leads to.
     pub(super) fn rule(&self) -> Option<&str> {
-        self.shown()?["alwaysRule"].as_str()
+        self.shown()?.always_rule.as_deref()
     }
 
     /// When keys begin to count; `None` if they do, or there is no question.
@@ -143,15 +148,15 @@ impl QuestionView {
 
     /// The options that are chosen by number, with their labels and ids.
     pub(super) fn numbered(&self) -> Vec<(&str, &str)> {
-        let options = self.shown().and_then(|shown| shown["options"].as_array());
-        let options = options.map(Vec::as_slice).unwrap_or_default();
-        let mut kinds: Vec<&str> = options.iter().filter_map(|option| option["kind"].as_str()).collect();
+        let options = self.shown().map_or(&[][..], |shown| &shown.options);
+        let mut kinds: Vec<&str> = options.iter().filter_map(|option| option.kind.as_deref()).collect();
         kinds.sort_unstable();
         kinds.dedup();
         if options.len() <= USUAL_OPTIONS && kinds.len() == options.len() {
             return Vec::new();
         }
-        options.iter().filter_map(labeled).take(MAX_NUMBERED).collect()
+        let labeled = options.iter().map(|option| (option.label.as_str(), option.id.as_str()));
+        labeled.take(MAX_NUMBERED).collect()
     }
 
     /// The keys that count, from the most important one.
@@ -267,12 +272,6 @@ impl QuestionView {
     }
 }
 
-/// The label of an option, and its id.
-fn labeled(option: &Value) -> Option<(&str, &str)> {
-    let id = option["id"].as_str()?;
-    Some((option["label"].as_str().unwrap_or(id), id))
-}
-
 fn decision(request: &str, word: &str) -> Vec<String> {
     ["approve", request, "--decision", word].map(str::to_owned).to_vec()
 }
@@ -295,6 +294,7 @@ fn words(request: &str, wish: PermissionChoice) -> Option<(Vec<String>, &'static
 mod tests {
     use serde_json::json;
 
+    use super::super::fixture::{self, and};
     use super::*;
 
     const REQUEST: &str = "ap_0123456789";
@@ -305,10 +305,8 @@ mod tests {
             QuestionRef { worker_id: "w_0123456789".to_owned(), request_id: REQUEST.to_owned(), kind };
         let wanted = asked.turn_to(Some(question.clone())).unwrap();
         assert_eq!((wanted.as_str(), asked.turn_to(Some(question))), (REQUEST, None));
-        let mut shown = json!({"status": "pending", "alwaysRule": "execute(make)", "options": []});
-        for (key, value) in more.as_object().unwrap() {
-            shown[key] = value.clone();
-        }
+        let shown = json!({"kind": kind, "alwaysRule": "execute(make)"});
+        let shown = fixture::question(&wanted, and(shown, more));
         asked.show(&wanted, shown, Timestamp(0));
         asked
     }
@@ -399,7 +397,8 @@ mod tests {
 
     #[test]
     fn many_options_are_chosen_by_number() {
-        let option = |id: &str, kind: &str| json!({"id": id, "label": format!("{id}!"), "kind": kind});
+        let option =
+            |id: &str, kind: &str| json!({"id": id, "alias": id, "label": format!("{id}!"), "kind": kind});
         let many = json!([option("a b", "allow_once"), option("-c", "allow_once")]);
         let mut asked = asked(QuestionKind::Permission, json!({"options": many}));
         assert_eq!(asked.numbered(), [("a b!", "a b"), ("-c!", "-c")]);

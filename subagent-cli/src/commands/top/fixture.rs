@@ -152,19 +152,29 @@ pub(super) fn typed(board: &mut Board, keys: &str) -> Vec<BoardEffect> {
     keys.chars().flat_map(|char| board.on_key(&key(char), later)).collect()
 }
 
+/// A permission request in full, and what is special about it.
+pub(super) fn question(request: &RequestId, more: Value) -> Value {
+    let question = json!({
+        "requestId": request, "workerId": id(1), "label": "", "controllerId": "ctl_0123456789", "kind": "permission",
+        "subject": "", "status": "pending", "createdAt": NOW, "message": "", "cwd": "", "options": [], "request": {},
+        "answers": [],
+    });
+    and(question, more)
+}
+
 /// The question that is shown, as the daemon has it.
 pub(super) fn answer_questions(board: &mut Board, effects: &[BoardEffect]) {
     for effect in effects {
         if let BoardEffect::ShowQuestion(request) = effect {
-            let shown = json!({
-                "requestId": request, "status": "pending", "kind": "permission", "name": "codex",
-                "message": "Permission requested for execute", "request": {"command": "rm -rf build"},
-                "alwaysRule": "execute(rm -rf build)", "cwd": "/home/ada/shop", "rule": null,
+            let more = json!({
+                "name": "codex", "message": "Permission requested for execute", "request": {"command": "rm -rf build"},
+                "alwaysRule": "execute(rm -rf build)", "cwd": "/home/ada/shop",
                 "options": [
-                    {"id": "allow-once", "label": "Allow", "kind": "allow_once"},
-                    {"id": "reject-once", "label": "Reject", "kind": "reject_once"},
+                    {"id": "allow-once", "alias": "allow-once", "label": "Allow", "kind": "allow_once"},
+                    {"id": "reject-once", "alias": "reject-once", "label": "Reject", "kind": "reject_once"},
                 ],
             });
+            let shown = question(request, more);
             let _ = board.on_input(BoardEvent::Question(request.clone(), Ok(shown)), NOW);
         }
     }

@@ -11,7 +11,9 @@ mod run;
 mod show;
 
 use clap::Subcommand;
+use serde::Deserialize as _;
 use serde_json::Value;
+use subagent_protocol::trigger::TriggerSource;
 
 use crate::commands::firing::Starters;
 use crate::context::CliContext;
@@ -72,7 +74,7 @@ const TRIGGERS: Starters = Starters {
 };
 
 fn readable(item: &mut Value) {
-    if let Some(shown) = human::source(&item["source"]) {
-        item["source"] = shown.into();
+    if let Ok(source) = TriggerSource::deserialize(&item["source"]) {
+        item["source"] = human::source(&source).into();
     }
 }

@@ -1,79 +1,104 @@
 //! Controllers: who owns a workspace.
 
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::api::{ControllerInitialized, ControllerStatus, Ownership, RecoveredController};
 
-use super::view::{PageRenderer, items, shown, word};
+use super::view::PageRenderer;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn status(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let state = data["state"].as_str()?;
-    match data["controllerId"].as_str() {
-        Some(id) => view.page.word(Style::Strong, id).plain("  "),
+pub(super) fn status(view: &mut PageRenderer, status: &ControllerStatus) {
+    match &status.controller_id {
+        Some(id) => view.page.word(Style::Strong, id.as_str()).plain("  "),
         None => view.page.plain("No controller  "),
     };
-    view.state(state);
-    view.page.plain("  ").word(Style::Plain, word(data, "label")).end();
-    let owner = &data["activeOwner"];
-    let since = view.ago(&owner["createdAt"]);
-    let handle = &data["envHandle"];
-    let (handle_style, handle) = match (handle["present"] == true, handle["valid"] == true) {
+    view.state(&status.state);
+    let label = status.label.as_deref().unwrap_or_default();
+    view.page.plain("  ").word(Style::Plain, label).end();
+    let (owner_style, owner) = match &status.active_owner {
+        Some(owner) => {
+            let since = view.ago(owner.created_at);
+            (Style::Plain, format!("pid {}, epoch {}, since {since}", owner.pid, owner.epoch))
+        }
+        None => (Style::Dim, "none".to_owned()),
+    };
+    let is = |key: &str| status.env_handle.get(key) == Some(&Value::Bool(true));
+    let (handle_style, handle) = match (is("present"), is("valid")) {
         (_, true) => (Style::Good, "valid"),
         (true, false) => (Style::Bad, "not the current owner's"),
         (false, false) => (Style::Dim, "none in this environment"),
     };
-    let owned = owner.is_object();
-    let ownership = match owned {
-        true => format!("pid {}, epoch {}, since {since}", shown(&owner["pid"]), shown(&owner["epoch"])),
-        false => "none".to_owned(),
-    };
     view.facts(&[
-        ("workspace", Style::Plain, shown(&data["workspaceKey"])),
-        ("owner", if owned { Style::Plain } else { Style::Dim }, ownership),
+        ("workspace", Style::Plain, status.workspace_key.clone()),
+        ("owner", owner_style, owner),
         ("handle", handle_style, handle.to_owned()),
     ]);
-    if data["controllerId"].is_null() {
+    if status.controller_id.is_none() {
         view.next("Make one:", "subagent controller init");
     }
-    Some(())
+}
+
+/// Data of `controller.initialized` and `controller.attached`, with the file that the command wrote.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Granted {
+    #[serde(flatten)]
+    controller: ControllerInitialized,
+    hint_path: String,
 }
 
 /// Who owns the workspace now. The token is for variables alone, and is not shown.
-pub(super) fn granted(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["controllerId"].as_str()?).plain("  ");
-    view.page.word(Style::Good, "owned").plain("  ").word(Style::Plain, word(data, "label")).end();
+pub(super) fn granted(view: &mut PageRenderer, granted: &Granted) {
+    let Granted { controller, hint_path } = granted;
+    view.page.word(Style::Strong, controller.controller_id.as_str()).plain("  ");
+    view.page.word(Style::Good, "owned").plain("  ").word(Style::Plain, &controller.label).end();
     view.facts(&[
-        ("workspace", Style::Plain, shown(&data["workspaceKey"])),
-        ("epoch", Style::Plain, shown(&data["owner"]["epoch"])),
-        ("hint file", Style::Dim, shown(&data["hintPath"])),
+        ("workspace", Style::Plain, controller.workspace_key.clone()),
+        ("epoch", Style::Plain, controller.owner.epoch.to_string()),
+        ("hint file", Style::Dim, hint_path.clone()),
     ]);
     view.next("Next:", "subagent worker start");
-    Some(())
 }
 
-pub(super) fn recovered(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
-    if items.is_empty() {
+/// A controller, with the command that takes it over.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FoundController {
+    #[serde(flatten)]
+    controller: RecoveredController,
+    suggested_action: Option<String>,
+}
+
+pub(super) fn recovered(view: &mut PageRenderer, found: &[FoundController]) {
+    if found.is_empty() {
         view.page.plain("No controllers.").end();
-        return Some(());
+        return;
     }
     let mut table = Table::new(&["CONTROLLER", "STATE", "LABEL", "OWNER", "WORKSPACE"]);
-    for item in items {
-        let pid = shown(&item["activeOwner"]["pid"]);
-        let owner = if pid.is_empty() { "none".to_owned() } else { format!("pid {pid}") };
+    for FoundController { controller, .. } in found {
+        let owner = controller.active_owner.as_ref();
+        let owner = owner.map_or_else(|| "none".to_owned(), |owner| format!("pid {}", owner.owner.pid));
+        let state = word(controller.state);
         table.row([
-            (Style::Strong, word(item, "controllerId")),
-            (Style::of_state(word(item, "state")), word(item, "state")),
-            (Style::Plain, word(item, "label")),
+            (Style::Strong, controller.controller_id.as_str()),
+            (Style::of_state(state), state),
+            (Style::Plain, &controller.label),
             (Style::Plain, &owner),
-            (Style::Plain, word(item, "workspaceKey")),
+            (Style::Plain, &controller.workspace_key),
         ]);
     }
     view.put(&table);
-    for item in items {
-        if let Some(command) = item["suggestedAction"].as_str() {
-            view.next("Take over:", command);
-        }
+    for command in found.iter().filter_map(|found| found.suggested_action.as_deref()) {
+        view.next("Take over:", command);
     }
-    Some(())
+}
+
+const fn word(state: Ownership) -> &'static str {
+    match state {
+        Ownership::Dormant => "dormant",
+        Ownership::Active => "active",
+        Ownership::Orphaned => "orphaned",
+        Ownership::Conflicted => "conflicted",
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::view::{PageRenderer, shown, word};
+use super::view::{PageRenderer, parse_time, shown, word};
 use crate::output::style::Style;
 
 const GROUPS: [&str; 8] =
@@ -54,7 +54,7 @@ pub(super) fn status(view: &mut PageRenderer, data: &Value) -> Option<()> {
     let (style, said) = if running { (Style::Good, "running") } else { (Style::Dim, "not running") };
     view.page.plain("daemon  ").word(style, said);
     if running {
-        let since = view.ago(&data["startedAt"]);
+        let since = view.ago(parse_time(&data["startedAt"]));
         view.page.plain("  ").word(Style::Dim, &format!("started {since}"));
     }
     view.page.end();

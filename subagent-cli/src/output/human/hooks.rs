@@ -1,60 +1,89 @@
 //! Hooks: which file may run them, and what they say to a sample.
 
-use serde_json::Value;
+use serde::Deserialize;
+use subagent_protocol::api::TrustedHooks;
 
-use super::view::{PageRenderer, items, shown, word};
+use super::view::{PageRenderer, optional};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// Output of a hook with more lines is cut.
 const MAX_LINES: usize = 8;
 
+/// Data of `hook.trusted`, with the hooks of the file.
+#[derive(Debug, Deserialize)]
+pub(super) struct TrustedFile {
+    #[serde(flatten)]
+    trusted: TrustedHooks,
+    hooks: Vec<ListedHook>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedHook {
+    event: String,
+    command: String,
+    matcher: String,
+}
+
 /// Shows the data of `hook trust FILE`.
-pub(super) fn trusted(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["file"].as_str()?).plain("  ");
+pub(super) fn trusted(view: &mut PageRenderer, file: &TrustedFile) {
+    let TrustedFile { trusted, hooks } = file;
+    view.page.word(Style::Strong, &trusted.file.to_string_lossy()).plain("  ");
     view.page.word(Style::Good, "trusted").end();
-    view.facts(&[("SHA-256", Style::Dim, shown(&data["sha256"]))]);
+    view.facts(&[("SHA-256", Style::Dim, trusted.sha256.clone())]);
     let mut table = Table::new(&["EVENT", "COMMAND", "MATCHER"]);
-    for hook in data["hooks"].as_array()? {
+    for hook in hooks {
         table.row([
-            (Style::Strong, word(hook, "event")),
-            (Style::Plain, word(hook, "command")),
-            (Style::Plain, word(hook, "matcher")),
+            (Style::Strong, hook.event.as_str()),
+            (Style::Plain, &hook.command),
+            (Style::Plain, &hook.matcher),
         ]);
     }
     view.put(&table);
-    Some(())
+}
+
+/// Data of `hook.tested`, as far as it is shown.
+#[derive(Debug, Deserialize)]
+pub(super) struct TestedHooks {
+    event: String,
+    decision: Option<String>,
+    items: Vec<TestedHook>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TestedHook {
+    command: String,
+    file: String,
+    says: String,
+    failed: bool,
+    reason: Option<String>,
+    /// Null for a hook that did not run.
+    stdout: Option<String>,
+    stderr: Option<String>,
 }
 
 /// `hook test`: what each hook said, and the decision of all.
-pub(super) fn tested(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let event = data["event"].as_str()?;
-    let hooks = items(data)?;
-    if hooks.is_empty() {
-        view.page.plain("No hook matches ").word(Style::Strong, event).plain(".").end();
-        return Some(());
+pub(super) fn tested(view: &mut PageRenderer, tested: &TestedHooks) {
+    if tested.items.is_empty() {
+        view.page.plain("No hook matches ").word(Style::Strong, &tested.event).plain(".").end();
+        return;
     }
-    for hook in hooks {
-        let said = match hook["failed"] == true {
-            true => "failed",
-            false => word(hook, "says"),
-        };
-        view.page.word(style(said), said).plain("  ").rest(Style::Strong, word(hook, "command")).end();
+    for hook in &tested.items {
+        let said = if hook.failed { "failed" } else { &hook.says };
+        view.page.word(style(said), said).plain("  ").rest(Style::Strong, &hook.command).end();
         view.facts(&[
-            ("reason", Style::Plain, shown(&hook["reason"])),
-            ("from", Style::Dim, shown(&hook["file"])),
+            ("reason", Style::Plain, optional(hook.reason.as_ref())),
+            ("from", Style::Dim, hook.file.clone()),
         ]);
-        for (mark, key) in [("  | ", "stdout"), ("  ! ", "stderr")] {
-            let text = word(hook, key);
-            if !text.trim().is_empty() {
+        for (mark, text) in [("  | ", &hook.stdout), ("  ! ", &hook.stderr)] {
+            if let Some(text) = text.as_deref().filter(|text| !text.trim().is_empty()) {
                 view.page.prose(Style::Dim, mark, mark, text, MAX_LINES);
             }
         }
     }
-    if let Some(decision) = data["decision"].as_str() {
+    if let Some(decision) = &tested.decision {
         view.page.plain("decision  ").word(style(decision), decision).end();
     }
-    Some(())
 }
 
 fn style(said: &str) -> Style {

@@ -1,53 +1,67 @@
 //! The inbox: what is asked, and one question in full.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
+use subagent_protocol::api::{ApprovalShown, DecidedOne, Decider, InboxItem};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 
 use super::content::{Detail, details};
 use super::questions::{elicitation, fields};
 use super::turns::approval;
-use super::view::{PageRenderer, items, named, shown, word};
-use crate::output::rule::{describe_rule, task_path};
+use super::view::{PageRenderer, called, optional};
+use crate::output::rule::{describe_rule, path_of};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
+pub(super) fn listed(view: &mut PageRenderer, items: &[InboxItem]) {
     if items.is_empty() {
         view.page.word(Style::Plain, "Nothing is asked.").end();
-        return Some(());
+        return;
     }
     let mut table = Table::new(&["REQUEST", "WHO", "WHAT", "SINCE", "UNTIL"]);
     for item in items {
-        let (since, until) = (view.ago(&item["createdAt"]), until(item));
-        let kind = item["toolKind"].as_str().unwrap_or(word(item, "kind"));
-        let what = format!("{kind}: {}", word(item, "subject"));
-        let who = task_path(item).unwrap_or_else(|| named(item).to_owned());
+        let kind = item.tool_kind.as_deref().unwrap_or(item.kind.as_str());
         table.row([
-            (Style::Strong, word(item, "requestId")),
-            (Style::Plain, who.as_str()),
-            (Style::Attention, what.as_str()),
-            (Style::Dim, since.as_str()),
-            (Style::Dim, until.as_str()),
+            (Style::Strong, item.request_id.as_str()),
+            (Style::Plain, &who(item)),
+            (Style::Attention, &format!("{kind}: {}", item.subject)),
+            (Style::Dim, &view.ago(item.created_at)),
+            (Style::Dim, &until(item)),
         ]);
     }
     view.put(&table);
     view.next("Answer one:", "subagent approve REQUEST, or subagent answer REQUEST");
-    Some(())
+}
+
+fn who(item: &InboxItem) -> String {
+    path_of(&item.path).unwrap_or_else(|| called(&item.name, item.worker_id.as_str()).to_owned())
+}
+
+/// One of several requests, with the worker that asked if they are of several workers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DecidedRequest {
+    #[serde(flatten)]
+    request: DecidedOne,
+    worker_id: Option<WorkerId>,
 }
 
 /// `approve` of several: what each request was answered with, or why it was not.
-pub(super) fn all_decided(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data).filter(|items| !items.is_empty())?;
+pub(super) fn all_decided(view: &mut PageRenderer, items: &[DecidedRequest]) -> Option<()> {
+    if items.is_empty() {
+        return None;
+    }
     let mut table = Table::new(&["REQUEST", "ANSWER", "WORKER"]);
-    for item in items {
-        let (style, answer) = match item["decided"]["optionId"].as_str() {
-            Some(option) => (Style::Good, option),
-            None => (Style::Bad, word(&item["error"], "code")),
+    for DecidedRequest { request, worker_id } in items {
+        let (style, answer) = match (&request.decided, &request.error) {
+            (Some(decided), _) => (Style::Good, decided.option_id.as_str()),
+            (None, error) => (Style::Bad, error.as_ref().map_or("", |error| error.code.as_str())),
         };
         table.row([
-            (Style::Strong, word(item, "requestId")),
+            (Style::Strong, request.request_id.as_str()),
             (style, answer),
-            (Style::Dim, word(item, "workerId")),
+            (Style::Dim, &optional(worker_id.as_ref())),
         ]);
     }
     view.put(&table);
@@ -55,76 +69,67 @@ pub(super) fn all_decided(view: &mut PageRenderer, data: &Value) -> Option<()> {
 }
 
 /// Until when it waits, and what happens then.
-fn until(item: &Value) -> String {
-    match (item["deadlineAt"].as_str(), item["onTimeout"].as_str()) {
+fn until(item: &InboxItem) -> String {
+    match (item.deadline_at, item.on_timeout) {
         (Some(at), Some(then)) => format!("{at}, then {then}"),
         _ => String::new(),
     }
 }
 
 /// A question as it is asked in place: who asks, what, and the rule that asks. The answer is a key.
-pub(super) fn in_place(view: &mut PageRenderer, data: &Value, detail: Detail) {
-    let who = task_path(data).unwrap_or_else(|| named(data).to_owned());
-    view.page.end().word(Style::Strong, &who).plain("  ");
-    view.page.sentence(Style::Attention, "? ", "  ", word(data, "message")).end();
-    match word(data, "kind") {
-        "elicitation" => fields(&mut view.page, &data["request"]),
-        _ => details(&mut view.page, &data["request"], detail),
+pub(super) fn in_place(view: &mut PageRenderer, shown: &ApprovalShown, detail: Detail) {
+    let item = &shown.item;
+    view.page.end().word(Style::Strong, &who(item)).plain("  ");
+    view.page.sentence(Style::Attention, "? ", "  ", &shown.message).end();
+    let request = Value::Object(shown.request.clone());
+    match item.kind {
+        QuestionKind::Elicitation => fields(&mut view.page, &request),
+        QuestionKind::Permission => details(&mut view.page, &request, detail),
     }
     view.facts(&[
-        ("in", Style::Dim, shown(&data["cwd"])),
-        (
-            "asked for",
-            Style::Plain,
-            if data["rule"].is_object() { describe_rule(&data["rule"]) } else { String::new() },
-        ),
-        ("until", Style::Plain, until(data)),
+        ("in", Style::Dim, shown.cwd.clone()),
+        ("asked for", Style::Plain, optional(item.rule.as_ref().map(describe_rule))),
+        ("until", Style::Plain, until(item)),
     ]);
 }
 
 /// Who answered a question, and how.
-pub(super) fn answered_by(view: &mut PageRenderer, data: &Value) {
-    let decided = &data["decidedBy"];
-    let said = match decided.is_object() {
-        true => format!("answered by {}: {}", word(decided, "by"), word(decided, "decision")),
-        false => format!("it is {}", word(data, "status")),
+pub(super) fn answered_by(view: &mut PageRenderer, shown: &ApprovalShown) {
+    let said = match &shown.decided_by {
+        Some(Decider { by, decision, .. }) => format!("answered by {by}: {decision}"),
+        None => format!("it is {}", shown.item.status),
     };
-    view.page.word(Style::Dim, &format!("{} {said}", word(data, "requestId"))).end();
+    view.page.word(Style::Dim, &format!("{} {said}", shown.item.request_id)).end();
 }
 
-pub(super) fn question(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let worker = data["workerId"].as_str()?;
-    let label = task_path(data).unwrap_or_else(|| word(data, "label").to_owned());
-    view.page.word(Style::Strong, worker).plain("  ");
-    view.state(word(data, "status"));
-    let since = view.ago(&data["createdAt"]);
+pub(super) fn question(view: &mut PageRenderer, shown: &ApprovalShown) {
+    let item = &shown.item;
+    let label = path_of(&item.path).unwrap_or_else(|| item.label.clone());
+    view.page.word(Style::Strong, item.worker_id.as_str()).plain("  ");
+    view.state(item.status.as_str());
+    let since = view.ago(item.created_at);
     view.page.plain("  ").word(Style::Dim, &since).plain("  ").rest(Style::Plain, &label).end();
-    let mut asked = data["request"].clone();
-    if !asked.is_object() {
-        asked = json!({});
-    }
-    for key in ["requestId", "message"] {
-        asked[key] = data[key].clone();
-    }
-    let open = word(data, "status") == "pending";
-    asked["options"] = if open { data["options"].clone() } else { json!([]) };
-    match word(data, "kind") {
-        "elicitation" if open => elicitation(&mut view.page, &asked),
+    let is_open = item.status == ApprovalStatus::Pending;
+    let mut asked = Value::Object(shown.request.clone());
+    asked["requestId"] = json!(item.request_id);
+    asked["message"] = json!(shown.message);
+    asked["options"] = if is_open { json!(shown.options) } else { json!([]) };
+    match item.kind {
+        QuestionKind::Elicitation if is_open => elicitation(&mut view.page, &asked),
         _ => approval(&mut view.page, &asked),
     }
-    let decided = &data["decidedBy"];
-    let by = match decided.is_object() {
-        true => format!("{}: {} at {}", word(decided, "by"), word(decided, "decision"), word(decided, "at")),
-        false => String::new(),
-    };
-    let by_rule = if decided["rule"].is_object() { describe_rule(&decided["rule"]) } else { String::new() };
+    let decided = shown.decided_by.as_ref();
+    let by_rule = decided.and_then(|decided| decided.rule.as_ref());
     view.facts(&[
-        ("cwd", Style::Plain, shown(&data["cwd"])),
-        ("turn", Style::Plain, shown(&data["turnId"])),
-        ("asked for", Style::Plain, describe_rule(&data["rule"])),
-        ("until", Style::Plain, until(data)),
-        ("decided by", Style::Good, by),
-        ("by rule", Style::Plain, by_rule),
+        ("cwd", Style::Plain, shown.cwd.clone()),
+        ("turn", Style::Plain, optional(item.turn_id.as_ref())),
+        ("asked for", Style::Plain, describe_rule(item.rule.as_ref().unwrap_or(&Value::Null))),
+        ("until", Style::Plain, until(item)),
+        ("decided by", Style::Good, optional(decided.map(decision))),
+        ("by rule", Style::Plain, optional(by_rule.map(describe_rule))),
     ]);
-    Some(())
+}
+
+fn decision(decided: &Decider) -> String {
+    format!("{}: {} at {}", decided.by, decided.decision, decided.at)
 }

@@ -1,6 +1,6 @@
-//! What a person sees on a terminal, made from the data of a result: one rendering for each type of report.
-//!
-//! A type that has none here is shown as the contract's lines. Nothing is decided here but how things look.
+//! What a person sees on a terminal, made from the data of a result: one rendering for each type of
+//! report. A type without one, and data of another shape, are shown as the contract's lines. Nothing
+//! is decided here but how things look.
 
 mod budgets;
 mod checks;
@@ -29,8 +29,9 @@ mod view;
 mod workers;
 mod worktrees;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use subagent_protocol::api::StoryItem;
+use subagent_protocol::api::{ApprovalShown, StoryItem};
 
 use super::page::wrap;
 use super::style::Style;
@@ -40,7 +41,8 @@ use view::PageRenderer;
 
 pub use content::Detail;
 pub use failure::failure;
-pub use overview::{answer, doing};
+pub use overview::doing;
+pub use questions::answer;
 pub use schedules::{when, work};
 pub use stream::WatchPage;
 pub use triggers::source;
@@ -73,16 +75,16 @@ fn page_of(terminal: Terminal, write: impl FnOnce(&mut PageRenderer)) -> String 
     view.page.take()
 }
 
-/// A question as it is asked in place, from the data of `approval.shown`.
+/// A question as it is asked in place.
 #[must_use]
-pub fn question(data: &Value, detail: Detail, terminal: Terminal) -> String {
-    page_of(terminal, |view| inbox::in_place(view, data, detail))
+pub fn question(shown: &ApprovalShown, detail: Detail, terminal: Terminal) -> String {
+    page_of(terminal, |view| inbox::in_place(view, shown, detail))
 }
 
-/// Who answered a question, from the data of `approval.shown`.
+/// Who answered a question.
 #[must_use]
-pub fn decided_by(data: &Value, terminal: Terminal) -> String {
-    page_of(terminal, |view| inbox::answered_by(view, data))
+pub fn decided_by(shown: &ApprovalShown, terminal: Terminal) -> String {
+    page_of(terminal, |view| inbox::answered_by(view, shown))
 }
 
 /// An item of a worker's story.
@@ -103,72 +105,112 @@ pub fn rule_to_make(rule: &str, terminal: Terminal) -> String {
 /// `None` for a type that is not known here, and for data that lack what is shown.
 fn render(view: &mut PageRenderer, kind: &str, data: &Value) -> Option<()> {
     match kind {
-        "worker.listed" | "workers.listed" => workers::listed(view, data),
-        "workers.overview" => workers::overview(view, data),
-        "status.shown" => doctor::status(view, data),
-        "worker.overview" | "worker.overviews" => usual::blocks(view, data, overview::shown),
-        "worker.shown" | "workers.shown" => usual::blocks(view, data, workers::shown),
-        "worker.started" => workers::started(view, data),
-        "worker.stopped" => workers::stopped(view, data),
+        "worker.listed" | "workers.listed" => workers::listed(view, &items(data)?),
+        "workers.overview" => workers::overview(view, &items(data)?),
+        "status.shown" => doctor::status(view, data)?,
+        "worker.overview" | "worker.overviews" => blocks(view, data, overview::shown)?,
+        "worker.shown" | "workers.shown" => blocks(view, data, workers::shown)?,
+        "worker.started" => workers::started(view, &of(data)?),
+        "worker.stopped" => workers::stopped(view, &of(data)?),
         "workers.stopped" | "workers.restarted" | "worker.restarted" | "workers.resumed"
-        | "worker.resumed" | "turns.canceled" => usual::each(view, data, workers::changed),
-        "worker.continued" => workers::started(view, &data["worker"]),
-        "worker.set" | "workers.set" => usual::each(view, data, workers::set),
-        "workers.waited" => workers::waited(view, data),
-        "worker.removed" | "workers.removed" => usual::each(view, data, removal::removed),
-        "state.pruned" => removal::pruned(view, data),
-        "tasks.pruned" => tasks::pruned(view, data),
-        "task.waited" => tasks::waited(view, data),
-        "worker.logs" => workers::logs(view, data),
-        "worker.inspected" | "workers.inspected" => usual::blocks(view, data, workers::inspected),
-        "controller.initialized" | "controller.attached" => controllers::granted(view, data),
-        "worktree.listed" => worktrees::listed(view, data),
-        "worktree.shown" | "worktree.ready" => worktrees::shown(view, data),
-        "worktree.landed" => worktrees::landed(view, data),
-        "worktrees.landed" => worktrees::all_landed(view, data),
-        "worktree.removed" | "worktree.discarded" => worktrees::removed(view, data),
-        "worktree.pruned" => worktrees::pruned(view, data),
-        "hook.trusted" => hooks::trusted(view, data),
-        "hook.tested" => hooks::tested(view, data),
-        "schedule.listed" => schedules::listed(view, data),
+        | "worker.resumed" | "turns.canceled" => each(view, data, workers::changed)?,
+        "worker.continued" => workers::continued(view, &of(data)?),
+        "worker.set" | "workers.set" => each(view, data, workers::set)?,
+        "workers.waited" => workers::waited(view, &items(data)?),
+        "worker.removed" | "workers.removed" => each(view, data, removal::removed)?,
+        "state.pruned" => removal::pruned(view, &of(data)?),
+        "tasks.pruned" => tasks::pruned(view, &of(data)?),
+        "task.waited" => tasks::waited(view, &of(data)?),
+        "worker.logs" => workers::logs(view, &of(data)?)?,
+        "worker.inspected" | "workers.inspected" => blocks(view, data, workers::inspected)?,
+        "controller.initialized" | "controller.attached" => controllers::granted(view, &of(data)?),
+        "worktree.listed" => worktrees::listed(view, &items(data)?),
+        "worktree.shown" | "worktree.ready" => worktrees::shown(view, &of(data)?),
+        "worktree.landed" => worktrees::landed(view, &of(data)?),
+        "worktrees.landed" => each(view, data, worktrees::one_landed)?,
+        "worktree.removed" | "worktree.discarded" => worktrees::removed(view, &of(data)?),
+        "worktree.pruned" => worktrees::pruned(view, &of(data)?),
+        "hook.trusted" => hooks::trusted(view, &of(data)?),
+        "hook.tested" => hooks::tested(view, &of(data)?),
+        "schedule.listed" => schedules::listed(view, &items(data)?)?,
         "schedule.added" | "schedule.shown" | "schedule.paused" | "schedule.resumed" => {
-            schedules::shown(view, data)
+            schedules::shown(view, &of(data)?)
         }
-        "schedule.removed" | "trigger.removed" => schedules::removed(view, data),
-        "schedule.log" | "trigger.log" => schedules::logged(view, data),
-        "trigger.listed" => triggers::listed(view, data),
+        "schedule.removed" | "trigger.removed" => schedules::removed(view, &of(data)?),
+        "schedule.log" | "trigger.log" => schedules::logged(view, &items(data)?)?,
+        "trigger.listed" => triggers::listed(view, &items(data)?)?,
         "trigger.added" | "trigger.shown" | "trigger.paused" | "trigger.resumed" => {
-            triggers::shown(view, data)
+            triggers::shown(view, &of(data)?)
         }
-        "init.done" => installed::initialized(view, data),
-        "daemon.installed" | "daemon.uninstalled" => installed::unit(view, data),
-        "budget.shown" => budgets::shown_budget(view, data),
-        "budget.set" => budgets::set(view, data),
-        "usage.shown" => used::shown(view, data),
-        "controller.status" => controllers::status(view, data),
-        "controller.recovered" => controllers::recovered(view, data),
-        "doctor.report" => doctor::report(view, data),
-        "launcher.listed" => registry::launchers(view, data),
-        "launcher.shown" => registry::launcher(view, data),
-        "launcher.probed" => registry::probed(view, data),
-        "agent.shown" => checks::agent(view, data),
-        "agent.validated" => checks::agents(view, data),
-        "config.checked" => checks::config(view, data),
-        "policy.tested" => checks::policy(view, data),
-        "role.listed" => registry::roles(view, data),
-        "role.shown" => registry::role(view, data),
-        "turn.accepted" => turns::accepted(view, data),
-        "turn.shown" => turns::shown_turn(view, data),
-        "turn.waited" => turns::waited(view, data),
-        "event.matched" => turns::matched(view, data),
-        "inbox.listed" => inbox::listed(view, data),
-        "approval.shown" => inbox::question(view, data),
-        "approvals.decided" => inbox::all_decided(view, data),
-        "approval.decided" => turns::decided(view, data),
-        "elicitation.answered" => questions::answered(view, data),
-        "turn.canceled" => turns::canceled(view, data),
-        _ => usual::write(view, kind, data),
+        "init.done" => installed::initialized(view, data)?,
+        "daemon.installed" | "daemon.uninstalled" => installed::unit(view, data)?,
+        "budget.shown" => budgets::shown(view, &of(data)?),
+        "budget.set" => budgets::set(view, &of(data)?),
+        "usage.shown" => used::shown(view, &of(data)?),
+        "controller.status" => controllers::status(view, &of(data)?),
+        "controller.recovered" => controllers::recovered(view, &items(data)?),
+        "doctor.report" => doctor::report(view, data)?,
+        "launcher.listed" => registry::launchers(view, &of(data)?),
+        "launcher.shown" => registry::launcher(view, &of(data)?),
+        "launcher.probed" => registry::probed(view, &of(data)?),
+        "agent.shown" => checks::agent(view, data)?,
+        "agent.validated" => checks::agents(view, data)?,
+        "config.checked" => checks::config(view, data)?,
+        "policy.tested" => checks::policy(view, data)?,
+        "role.listed" => registry::roles(view, &of(data)?),
+        "role.shown" => registry::role(view, &of(data)?),
+        "turn.accepted" => turns::accepted(view, &of(data)?),
+        "turn.shown" => turns::shown(view, &of(data)?),
+        "turn.waited" => turns::waited(view, &of(data)?),
+        "event.matched" => turns::matched(view, data)?,
+        "inbox.listed" => inbox::listed(view, &items(data)?),
+        "approval.shown" => inbox::question(view, &of(data)?),
+        "approvals.decided" => inbox::all_decided(view, &items(data)?)?,
+        "approval.decided" => turns::decided(view, &of(data)?),
+        "elicitation.answered" => questions::answered(view, &of(data)?),
+        "turn.canceled" => turns::canceled(view, &of(data)?),
+        _ => usual::write(view, kind, data)?,
     }
+    Some(())
+}
+
+/// The data as the type that a view shows.
+fn of<T: DeserializeOwned>(data: &Value) -> Option<T> {
+    T::deserialize(data).ok()
+}
+
+fn items<T: DeserializeOwned>(data: &Value) -> Option<Vec<T>> {
+    of(data.get("items")?)
+}
+
+/// The result, or each of several.
+fn several<T: DeserializeOwned>(data: &Value) -> Option<Vec<T>> {
+    if data.get("items").is_some() { items(data) } else { Some(vec![of(data)?]) }
+}
+
+/// Shows a result, or each of several.
+fn each<T: DeserializeOwned>(
+    view: &mut PageRenderer,
+    data: &Value,
+    show: fn(&mut PageRenderer, &T),
+) -> Option<()> {
+    several(data)?.iter().for_each(|result| show(view, result));
+    Some(())
+}
+
+/// Shows a result, or each of several with an empty line before the next.
+fn blocks<T: DeserializeOwned>(
+    view: &mut PageRenderer,
+    data: &Value,
+    show: fn(&mut PageRenderer, &T),
+) -> Option<()> {
+    for (number, result) in several(data)?.iter().enumerate() {
+        if number > 0 {
+            view.page.end();
+        }
+        show(view, result);
+    }
+    Some(())
 }
 
 #[cfg(test)]

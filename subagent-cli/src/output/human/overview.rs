@@ -1,10 +1,11 @@
 //! A worker as `show` has it.
 
-use serde_json::Value;
+use serde::Deserialize;
+use subagent_protocol::api::{AgentView, Doing, QueueView, TaskView, WorkerOverview};
 
 use super::questions::open;
-use super::view::{PageRenderer, named, parse_time, shown as value, word};
-use super::workers::sandbox;
+use super::view::{PageRenderer, called, optional, shown as value};
+use super::workers::{sandbox, tokens};
 use crate::output::advice;
 use crate::output::page::shorten;
 use crate::output::style::Style;
@@ -14,92 +15,107 @@ const MAX_LINES: usize = 6;
 /// Tasks that are listed.
 const MAX_TASKS: usize = 20;
 
-pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    data["workerId"].as_str()?;
-    let name = named(data);
+/// Data of `worker.overview`, with what the command counts.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CountedOverview {
+    #[serde(flatten)]
+    overview: WorkerOverview,
+    changes: Option<CountedChanges>,
+    changes_unknown: Option<String>,
+}
+
+/// Changed files, and their lines.
+#[derive(Debug, Deserialize)]
+struct CountedChanges {
+    files: u64,
+    added: u64,
+    deleted: u64,
+}
+
+pub(super) fn shown(view: &mut PageRenderer, counted: &CountedOverview) {
+    let overview = &counted.overview;
+    let (worker, agent) = (&overview.shown.worker, &overview.shown.agent);
+    let name = called(&worker.name, worker.worker_id.as_str());
     view.page.word(Style::Strong, name).plain("  ");
-    view.state(word(data, "state"));
-    if parse_time(&data["updatedAt"]).is_some() {
-        let since = view.ago(&data["updatedAt"]);
-        view.page.plain("  ").word(Style::Dim, &since);
-    }
-    view.page.plain("  ").rest(Style::Plain, word(data, "label")).end();
+    view.state(worker.state.as_str());
+    let since = view.ago(worker.updated_at);
+    view.page.plain("  ").word(Style::Dim, &since);
+    view.page.plain("  ").rest(Style::Plain, &worker.label).end();
     // The names of the facts take 12 columns.
     let room = view.width.saturating_sub(12);
     let fitting = |text: &str| shorten(text, room);
+    let branch = worker.worktree.as_ref().map(|worktree| &worktree.branch);
     view.facts(&[
-        ("doing", Style::Active, fitting(&doing(&data["doing"]))),
-        ("login", Style::Bad, login(data)),
-        ("queue", Style::Attention, queue(&data["queue"])),
-        ("changed", Style::Plain, fitting(&changed(data, name))),
-        ("usage", Style::Plain, fitting(&usage(&data["agent"]))),
-        ("launcher", Style::Plain, fitting(&value(&data["launcher"]))),
-        ("branch", Style::Plain, fitting(&value(&data["worktree"]["branch"]))),
-        ("cwd", Style::Plain, fitting(&value(&data["cwd"]))),
-        ("sandbox", Style::Plain, fitting(&sandbox(&data["sandbox"]))),
-        ("session", Style::Plain, fitting(&value(&data["sessionId"]))),
-        ("last error", Style::Bad, value(&data["lastError"])),
+        ("doing", Style::Active, fitting(&optional(overview.doing.as_ref().map(doing)))),
+        ("login", Style::Bad, if worker.login_wanted { login(&worker.launcher) } else { String::new() }),
+        ("queue", Style::Attention, optional(worker.queue.as_ref().map(queue))),
+        ("changed", Style::Plain, fitting(&changed(counted, name))),
+        ("usage", Style::Plain, fitting(&usage(agent))),
+        ("launcher", Style::Plain, fitting(&worker.launcher)),
+        ("branch", Style::Plain, fitting(&optional(branch))),
+        ("cwd", Style::Plain, fitting(&worker.cwd)),
+        ("sandbox", Style::Plain, fitting(&optional(worker.sandbox.as_ref().map(sandbox)))),
+        ("session", Style::Plain, fitting(&worker.session_id)),
+        ("last error", Style::Bad, optional(worker.last_error.as_ref())),
     ]);
-    open(view, data);
-    if let Some(text) = data["lastMessage"]["text"].as_str() {
-        view.page.end().prose(Style::Plain, "  | ", "  | ", text, MAX_LINES);
+    open(view, worker);
+    if let Some(message) = &overview.last_message {
+        view.page.end().prose(Style::Plain, "  | ", "  | ", &message.text, MAX_LINES);
     }
-    tasks(view, data["tasks"].as_array().map(Vec::as_slice).unwrap_or_default());
-    Some(())
+    tasks(view, &overview.tasks);
 }
 
-fn login(data: &Value) -> String {
-    match data["loginWanted"] == true {
-        true => format!("not logged in  {}", advice::login(word(data, "launcher"))),
-        false => String::new(),
-    }
+fn login(launcher: &str) -> String {
+    format!("not logged in  {}", advice::login(launcher))
 }
 
-fn queue(queue: &Value) -> String {
-    match queue["length"].as_u64().unwrap_or(0) {
-        0 => String::new(),
-        length if queue["paused"] == true => format!("{length} waiting, paused ({})", word(queue, "reason")),
-        length => format!("{length} waiting"),
+fn queue(queue: &QueueView) -> String {
+    match (queue.length, queue.paused) {
+        (0, _) => String::new(),
+        (length, true) => format!("{length} waiting, paused ({})", optional(queue.reason)),
+        (length, false) => format!("{length} waiting"),
     }
 }
 
-fn changed(data: &Value, name: &str) -> String {
-    let changes = &data["changes"];
-    match changes["files"].as_u64() {
-        Some(0) => "nothing since its first turn".to_owned(),
-        Some(files) => {
-            let noun = if files == 1 { "file" } else { "files" };
-            format!("{files} {noun} +{} -{}  subagent diff {name}", changes["added"], changes["deleted"])
+fn changed(counted: &CountedOverview, name: &str) -> String {
+    let overview = &counted.overview;
+    match &counted.changes {
+        Some(CountedChanges { files: 0, .. }) => "nothing since its first turn".to_owned(),
+        Some(CountedChanges { files, added, deleted }) => {
+            let noun = if *files == 1 { "file" } else { "files" };
+            format!("{files} {noun} +{added} -{deleted}  subagent diff {name}")
         }
-        None if data["base"].is_null() && data["lastMessage"].is_null() => String::new(),
-        None => format!("not counted ({})  subagent diff {name}", word(data, "changesUnknown")),
+        None if overview.base.is_none() && overview.last_message.is_none() => String::new(),
+        None => {
+            let reason = counted.changes_unknown.as_deref().unwrap_or_default();
+            format!("not counted ({reason})  subagent diff {name}")
+        }
     }
 }
 
 /// What the agent has reported of its use.
-fn usage(agent: &Value) -> String {
-    let mut parts = Vec::new();
-    let counts = agent["tokens"].as_object().into_iter().flatten();
-    parts.extend(counts.map(|(name, count)| format!("{name} {}", value(count))));
-    if let Some(used) = agent["contextUsed"].as_u64() {
-        let size = agent["contextSize"].as_u64().map_or(String::new(), |size| format!(" of {size}"));
+fn usage(agent: &AgentView) -> String {
+    let mut parts = tokens(agent);
+    if let Some(used) = agent.context_used {
+        let size = optional(agent.context_size.map(|size| format!(" of {size}")));
         parts.push(format!("context {used}{size}"));
     }
-    if agent["cost"].is_object() {
-        parts.push(format!("{} {}", value(&agent["cost"]["amount"]), word(&agent["cost"], "currency")));
+    if let Some(cost) = &agent.cost {
+        parts.push(format!("{} {}", value(&cost.amount.into()), cost.currency));
     }
     parts.join(" · ")
 }
 
-fn tasks(view: &mut PageRenderer, tasks: &[Value]) {
+fn tasks(view: &mut PageRenderer, tasks: &[TaskView]) {
     if tasks.is_empty() {
         return;
     }
     view.page.end().word(Style::Dim, "tasks").end();
     for task in tasks.iter().take(MAX_TASKS) {
-        view.page.plain("  ").word(Style::Strong, word(task, "name")).plain("  ");
-        view.state(word(task, "status"));
-        view.page.plain("  ").word(Style::Dim, word(task, "taskId")).end();
+        view.page.plain("  ").word(Style::Strong, &task.name).plain("  ");
+        view.state(task.status.as_str());
+        view.page.plain("  ").word(Style::Dim, task.task_id.as_str()).end();
     }
     if let Some(left) = tasks.len().checked_sub(MAX_TASKS).filter(|left| *left > 0) {
         view.page.word(Style::Dim, &format!("  ... {left} more: subagent tree")).end();
@@ -108,20 +124,10 @@ fn tasks(view: &mut PageRenderer, tasks: &[Value]) {
 
 /// What an open turn is at, in a line.
 #[must_use]
-pub fn doing(doing: &Value) -> String {
-    let mut parts: Vec<String> = doing["tool"].as_str().map(str::to_owned).into_iter().collect();
-    if let Some(step) = doing["step"].as_str() {
-        let number = doing["stepsCompleted"].as_u64().unwrap_or(0) + 1;
-        parts.push(format!("step {number} of {}: {step}", doing["steps"]));
+pub fn doing(doing: &Doing) -> String {
+    let mut parts: Vec<String> = doing.tool.iter().cloned().collect();
+    if let Some(step) = &doing.step {
+        parts.push(format!("step {} of {}: {step}", doing.steps_completed + 1, doing.steps));
     }
     parts.join(" · ")
-}
-
-/// The command that answers a question.
-#[must_use]
-pub fn answer(question: &Value, request: &str) -> String {
-    match question["kind"] == "elicitation" {
-        true => format!("subagent answer {request} --accept|--decline"),
-        false => format!("subagent approve {request}"),
-    }
 }

@@ -1,12 +1,13 @@
 //! Questions of agents: forms and links, what to type for an answer, and what was answered.
 
 use serde_json::Value;
+use subagent_protocol::api::{ElicitationAnswered, OpenQuestion, WorkerView};
+use subagent_protocol::state::QuestionKind;
 
-use super::overview::answer;
-use super::turns::{answered_with, pasted, question};
-use super::view::{PageRenderer, shown, word};
+use super::turns::{self, pasted, question};
+use super::view::{Named, PageRenderer, called, shown, word};
 use crate::output::page::TextPage;
-use crate::output::rule::task_path;
+use crate::output::rule::path_of;
 use crate::output::style::Style;
 
 /// More fields of a form are not shown, nor more values of one.
@@ -80,36 +81,51 @@ fn kind_of(field: &Value) -> String {
     }
 }
 
-pub(super) fn answered(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    answered_with(view, data, "action")
+pub(super) fn answered(view: &mut PageRenderer, answered: &Named<ElicitationAnswered>) {
+    let worker = called(&answered.name, answered.of.worker_id.as_str());
+    let answer = &answered.of;
+    turns::answered(view, worker, &answer.request_id, answer.action.as_str(), answer.state);
 }
 
 /// What `worker show` has of open questions and of sessions below the worker's.
-pub(super) fn open(view: &mut PageRenderer, data: &Value) {
-    for asked in data["questions"].as_array().into_iter().flatten() {
-        view.page.sentence(Style::Attention, "  ? ", "    ", word(asked, "message")).end();
-        view.page.plain("    ").word(Style::Plain, &answer(asked, word(asked, "requestId"))).end();
+pub(super) fn open(view: &mut PageRenderer, worker: &WorkerView) {
+    for asked in &worker.questions {
+        view.page.sentence(Style::Attention, "  ? ", "    ", &asked.message).end();
+        view.page.plain("    ").word(Style::Plain, &answer(asked)).end();
     }
-    below(view, data);
-    for child in data["childSessions"].as_array().into_iter().flatten() {
-        view.page.text(Style::Dim, "  child session  ").word(Style::Plain, word(child, "sessionId"));
+    for question in &worker.questions_below {
+        let path = path_of(&question.path).unwrap_or_default();
+        view.page.plain("  ").word(Style::Strong, &path).plain("  ");
+        view.page.word(Style::Attention, &format!("? {}", question.subject)).end();
+        let command = format!("subagent {} {}", answering(question.kind), question.request_id);
+        view.page.plain("      ").word(Style::Dim, &command).end();
+    }
+    for child in &worker.child_sessions {
+        let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        view.page.text(Style::Dim, "  child session  ").word(Style::Plain, &child.session_id);
         view.page
             .plain("  ")
-            .word(Style::Dim, word(child, "state"))
+            .word(Style::Dim, &word(&child.state))
             .plain("  ")
-            .word(Style::Plain, word(child, "title"))
+            .word(Style::Plain, &word(&child.title))
             .end();
     }
 }
 
-/// The open questions of the tasks below a worker.
-pub(super) fn below(view: &mut PageRenderer, data: &Value) {
-    for question in data["questionsBelow"].as_array().into_iter().flatten() {
-        let command = if question["kind"] == "elicitation" { "answer" } else { "approve" };
-        let path = task_path(question).unwrap_or_default();
-        view.page.plain("  ").word(Style::Strong, &path).plain("  ");
-        view.page.word(Style::Attention, &format!("? {}", word(question, "subject"))).end();
-        let request = word(question, "requestId");
-        view.page.plain("      ").word(Style::Dim, &format!("subagent {command} {request}")).end();
+/// The command that answers a question.
+#[must_use]
+pub fn answer(question: &OpenQuestion) -> String {
+    let request = &question.request_id;
+    match question.kind {
+        QuestionKind::Elicitation => format!("subagent answer {request} --accept|--decline"),
+        QuestionKind::Permission => format!("subagent approve {request}"),
+    }
+}
+
+/// The command for questions of a kind.
+pub(super) const fn answering(kind: QuestionKind) -> &'static str {
+    match kind {
+        QuestionKind::Permission => "approve",
+        QuestionKind::Elicitation => "answer",
     }
 }

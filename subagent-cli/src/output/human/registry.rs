@@ -2,63 +2,93 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use subagent_protocol::ask::PhaseTime;
+use subagent_protocol::handshake::{AgentInfo, Handshake};
+use subagent_protocol::time::Timestamp;
 
-use super::view::{PageRenderer, items, shown, word};
+use super::view::{PageRenderer, optional};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn launchers(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
-    let built_in = data["builtIn"].as_array().map_or(&[][..], Vec::as_slice);
-    if built_in.is_empty() && none(view, data, items, "launchers") {
-        return Some(());
+/// A list of the config, and the file that was looked for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Configured<T> {
+    items: Vec<T>,
+    #[serde(default = "Vec::new")]
+    built_in: Vec<T>,
+    config_path: String,
+    config_loaded: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ListedLauncher {
+    name: String,
+    state: String,
+    origin: String,
+    file: Option<String>,
+    command: String,
+    handshake: Option<HandshakeReport>,
+}
+
+pub(super) fn launchers(view: &mut PageRenderer, launchers: &Configured<ListedLauncher>) {
+    if launchers.built_in.is_empty() && none(view, launchers, "launchers") {
+        return;
     }
     let mut table = Table::new(&["LAUNCHER", "STATE", "FROM", "COMMAND", "AGENT"]);
-    for item in items.iter().chain(built_in) {
-        let agent = agent(&item["handshake"]);
-        let state = word(item, "state");
+    for launcher in launchers.items.iter().chain(&launchers.built_in) {
         table.row([
-            (Style::Strong, word(item, "name")),
-            (Style::of_state(state), state),
-            (Style::Plain, word(item, "origin")),
-            (Style::Plain, word(item, "command")),
-            (Style::Plain, agent.as_str()),
+            (Style::Strong, launcher.name.as_str()),
+            (Style::of_state(&launcher.state), &launcher.state),
+            (Style::Plain, &launcher.origin),
+            (Style::Plain, &launcher.command),
+            (Style::Plain, &optional(launcher.handshake.as_ref().map(HandshakeReport::agent))),
         ]);
     }
     view.put(&table);
+    let files = launchers.items.iter();
     let files: BTreeMap<&str, &str> =
-        items.iter().filter_map(|item| Some((item["file"].as_str()?, word(item, "origin")))).collect();
+        files.filter_map(|launcher| Some((launcher.file.as_deref()?, launcher.origin.as_str()))).collect();
     for (file, origin) in files {
         view.page.word(Style::Dim, origin).plain("  ").word(Style::Dim, file).end();
     }
-    Some(())
 }
 
-pub(super) fn roles(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
-    if none(view, data, items, "roles") {
-        return Some(());
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Role {
+    name: String,
+    preferred_launcher: Option<String>,
+    prompt_language: Option<String>,
+    response_language: Option<String>,
+    delegation_hint: Option<String>,
+    recommended_skills: Vec<String>,
+}
+
+pub(super) fn roles(view: &mut PageRenderer, roles: &Configured<Role>) {
+    if none(view, roles, "roles") {
+        return;
     }
     let mut table = Table::new(&["ROLE", "LAUNCHER", "HINT"]);
-    for item in items {
+    for role in &roles.items {
         table.row([
-            (Style::Strong, word(item, "name")),
-            (Style::Plain, word(item, "preferredLauncher")),
-            (Style::Plain, word(item, "delegationHint")),
+            (Style::Strong, role.name.as_str()),
+            (Style::Plain, role.preferred_launcher.as_deref().unwrap_or_default()),
+            (Style::Plain, role.delegation_hint.as_deref().unwrap_or_default()),
         ]);
     }
     view.put(&table);
-    Some(())
 }
 
 /// Says that there are none, and where was looked.
-fn none(view: &mut PageRenderer, data: &Value, items: &[Value], what: &str) -> bool {
-    if !items.is_empty() {
+fn none<T>(view: &mut PageRenderer, list: &Configured<T>, what: &str) -> bool {
+    if !list.items.is_empty() {
         return false;
     }
-    let path = word(data, "configPath");
-    let (said, next) = match data["configLoaded"] == true {
+    let path = &list.config_path;
+    let (said, next) = match list.config_loaded {
         true => (format!("No {what} in {path}."), None),
         false => (format!("No {what}: there is no config file {path}."), Some("subagent config init")),
     };
@@ -69,101 +99,158 @@ fn none(view: &mut PageRenderer, data: &Value, items: &[Value], what: &str) -> b
     true
 }
 
-pub(super) fn launcher(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["name"].as_str()?).end();
-    let env: Vec<&str> = data["env"].as_object()?.keys().map(String::as_str).collect();
+#[derive(Debug, Deserialize)]
+pub(super) struct ShownLauncher {
+    name: String,
+    backend: Backend,
+    command: String,
+    args: Vec<String>,
+    /// The values are not shown.
+    env: BTreeMap<String, IgnoredAny>,
+    state: String,
+    origin: String,
+    file: Option<String>,
+    handshake: Option<HandshakeReport>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Backend {
+    kind: String,
+}
+
+pub(super) fn launcher(view: &mut PageRenderer, launcher: &ShownLauncher) {
+    view.page.word(Style::Strong, &launcher.name).end();
+    let env: Vec<&str> = launcher.env.keys().map(String::as_str).collect();
     view.facts(&[
-        ("backend", Style::Plain, shown(&data["backend"]["kind"])),
-        ("command", Style::Plain, command_line(&data["command"], &data["args"])),
+        ("backend", Style::Plain, launcher.backend.kind.clone()),
+        ("command", Style::Plain, command_line(&launcher.command, &launcher.args)),
         ("variables", Style::Plain, env.join(", ")),
-        ("state", Style::Plain, word(data, "state").to_owned()),
-        ("from", Style::Plain, data["file"].as_str().unwrap_or_else(|| word(data, "origin")).to_owned()),
+        ("state", Style::Plain, launcher.state.clone()),
+        ("from", Style::Plain, launcher.file.as_ref().unwrap_or(&launcher.origin).clone()),
     ]);
-    handshake(view, &data["handshake"]);
-    Some(())
+    handshake(view, launcher.handshake.as_ref());
 }
 
-/// Who an agent said to be; empty when it was not asked.
-fn agent(handshake: &Value) -> String {
-    let agent = &handshake["agent"];
-    format!("{} {}", word(agent, "name"), word(agent, "version")).trim().to_owned()
+/// What an agent said of itself when it was asked, and how that went.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HandshakeReport {
+    #[serde(flatten)]
+    handshake: Handshake,
+    at: Option<Timestamp>,
+    #[serde(default)]
+    phases: Vec<PhaseTime>,
+    #[serde(default)]
+    login_wanted: bool,
+    error: Option<HandshakeError>,
 }
 
-/// What an agent said of itself; nothing when it was not asked.
-fn handshake(view: &mut PageRenderer, report: &Value) {
-    if !report.is_object() {
-        return;
+#[derive(Debug, Deserialize)]
+struct HandshakeError {
+    code: String,
+    #[serde(default)]
+    details: Advice,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Advice {
+    recommended_command: Option<String>,
+}
+
+impl HandshakeReport {
+    /// Who an agent said to be.
+    fn agent(&self) -> String {
+        let Some(AgentInfo { name, version, .. }) = &self.handshake.agent else { return String::new() };
+        let words = [name, version].map(|word| word.as_deref().unwrap_or_default());
+        words.join(" ").trim().to_owned()
     }
-    let ids = |entries: &Value| {
-        let ids = entries.as_array().into_iter().flatten().map(|entry| word(entry, "id"));
-        ids.collect::<Vec<_>>().join(", ")
+}
+
+fn handshake(view: &mut PageRenderer, report: Option<&HandshakeReport>) {
+    let Some(report) = report else { return };
+    let Handshake { auth_methods, modes, models, config_options, .. } = &report.handshake;
+    let current = |current: Option<&String>, all: String| match current {
+        Some(id) => format!("{id} (of {all})"),
+        None => all,
     };
-    let current = |of: &Value, current: &str, all: &str| match of[current].as_str() {
-        Some(id) => format!("{id} (of {})", ids(&of[all])),
-        None => ids(&of[all]),
-    };
-    let phases = report["phases"].as_array().into_iter().flatten();
-    let phases: Vec<_> =
-        phases.map(|phase| format!("{} {} ms", word(phase, "phase"), phase["millis"])).collect();
-    let error = &report["error"];
-    let login = if report["loginWanted"] == true { "wanted" } else { "" };
+    let mode = modes.as_ref().map(|modes| {
+        let all = modes.available_modes.iter().map(|mode| mode.id.as_str());
+        current(modes.current_mode_id.as_ref(), joined(all))
+    });
+    let model = models.as_ref().map(|models| {
+        let all = models.available_models.iter().map(|model| model.id.as_str());
+        current(models.current_model_id.as_ref(), joined(all))
+    });
+    let phases: Vec<String> =
+        report.phases.iter().map(|phase| format!("{} {} ms", phase.phase, phase.millis)).collect();
+    let error = report.error.as_ref();
+    let login = if report.login_wanted { "wanted" } else { "" };
     view.facts(&[
-        ("agent", Style::Plain, agent(report)),
-        ("asked", Style::Plain, view.ago(&report["at"])),
-        ("log in by", Style::Plain, ids(&report["authMethods"])),
-        ("mode", Style::Plain, current(&report["modes"], "currentModeId", "availableModes")),
-        ("model", Style::Plain, current(&report["models"], "currentModelId", "availableModels")),
-        ("options", Style::Plain, ids(&report["configOptions"])),
+        ("agent", Style::Plain, report.agent()),
+        ("asked", Style::Plain, view.ago(report.at)),
+        ("log in by", Style::Plain, joined(auth_methods.iter().map(|method| method.id.as_str()))),
+        ("mode", Style::Plain, optional(mode)),
+        ("model", Style::Plain, optional(model)),
+        ("options", Style::Plain, joined(config_options.iter().map(|option| option.id.as_str()))),
         ("phases", Style::Plain, phases.join(", ")),
         ("login", Style::Attention, login.to_owned()),
-        ("error", Style::Bad, word(error, "code").to_owned()),
+        ("error", Style::Bad, optional(error.map(|error| &error.code))),
     ]);
-    if let Some(command) = error["details"]["recommendedCommand"].as_str() {
+    if let Some(command) = error.and_then(|error| error.details.recommended_command.as_deref()) {
         view.next("Log in:", command);
     }
 }
 
-pub(super) fn probed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let state = match (data["state"].as_str(), data["available"].as_bool()?) {
-        (Some(state), _) => state,
-        (None, true) => "available",
-        (None, false) => "missing",
-    };
-    view.page.word(Style::Strong, word(data, "name")).plain("  ");
-    view.state(state);
+fn joined<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ProbedLauncher {
+    name: String,
+    state: Option<String>,
+    available: bool,
+    backend_kind: String,
+    effective_command: String,
+    effective_args: Vec<String>,
+    resolved_command_path: Option<String>,
+    package: Option<String>,
+    env_keys: Vec<String>,
+    problem: Option<String>,
+    handshake: Option<HandshakeReport>,
+}
+
+pub(super) fn probed(view: &mut PageRenderer, launcher: &ProbedLauncher) {
+    let known = if launcher.available { "available" } else { "missing" };
+    view.page.word(Style::Strong, &launcher.name).plain("  ");
+    view.state(launcher.state.as_deref().unwrap_or(known));
     view.page.end();
     view.facts(&[
-        ("backend", Style::Plain, shown(&data["backendKind"])),
-        ("command", Style::Plain, command_line(&data["effectiveCommand"], &data["effectiveArgs"])),
-        ("program", Style::Plain, shown(&data["resolvedCommandPath"])),
-        ("to fetch", Style::Plain, shown(&data["package"])),
-        ("variables", Style::Plain, list(&data["envKeys"])),
-        ("problem", Style::Bad, shown(&data["problem"])),
+        ("backend", Style::Plain, launcher.backend_kind.clone()),
+        ("command", Style::Plain, command_line(&launcher.effective_command, &launcher.effective_args)),
+        ("program", Style::Plain, optional(launcher.resolved_command_path.as_ref())),
+        ("to fetch", Style::Plain, optional(launcher.package.as_ref())),
+        ("variables", Style::Plain, launcher.env_keys.join(", ")),
+        ("problem", Style::Bad, optional(launcher.problem.as_ref())),
     ]);
-    handshake(view, &data["handshake"]);
-    Some(())
+    handshake(view, launcher.handshake.as_ref());
 }
 
-pub(super) fn role(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["name"].as_str()?).end();
+pub(super) fn role(view: &mut PageRenderer, role: &Role) {
+    view.page.word(Style::Strong, &role.name).end();
     view.facts(&[
-        ("launcher", Style::Plain, shown(&data["preferredLauncher"])),
-        ("prompt language", Style::Plain, shown(&data["promptLanguage"])),
-        ("response language", Style::Plain, shown(&data["responseLanguage"])),
-        ("hint", Style::Plain, shown(&data["delegationHint"])),
-        ("skills", Style::Plain, list(&data["recommendedSkills"])),
+        ("launcher", Style::Plain, optional(role.preferred_launcher.as_ref())),
+        ("prompt language", Style::Plain, optional(role.prompt_language.as_ref())),
+        ("response language", Style::Plain, optional(role.response_language.as_ref())),
+        ("hint", Style::Plain, optional(role.delegation_hint.as_ref())),
+        ("skills", Style::Plain, role.recommended_skills.join(", ")),
     ]);
-    Some(())
-}
-
-fn list(values: &Value) -> String {
-    let words: Vec<&str> = values.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    words.join(", ")
 }
 
 /// A command with its arguments, as one would type it.
-fn command_line(command: &Value, args: &Value) -> String {
-    let args = args.as_array().into_iter().flatten().filter_map(Value::as_str);
-    let args: Vec<_> = args.map(|arg| shell_words::quote(arg).into_owned()).collect();
-    std::iter::once(shown(command)).chain(args).collect::<Vec<_>>().join(" ")
+fn command_line(command: &str, args: &[String]) -> String {
+    let args = args.iter().map(|arg| shell_words::quote(arg).into_owned());
+    std::iter::once(command.to_owned()).chain(args).collect::<Vec<_>>().join(" ")
 }

@@ -1,30 +1,26 @@
 //! What was removed.
 
-use serde_json::Value;
+use subagent_protocol::api::{Pruned, WorkerRemoved};
 
-use super::view::{PageRenderer, items, named, word};
+use super::view::{Named, PageRenderer, called};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
-pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    data["workerId"].as_str()?;
-    view.page.word(Style::Strong, named(data)).plain("  ").word(Style::Dim, "removed").end();
-    Some(())
+pub(super) fn removed(view: &mut PageRenderer, removed: &Named<WorkerRemoved>) {
+    let name = called(&removed.name, removed.of.worker_id.as_str());
+    view.page.word(Style::Strong, name).plain("  ").word(Style::Dim, "removed").end();
 }
 
-pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let workers = items(data)?;
-    let leftovers = data["leftovers"].as_array()?;
+pub(super) fn pruned(view: &mut PageRenderer, pruned: &Pruned) {
+    let (workers, leftovers) = (&pruned.items, &pruned.leftovers);
     let mut table = Table::new(&["WORKER", "LABEL", "EVENTS", "SIZE", "STOPPED"]);
     for item in workers {
-        let (events, size) = (item["events"].to_string(), bytes(&item["bytes"]));
-        let stopped = view.ago(&item["stoppedAt"]);
         table.row([
-            (Style::Strong, word(item, "workerId")),
-            (Style::Plain, word(item, "label")),
-            (Style::Plain, &events),
-            (Style::Plain, &size),
-            (Style::Dim, &stopped),
+            (Style::Strong, item.worker_id.as_str()),
+            (Style::Plain, &item.label),
+            (Style::Plain, &item.events.to_string()),
+            (Style::Plain, &bytes(item.bytes)),
+            (Style::Dim, &view.ago(item.stopped_at)),
         ]);
     }
     if !workers.is_empty() {
@@ -32,36 +28,33 @@ pub(super) fn pruned(view: &mut PageRenderer, data: &Value) -> Option<()> {
         view.page.end();
     }
     for path in leftovers {
-        view.page.word(Style::Plain, path.as_str()?).end();
+        view.page.word(Style::Plain, path).end();
     }
     if !leftovers.is_empty() {
         view.page.end();
     }
-    let verb = if data["dryRun"] == true { "Would remove" } else { "Removed" };
-    let (count, keys) = (workers.len() as u64, data["keys"].as_u64()?);
-    if count == 0 && keys == 0 && leftovers.is_empty() {
+    if workers.is_empty() && pruned.keys == 0 && leftovers.is_empty() {
         view.page.plain("Nothing is that old.").end();
-        return Some(());
+        return;
     }
     let said = format!(
-        "{verb} {} with {} ({}), {}, {}.",
-        counted(count, "worker"),
-        counted(data["events"].as_u64()?, "event"),
-        bytes(&data["bytes"]),
-        counted(keys, "key"),
+        "{} {} with {} ({}), {}, {}.",
+        if pruned.dry_run { "Would remove" } else { "Removed" },
+        counted(workers.len() as u64, "worker"),
+        counted(pruned.events, "event"),
+        bytes(pruned.bytes),
+        counted(pruned.keys, "key"),
         counted(leftovers.len() as u64, "leftover"),
     );
     view.page.sentence(Style::Plain, "", "", &said).end();
-    Some(())
 }
 
 pub(super) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-pub(super) fn bytes(value: &Value) -> String {
+pub(super) fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
-    let number = value.as_u64().unwrap_or(0);
     if number < 1000 {
         return format!("{number} B");
     }
@@ -75,8 +68,6 @@ pub(super) fn bytes(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -90,7 +81,7 @@ mod tests {
             (12_345_678_901, "12.3 GB"),
             (u64::MAX, "18446744.0 TB"),
         ] {
-            assert_eq!(bytes(&json!(number)), shown);
+            assert_eq!(bytes(number), shown);
         }
     }
 }

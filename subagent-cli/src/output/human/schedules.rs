@@ -1,15 +1,19 @@
 //! Schedules and triggers: when they fire, what they start, and why one is paused.
 
-use serde_json::Value;
+use std::path::Path;
 
-use super::usual::text;
-use super::view::{PageRenderer, items, shown as value, word};
+use subagent_protocol::api::{Attendant, FiringView, ScheduleRemoved, ScheduleView, ScheduledWork};
+use subagent_protocol::schedule::{SchedulePause, When};
+
+use super::view::{PageRenderer, failed, optional};
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// Shows the data of `schedule list`.
-pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data).filter(|items| !items.is_empty())?;
+pub(super) fn listed(view: &mut PageRenderer, schedules: &[ScheduleView]) -> Option<()> {
+    if schedules.is_empty() {
+        return None;
+    }
     let mut table = Table::new(&[
         "NAME",
         "STATE",
@@ -22,72 +26,70 @@ pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
         "TIMEZONE",
         "DECLARED IN",
     ]);
-    for item in items {
-        let (style, state) = state(item);
-        let (next, last) = (next(view, item), last_status(item));
+    for schedule in schedules {
+        let (style, state) = state(schedule.paused);
+        let last = schedule.last_firing.as_ref();
         table.row([
-            (Style::Strong, word(item, "name")),
+            (Style::Strong, schedule.name.as_str()),
             (style, &state),
-            (Style::Plain, &next),
-            attendant(item),
-            (Style::Plain, &when(&item["when"]).unwrap_or_default()),
-            (Style::Plain, &work(&item["work"]).unwrap_or_default()),
-            (Style::of_state(word(&item["lastFiring"], "status")), &last),
-            (Style::Bad, &text(&item["error"])),
-            (Style::Dim, word(item, "timezone")),
-            (Style::Dim, word(item, "declaredIn")),
+            (Style::Plain, &next(view, schedule)),
+            attendant(schedule.attendant),
+            (Style::Plain, &when(&schedule.when)),
+            (Style::Plain, &work(&schedule.work)),
+            (status_style(last), &optional(last.map(status))),
+            (Style::Bad, &failed(schedule.error.as_ref())),
+            (Style::Dim, &schedule.timezone),
+            (Style::Dim, &declared_in(schedule.declared_in.as_deref())),
         ]);
     }
     view.put(&table);
     Some(())
 }
 
-/// Writes the name and the state, and returns the name.
-pub(super) fn heading<'a>(view: &mut PageRenderer, data: &'a Value) -> Option<&'a str> {
-    let name = data["name"].as_str()?;
-    let (style, state) = state(data);
+/// Writes the name and the state.
+pub(super) fn heading(view: &mut PageRenderer, name: &str, paused: Option<SchedulePause>) {
+    let (style, state) = state(paused);
     view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
-    Some(name)
 }
 
 /// `schedule show`, and what a change has made of it.
-pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = heading(view, data)?;
-    let when = when(&data["when"]).map(|when| format!("{when} ({})", word(data, "timezone")));
+pub(super) fn shown(view: &mut PageRenderer, schedule: &ScheduleView) {
+    heading(view, &schedule.name, schedule.paused);
+    let (by, who) = attendant(schedule.attendant);
     view.facts(&[
-        ("when", Style::Plain, when.unwrap_or_default()),
-        ("next", Style::Plain, next(view, data)),
-        ("fired by", attendant(data).0, attendant(data).1.to_owned()),
-        ("what", Style::Plain, work(&data["work"]).unwrap_or_default()),
-        ("if missed", Style::Plain, word(data, "missed").replace('_', " ")),
-        ("if it still runs", Style::Plain, word(data, "overlap").replace('_', " ")),
-        ("last", Style::Plain, last(view, data)),
-        ("failures", Style::Plain, failures(data)),
-        ("error", Style::Bad, text(&data["error"])),
-        ("declared in", Style::Plain, word(data, "declaredIn").to_owned()),
+        ("when", Style::Plain, format!("{} ({})", when(&schedule.when), schedule.timezone)),
+        ("next", Style::Plain, next(view, schedule)),
+        ("fired by", by, who.to_owned()),
+        ("what", Style::Plain, work(&schedule.work)),
+        ("if missed", Style::Plain, schedule.missed.as_str().replace('_', " ")),
+        ("if it still runs", Style::Plain, schedule.overlap.as_str().replace('_', " ")),
+        ("last", Style::Plain, last(view, schedule.last_firing.as_ref())),
+        ("failures", Style::Plain, failures(schedule.failures, schedule.max_failures)),
+        ("error", Style::Bad, failed(schedule.error.as_ref())),
+        ("declared in", Style::Plain, declared_in(schedule.declared_in.as_deref())),
     ]);
-    if data["paused"].is_string() {
-        view.next("Resume it:", &format!("subagent schedule resume {name}"));
+    if schedule.paused.is_some() {
+        view.next("Resume it:", &format!("subagent schedule resume {}", schedule.name));
     }
-    Some(())
 }
 
 /// `schedule log` and `trigger log`.
-pub(super) fn logged(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data).filter(|items| !items.is_empty())?;
+pub(super) fn logged(view: &mut PageRenderer, firings: &[FiringView]) -> Option<()> {
+    if firings.is_empty() {
+        return None;
+    }
     let mut table = Table::new(&["FIRED", "STATE", "WORKER", "ERROR", "FOR", "LEFT OUT", "TURN"]);
-    for item in items {
-        let (at, status) = (view.ago(&item["at"]), word(item, "status"));
-        let requested = if item["manual"] == true { "on request" } else { word(item, "occurrence") };
-        let left_out = item["leftOut"].as_u64().filter(|count| *count > 0);
+    for firing in firings {
+        let occurrence = firing.occurrence.as_deref().unwrap_or_default();
+        let left_out = Some(firing.left_out).filter(|count| *count > 0);
         table.row([
-            (Style::Plain, at.as_str()),
-            (Style::of_state(status), &status.replace('_', " ")),
-            (Style::Strong, word(item, "workerId")),
-            (Style::Bad, &text(&item["error"])),
-            (Style::Plain, requested),
-            (Style::Plain, &left_out.map(|count| count.to_string()).unwrap_or_default()),
-            (Style::Dim, word(item, "turnId")),
+            (Style::Plain, view.ago(firing.at).as_str()),
+            (status_style(Some(firing)), &firing.status.as_str().replace('_', " ")),
+            (Style::Strong, &optional(firing.worker_id.as_ref())),
+            (Style::Bad, &failed(firing.error.as_ref())),
+            (Style::Plain, if firing.manual { "on request" } else { occurrence }),
+            (Style::Plain, &optional(left_out)),
+            (Style::Dim, &optional(firing.turn_id.as_ref())),
         ]);
     }
     view.put(&table);
@@ -95,76 +97,79 @@ pub(super) fn logged(view: &mut PageRenderer, data: &Value) -> Option<()> {
 }
 
 /// `schedule rm` and `trigger rm`.
-pub(super) fn removed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["name"].as_str()?).plain("  removed").end();
-    Some(())
+pub(super) fn removed(view: &mut PageRenderer, removed: &ScheduleRemoved) {
+    view.page.word(Style::Strong, &removed.name).plain("  removed").end();
 }
 
-pub(super) fn state(item: &Value) -> (Style, String) {
-    match item["paused"].as_str() {
-        Some(reason) => (Style::Attention, format!("paused ({})", reason.replace('_', " "))),
+pub(super) fn state(paused: Option<SchedulePause>) -> (Style, String) {
+    match paused {
+        Some(reason) => (Style::Attention, format!("paused ({})", reason.as_str().replace('_', " "))),
         None => (Style::Good, "active".to_owned()),
     }
 }
 
-/// The status of the newest firing, and how many times before it were missed.
-fn last_status(item: &Value) -> String {
-    let firing = &item["lastFiring"];
-    let status = word(firing, "status").replace('_', " ");
-    match firing["leftOut"].as_u64().filter(|count| *count > 0) {
-        Some(count) => format!("{status} ({count} missed before)"),
-        None => status,
+/// The status of a firing, and how many times before it were missed.
+fn status(firing: &FiringView) -> String {
+    let status = firing.status.as_str().replace('_', " ");
+    match firing.left_out {
+        0 => status,
+        count => format!("{status} ({count} missed before)"),
     }
 }
 
-/// The same with the time of the firing.
-pub(super) fn last(view: &PageRenderer, item: &Value) -> String {
-    [last_status(item), view.ago(&item["lastFiring"]["at"])].join("  ").trim().to_owned()
+pub(super) fn status_style(firing: Option<&FiringView>) -> Style {
+    Style::of_state(firing.map_or("", |firing| firing.status.as_str()))
+}
+
+/// The status of the newest firing with its time.
+pub(super) fn last(view: &PageRenderer, firing: Option<&FiringView>) -> String {
+    optional(firing.map(|firing| format!("{}  {}", status(firing), view.ago(firing.at))))
 }
 
 /// Failures in a row, and how many pause it.
-pub(super) fn failures(item: &Value) -> String {
-    match item["maxFailures"].as_u64() {
-        Some(0) => format!("{} (no limit)", value(&item["failures"])),
-        _ => format!("{} of {}", value(&item["failures"]), value(&item["maxFailures"])),
+pub(super) fn failures(failures: u32, max: u32) -> String {
+    match max {
+        0 => format!("{failures} (no limit)"),
+        max => format!("{failures} of {max}"),
     }
 }
 
 /// Who is there at its next time.
-pub(super) fn attendant(item: &Value) -> (Style, &str) {
-    match word(item, "attendant") {
-        "unattended" => (Style::Attention, "no daemon"),
-        who => (Style::Plain, who),
+pub(super) fn attendant(attendant: Option<Attendant>) -> (Style, &'static str) {
+    match attendant {
+        Some(Attendant::Unattended) => (Style::Attention, "no daemon"),
+        who => (Style::Plain, who.map_or("", Attendant::as_str)),
     }
 }
 
-fn next(view: &PageRenderer, item: &Value) -> String {
-    match view.left(&item["nextAt"]) {
-        left if left.is_empty() => left,
-        left => format!("in {left}"),
-    }
+pub(super) fn declared_in(file: Option<&Path>) -> String {
+    optional(file.map(Path::display))
 }
 
-/// When a schedule fires; `None` for a form that is unknown here.
+fn next(view: &PageRenderer, schedule: &ScheduleView) -> String {
+    optional(schedule.next_at.map(|next| format!("in {}", view.left(next))))
+}
+
+/// When a schedule fires.
 #[must_use]
-pub fn when(when: &Value) -> Option<String> {
-    match (when["cron"].as_str(), when["everySeconds"].as_u64(), when["at"].as_str()) {
-        (Some(line), ..) => Some(format!("cron {line}")),
-        (_, Some(seconds), _) => Some(format!("every {seconds}s")),
-        (.., Some(time)) => Some(format!("at {time}")),
-        _ => None,
+pub fn when(when: &When) -> String {
+    match when {
+        When::Cron(line) => format!("cron {line}"),
+        When::EverySeconds(seconds) => format!("every {seconds}s"),
+        When::At(time) => format!("at {time}"),
     }
 }
 
-/// What a schedule starts or sends; `None` for a form that is unknown here.
+/// What a schedule or a trigger starts or sends.
 #[must_use]
-pub fn work(work: &Value) -> Option<String> {
-    let (task, send) = (&work["task"], &work["send"]);
-    let agent = task["agent"].as_str().or_else(|| task["manager"]["launcher"].as_str()).unwrap_or("default");
-    match (task["prompt"].as_str(), send["worker"].as_str()) {
-        (Some(prompt), _) => Some(format!("task for {agent}: {prompt}")),
-        (_, Some(worker)) => Some(format!("to {worker}: {}", word(send, "text"))),
-        _ => None,
+pub fn work(work: &ScheduledWork) -> String {
+    match work {
+        ScheduledWork::Task(task) => {
+            let launcher = task.manager.as_ref().and_then(|place| place.launcher.as_deref());
+            let agent = task.agent.as_deref().or(launcher).unwrap_or("default");
+            format!("task for {agent}: {}", task.prompt)
+        }
+        ScheduledWork::Send(message) => format!("to {}: {}", message.worker, message.text),
     }
 }
 
@@ -172,7 +177,6 @@ pub fn work(work: &Value) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::output::human::{now, report};
     use crate::output::terminal::Terminal;
 
@@ -186,6 +190,7 @@ mod tests {
             "name": "nightly", "when": {"everySeconds": 60}, "timezone": "UTC", "nextAt": next,
             "work": {"send": {"worker": "codex-1", "text": "go on"}}, "failures": 0, "maxFailures": 3,
             "missed": "skip", "overlap": "queue", "paused": null, "error": null, "lastFiring": null,
+            "controllerId": "ctl_1", "createdAt": "2020-01-01T00:00:00+00:00",
         });
         let text = report("schedule.shown", &schedule, "", PLAIN);
         assert!(text.starts_with("nightly  active\n  when "), "{text}");
@@ -193,7 +198,7 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let mut paused = schedule.clone();
-        (paused["paused"], paused["nextAt"]) = ("worker_gone".into(), Value::Null);
+        (paused["paused"], paused["nextAt"]) = ("worker_gone".into(), json!(null));
         let text = report("schedule.paused", &paused, "", PLAIN);
         assert!(
             text.contains("paused (worker gone)") && text.contains("subagent schedule resume nightly"),

@@ -104,10 +104,16 @@ fn of_worktree(kind: &str, data: &Value) -> Option<(Style, String)> {
                 false => (Style::Dim, said),
             }
         }
-        "worktree.landed" if landed_nothing(data) => (Style::Dim, format!("nothing to land on {into}")),
         "worktree.landed" => {
-            let files = data["files"].as_array().map_or(0, Vec::len) as u64;
-            (Style::Good, format!("landed on {into}: {}", lines(files, &data["added"], &data["removed"])))
+            let files = data["files"].as_array().map_or(0, Vec::len);
+            let count = |key: &str| data[key].as_u64().unwrap_or(0);
+            match landed_nothing(data["commit"] == data["before"], files) {
+                true => (Style::Dim, format!("nothing to land on {into}")),
+                false => {
+                    let changes = lines(files as u64, count("added"), count("removed"));
+                    (Style::Good, format!("landed on {into}: {changes}"))
+                }
+            }
         }
         "worktree.merged" => {
             let count = |key: &str, more: &str| {

@@ -22,6 +22,29 @@ fn update(data: Value) -> Value {
     json!({"type": "progress.update", "workerId": "w_1", "ts": "2026-11-21T20:29:42+00:00", "data": data})
 }
 
+const T: &str = "2020-01-01T00:00:00+00:00";
+const WORKER: &str = "w_0123456789";
+const REQUEST: &str = "ap_0123456789";
+const EVENT: &str = "ev_000000000001";
+
+/// The object with further members, which replace its own.
+fn with(mut object: Value, more: Value) -> Value {
+    for (key, value) in more.as_object().unwrap() {
+        object[key] = value.clone();
+    }
+    object
+}
+
+/// A worker with these members; the members that a view would show are empty.
+fn worker(more: Value) -> Value {
+    let worker = json!({
+        "workerId": WORKER, "controllerId": "ctl_1", "label": "l", "launcher": "", "role": "", "state": "idle",
+        "cwd": "", "sessionId": "", "createdAt": T, "updatedAt": T, "recoveryState": "",
+        "agent": {"restarts": 0}, "baseFolder": "", "tasks": [],
+    });
+    with(worker, more)
+}
+
 fn message(text: &str) -> Value {
     json!({"type": "progress.message", "ts": "2026-11-21T20:29:42+00:00", "data": {"text": text}})
 }
@@ -70,8 +93,8 @@ fn a_unit_without_a_manager_comes_with_the_commands_to_type() {
 #[test]
 fn controllers_to_recover_come_with_the_command() {
     let data = json!({"count": 1, "workspaceFilter": null, "items": [{
-        "controllerId": "ctl_1", "label": "m", "workspaceKey": "/ws", "state": "orphaned",
-        "activeOwner": {"instanceId": "ci_1", "epoch": 2, "pid": 42, "createdAt": null, "alive": false},
+        "controllerId": "ctl_1", "label": "m", "workspaceKey": "/ws", "requireHandle": false, "state": "orphaned",
+        "activeOwner": {"instanceId": "ci_0123456789ab", "epoch": 2, "pid": 42, "createdAt": T, "alive": false},
         "suggestedAction": "subagent controller attach --takeover",
     }]});
     assert_eq!(
@@ -85,15 +108,23 @@ fn controllers_to_recover_come_with_the_command() {
 #[test]
 fn an_inspection_has_the_worker_its_questions_and_its_events() {
     let data = json!({
-        "worker": {"workerId": "w_1", "state": "waiting_approval", "label": "l", "cwd": "/ws"},
-        "pendingApprovals": [{"requestId": "ap_1", "message": "May I?", "options": [{"id": "a", "label": "Yes"}]}],
-        "latestHandoff": {"handoffPath": "/h.md"},
+        "worker": worker(json!({"state": "waiting_approval", "cwd": "/ws"})),
+        "pendingApprovals": [{
+            "requestId": REQUEST, "kind": "tool.call", "message": "May I?", "status": "pending", "createdAt": T,
+            "options": [{"id": "a", "alias": "a", "label": "Yes"}],
+        }],
+        "latestHandoff": {
+            "snapshotId": "hs_0123456789", "handoffPath": "/h.md", "checkpointPath": "/h.json",
+            "upToEventId": EVENT, "createdAt": T,
+        },
         "events": [message("hello")],
     });
     assert_eq!(
         shown("worker.inspected", data),
-        "w_1  waiting approval  l\n  cwd  /ws\n  handoff  /h.md\n\n\
-         ? May I?  ap_1\n    Yes  subagent approve ap_1 --option-id=a\n\n\
+        "w_0123456789  waiting approval  l\n  \
+         cwd         /ws\n  controller  ctl_1\n  created     2020-01-01\n  changed     2020-01-01\n  \
+         handoff  /h.md\n\n\
+         ? May I?  ap_0123456789\n    Yes  subagent approve ap_0123456789 --option-id=a\n\n\
          The last 1 events\nhello\n"
     );
 }
@@ -101,20 +132,20 @@ fn an_inspection_has_the_worker_its_questions_and_its_events() {
 #[test]
 fn the_commands_of_a_form_stand_below_each_other() {
     let asked = json!({
-        "requestId": "ap_1", "kind": "elicitation", "message": "Which port?", "status": "pending", "workerId": "w_1",
-        "request": {"schema": {"properties": {"port": {"type": "integer"}}}},
+        "requestId": REQUEST, "workerId": WORKER, "label": "l", "controllerId": "ctl_1", "kind": "elicitation",
+        "subject": "Which port?", "message": "Which port?", "status": "pending", "createdAt": T, "cwd": "/ws",
+        "options": [], "request": {"schema": {"properties": {"port": {"type": "integer"}}}}, "answers": [],
     });
-    assert!(
-        shown("approval.shown", asked).contains(
-            "    accept   subagent answer ap_1 --accept --set port=VALUE\n    decline  subagent answer ap_1 --decline\n"
-        )
-    );
+    assert!(shown("approval.shown", asked).contains(
+        "    accept   subagent answer ap_0123456789 --accept --set port=VALUE\n    \
+             decline  subagent answer ap_0123456789 --decline\n"
+    ));
 }
 
 #[test]
 fn an_option_of_an_agent_cannot_become_a_command() {
     let data = json!({
-        "workerId": "w_1", "state": "waiting_approval", "assistantText": null,
+        "workerId": WORKER, "state": "waiting_approval", "assistantText": null,
         "matchedEvent": {"type": "approval.requested", "data": {
             "requestId": "ap_1", "message": "m\nx", "options": [{"id": "x; rm -rf ~\n", "label": "L"}],
         }},
@@ -127,7 +158,7 @@ fn an_option_of_an_agent_cannot_become_a_command() {
 fn a_turn_ends_with_its_outcome() {
     let waited = |event: Value| {
         let data =
-            json!({"workerId": "w_1", "state": "idle", "assistantText": "done\n", "matchedEvent": event});
+            json!({"workerId": WORKER, "state": "idle", "assistantText": "done\n", "matchedEvent": event});
         shown("turn.waited", data)
     };
     let end = |event_type: &str, data: Value| json!({"type": event_type, "data": data});
@@ -148,7 +179,7 @@ fn a_turn_ends_with_its_outcome() {
             "failed  C: m\nHint: log in\nTry: subagent launcher login demo",
         ),
     ] {
-        assert_eq!(waited(event), format!("done\n\n{expected}\nworker w_1 is idle\n"));
+        assert_eq!(waited(event), format!("done\n\n{expected}\nworker w_0123456789 is idle\n"));
     }
 }
 
@@ -233,19 +264,14 @@ fn a_long_diff_says_how_much_is_left_out() {
 
 #[test]
 fn a_login_that_is_missing_stands_with_its_command() {
-    let worker = |wanted: bool| json!({"workerId": "w_1", "name": "codex-1", "state": "idle", "launcher": "codex", "loginWanted": wanted});
+    let worker = |wanted: bool| worker(json!({"launcher": "codex", "loginWanted": wanted}));
     assert!(shown("worker.overview", worker(true)).contains("not logged in  subagent launcher login codex"));
     assert!(!shown("worker.overview", worker(false)).contains("login"));
 }
 
 #[test]
 fn of_an_agent_is_shown_what_it_reports() {
-    let worker = json!({"workerId": "w_1", "state": "idle", "label": "x"});
-    let with = |agent: Value| {
-        let mut data = worker.clone();
-        data["agent"] = agent;
-        shown("worker.shown", data)
-    };
+    let with = |agent: Value| shown("worker.shown", worker(json!({"agent": agent})));
     let text = with(json!({
         "name": "gem", "version": "1.2", "model": "big", "mode": null, "title": "A title", "contextUsed": 12, "contextSize": 100,
         "cost": {"amount": 0.5, "currency": "USD"}, "tokens": {"inputTokens": 3}, "restarts": 2, "memoryBytes": 2_500_000,
@@ -322,21 +348,24 @@ fn no_text_of_anybody_brings_a_code_to_the_terminal() {
         "note",
         "code",
         "stopReason",
+        "recoveryState",
+        "checkpointPath",
+        "decision",
+        "delivery",
+        "origin",
+        "backendKind",
     ];
     let evil: serde_json::Map<String, Value> =
         keys.iter().map(|key| ((*key).to_owned(), EVIL.into())).collect();
-    let with = |more: Value| {
-        let mut data = evil.clone();
-        data.extend(more.as_object().cloned().unwrap_or_default());
-        Value::Object(data)
-    };
+    let with = |more: Value| with(evil.clone().into(), more);
     let blocks = json!([
         with(json!({"type": "diff"})),
         with(json!({})),
         with(json!({"type": "content", "content": with(json!({}))}))
     ]);
+    let option = with(json!({"alias": EVIL}));
     let inner = with(
-        json!({"options": [with(json!({}))], "entries": [with(json!({}))], "content": blocks, "error": with(json!({}))}),
+        json!({"options": [option], "entries": [with(json!({}))], "content": blocks, "error": with(json!({}))}),
     );
     let event = |event_type: &str, kind: &str| {
         let mut event = with(json!({"type": event_type, "data": inner.clone()}));
@@ -351,10 +380,21 @@ fn no_text_of_anybody_brings_a_code_to_the_terminal() {
     let types = ["turn.started", "message.sent", "approval.requested", "approval.decided", "approval.lost"];
     events.extend(types.map(|event_type| event(event_type, "")));
     events.extend(["turn.completed", "turn.failed", "turn.canceled"].map(|event_type| event(event_type, "")));
-    let data = with(json!({
-        "items": [with(json!({}))], "available": true, "env": evil.clone(), "args": [EVIL], "matchedEvent": events[2],
-        "worker": with(json!({})), "events": events, "pendingApprovals": [inner], "latestHandoff": with(json!({})),
+    // The members that no agent and no user writes.
+    let own = json!({
+        "workerId": WORKER, "controllerId": "ctl_1", "turnId": "turn_0123456789", "requestId": REQUEST,
+        "eventId": EVENT, "acceptedEventId": EVENT, "upToEventId": EVENT, "snapshotId": "hs_0123456789",
+        "createdAt": T, "updatedAt": T, "stoppedAt": T, "state": "idle", "status": "pending",
+        "requireHandle": false, "agent": {"restarts": 0}, "configLoaded": false, "recommendedSkills": [EVIL],
+    });
+    let known = |data: Value| self::with(data, own.clone());
+    let mut data = with(json!({
+        "items": [known(with(json!({})))], "available": true, "env": evil.clone(), "args": [EVIL], "matchedEvent": events[2],
+        "worker": known(with(json!({}))), "events": events, "pendingApprovals": [known(inner)],
+        "latestHandoff": known(with(json!({}))), "envHandle": {}, "backend": {"kind": EVIL}, "effectiveArgs": [EVIL],
+        "envKeys": [EVIL],
     }));
+    let items = data["items"].take();
     let mut shown = watched(&events);
     for kind in [
         "worker.listed",
@@ -376,7 +416,16 @@ fn no_text_of_anybody_brings_a_code_to_the_terminal() {
         "turn.canceled",
         "brand.new",
     ] {
-        let text = report(kind, &data, EVIL, PLAIN);
+        let mut data = known(data.clone());
+        match kind {
+            "controller.recovered" => {
+                data["items"] = json!([self::with(items[0].clone(), json!({"state": "active"}))])
+            }
+            _ if kind.ends_with(".listed") => data["items"] = items.clone(),
+            _ => _ = data.as_object_mut().unwrap().remove("items"),
+        }
+        // The text of a type without a view.
+        let text = report(kind, &data, if kind == "brand.new" { EVIL } else { "" }, PLAIN);
         assert!(text.contains("xy"), "{kind}: {text}");
         shown.push_str(&text);
     }
@@ -408,10 +457,10 @@ fn events_of_tasks_are_a_line_each() {
 fn a_worker_in_a_sandbox_says_what_it_may_reach_and_what_enforces_it() {
     let sandbox =
         json!({"name": "review", "filesystem": "shared_ro", "network": "none", "layers": {"landlock": 6}});
-    let worker = json!({"workerId": "w_1", "state": "idle", "label": "worker", "sandbox": sandbox});
     for kind in ["worker.shown", "worker.overview"] {
-        let text = shown(kind, worker.clone());
+        let text = shown(kind, worker(json!({"sandbox": sandbox})));
         assert!(text.contains("review: shared_ro, network none (landlock)"), "{kind}: {text}");
     }
-    assert!(!shown("worker.shown", json!({"workerId": "w_1", "state": "idle"})).contains("sandbox"));
+    let text = shown("worker.shown", worker(json!({})));
+    assert!(text.contains("ctl_1") && !text.contains("sandbox"), "{text}");
 }

@@ -1,86 +1,95 @@
 //! Triggers: what fires them, what they start, and why one is paused.
 
-use serde_json::Value;
+use serde::Deserialize;
+use subagent_protocol::api::TriggerView;
+use subagent_protocol::trigger::TriggerSource;
 
-use super::schedules::{attendant, failures, heading, last, state, work};
-use super::usual::text;
-use super::view::{PageRenderer, items, word};
+use super::schedules::{attendant, declared_in, failures, heading, last, state, status_style, work};
+use super::view::{PageRenderer, failed};
+use super::worktrees::path;
 use crate::output::style::Style;
 use crate::output::table::Table;
 
 /// Shows the data of `trigger list`.
-pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data).filter(|items| !items.is_empty())?;
+pub(super) fn listed(view: &mut PageRenderer, triggers: &[TriggerView]) -> Option<()> {
+    if triggers.is_empty() {
+        return None;
+    }
     let mut table = Table::new(&["NAME", "STATE", "FIRES", "BY", "WHAT", "LAST", "ERROR", "DECLARED IN"]);
-    for item in items {
-        let (style, state) = state(item);
-        let last = last(view, item);
+    for trigger in triggers {
+        let (style, state) = state(trigger.paused);
+        let firing = trigger.last_firing.as_ref();
         table.row([
-            (Style::Strong, word(item, "name")),
+            (Style::Strong, trigger.name.as_str()),
             (style, &state),
-            (Style::Plain, &source(&item["source"]).unwrap_or_default()),
-            attendant(item),
-            (Style::Plain, &work(&item["work"]).unwrap_or_default()),
-            (Style::of_state(word(&item["lastFiring"], "status")), &last),
-            (Style::Bad, &text(&item["error"])),
-            (Style::Dim, word(item, "declaredIn")),
+            (Style::Plain, &source(&trigger.source)),
+            attendant(trigger.attendant),
+            (Style::Plain, &work(&trigger.work)),
+            (status_style(firing), &last(view, firing)),
+            (Style::Bad, &failed(trigger.error.as_ref())),
+            (Style::Dim, &declared_in(trigger.declared_in.as_deref())),
         ]);
     }
     view.put(&table);
     Some(())
 }
 
+/// A trigger, with the token and the path that `trigger add` made for a webhook.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownTrigger {
+    #[serde(flatten)]
+    trigger: TriggerView,
+    token: Option<String>,
+    #[serde(default)]
+    webhook_path: String,
+}
+
 /// `trigger show`, and what a change has made of it.
-pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let name = heading(view, data)?;
-    let (by, who) = attendant(data);
+pub(super) fn shown(view: &mut PageRenderer, shown: &ShownTrigger) {
+    let ShownTrigger { trigger, token, webhook_path } = shown;
+    heading(view, &trigger.name, trigger.paused);
+    let (by, who) = attendant(trigger.attendant);
     view.facts(&[
-        ("fires", Style::Plain, source(&data["source"]).unwrap_or_default()),
-        ("in", Style::Plain, folder(&data["source"])),
+        ("fires", Style::Plain, source(&trigger.source)),
+        ("in", Style::Plain, folder(&trigger.source)),
         ("noticed by", by, who.to_owned()),
-        ("token", Style::Attention, word(data, "token").to_owned()),
-        ("POST to", Style::Plain, word(data, "webhookPath").to_owned()),
-        ("what", Style::Plain, work(&data["work"]).unwrap_or_default()),
-        ("if it still runs", Style::Plain, word(data, "overlap").replace('_', " ")),
-        ("last", Style::Plain, last(view, data)),
-        ("failures", Style::Plain, failures(data)),
-        ("error", Style::Bad, text(&data["error"])),
-        ("declared in", Style::Plain, word(data, "declaredIn").to_owned()),
+        ("token", Style::Attention, token.clone().unwrap_or_default()),
+        ("POST to", Style::Plain, webhook_path.clone()),
+        ("what", Style::Plain, work(&trigger.work)),
+        ("if it still runs", Style::Plain, trigger.overlap.as_str().replace('_', " ")),
+        ("last", Style::Plain, last(view, trigger.last_firing.as_ref())),
+        ("failures", Style::Plain, failures(trigger.failures, trigger.max_failures)),
+        ("error", Style::Bad, failed(trigger.error.as_ref())),
+        ("declared in", Style::Plain, declared_in(trigger.declared_in.as_deref())),
     ]);
-    if data["token"].is_string() {
+    if token.is_some() {
         view.next("Keep the token, it is not shown again. Requests are taken by:", "subagent panel");
     }
-    if data["paused"].is_string() {
-        view.next("Resume it:", &format!("subagent trigger resume {name}"));
+    if trigger.paused.is_some() {
+        view.next("Resume it:", &format!("subagent trigger resume {}", trigger.name));
     }
-    Some(())
 }
 
-fn folder(source: &Value) -> String {
-    let folder = source["command"]["cwd"].as_str().or_else(|| source["files"]["folder"].as_str());
-    folder.unwrap_or_default().to_owned()
+fn folder(source: &TriggerSource) -> String {
+    match source {
+        TriggerSource::Command { cwd: folder, .. } | TriggerSource::Files { folder, .. } => path(folder),
+        _ => String::new(),
+    }
 }
 
-/// What fires a trigger; `None` for a form that is unknown here.
+/// What fires a trigger.
 #[must_use]
-pub fn source(source: &Value) -> Option<String> {
-    let (after, command, files) = (&source["after"], &source["command"], &source["files"]);
-    match (after["worker"].as_str(), after["status"].as_str()) {
-        (Some(worker), Some(status)) => return Some(format!("after {worker} ({status})")),
-        (Some(worker), None) => return Some(format!("after {worker}")),
-        (None, _) => {}
-    }
-    if let Some(line) = command["command"].as_str() {
-        return Some(format!("every {}s, if changed: {line}", command["everySeconds"].as_u64()?));
-    }
-    if let Some(globs) = files["globs"].as_array() {
-        let globs: Vec<&str> = globs.iter().filter_map(Value::as_str).collect();
-        return Some(format!("files {}", globs.join(" ")));
-    }
-    match (source["webhook"].is_object(), source["request"].is_object()) {
-        (true, _) => Some("webhook".to_owned()),
-        (_, true) => Some("requests".to_owned()),
-        _ => None,
+pub fn source(source: &TriggerSource) -> String {
+    match source {
+        TriggerSource::Request {} => "requests".to_owned(),
+        TriggerSource::After { worker, status: Some(status) } => format!("after {worker} ({status})"),
+        TriggerSource::After { worker, status: None } => format!("after {worker}"),
+        TriggerSource::Command { command, every_seconds, .. } => {
+            format!("every {every_seconds}s, if changed: {command}")
+        }
+        TriggerSource::Files { globs, .. } => format!("files {}", globs.join(" ")),
+        TriggerSource::Webhook { .. } => "webhook".to_owned(),
     }
 }
 
@@ -100,6 +109,7 @@ mod tests {
             "name": "upstream", "source": source, "attendant": "unattended", "overlap": "queue",
             "work": {"send": {"worker": "codex-1", "text": "go on"}}, "failures": 0, "maxFailures": 0,
             "lastFiring": null,
+            "controllerId": "ctl_1", "createdAt": "2020-01-01T00:00:00+00:00",
         });
         let text = report("trigger.shown", &trigger, "", PLAIN);
         for part in ["every 60s, if changed: git ls-remote", "/ws", "no daemon", "0 (no limit)"] {
@@ -107,7 +117,8 @@ mod tests {
         }
         let mut paused = trigger.clone();
         paused["source"] = json!({"files": {"folder": "/ws", "globs": ["src/**", "*.md"]}});
-        (paused["paused"], paused["error"]) = ("source_gone".into(), json!({"message": "it is gone"}));
+        (paused["paused"], paused["error"]) =
+            ("source_gone".into(), json!({"code": "INVALID_ARGUMENT", "message": "it is gone"}));
         let text = report("trigger.paused", &paused, "", PLAIN);
         for part in ["files src/** *.md", "paused (source gone)", "it is gone", "trigger resume upstream"] {
             assert!(text.contains(part), "{part}: {text}");

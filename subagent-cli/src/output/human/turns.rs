@@ -2,124 +2,146 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::api::{ApprovalDecided, TurnAccepted, TurnCanceled, TurnShown};
+use subagent_protocol::clean::one_line;
+use subagent_protocol::ids::{RequestId, WorkerId};
+use subagent_protocol::state::WorkerState;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::content::{Detail, details};
 use super::event::{outcome, write as write_event};
-use super::view::{PageRenderer, named, shown, word};
+use super::usual::text;
+use super::view::{Named, PageRenderer, called, optional, parse_time, word};
 use crate::output::page::TextPage;
 use crate::output::style::Style;
-use subagent_protocol::clean::one_line;
 
 /// What is said of a cancel that the agent did not obey.
 const FORCED: &str =
     "The agent did not obey the cancel and was ended by force. The next message starts it again.";
 
-pub(super) fn accepted(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let worker = named(data);
-    heading(view, worker, data);
-    starts(view, data);
+pub(super) fn accepted(view: &mut PageRenderer, accepted: &Named<TurnAccepted>) {
+    let turn = &accepted.of;
+    let worker = called(&accepted.name, turn.worker_id.as_str());
+    heading(view, worker, turn.state, turn.turn_id.as_str());
+    starts(view, turn.starts_agent);
     view.next("Wait:  ", &format!("subagent wait {worker}"));
     view.next("Watch: ", &format!("subagent watch {worker} -f"));
-    Some(())
 }
 
 /// Says that the message waits for the start of the agent.
-fn starts(view: &mut PageRenderer, data: &Value) {
-    if data["startsAgent"] == true {
+fn starts(view: &mut PageRenderer, starts_agent: bool) {
+    if starts_agent {
         view.page.word(Style::Dim, "The agent is started again for this message.").end();
     }
 }
 
 /// Worker, turn and state.
-fn heading(view: &mut PageRenderer, worker: &str, data: &Value) {
+fn heading(view: &mut PageRenderer, worker: &str, state: WorkerState, turn: &str) {
     view.page.word(Style::Strong, worker).plain("  ");
-    view.state(word(data, "state"));
-    view.page.plain("  ").word(Style::Dim, word(data, "turnId")).end();
+    view.state(state.as_str());
+    view.page.plain("  ").word(Style::Dim, turn).end();
 }
 
-pub(super) fn waited(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let (worker, event) = (data["workerId"].as_str()?, &data["matchedEvent"]);
-    starts(view, data);
-    if let Some(text) = data["assistantText"].as_str().filter(|text| !text.trim().is_empty()) {
+/// Data of `turn.waited`: parts of what `send` got for its message, and of what its wait found. The event keeps the
+/// form in which every event is shown.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TurnWaited {
+    worker_id: WorkerId,
+    #[serde(default)]
+    name: String,
+    state: WorkerState,
+    #[serde(default)]
+    starts_agent: bool,
+    assistant_text: Option<String>,
+    matched_event: Value,
+}
+
+pub(super) fn waited(view: &mut PageRenderer, waited: &TurnWaited) {
+    let (worker, event) = (waited.worker_id.as_str(), &waited.matched_event);
+    starts(view, waited.starts_agent);
+    if let Some(text) = waited.assistant_text.as_deref().filter(|text| !text.trim().is_empty()) {
         view.page.plain(text.trim_matches('\n')).fresh_line().end();
     }
     if matches!(word(event, "type"), "approval.requested" | "elicitation.requested") {
         // It may be a question of a task below.
         write_event(&mut view.page, event["workerId"].as_str().unwrap_or(worker), event);
-        return Some(());
+        return;
     }
     if !outcome(&mut view.page, event) {
         write_event(&mut view.page, worker, event);
     }
-    view.page
-        .word(Style::Dim, &format!("worker {} is {}", named(data), word(data, "state").replace('_', " ")))
-        .end();
-    Some(())
+    let (name, state) = (called(&waited.name, worker), waited.state.as_str().replace('_', " "));
+    view.page.word(Style::Dim, &format!("worker {name} is {state}")).end();
 }
 
 pub(super) fn matched(view: &mut PageRenderer, event: &Value) -> Option<()> {
     let worker = event["workerId"].as_str()?.to_owned();
     write_event(&mut view.page, &worker, event);
-    let when = view.ago(&event["ts"]);
+    let when = view.ago(parse_time(&event["ts"]));
     view.page.word(Style::Dim, &format!("{}  {when}", word(event, "eventId"))).end();
     Some(())
 }
 
-pub(super) fn decided(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    answered_with(view, data, "optionId")
+pub(super) fn decided(view: &mut PageRenderer, decided: &Named<ApprovalDecided>) {
+    let worker = called(&decided.name, decided.of.worker_id.as_str());
+    answered(view, worker, &decided.of.request_id, &decided.of.option_id, decided.of.state);
 }
 
-/// A question that was answered, with the value of this key, and how to go on.
-pub(super) fn answered_with(view: &mut PageRenderer, data: &Value, key: &str) -> Option<()> {
-    view.page.word(Style::Strong, data["requestId"].as_str()?).plain("  answered with ");
-    view.page.word(Style::Good, word(data, key)).plain("  ");
-    view.state(word(data, "state"));
+/// A question that was answered, and how to go on.
+pub(super) fn answered(
+    view: &mut PageRenderer,
+    worker: &str,
+    request: &RequestId,
+    answer: &str,
+    state: WorkerState,
+) {
+    view.page.word(Style::Strong, request.as_str()).plain("  answered with ");
+    view.page.word(Style::Good, answer).plain("  ");
+    view.state(state.as_str());
     view.page.end();
-    if matches!(word(data, "state"), "running" | "waiting_approval") {
-        view.next("Wait:", &format!("subagent wait {}", named(data)));
+    if matches!(state, WorkerState::Running | WorkerState::WaitingApproval) {
+        view.next("Wait:", &format!("subagent wait {worker}"));
     }
-    Some(())
 }
 
-pub(super) fn canceled(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    heading(view, named(data), data);
-    if data["alreadyTerminal"] == true {
-        let ended = shown(&data["terminalEventType"]);
+pub(super) fn canceled(view: &mut PageRenderer, canceled: &Named<TurnCanceled>) {
+    let turn = &canceled.of;
+    let worker = called(&canceled.name, turn.worker_id.as_str());
+    heading(view, worker, turn.state, turn.turn_id.as_ref().map_or("", |turn| turn.as_str()));
+    if turn.already_terminal {
+        let ended = optional(turn.terminal_event_type);
         view.page.word(Style::Attention, &format!("It was over before the cancel: {ended}")).end();
     }
-    if data["forced"] == true {
+    if turn.forced {
         view.page.word(Style::Attention, FORCED).end();
     }
-    Some(())
 }
 
 /// `turn show`: the whole message, and what it came to.
-pub(super) fn shown_turn(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["turnId"].as_str()?).plain("  ");
-    view.state(word(data, "status"));
+pub(super) fn shown(view: &mut PageRenderer, shown: &TurnShown) {
+    let (turn, result) = (&shown.turn, shown.result.as_ref());
+    view.page.word(Style::Strong, turn.turn_id.as_str()).plain("  ");
+    view.state(turn.status.as_str());
     view.page.end();
-    let result = &data["result"];
-    let error = match word(&result["error"], "message") {
-        "" => String::new(),
-        message => format!("{} {message}", word(&result["error"], "code")),
-    };
-    let (started, ended) = (view.ago(&data["startedAt"]), view.ago(&data["endedAt"]));
+    let error = result.and_then(|result| result.error.as_ref());
+    let error = error.filter(|error| !word(error, "message").is_empty());
     view.facts(&[
-        ("worker", Style::Plain, shown(&data["workerId"])),
-        ("position", Style::Plain, shown(&data["position"])),
-        ("started", Style::Dim, started),
-        ("ended", Style::Dim, ended),
-        ("stop reason", Style::Plain, shown(&result["stopReason"])),
-        ("error", Style::Bad, error),
+        ("worker", Style::Plain, shown.worker_id.to_string()),
+        ("position", Style::Plain, optional(turn.position)),
+        ("started", Style::Dim, view.ago(turn.started_at)),
+        ("ended", Style::Dim, view.ago(turn.ended_at)),
+        ("stop reason", Style::Plain, optional(result.and_then(|result| result.stop_reason.as_ref()))),
+        ("error", Style::Bad, optional(error.map(text))),
     ]);
-    for (mark, text) in [("  > ", &data["text"]), ("  | ", &result["message"])] {
-        if let Some(text) = text.as_str().filter(|text| !text.trim().is_empty()) {
+    let message = result.and_then(|result| result.message.as_deref());
+    for (mark, text) in [("  > ", turn.text.as_deref()), ("  | ", message)] {
+        if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             view.page.end().prose(Style::Plain, mark, mark, text, usize::MAX);
         }
     }
-    Some(())
 }
 
 /// A permission request, and for each option what to type for it.

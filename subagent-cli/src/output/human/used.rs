@@ -1,7 +1,5 @@
 //! What turns have used: numbers, and bars at a terminal.
 
-use serde::Deserialize as _;
-use serde_json::Value;
 use subagent_protocol::api::{UsageBy, UsageItem, UsageShown, UsageSums, UsedAmount};
 
 use super::view::PageRenderer;
@@ -14,8 +12,7 @@ const BAR: u64 = 20;
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// `usage`: an item a line, then their sum.
-pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let shown = UsageShown::deserialize(data).ok()?;
+pub(super) fn shown(view: &mut PageRenderer, shown: &UsageShown) {
     let what = match shown.by {
         UsageBy::Worker => "WORKER",
         UsageBy::Agent => "AGENT",
@@ -41,7 +38,6 @@ pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
         ]);
     }
     view.put(&table);
-    Some(())
 }
 
 /// What an item is called.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::view::{PageRenderer, items, named, shown, word};
+use super::view::{PageRenderer, named, parse_time, shown, word};
 use crate::output::style::{Style, state_word};
 use crate::output::table::Table;
 
@@ -271,34 +271,10 @@ pub(super) fn write(view: &mut PageRenderer, kind: &str, data: &Value) -> Option
     }
     let kind = if kind == "workers.handoff.ready" { "worker.handoff.ready" } else { kind };
     let (_, key, facts) = RESULTS.iter().find(|(known, ..)| *known == kind)?;
-    each(view, data, |view, data| result(view, key, facts, data))
-}
-
-/// Writes a result, or each of several.
-pub(super) fn each(
-    view: &mut PageRenderer,
-    data: &Value,
-    mut one: impl FnMut(&mut PageRenderer, &Value) -> Option<()>,
-) -> Option<()> {
     match items(data) {
-        Some(items) => items.iter().try_for_each(|item| one(view, item)),
-        None => one(view, data),
+        Some(items) => items.iter().try_for_each(|item| result(view, key, facts, item)),
+        None => result(view, key, facts, data),
     }
-}
-
-/// Writes a result, or each of several with an empty line before the next.
-pub(super) fn blocks(
-    view: &mut PageRenderer,
-    data: &Value,
-    mut one: impl FnMut(&mut PageRenderer, &Value) -> Option<()>,
-) -> Option<()> {
-    let mut is_first = true;
-    each(view, data, |view, data| {
-        if !std::mem::take(&mut is_first) {
-            view.page.end();
-        }
-        one(view, data)
-    })
 }
 
 fn result(
@@ -323,6 +299,10 @@ fn result(
     Some(())
 }
 
+fn items(data: &Value) -> Option<&[Value]> {
+    data["items"].as_array().map(Vec::as_slice)
+}
+
 /// `None` for an empty list: the words for it are said elsewhere.
 fn list(view: &mut PageRenderer, columns: &[(&'static str, &str, ColumnStyle)], data: &Value) -> Option<()> {
     let items = items(data).filter(|items| !items.is_empty())?;
@@ -339,7 +319,7 @@ fn cell(view: &PageRenderer, look: ColumnStyle, value: &Value) -> (Style, String
     match look {
         Name => (Style::Strong, shown(value)),
         Text => (Style::Plain, text(value)),
-        Time => (Style::Dim, view.ago(value)),
+        Time => (Style::Dim, view.ago(parse_time(value))),
         Id => (Style::Dim, shown(value)),
         State => {
             let state = value.as_str().unwrap_or_default();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
+use subagent_protocol::Error;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
@@ -31,15 +33,14 @@ impl PageRenderer {
         Self { page, width: terminal.width, now: now() }
     }
 
-    /// Returns how long ago a time was; empty if the value is no time.
-    pub(super) fn ago(&self, time: &Value) -> String {
-        parse_time(time).map_or_else(String::new, |then| ago(then, self.now))
+    /// Returns how long ago a time was; empty without a time.
+    pub(super) fn ago(&self, time: impl Into<Option<Timestamp>>) -> String {
+        time.into().map_or_else(String::new, |then| ago(then, self.now))
     }
 
-    /// Returns how long it is until a time; zero if it has passed, empty if the value is no time.
-    pub(super) fn left(&self, time: &Value) -> String {
-        let left = |then: Timestamp| u64::try_from(then.0.saturating_sub(self.now.0)).unwrap_or(0);
-        parse_time(time).map_or_else(String::new, |then| elapsed(Duration::from_millis(left(then))))
+    /// Returns how long it is until a time; zero if it has passed.
+    pub(super) fn left(&self, time: Timestamp) -> String {
+        elapsed(Duration::from_millis(u64::try_from(time.0.saturating_sub(self.now.0)).unwrap_or(0)))
     }
 
     pub(super) fn put(&mut self, table: &Table) {
@@ -80,14 +81,31 @@ pub(super) fn word<'a>(data: &'a Value, key: &str) -> &'a str {
 /// The name of a worker, or its id where the daemon gives no name.
 #[must_use]
 pub fn named(data: &Value) -> &str {
-    match word(data, "name") {
-        "" => word(data, "workerId"),
-        name => name,
-    }
+    called(word(data, "name"), word(data, "workerId"))
 }
 
-pub(super) fn items(data: &Value) -> Option<&[Value]> {
-    data["items"].as_array().map(Vec::as_slice)
+/// The same for a name and an id.
+pub(super) fn called<'a>(name: &'a str, id: &'a str) -> &'a str {
+    if name.is_empty() { id } else { name }
+}
+
+/// A response about a worker, with the name by which the caller addressed the worker.
+#[derive(Debug, Deserialize)]
+pub(super) struct Named<T> {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) of: T,
+}
+
+/// Returns a value that may be missing as text; empty without one.
+pub(super) fn optional(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// An error as its code and its message; empty without one.
+pub(super) fn failed(error: Option<&Error>) -> String {
+    optional(error.map(|error| format!("{} {}", error.code, error.message)))
 }
 
 /// Returns a value for a line of facts; empty for an empty list or mapping.

@@ -2,16 +2,24 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use subagent_protocol::api::{UNLABELED, UNLABELED_RUN};
+use subagent_protocol::api::{
+    AgentView, LatestHandoff, ParkedView, PendingApproval, UNLABELED, UNLABELED_RUN, WorkerLogs, WorkerShown,
+    WorkerStopped, WorkerView,
+};
+use subagent_protocol::budget::WorkerBudget;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::sandbox::Sandbox;
+use subagent_protocol::state::{OnRateLimit, QuestionKind, WorkerState};
 
 use super::budgets;
 use super::event::write as write_event;
-use super::questions::{elicitation, open};
+use super::questions::{answering, elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
 use super::usual::text;
-use super::view::{PageRenderer, items, named, shown as value, word};
+use super::view::{Named, PageRenderer, called, optional, shown as value, word};
 use super::worktrees;
 use crate::output::ago::elapsed;
 use crate::output::style::Style;
@@ -20,319 +28,412 @@ use crate::output::table::Table;
 /// A longer line of a worker is cut in a view.
 const MAX_LINES: usize = 8;
 
-pub(super) fn listed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
-    if items.is_empty() {
+/// A worker of `worker list`, with what the command adds.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListedWorker {
+    #[serde(flatten)]
+    worker: WorkerView,
+    /// The state directory, with `--all-workspaces`.
+    #[serde(default)]
+    state_dir: String,
+}
+
+pub(super) fn listed(view: &mut PageRenderer, workers: &[ListedWorker]) {
+    if workers.is_empty() {
         view.page.plain("No workers.").end();
         view.next("Start one:", "subagent worker start --launcher NAME");
-        return Some(());
+        return;
     }
     let mut table =
         Table::new(&["NAME", "STATE", "LABEL", "LAUNCHER", "ROLE", "CHANGED", "WORKER", "STATE DIR"]);
-    for item in items {
-        let (style, state) = state(view, item);
-        let changed = view.ago(&item["updatedAt"]);
+    for ListedWorker { worker, state_dir } in workers {
+        let (style, state) = state_of(view, worker);
+        let changed = view.ago(worker.updated_at);
         table.row([
-            (Style::Strong, named(item)),
+            (Style::Strong, name(worker)),
             (style, &state),
-            (Style::Plain, word(item, "label")),
-            (Style::Plain, word(item, "launcher")),
-            (Style::Plain, word(item, "role")),
+            (Style::Plain, &worker.label),
+            (Style::Plain, &worker.launcher),
+            (Style::Plain, &worker.role),
             (Style::Dim, &changed),
-            (Style::Dim, word(item, "workerId")),
-            (Style::Dim, word(item, "stateDir")),
+            (Style::Dim, worker.worker_id.as_str()),
+            (Style::Dim, state_dir),
         ]);
     }
     view.put(&table);
-    Some(())
+}
+
+fn name(worker: &WorkerView) -> &str {
+    called(&worker.name, worker.worker_id.as_str())
 }
 
 /// The state of a worker in a table.
-fn state(view: &PageRenderer, item: &Value) -> (Style, String) {
-    let state = word(item, "state");
-    let hangs = item["unresponsive"] == true;
-    let parked = item["parked"].is_object();
-    let shown = match (hangs, parked, item["hibernated"] == true) {
-        (true, ..) => format!("{state} (hangs)"),
-        (false, true, _) => format!("parked ({} left)", view.left(&item["parked"]["until"])),
-        (false, false, true) => format!("{state} (hibernates)"),
-        (false, false, false) => state.replace('_', " "),
-    };
-    let style = match (hangs, parked) {
-        (true, _) => Style::Bad,
-        (false, true) => Style::Attention,
-        (false, false) => Style::of_state(state),
-    };
-    (style, shown)
+fn state(
+    view: &PageRenderer,
+    state: WorkerState,
+    (unresponsive, hibernated): (bool, bool),
+    parked: Option<ParkedView>,
+) -> (Style, String) {
+    match (unresponsive, parked, hibernated) {
+        (true, ..) => (Style::Bad, format!("{state} (hangs)")),
+        (false, Some(parked), _) => (Style::Attention, format!("parked ({} left)", view.left(parked.until))),
+        (false, None, true) => (Style::of_state(state.as_str()), format!("{state} (hibernates)")),
+        (false, None, false) => (Style::of_state(state.as_str()), state.as_str().replace('_', " ")),
+    }
+}
+
+fn state_of(view: &PageRenderer, worker: &WorkerView) -> (Style, String) {
+    state(view, worker.state, (worker.unresponsive, worker.hibernated), worker.parked)
+}
+
+/// A worker of `ls`, with what it asks.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AskingWorker {
+    #[serde(flatten)]
+    worker: WorkerView,
+    #[serde(default)]
+    asks: String,
+    request_kind: Option<QuestionKind>,
 }
 
 /// `ls`: who is alive, and what is asked.
-pub(super) fn overview(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
-    if items.is_empty() {
+pub(super) fn overview(view: &mut PageRenderer, workers: &[AskingWorker]) {
+    if workers.is_empty() {
         view.page.plain("No worker is alive.").end();
         view.next("Start one:", "subagent run -d AGENT 'WHAT TO DO'");
-        return Some(());
+        return;
     }
     let mut table = Table::new(&["NAME", "STATE", "ASKS", "LAUNCHER", "CHANGED", "LABEL", "WORKER"]);
-    for item in items {
-        let (style, state) = state(view, item);
-        let changed = view.ago(&item["updatedAt"]);
-        let label = Some(word(item, "label")).filter(|label| !matches!(*label, UNLABELED | UNLABELED_RUN));
+    for AskingWorker { worker, asks, .. } in workers {
+        let (style, state) = state_of(view, worker);
+        let changed = view.ago(worker.updated_at);
+        let label = match worker.label.as_str() {
+            UNLABELED | UNLABELED_RUN => "",
+            label => label,
+        };
         table.row([
-            (Style::Strong, named(item)),
+            (Style::Strong, name(worker)),
             (style, &state),
-            (Style::Attention, word(item, "asks")),
-            (Style::Plain, word(item, "launcher")),
+            (Style::Attention, asks),
+            (Style::Plain, &worker.launcher),
             (Style::Dim, &changed),
-            (Style::Plain, label.unwrap_or_default()),
-            (Style::Dim, word(item, "workerId")),
+            (Style::Plain, label),
+            (Style::Dim, worker.worker_id.as_str()),
         ]);
     }
     view.put(&table);
-    if let Some(asking) = items.iter().find(|item| item["requestId"].is_string()) {
-        let command = if asking["requestKind"] == "elicitation" { "answer" } else { "approve" };
-        view.next("Answer:", &format!("subagent {command} {}", named(asking)));
+    let asking = workers.iter().find_map(|item| Some((&item.worker, item.request_kind?)));
+    if let Some((worker, kind)) = asking {
+        view.next("Answer:", &format!("subagent {} {}", answering(kind), name(worker)));
     }
-    Some(())
+}
+
+/// The part that the responses to changes of a worker share.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChangedWorker {
+    worker_id: WorkerId,
+    #[serde(default)]
+    name: String,
+    state: WorkerState,
+    #[serde(default)]
+    unresponsive: bool,
+    #[serde(default)]
+    hibernated: bool,
+    parked: Option<ParkedView>,
 }
 
 /// What became of a worker, in one line.
-pub(super) fn changed(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    data["workerId"].as_str()?;
-    let (style, state) = state(view, data);
-    view.page.word(Style::Strong, named(data)).plain("  ").word(style, &state).end();
-    Some(())
+pub(super) fn changed(view: &mut PageRenderer, worker: &ChangedWorker) {
+    let (style, state) = state(view, worker.state, (worker.unresponsive, worker.hibernated), worker.parked);
+    let name = called(&worker.name, worker.worker_id.as_str());
+    view.page.word(Style::Strong, name).plain("  ").word(style, &state).end();
+}
+
+/// A worker of `worker set`: the parts of the response that belong to what was set.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SetWorker {
+    worker_id: WorkerId,
+    #[serde(default)]
+    name: String,
+    applied: Option<bool>,
+    #[serde(default)]
+    chosen: Value,
+    #[serde(default)]
+    current: Value,
+    /// Null means that it never ends.
+    #[serde(default, deserialize_with = "present")]
+    idle_timeout_ms: Option<Option<u64>>,
+    on_rate_limit: Option<OnRateLimit>,
+    budget: Option<WorkerBudget>,
+}
+
+/// Deserializes a present value, including null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// What was set of a worker.
-pub(super) fn set(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    data["workerId"].as_str()?;
-    view.page.word(Style::Strong, named(data)).end();
-    let idle = match data.get("idleTimeoutMs") {
+pub(super) fn set(view: &mut PageRenderer, worker: &SetWorker) {
+    let name = called(&worker.name, worker.worker_id.as_str());
+    view.page.word(Style::Strong, name).end();
+    let idle = match worker.idle_timeout_ms {
         None => String::new(),
-        Some(time) => {
-            time.as_u64().map_or_else(|| "never".to_owned(), |millis| elapsed(Duration::from_millis(millis)))
-        }
+        Some(None) => "never".to_owned(),
+        Some(Some(millis)) => elapsed(Duration::from_millis(millis)),
     };
     view.facts(&[
-        ("agent has it", Style::Plain, text(&data["applied"])),
-        ("chosen", Style::Plain, text(&data["chosen"])),
-        ("current", Style::Plain, text(&data["current"])),
+        ("agent has it", Style::Plain, optional(worker.applied.map(|is| if is { "yes" } else { "no" }))),
+        ("chosen", Style::Plain, text(&worker.chosen)),
+        ("current", Style::Plain, text(&worker.current)),
         ("idle timeout", Style::Plain, idle),
-        ("at a rate limit", Style::Plain, text(&data["onRateLimit"])),
+        ("at a rate limit", Style::Plain, optional(worker.on_rate_limit)),
     ]);
-    if data["budget"].is_object() {
-        let mut budget = data["budget"].clone();
-        budget["name"] = named(data).into();
-        budgets::shown_budget(view, &budget)?;
+    if let Some(budget) = &worker.budget {
+        budgets::of_worker(view, name, budget);
     }
-    Some(())
+}
+
+/// A worker of `wait`. `wait` without `-l` gives its own words for the outcome.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WaitedWorker {
+    /// The address while the daemon has found nothing.
+    worker_id: String,
+    #[serde(default)]
+    name: String,
+    outcome: String,
+    #[serde(default)]
+    matched_event: Value,
+    line: Option<String>,
+    #[serde(default)]
+    advice: Vec<String>,
+    answer: Option<String>,
+}
+
+impl WaitedWorker {
+    fn name(&self) -> &str {
+        called(&self.name, &self.worker_id)
+    }
+
+    /// Whether the event is a question.
+    fn asks(&self) -> bool {
+        self.matched_event["data"]["requestId"].is_string()
+    }
 }
 
 /// What a wait found of several workers.
-pub(super) fn waited(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let items = items(data)?;
-    if items.iter().any(|item| item["line"].is_string()) {
-        return rested(view, items);
+pub(super) fn waited(view: &mut PageRenderer, workers: &[WaitedWorker]) {
+    if workers.iter().any(|worker| worker.line.is_some()) {
+        return rested(view, workers);
     }
     let mut table = Table::new(&["NAME", "OUTCOME", "ASKS", "EVENT"]);
-    let asks = |item: &Value| item["matchedEvent"]["data"]["requestId"].is_string();
-    for item in items {
-        let (outcome, event) = (word(item, "outcome"), &item["matchedEvent"]);
-        let message = if asks(item) { word(&event["data"], "message") } else { "" };
+    for worker in workers {
+        let event = &worker.matched_event;
+        let message = if worker.asks() { word(&event["data"], "message") } else { "" };
         table.row([
-            (Style::Strong, named(item)),
-            (Style::of_state(outcome), outcome),
+            (Style::Strong, worker.name()),
+            (Style::of_state(&worker.outcome), &worker.outcome),
             (Style::Attention, message),
             (Style::Dim, word(event, "type")),
         ]);
     }
     view.put(&table);
-    if let Some(asking) = items.iter().find(|item| asks(item)) {
-        let is_form = asking["matchedEvent"]["type"] == "elicitation.requested";
-        let command = if is_form { "answer" } else { "approve" };
-        view.next("Answer:", &format!("subagent {command} {}", named(asking)));
+    if let Some(asking) = workers.iter().find(|worker| worker.asks()) {
+        let is_form = word(&asking.matched_event, "type") == "elicitation.requested";
+        let kind = if is_form { QuestionKind::Elicitation } else { QuestionKind::Permission };
+        view.next("Answer:", &format!("subagent {} {}", answering(kind), asking.name()));
     }
-    Some(())
 }
 
 /// What workers came to that were waited for by name: of each the outcome, and below it what it said or asks.
-fn rested(view: &mut PageRenderer, items: &[Value]) -> Option<()> {
-    for item in items {
-        let outcome = word(item, "outcome");
-        let (style, mark) = match outcome {
+fn rested(view: &mut PageRenderer, workers: &[WaitedWorker]) {
+    for worker in workers {
+        let (style, mark) = match worker.outcome.as_str() {
             "needs_answer" => (Style::Attention, "  ? "),
             outcome => (Style::of_state(outcome), "  "),
         };
-        view.page.word(Style::Strong, named(item)).plain("  ");
-        view.page.word(style, &outcome.replace('_', " ")).end();
-        view.page.prose(Style::Plain, mark, "  ", word(item, "line"), MAX_LINES);
-        for advice in item["advice"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        view.page.word(Style::Strong, worker.name()).plain("  ");
+        view.page.word(style, &worker.outcome.replace('_', " ")).end();
+        let line = worker.line.as_deref().unwrap_or_default();
+        view.page.prose(Style::Plain, mark, "  ", line, MAX_LINES);
+        for advice in &worker.advice {
             view.page.prose(Style::Plain, "  ", "  ", advice, MAX_LINES);
         }
     }
-    for item in items {
-        if let Some(command) = item["answer"].as_str() {
-            view.next("Answer:", command);
-        }
+    for command in workers.iter().filter_map(|worker| worker.answer.as_deref()) {
+        view.next("Answer:", command);
     }
-    Some(())
 }
 
-pub(super) fn shown(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    heading(view, data)?;
-    facts(view, data);
-    agent(view, &data["agent"]);
-    open(view, data);
-    if data["unresponsive"] == true {
+pub(super) fn shown(view: &mut PageRenderer, shown: &WorkerShown) {
+    whole(view, &shown.worker, Some(&shown.agent));
+}
+
+/// A worker, and what its agent reports.
+fn whole(view: &mut PageRenderer, worker: &WorkerView, reported: Option<&AgentView>) {
+    heading(view, worker);
+    facts(view, worker);
+    if let Some(reported) = reported {
+        agent(view, reported);
+    }
+    open(view, worker);
+    if worker.unresponsive {
         view.page.text(Style::Bad, "  Its runtime is alive but does not answer.").end();
     }
-    Some(())
 }
 
 /// Label, id and state.
-fn heading(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    data["workerId"].as_str()?;
-    view.page.word(Style::Strong, named(data)).plain("  ");
-    view.state(word(data, "state"));
-    view.page.plain("  ").rest(Style::Plain, word(data, "label")).end();
-    Some(())
+fn heading(view: &mut PageRenderer, worker: &WorkerView) {
+    view.page.word(Style::Strong, name(worker)).plain("  ");
+    view.state(worker.state.as_str());
+    view.page.plain("  ").rest(Style::Plain, &worker.label).end();
 }
 
-fn facts(view: &mut PageRenderer, data: &Value) {
-    let (created, updated, stopped) =
-        (view.ago(&data["createdAt"]), view.ago(&data["updatedAt"]), view.ago(&data["stoppedAt"]));
+fn facts(view: &mut PageRenderer, worker: &WorkerView) {
+    let id =
+        (!worker.name.is_empty() && worker.name != worker.worker_id.as_str()).then_some(&worker.worker_id);
     view.facts(&[
-        (
-            "worker",
-            Style::Plain,
-            if named(data) == word(data, "workerId") { String::new() } else { value(&data["workerId"]) },
-        ),
-        ("launcher", Style::Plain, value(&data["launcher"])),
-        ("role", Style::Plain, value(&data["role"])),
-        ("cwd", Style::Plain, value(&data["cwd"])),
-        ("branch", Style::Plain, value(&data["worktree"]["branch"])),
-        ("sandbox", Style::Plain, sandbox(&data["sandbox"])),
-        ("controller", Style::Plain, value(&data["controllerId"])),
-        ("session", Style::Plain, value(&data["sessionId"])),
-        ("turn", Style::Active, value(&data["activeTurnId"])),
-        ("runtime pid", Style::Plain, value(&data["runtimePid"])),
-        ("parked", Style::Attention, parked(view, &data["parked"])),
-        ("at a rate limit", Style::Plain, value(&data["onRateLimit"])),
-        ("hibernates", Style::Plain, view.ago(&data["hibernatedAt"])),
-        ("hibernation", Style::Attention, value(&data["hibernation"])),
-        ("recovery", Style::Plain, value(&data["recoveryState"])),
-        ("created", Style::Dim, created),
-        ("changed", Style::Dim, updated),
-        ("stopped", Style::Dim, stopped),
-        ("last error", Style::Bad, value(&data["lastError"])),
+        ("worker", Style::Plain, optional(id)),
+        ("launcher", Style::Plain, worker.launcher.clone()),
+        ("role", Style::Plain, worker.role.clone()),
+        ("cwd", Style::Plain, worker.cwd.clone()),
+        ("branch", Style::Plain, optional(worker.worktree.as_ref().map(|worktree| &worktree.branch))),
+        ("sandbox", Style::Plain, optional(worker.sandbox.as_ref().map(sandbox))),
+        ("controller", Style::Plain, worker.controller_id.to_string()),
+        ("session", Style::Plain, worker.session_id.clone()),
+        ("turn", Style::Active, optional(worker.active_turn_id.as_ref())),
+        ("runtime pid", Style::Plain, optional(worker.runtime_pid)),
+        ("parked", Style::Attention, optional(worker.parked.map(|parked| self::parked(view, parked)))),
+        ("at a rate limit", Style::Plain, optional(worker.on_rate_limit)),
+        ("hibernates", Style::Plain, view.ago(worker.hibernated_at)),
+        ("hibernation", Style::Attention, optional(worker.hibernation.as_ref())),
+        ("recovery", Style::Plain, worker.recovery_state.clone()),
+        ("created", Style::Dim, view.ago(worker.created_at)),
+        ("changed", Style::Dim, view.ago(worker.updated_at)),
+        ("stopped", Style::Dim, view.ago(worker.stopped_at)),
+        ("last error", Style::Bad, optional(worker.last_error.as_ref())),
     ]);
 }
 
 /// Until when a worker is parked, and why.
-fn parked(view: &PageRenderer, parked: &Value) -> String {
-    let Some(until) = parked["until"].as_str() else { return String::new() };
-    let (left, reason) = (view.left(&parked["until"]), word(parked, "reason").replace('_', " "));
-    format!("{left} left, until {until} ({reason})")
+fn parked(view: &PageRenderer, parked: ParkedView) -> String {
+    let (left, reason) = (view.left(parked.until), parked.reason.as_str().replace('_', " "));
+    format!("{left} left, until {} ({reason})", parked.until)
 }
 
-/// What an agent may reach, and what enforces it; nothing of one without a sandbox.
-pub(super) fn sandbox(sandbox: &Value) -> String {
-    let Some(layers) = sandbox["layers"].as_object() else { return String::new() };
-    let name = sandbox["name"].as_str().filter(|name| *name != word(sandbox, "filesystem"));
-    let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
-    let layers: Vec<&str> = layers.keys().map(String::as_str).collect();
-    let (files, network) = (word(sandbox, "filesystem"), word(sandbox, "network"));
+/// What an agent may reach, and what enforces it.
+pub(super) fn sandbox(sandbox: &Sandbox) -> String {
+    let (files, network) = (sandbox.spec.filesystem.as_str(), sandbox.spec.network);
+    let name = sandbox.spec.name.as_deref().filter(|name| *name != files);
+    let name = optional(name.map(|name| format!("{name}: ")));
+    let layers: Vec<&str> = sandbox.layers.names().collect();
     format!("{name}{files}, network {network} ({})", layers.join(", "))
 }
 
 /// What the agent reports of itself; what it does not report is left out.
-fn agent(view: &mut PageRenderer, agent: &Value) {
-    let of = |part: &Value, whole: &Value| match (part.is_null(), whole.is_null()) {
-        (true, true) => String::new(),
-        (false, true) => format!("{} tokens", value(part)),
-        (true, false) => format!("of {} tokens", value(whole)),
-        (false, false) => format!("{} of {} tokens", value(part), value(whole)),
+fn agent(view: &mut PageRenderer, agent: &AgentView) {
+    let context = match (agent.context_used, agent.context_size) {
+        (None, None) => String::new(),
+        (Some(used), None) => format!("{used} tokens"),
+        (None, Some(size)) => format!("of {size} tokens"),
+        (Some(used), Some(size)) => format!("{used} of {size} tokens"),
     };
-    let joined = |words: [&Value; 2]| words.map(value).join(" ").trim().to_owned();
-    let counts = agent["tokens"].as_object().into_iter().flatten();
-    let tokens: Vec<String> = counts.map(|(name, count)| format!("{name} {}", value(count))).collect();
-    let active = view.ago(&agent["lastActivityAt"]);
-    let some = |value: String, is: bool| if is { value } else { String::new() };
-    let (memory, restarts) = (&agent["memoryBytes"], &agent["restarts"]);
+    let words = [&agent.name, &agent.version].map(|word| word.as_deref().unwrap_or_default());
+    let cost = agent.cost.as_ref().map(|cost| format!("{} {}", value(&cost.amount.into()), cost.currency));
     view.facts(&[
-        ("agent", Style::Plain, joined([&agent["name"], &agent["version"]])),
-        ("title", Style::Plain, value(&agent["title"])),
-        ("model", Style::Plain, value(&agent["model"])),
-        ("mode", Style::Plain, value(&agent["mode"])),
-        ("context", Style::Plain, of(&agent["contextUsed"], &agent["contextSize"])),
-        ("cost", Style::Plain, joined([&agent["cost"]["amount"], &agent["cost"]["currency"]])),
-        ("tokens", Style::Plain, tokens.join(", ")),
-        ("active", Style::Dim, active),
-        ("restarts", Style::Plain, some(value(restarts), restarts.as_u64().unwrap_or(0) > 0)),
-        ("memory", Style::Plain, some(bytes(memory), memory.is_u64())),
+        ("agent", Style::Plain, words.join(" ").trim().to_owned()),
+        ("title", Style::Plain, optional(agent.title.as_ref())),
+        ("model", Style::Plain, optional(agent.model.as_ref())),
+        ("mode", Style::Plain, optional(agent.mode.as_ref())),
+        ("context", Style::Plain, context),
+        ("cost", Style::Plain, optional(cost)),
+        ("tokens", Style::Plain, tokens(agent).join(", ")),
+        ("active", Style::Dim, view.ago(agent.last_activity_at)),
+        ("restarts", Style::Plain, optional(Some(agent.restarts).filter(|restarts| *restarts > 0))),
+        ("memory", Style::Plain, optional(agent.memory_bytes.map(bytes))),
     ]);
 }
 
-pub(super) fn started(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    let worker = named(data).to_owned();
-    heading(view, data)?;
-    facts(view, data);
-    view.next("Next:", &format!("subagent send {worker} '...'"));
-    Some(())
+/// The tokens of an agent's last turn, by the names that the agent gives them.
+pub(super) fn tokens(agent: &AgentView) -> Vec<String> {
+    let counts = agent.tokens.as_ref().and_then(Value::as_object).into_iter().flatten();
+    counts.map(|(name, count)| format!("{name} {}", value(count))).collect()
 }
 
-pub(super) fn stopped(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    data["workerId"].as_str()?;
-    view.page.word(Style::Strong, named(data)).plain("  ");
-    view.state(word(data, "state"));
-    let when = view.ago(&data["stoppedAt"]);
+pub(super) fn started(view: &mut PageRenderer, worker: &WorkerView) {
+    heading(view, worker);
+    facts(view, worker);
+    view.next("Next:", &format!("subagent send {} '...'", name(worker)));
+}
+
+/// Data of `worker.continued`, as far as it is shown.
+#[derive(Debug, Deserialize)]
+pub(super) struct Continued {
+    worker: WorkerView,
+}
+
+pub(super) fn continued(view: &mut PageRenderer, continued: &Continued) {
+    started(view, &continued.worker);
+}
+
+pub(super) fn stopped(view: &mut PageRenderer, stopped: &Named<WorkerStopped>) {
+    let worker = &stopped.of;
+    view.page.word(Style::Strong, called(&stopped.name, worker.worker_id.as_str())).plain("  ");
+    view.state(worker.state.as_str());
+    let when = view.ago(worker.stopped_at);
     view.page.plain("  ").word(Style::Dim, &when).end();
-    if data["worktree"].is_object() {
-        worktrees::end(view, &data["worktree"]);
+    if let Some(worktree) = &worker.worktree {
+        worktrees::end(view, worktree);
     }
-    Some(())
 }
 
 /// `None`, and so the text as it is, if there is any.
-pub(super) fn logs(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    if data["text"] != "" {
+pub(super) fn logs(view: &mut PageRenderer, logs: &WorkerLogs) -> Option<()> {
+    if !logs.text.is_empty() {
         return None;
     }
     view.page.word(Style::Dim, "(nothing on standard error)").end();
     Some(())
 }
 
-pub(super) fn inspected(view: &mut PageRenderer, data: &Value) -> Option<()> {
-    shown(view, &data["worker"])?;
-    let worker = word(&data["worker"], "workerId").to_owned();
-    if let Some(snapshot) = data["latestHandoff"].as_object() {
-        let path = snapshot.get("handoffPath").map(value).unwrap_or_default();
-        view.facts(&[("handoff", Style::Plain, path)]);
+/// Data of `worker.inspected`. The events keep the form in which every event is shown.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Inspection {
+    worker: WorkerView,
+    pending_approvals: Vec<PendingApproval>,
+    latest_handoff: Option<LatestHandoff>,
+    events: Vec<Value>,
+}
+
+pub(super) fn inspected(view: &mut PageRenderer, inspected: &Inspection) {
+    let Inspection { worker, pending_approvals, latest_handoff, events } = inspected;
+    whole(view, worker, None);
+    if let Some(snapshot) = latest_handoff {
+        view.facts(&[("handoff", Style::Plain, snapshot.handoff_path.clone())]);
     }
-    let pending = || data["pendingApprovals"].as_array().into_iter().flatten();
-    for asked in pending() {
+    for asked in pending_approvals {
         view.page.end();
-        if asked["kind"] == "elicitation" {
-            elicitation(&mut view.page, asked);
-        } else {
-            approval(&mut view.page, asked);
+        let data = serde_json::to_value(asked).unwrap_or_default();
+        match asked.kind.as_str() {
+            "elicitation" => elicitation(&mut view.page, &data),
+            _ => approval(&mut view.page, &data),
         }
     }
-    let events = data["events"].as_array()?;
     if !events.is_empty() {
         view.page.end().word(Style::Dim, &format!("The last {} events", events.len())).end();
     }
     for event in events {
-        let request = &event["data"]["requestId"];
+        let request = word(&event["data"], "requestId");
         let asks = matches!(word(event, "type"), "approval.requested" | "elicitation.requested");
-        if asks && pending().any(|asked| asked["requestId"] == *request) {
-            let said = format!("{} asked, see above", word(&event["data"], "requestId"));
-            view.page.word(Style::Attention, &said).end();
+        if asks && pending_approvals.iter().any(|asked| asked.request_id.as_str() == request) {
+            view.page.word(Style::Attention, &format!("{request} asked, see above")).end();
             continue;
         }
-        write_event(&mut view.page, &worker, event);
+        write_event(&mut view.page, worker.worker_id.as_str(), event);
     }
-    Some(())
 }

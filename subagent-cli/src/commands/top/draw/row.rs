@@ -183,8 +183,7 @@ pub(super) fn parked_lasts(row: &OverviewRow, now: Timestamp) -> Option<Duration
 }
 
 fn doing(row: &OverviewRow) -> Option<String> {
-    let doing = serde_json::to_value(row.doing()?).ok()?;
-    Some(part(&human::doing(&doing))).filter(|text| !text.is_empty())
+    Some(part(&human::doing(&row.doing()?))).filter(|text| !text.is_empty())
 }
 
 /// The label, or the name of the task, if one was chosen.

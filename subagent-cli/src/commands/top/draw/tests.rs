@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::effect::BoardEvent;
 use super::super::fixture::{
-    NOW, and, asked, asking, board, event, id, running, shop, snapshot, typed, worker,
+    NOW, and, asked, asking, board, event, id, question, request, running, shop, snapshot, typed, worker,
 };
 use super::super::keys::KeyPress;
 use super::*;
@@ -48,7 +48,7 @@ fn story() -> Board {
     super::super::fixture::answer_questions(&mut board, &effects);
     super::super::fixture::answer_questions(
         &mut board,
-        &[super::super::effect::BoardEffect::ShowQuestion(super::super::fixture::request(1))],
+        &[super::super::effect::BoardEffect::ShowQuestion(request(1))],
     );
     let page = json!({"workerId": id(3), "items": [], "before": null, "cursor": null});
     let _ = board.on_input(BoardEvent::Story(id(3), None, Ok(serde_json::from_value(page).unwrap())), NOW);
@@ -220,11 +220,10 @@ fn hostile_text_is_harmless() {
     }
     let effects = typed(&mut board, "g");
     assert!(board.shown_request().is_some(), "{effects:?}");
-    let shown = json!({
-        "status": "pending", "kind": "permission", "message": long, "cwd": long, "options": [],
-        "request": {"command": long, "content": [{"type": "diff", "path": "x", "oldText": long, "newText": "y"}]},
-    });
-    let _ = board.on_input(BoardEvent::Question(super::super::fixture::request(1), Ok(shown)), NOW);
+    let diff = json!([{"type": "diff", "path": "x", "oldText": long, "newText": "y"}]);
+    let more = json!({"message": long, "cwd": long, "request": {"command": long, "content": diff}});
+    let shown = question(&request(1), more);
+    let _ = board.on_input(BoardEvent::Question(request(1), Ok(shown)), NOW);
     for _ in 0..3 {
         let (text, _) = picture(&mut board, 80, 24);
         assert!(text.contains("[y] once") && !text.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{text}");
@@ -278,11 +277,9 @@ fn of_many_workers_those_that_are_seen_are_laid_out() {
 fn a_rule_that_does_not_fit_cannot_be_made() {
     let rule = format!("execute(make {})", "x".repeat(700));
     let mut board = board(vec![worker(1, "one", asking(1, 1, "make", 9))]);
-    let shown = json!({
-        "status": "pending", "kind": "permission", "message": "make?", "options": [],
-        "request": {"command": "make"}, "alwaysRule": rule,
-    });
-    let _ = board.on_input(BoardEvent::Question(super::super::fixture::request(1), Ok(shown)), NOW);
+    let more = json!({"message": "make?", "request": {"command": "make"}, "alwaysRule": rule});
+    let shown = question(&request(1), more);
+    let _ = board.on_input(BoardEvent::Question(request(1), Ok(shown)), NOW);
     picture(&mut board, 60, 18);
     typed(&mut board, "a");
     let (text, _) = picture(&mut board, 60, 18);
