@@ -83,6 +83,12 @@ pub struct Checker {
     stopped_events: usize,
 }
 
+impl Default for Checker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Checker {
     pub fn new() -> Self {
         let worker = Worker::new();

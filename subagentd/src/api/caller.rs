@@ -13,8 +13,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::reply::ApiError;
 use super::state::Api;
 use crate::descriptors;
-use crate::peer;
-use crate::peer::{Peer, PeerError, RequestOrigin};
+use crate::peer::{self, Peer, PeerError, RequestOrigin};
 use crate::supervisor::{ApiCaller, EventScope, TaskCaller};
 
 /// Maximum length of an idempotency key in bytes.

@@ -13,8 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::context::DeliveryContext;
 use super::{facts, sink};
-use crate::store::deliveries;
-use crate::store::deliveries::{DeliveryCandidate, NewDelivery};
+use crate::store::deliveries::{self, DeliveryCandidate, NewDelivery};
 use crate::store::{Durability, events};
 use crate::supervisor::entropy;
 

@@ -21,8 +21,7 @@ use tokio::sync::{MutexGuard, watch};
 use tokio::time::timeout;
 
 use crate::notification::Notification;
-use crate::store::deliveries;
-use crate::store::deliveries::SinkCounts;
+use crate::store::deliveries::{self, SinkCounts};
 use crate::supervisor::{Supervisor, entropy};
 use config::ConfigFile;
 use context::DeliveryContext;

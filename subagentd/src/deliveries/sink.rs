@@ -15,13 +15,10 @@ use tokio::sync::{Notify, watch};
 
 use super::config;
 use super::context::DeliveryContext;
-use super::facts;
-use super::facts::Composed;
-use super::send;
-use super::send::DeliveryFailure;
+use super::facts::{self, Composed};
+use super::send::{self, DeliveryFailure};
 use crate::notification::{AfterFailure, after, after_failure};
-use crate::store::deliveries;
-use crate::store::deliveries::PendingDelivery;
+use crate::store::deliveries::{self, PendingDelivery};
 use crate::store::{Durability, Tx, facts as stored_facts};
 use crate::supervisor::entropy;
 

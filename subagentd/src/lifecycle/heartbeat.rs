@@ -10,8 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::options::MAX_SECONDS;
 use super::options::{RunOptions, StartMode};
-use super::payload;
-use super::payload::Payload;
+use super::payload::{self, Payload};
 use crate::supervisor::{HealthCheckOptions, Supervisor};
 
 /// The content of the status file and its sources.

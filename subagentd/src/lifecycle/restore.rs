@@ -18,8 +18,7 @@ use super::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::database::restore::{Known, Prepared, may_replace, settle_replaced};
-use crate::supervisor::runtimes::orphaned_runtimes;
-use crate::supervisor::runtimes::orphaned_runtimes::WorkerFolder;
+use crate::supervisor::runtimes::orphaned_runtimes::{self, WorkerFolder};
 
 /// The mode in the note of a restore's lock.
 const RESTORE: &str = "restore";

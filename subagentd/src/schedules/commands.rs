@@ -17,8 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::context::{STORE_RETRY, ScheduleContext};
 use crate::store::schedules::ScheduleRow;
-use crate::store::schedules::trigger_sources;
-use crate::store::schedules::trigger_sources::Observation;
+use crate::store::schedules::trigger_sources::{self, Observation};
 use crate::store::{Durability, RowId, Tx};
 use crate::supervisor::{command_run, entropy};
 

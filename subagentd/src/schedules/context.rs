@@ -17,8 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::declarations::Declarations;
 use super::folders::Folders;
 use crate::schedule::{Times, template};
-use crate::store::schedules;
-use crate::store::schedules::{ScheduleRow, Starter};
+use crate::store::schedules::{self, ScheduleRow, Starter};
 use crate::store::{Durability, RowId};
 use crate::supervisor::{EventAccess, Supervisor, entropy};
 

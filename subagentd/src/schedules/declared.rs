@@ -27,8 +27,7 @@ use super::declarations::{DeclaredEntry, DeclaredState, timezone, trigger_source
 use super::folders::{answered, is_not_available};
 use super::handover;
 use crate::inotify::Inotify;
-use crate::store::schedules;
-use crate::store::schedules::{Declaration, ScheduleRow, Starter, StoredTimes, name_taken};
+use crate::store::schedules::{self, Declaration, ScheduleRow, Starter, StoredTimes, name_taken};
 use crate::store::{Durability, Tx};
 use crate::supervisor::{NewSchedule, entropy};
 

@@ -13,9 +13,8 @@ use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::{Code, Error, Result};
 
 use super::context::ScheduleContext;
-use crate::store::schedules;
 use crate::store::schedules::moves::MovedSchedule;
-use crate::store::schedules::{ScheduleRow, firings};
+use crate::store::schedules::{self, ScheduleRow, firings};
 use crate::store::{Durability, Tx};
 use crate::supervisor::entropy;
 

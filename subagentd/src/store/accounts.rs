@@ -12,8 +12,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
-use super::rows;
-use super::rows::{NewEvent, RowId};
+use super::rows::{self, NewEvent, RowId};
 use super::tasks;
 use super::turns::usage;
 use super::tx::Tx;

@@ -9,8 +9,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 
 /// A controller as stored.

@@ -9,8 +9,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{DeliveryStatus, DeliveryView};
 use subagent_protocol::time::Timestamp;
 
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 
 /// Maximum number of events in one page.

@@ -8,11 +8,9 @@ use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
 
-use super::questions;
-use super::questions::inbox;
+use super::questions::{self, inbox};
 use super::rows::{NewEvent, RowId};
-use super::turns;
-use super::turns::{queue, tool_calls, usage};
+use super::turns::{self, queue, tool_calls, usage};
 use super::tx::Tx;
 use super::{accounts, tasks, workers};
 

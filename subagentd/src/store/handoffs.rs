@@ -7,8 +7,7 @@ use subagent_protocol::Result;
 use subagent_protocol::ids::SnapshotId;
 use subagent_protocol::time::Timestamp;
 
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 
 /// A snapshot of a worker for its successor.

@@ -8,12 +8,10 @@ use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
-use super::events;
-use super::events::message_text;
 use super::events::message_text::MessagePart;
+use super::events::{self, message_text};
 use super::events::{COLUMNS, EventPage, EventQuery};
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{WorkerRow, tasks, workers};
 

@@ -5,20 +5,17 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, params};
+use subagent_protocol::Result;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Code, Error, Result};
 
-use super::controllers;
-use super::controllers::{ControllerRow, OwnerCheck};
+use super::controllers::{self, ControllerRow, OwnerCheck};
 use super::error::StoreError;
-use super::rows;
-use super::rows::RowId;
+use super::retention::PIECE_ROWS;
+use super::rows::{self, RowId};
 use super::tasks;
 use super::tx::Tx;
 
-/// Maximum number of rows deleted in one transaction.
-pub(super) const PIECE_ROWS: usize = 200;
 /// Approximate maximum size in bytes of the rows deleted in one transaction. One row may be larger.
 const PIECE_BYTES: i64 = 1024 * 1024;
 
@@ -27,25 +24,6 @@ const PIECE_BYTES: i64 = 1024 * 1024;
 pub(crate) struct Removal {
     pub(crate) id: RowId,
     pub(crate) worker_id: WorkerId,
-}
-
-/// Allocates the key of a new worker. Keys are never reused, because a caller may still hold
-/// that of a removed worker.
-///
-/// # Errors
-/// `INTERNAL_ERROR` if a removed worker had this id, `STORAGE_ERROR`.
-pub(super) fn next_worker_key(tx: &Tx<'_>, worker_id: &WorkerId) -> Result<RowId> {
-    if was_removed(tx.connection, worker_id.as_str())? {
-        let message = format!("the new id {worker_id} is that of a worker that was removed; try again");
-        return Err(Error::new(Code::Internal, message).retryable());
-    }
-    tx.execute(
-        "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) FROM workers)) + 1
-         WHERE key = 'worker_key'",
-        [],
-    )?;
-    let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
-    Ok(RowId(rows::one(tx.connection, sql, [], |row| row.get(0))?))
 }
 
 /// Marks a stopped worker as removed. Returns false if it does not exist or is not stopped.
@@ -93,11 +71,6 @@ pub(crate) fn check_owner_of_all(
         [first, ..] => requiring.iter().copied().find(named).or(Some(*first)),
     };
     own.map_or(Ok(()), |own| controllers::check_owner(connection, check, own))
-}
-
-fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
-    rows::one(connection, sql, [worker_id], |row| row.get(0))
 }
 
 /// Returns all unfinished removals, oldest first.

@@ -6,10 +6,11 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::removal::PIECE_ROWS;
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
+
+/// Maximum number of rows deleted in one transaction.
+pub(super) const PIECE_ROWS: usize = 200;
 
 /// Retention state of a worker.
 #[derive(Debug, Clone)]

@@ -9,8 +9,7 @@ use subagent_protocol::{Result, update};
 
 use super::error::StoreError;
 use super::events::words;
-use super::rows;
-use super::rows::{NewEvent, RowId};
+use super::rows::{self, NewEvent, RowId};
 
 /// A running transaction (a savepoint within the writer's).
 pub(crate) struct Tx<'a> {

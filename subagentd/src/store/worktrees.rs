@@ -13,10 +13,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Setup, Worktree};
 use subagent_protocol::{Code, Error, Result};
 
-use super::controllers;
-use super::controllers::OwnerCheck;
-use super::rows;
-use super::rows::RowId;
+use super::controllers::{self, OwnerCheck};
+use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{removal, workers};
 

@@ -15,8 +15,7 @@ use super::orders::read_response;
 use super::shared::SupervisorState;
 use super::{ApiCaller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
-use crate::store::handoffs;
-use crate::store::handoffs::HandoffRow;
+use crate::store::handoffs::{self, HandoffRow};
 use crate::store::{Durability, Execution, WorkerRow, controllers, requests, retention};
 
 /// Name of the folder for snapshots, in the state dir or in the requested one.

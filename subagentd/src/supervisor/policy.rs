@@ -23,8 +23,7 @@ use subagent_protocol::tool_calls::{KINDS, is_over};
 use subagent_protocol::{Result, surrogates};
 
 use crate::store::questions::decided;
-use crate::store::questions::owner_rules;
-use crate::store::questions::owner_rules::RulesOfChain;
+use crate::store::questions::owner_rules::{self, RulesOfChain};
 use crate::store::{Connection, RowId};
 use chain::compiled;
 use request::{PermissionRequest, call_id};

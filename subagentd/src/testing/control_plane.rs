@@ -8,8 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::api;
-use crate::api::{Api, Listening};
+use crate::api::{self, Api, Listening};
 use crate::deliveries::Deliveries;
 use crate::schedules::{Schedules, Stay};
 use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};

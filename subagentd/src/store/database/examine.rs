@@ -10,8 +10,7 @@ use subagent_protocol::api::ExaminedDatabase;
 use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
-use crate::store::rows;
-use crate::store::rows::{RowId, WORKER_COLUMNS, WorkerRow};
+use crate::store::rows::{self, RowId, WORKER_COLUMNS, WorkerRow};
 use crate::store::{Store, open_for_reading};
 
 /// Maximum number of reported problems: one damaged page can cause thousands.

@@ -7,8 +7,7 @@ use subagent_protocol::event::StoredEvent;
 use super::{COLUMNS, PAGE_BYTES, PAGE_EVENTS, read};
 use crate::store::error::StoreError;
 use crate::store::retention;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// A page of events of all workers.
 #[derive(Debug)]

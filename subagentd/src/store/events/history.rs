@@ -6,13 +6,11 @@ use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::time::Timestamp;
 
-use super::message_text;
-use super::message_text::MessagePart;
+use super::message_text::{self, MessagePart};
 use super::{COLUMNS, read, words};
 use crate::store::error::StoreError;
 use crate::store::retention;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// Maximum size of the returned events in bytes. One event may be larger.
 const MAX_BYTES: usize = 32 * 1024 * 1024;

@@ -8,8 +8,7 @@ use subagent_protocol::message_text::MessageText;
 use super::COLUMNS;
 use super::words::MESSAGE_TYPES;
 use crate::store::events;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::signed;
 
 /// Maximum number of pieces and tool calls read of one turn.

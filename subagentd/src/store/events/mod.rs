@@ -19,8 +19,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::retention;
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 
 /// Maximum number of events in a page.
 pub(crate) const PAGE_EVENTS: usize = 256;

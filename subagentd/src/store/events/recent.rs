@@ -7,8 +7,7 @@ use subagent_protocol::Result;
 
 use super::COLUMNS;
 use crate::store::events;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// Maximum number of examined events.
 const MAX_EVENTS: i64 = 1000;

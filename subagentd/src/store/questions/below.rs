@@ -6,8 +6,7 @@ use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::ids::WorkerId;
 
 use crate::store::events::{COLUMNS, read};
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tasks::events::BELOW;
 
 /// The question of a task below a worker.

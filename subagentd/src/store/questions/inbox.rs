@@ -12,8 +12,7 @@ use subagent_protocol::time::Timestamp;
 use super::{ApprovalRow, owner_rules};
 use crate::store::controllers::OwnerCheck;
 use crate::store::error::StoreError;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 
 /// A question with its worker.

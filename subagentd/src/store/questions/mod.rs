@@ -15,8 +15,7 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind};
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
-use super::rows;
-use super::rows::{NewEvent, RowId};
+use super::rows::{self, NewEvent, RowId};
 use super::tx::{Tx, signed};
 
 /// Inserts a question that its agent has asked in the event `asked_seq`.

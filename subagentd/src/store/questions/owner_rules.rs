@@ -9,8 +9,7 @@ use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::time::Timestamp;
 
 use crate::store::controllers::ControllerRow;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 
 const COLUMNS: &str = "r.rule_id, r.rule, r.action, c.controller_id, w.worker_id, r.request_id, r.created_at";

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use subagent_core::model::LifecycleState;
+use subagent_protocol::Code;
 use subagent_protocol::ids::ControllerId;
 
 use super::*;
-use crate::store::retention;
-use crate::store::retention::expirable;
+use crate::store::retention::{self, expirable};
 use crate::store::{
     Durability, ForeignKeys, NewName, NewWorker, Store, controllers, removal, requests, workers,
 };

@@ -11,8 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::text;
 use crate::schedule::{failures_in_a_row, pauses};
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 use crate::store::{facts, tasks, workers};
 

@@ -14,8 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::{ScheduleRow, error, text};
 use crate::schedule::DueTime;
 use crate::store::facts;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 
 /// Number of firings that are kept per schedule.

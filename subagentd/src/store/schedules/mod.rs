@@ -19,8 +19,7 @@ use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
 use super::events;
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 use crate::schedule::{DueTime, DueTimes};
 use firings::NewFiring;

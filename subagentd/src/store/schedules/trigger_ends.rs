@@ -9,8 +9,7 @@ use subagent_protocol::trigger::EndStatus;
 
 use super::ScheduleRow;
 use super::firings::NewFiring;
-use crate::store::events;
-use crate::store::events::message_text;
+use crate::store::events::{self, message_text};
 use crate::store::{rows, workers};
 
 /// Ends of one look.

@@ -7,12 +7,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::ScheduleRow;
-use super::ends;
-use super::ends::FiringEnd;
-use super::firings;
-use super::firings::NewFiring;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use super::ends::{self, FiringEnd};
+use super::firings::{self, NewFiring};
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 use crate::store::{tasks, workers};
 

@@ -7,8 +7,7 @@ use subagent_protocol::delegation::TTL_HOURS;
 use subagent_protocol::time::Timestamp;
 
 use crate::store::WorkerRow;
-use crate::store::rows;
-use crate::store::rows::WORKER_COLUMNS;
+use crate::store::rows::{self, WORKER_COLUMNS};
 use crate::store::tx::Tx;
 
 const HOUR: i64 = 3_600_000;

@@ -5,8 +5,7 @@ use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::state::TurnStatus;
 
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::{Tx, signed};
 
 /// Selects the tasks of a worker that are not wanted any more.

@@ -7,8 +7,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::parent_turn;
 use crate::store::error::StoreError;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tasks;
 use crate::store::tx::{Tx, signed};
 

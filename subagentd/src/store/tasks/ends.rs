@@ -17,8 +17,7 @@ use super::{OpenTask, causes, count};
 use crate::store::error::StoreError;
 use crate::store::events::message_text::final_message;
 use crate::store::facts;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tasks;
 use crate::store::tx::{Tx, signed};
 

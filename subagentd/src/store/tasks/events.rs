@@ -11,13 +11,11 @@ use subagent_protocol::ids::{EventId, WorkerId};
 
 use super::count;
 use crate::store::error::StoreError;
-use crate::store::events;
 use crate::store::events::{
-    COLUMNS_OF_PAGE, EventPage, EventQuery, LARGE_BYTES, PAGE_BYTES, PAGE_EVENTS, history,
+    self, COLUMNS_OF_PAGE, EventPage, EventQuery, LARGE_BYTES, PAGE_BYTES, PAGE_EVENTS, history,
 };
 use crate::store::retention;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// The tasks below the worker `?1`. For a root, also those below a removed task.
 pub(in crate::store) const BELOW: &str = "below (worker) AS (

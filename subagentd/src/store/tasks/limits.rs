@@ -10,8 +10,7 @@ use subagent_protocol::tool_calls;
 
 use crate::store::error::StoreError;
 use crate::store::events::words;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::{Tx, signed};
 
 /// Resets the step counter for a new prompt of the worker's task, if it has one.

@@ -24,8 +24,7 @@ use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::rows;
-use super::rows::{RowId, WorkerRow};
+use super::rows::{self, RowId, WorkerRow};
 use super::tx::Tx;
 use super::{facts, workers};
 use below::TaskSelection;

@@ -5,8 +5,7 @@ use rusqlite::{Connection, params};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{COMPLETES_LATER, below, count, ends};
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 
 /// SQL condition for tasks that hold a slot: they have an open turn and no foreground task of their

@@ -8,11 +8,9 @@ use subagent_protocol::event::EventType;
 
 use super::HIDDEN;
 use crate::store::error::StoreError;
-use crate::store::events;
-use crate::store::events::COLUMNS;
 use crate::store::events::words::MESSAGE_TYPES;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::events::{self, COLUMNS};
+use crate::store::rows::{self, RowId};
 use crate::store::tasks;
 
 /// Maximum number of included tasks. A tree has at most 100, unless the config says otherwise.

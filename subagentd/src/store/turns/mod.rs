@@ -12,8 +12,7 @@ use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::rows;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::{Tx, signed};
 use queue::QueuedRow;
 

@@ -14,8 +14,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::store::error::StoreError;
-use crate::store::rows;
-use crate::store::rows::{NewEvent, RowId};
+use crate::store::rows::{self, NewEvent, RowId};
 use crate::store::turns;
 use crate::store::tx::{Tx, signed};
 

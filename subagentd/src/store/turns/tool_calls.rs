@@ -10,8 +10,7 @@ use subagent_protocol::tool_calls::{CLOSING, TurnToolCalls};
 
 use crate::store::error::StoreError;
 use crate::store::events::words;
-use crate::store::rows;
-use crate::store::rows::{NewEvent, RowId};
+use crate::store::rows::{self, NewEvent, RowId};
 use crate::store::tx::{Tx, signed};
 
 /// Limits on what is read of one turn: this runs on the writer thread.

@@ -9,8 +9,7 @@ use subagent_protocol::budget::Money;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::{Tx, signed};
 use crate::usage::UsedTurn;
 

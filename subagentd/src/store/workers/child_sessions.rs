@@ -8,8 +8,7 @@ use subagent_protocol::children::{ChildSession, ChildSessions};
 use subagent_protocol::ids::WorkerId;
 
 use crate::store::error::StoreError;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// Limits on the updates that are read for one worker.
 const MAX_UPDATES: i64 = 5_000;

@@ -6,8 +6,7 @@ use subagent_protocol::details::{Details, RecordDetail};
 use subagent_protocol::time::Timestamp;
 
 use crate::store::error::StoreError;
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 
 /// Merges reports into the stored details.

@@ -11,16 +11,14 @@ use subagent_core::model::{
     SimulatedTurn, Worker,
 };
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::ids::{RequestId, TurnId, WorkerId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind, QueuePause};
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Error, Result, worker_name};
+use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::error::StoreError;
-use super::removal;
-use super::rows;
-use super::rows::{Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
+use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::turns::queue;
 use super::tx::{Tx, signed};
 
@@ -29,7 +27,7 @@ use super::tx::{Tx, signed};
 /// # Errors
 /// `NAME_TAKEN{name,workerId}`, `STORAGE_ERROR`.
 pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
-    let id = removal::next_worker_key(tx, &worker.worker_id)?;
+    let id = next_key(tx, &worker.worker_id)?;
     let name = names::new_name(tx, &worker.name, &worker.launcher)?;
     tx.execute(
         "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired, placeholder,
@@ -52,6 +50,30 @@ pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<
         ],
     )?;
     Ok(id)
+}
+
+/// Allocates the key of a new worker. Keys are never reused, because a caller may still hold
+/// that of a removed worker.
+///
+/// # Errors
+/// `INTERNAL_ERROR` if a removed worker had this id, `STORAGE_ERROR`.
+fn next_key(tx: &Tx<'_>, worker_id: &WorkerId) -> Result<RowId> {
+    if was_removed(tx.connection, worker_id.as_str())? {
+        let message = format!("the new id {worker_id} is that of a worker that was removed; try again");
+        return Err(Error::new(Code::Internal, message).retryable());
+    }
+    tx.execute(
+        "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) FROM workers)) + 1
+         WHERE key = 'worker_key'",
+        [],
+    )?;
+    let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
+    Ok(RowId(rows::one(tx.connection, sql, [], |row| row.get(0))?))
+}
+
+fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
+    rows::one(connection, sql, [worker_id], |row| row.get(0))
 }
 
 /// Stores the rules' state and the journal position.

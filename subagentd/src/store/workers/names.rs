@@ -9,8 +9,7 @@ use subagent_protocol::{Code, Error, Result, worker_name};
 
 use subagent_protocol::api::{UNLABELED, UNLABELED_RUN};
 
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 use crate::store::tx::Tx;
 
 /// Maximum number of candidates in the error for an ambiguous address.

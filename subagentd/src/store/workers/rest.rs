@@ -4,11 +4,9 @@ use rusqlite::Connection;
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 
-use crate::store::events::history;
-use crate::store::events::history::HistoryFilter;
+use crate::store::events::history::{self, HistoryFilter};
 use crate::store::events::{COLUMNS, read};
-use crate::store::rows;
-use crate::store::rows::RowId;
+use crate::store::rows::{self, RowId};
 
 /// Returns the event of a worker's oldest open question.
 pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {

@@ -11,8 +11,7 @@ use tokio::time::Instant;
 
 use super::orphaned_files;
 use super::removal::AT_ONCE;
-use crate::store::removal;
-use crate::store::removal::{EventDeletion, Removal};
+use crate::store::removal::{self, EventDeletion, Removal};
 use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, retention, workers};
 use crate::supervisor::shared::{SupervisorState, is_ending};
 use crate::supervisor::{Supervisor, entropy};

@@ -9,8 +9,7 @@ use tokio::sync::watch;
 
 use super::follow_below::{EventScope, TasksBelow};
 use super::wait::changed;
-use crate::store::events;
-use crate::store::events::history;
+use crate::store::events::{self, history};
 use crate::store::{Connection, EventPage, EventQuery, RowId, Store, WorkerRow, retention, tasks};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::worker::Snapshot;

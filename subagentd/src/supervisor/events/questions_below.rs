@@ -9,9 +9,8 @@ use subagent_protocol::api::InboxItem;
 use subagent_protocol::until::Until;
 use tokio::sync::watch;
 
-use crate::store::questions;
 use crate::store::questions::below::QuestionBelow;
-use crate::store::questions::inbox;
+use crate::store::questions::{self, inbox};
 use crate::store::{RowId, Store, WorkerRow, tasks};
 use crate::supervisor::questions::inbox::listed;
 use crate::supervisor::worker::ActorHandle;

@@ -21,8 +21,7 @@ use crate::supervisor::Supervisor;
 use crate::supervisor::orders::brief;
 use crate::supervisor::policy::is_decided_by_rule;
 use crate::supervisor::shared::is_ending;
-use crate::supervisor::worker;
-use crate::supervisor::worker::Snapshot;
+use crate::supervisor::worker::{self, Snapshot};
 
 /// The result of a wait.
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use crate::handoff::{
     FIRST_TURNS, HandoffFacts, HandoffSource, LAST_TURNS, Paths, PendingPermission, QueuedMessage, Risks,
     SnapshotTurn, TEXT_BYTES, TEXTS, TurnText, work,
 };
-use crate::store::events;
-use crate::store::events::history;
+use crate::store::events::{self, history};
 use crate::store::turns::queue;
 use crate::store::{Connection, WorkerRow, questions, workers};
 use crate::supervisor::views;

@@ -19,10 +19,8 @@ use subagent_protocol::tags::{Selector, Tags};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{DELIVERY, delivery};
-use crate::store::questions;
-use crate::store::questions::ApprovalRow;
-use crate::store::questions::inbox;
-use crate::store::questions::inbox::InboxRow;
+use crate::store::questions::inbox::{self, InboxRow};
+use crate::store::questions::{self, ApprovalRow};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, tasks, workers};
 use crate::supervisor::orders::{RequestTarget, read_response};
 use crate::supervisor::start::spec::Spec;

@@ -15,9 +15,8 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::spec;
-use crate::store::schedules;
-use crate::store::schedules::firings;
 use crate::store::schedules::firings::NewFiring;
+use crate::store::schedules::{self, firings};
 use crate::store::schedules::{ScheduleKind, ScheduleRow, StoredTimes};
 use crate::store::{
     Connection, Durability, OwnerCheck, RowId, Tx, accounts, controllers as stored_controllers, requests,

@@ -10,8 +10,7 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{RequestGuard, TaskCaller, shown};
-use crate::store::tasks;
-use crate::store::tasks::TaskRow;
+use crate::store::tasks::{self, TaskRow};
 use crate::store::turns::queue;
 use crate::store::{Durability, RowId, Tx, requests};
 use crate::supervisor::orders::{RequestTarget, read_response};

@@ -22,8 +22,7 @@ use super::start::compose::TaskPurpose;
 use super::start::delegation::TaskToken;
 use super::start::spec;
 use super::{ApiCaller, Supervisor};
-use crate::store::tasks;
-use crate::store::tasks::TaskRow;
+use crate::store::tasks::{self, TaskRow};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 
 /// The sender of a request about tasks.

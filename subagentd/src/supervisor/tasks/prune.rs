@@ -9,9 +9,8 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::tasks;
-use crate::store::tasks::TaskRow;
 use crate::store::tasks::prune::Archived;
+use crate::store::tasks::{self, TaskRow};
 use crate::store::{RowId, removal};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::worker::Also;

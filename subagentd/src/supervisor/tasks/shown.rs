@@ -7,8 +7,7 @@ use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
 use super::TaskCaller;
-use crate::store::tasks;
-use crate::store::tasks::{TaskQuery, TaskRow, transcripts};
+use crate::store::tasks::{self, TaskQuery, TaskRow, transcripts};
 use crate::store::workers::child_sessions;
 use crate::supervisor::Supervisor;
 

@@ -12,15 +12,13 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{TaskCaller, gives_tasks, shown};
 use crate::store::schedules::firings;
-use crate::store::tasks;
-use crate::store::tasks::NewTask;
+use crate::store::tasks::{self, NewTask};
 use crate::store::{
     Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, facts,
     requests, workers,
 };
 use crate::supervisor::shared::SupervisorState;
-use crate::supervisor::start::compose;
-use crate::supervisor::start::compose::{Composed, TaskPurpose};
+use crate::supervisor::start::compose::{self, Composed, TaskPurpose};
 use crate::supervisor::start::{delegation, environment, sandbox};
 use crate::supervisor::worktrees::Planned;
 use crate::supervisor::{Supervisor, controllers, entropy, hooks, start, turns};

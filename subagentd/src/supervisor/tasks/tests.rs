@@ -10,8 +10,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 
 use super::*;
-use crate::store::turns;
-use crate::store::turns::queue;
+use crate::store::turns::{self, queue};
 use crate::store::{Durability, tasks};
 use crate::supervisor::TaskFilter;
 use crate::supervisor::start::tests::{request, supervisor};

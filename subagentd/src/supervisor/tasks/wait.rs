@@ -8,8 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
 use super::{TaskCaller, shown};
-use crate::store::tasks;
-use crate::store::tasks::TaskRow;
+use crate::store::tasks::{self, TaskRow};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::worker::Snapshot;
 use crate::supervisor::{Supervisor, worker};

@@ -19,8 +19,7 @@ use subagent_protocol::{Code, Error, Result};
 use crate::store::questions::owner_rules;
 use crate::store::turns::queue;
 use crate::store::{RowId, Tx, facts, workers};
-use crate::supervisor::policy;
-use crate::supervisor::policy::PolicyTracker;
+use crate::supervisor::policy::{self, PolicyTracker};
 use crate::supervisor::start::definition;
 use crate::supervisor::start::spec::Spec;
 

@@ -11,8 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::store::{Durability, requests};
 use crate::supervisor::orders::{RequestTarget, read_response};
-use crate::supervisor::worker;
-use crate::supervisor::worker::{ActorMessage, ChildCancel};
+use crate::supervisor::worker::{self, ActorMessage, ChildCancel};
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 /// The runtime answers within this time, or counts as unreachable.

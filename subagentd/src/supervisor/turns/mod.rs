@@ -29,10 +29,8 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::orders::{RequestTarget, read_response};
 use super::start::environment::AgentEnvironment;
-use super::start::spec;
-use super::start::spec::timeouts;
-use super::worker;
-use super::worker::{Also, Respond};
+use super::start::spec::{self, timeouts};
+use super::worker::{self, Also, Respond};
 use super::{ApiCaller, Supervisor, entropy, hooks, views};
 use crate::store::turns;
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events};

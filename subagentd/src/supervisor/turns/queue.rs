@@ -16,9 +16,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{accepted, of_worker};
 use crate::store::events::{history, message_text};
-use crate::store::turns;
-use crate::store::turns::queue;
 use crate::store::turns::queue::QueuedRow;
+use crate::store::turns::{self, queue};
 use crate::store::turns::{BegunTurnRow, StoredTurn};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, workers};
 use crate::supervisor::orders::{RequestTarget, read_response};

@@ -7,8 +7,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::store::events::history;
-use crate::store::questions;
-use crate::store::questions::owner_rules;
+use crate::store::questions::{self, owner_rules};
 use crate::store::{WorkerRow, handoffs, workers};
 use crate::supervisor::start::spec;
 use crate::supervisor::{Supervisor, views};

@@ -29,12 +29,9 @@ use super::runtimes::memory;
 use super::start::spec;
 use super::worker::{ActorHandle, Snapshot};
 use crate::store::WorkerRow;
-use crate::store::questions;
-use crate::store::questions::ApprovalRow;
-use crate::store::tasks;
-use crate::store::tasks::TaskQuery;
-use crate::store::workers;
-use crate::store::workers::{child_sessions, details};
+use crate::store::questions::{self, ApprovalRow};
+use crate::store::tasks::{self, TaskQuery};
+use crate::store::workers::{self, child_sessions, details};
 
 /// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);

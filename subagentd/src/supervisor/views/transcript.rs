@@ -4,8 +4,7 @@ use subagent_protocol::api::TranscriptShown;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::{Code, Error, Result};
 
-use crate::store::events::history;
-use crate::store::events::history::HistoryFilter;
+use crate::store::events::history::{self, HistoryFilter};
 use crate::store::workers;
 use crate::supervisor::{Supervisor, views};
 

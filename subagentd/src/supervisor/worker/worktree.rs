@@ -3,8 +3,7 @@
 use super::actor::Actor;
 use super::own_worktree::OwnWorktree;
 use crate::supervisor::shared::is_ending;
-use crate::supervisor::worktrees;
-use crate::supervisor::worktrees::Making;
+use crate::supervisor::worktrees::{self, Making};
 use subagent_core::model::{LifecycleState, WorkerInput};
 
 impl Actor {

@@ -11,8 +11,7 @@ use subagent_protocol::{Code, Result};
 
 use super::operation;
 use super::rows::store_event;
-use crate::store::worktrees;
-use crate::store::worktrees::WorktreeRow;
+use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, RowId};
 use crate::supervisor::entropy;
 use crate::supervisor::shared::SupervisorState;

@@ -9,8 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
 use super::{ends, operation};
-use crate::store::worktrees;
-use crate::store::worktrees::WorktreeRow;
+use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, Tx, requests, workers};
 use crate::supervisor::hooks::after_hooks;
 use crate::supervisor::orders::read_response;

@@ -14,13 +14,11 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::rows::store_event;
 use super::{ends, land, operation};
-use crate::store::worktrees;
-use crate::store::worktrees::WorktreeRow;
+use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, Tx, requests, tasks};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::SupervisorState;
-use crate::supervisor::start::environment;
-use crate::supervisor::start::environment::Variables;
+use crate::supervisor::start::environment::{self, Variables};
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 impl Supervisor {

@@ -9,8 +9,7 @@ use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::{ends, operation};
-use crate::store::worktrees;
-use crate::store::worktrees::WorktreeRow;
+use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, removal, requests, workers};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::start::environment::Variables;

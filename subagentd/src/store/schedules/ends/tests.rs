@@ -5,9 +5,8 @@ use subagent_protocol::api::{ScheduledMessage, ScheduledWork};
 use subagent_protocol::schedule::{Missed, Overlap, When};
 
 use super::*;
-use crate::store::schedules;
-use crate::store::schedules::firings;
 use crate::store::schedules::firings::NewFiring;
+use crate::store::schedules::{self, firings};
 use crate::store::schedules::{Starter, StoredTimes, all};
 
 /// The store with one schedule, which three failures pause.

@@ -12,8 +12,7 @@ use subagent_protocol::schedule::{Overlap, SchedulePause};
 use subagent_protocol::trigger::TriggerSource;
 
 use super::*;
-use crate::store::schedules;
-use crate::store::schedules::{Starter, StoredTimes, all, ends};
+use crate::store::schedules::{self, Starter, StoredTimes, all, ends};
 
 const MAX_FAILURES: u32 = 3;
 

@@ -6,8 +6,7 @@ use subagent_protocol::state::{Carrier, Dispatched};
 use subagent_protocol::time::Timestamp;
 
 use super::*;
-use crate::store::tasks;
-use crate::store::tasks::{below, ends, places};
+use crate::store::tasks::{self, below, ends, places};
 use crate::store::{Durability, NewName, NewWorker, Store, accounts, controllers, facts, workers};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);

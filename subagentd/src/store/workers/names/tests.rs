@@ -7,8 +7,7 @@ use subagent_protocol::ids::ControllerId;
 use subagent_protocol::time::Timestamp;
 
 use super::*;
-use crate::store::workers;
-use crate::store::workers::names;
+use crate::store::workers::{self, names};
 use crate::store::{Durability, NewWorker, Store, controllers, removal};
 
 const NOW: Timestamp = Timestamp(1_000);

@@ -19,10 +19,8 @@ use super::ground::TaskConfig;
 use super::launched::TaskLauncher;
 use super::permitted;
 use crate::store::{WorkerRow, tasks};
-use crate::supervisor::start::environment;
-use crate::supervisor::start::environment::AgentEnvironment;
-use crate::supervisor::start::spec;
-use crate::supervisor::start::spec::Spec;
+use crate::supervisor::start::environment::{self, AgentEnvironment};
+use crate::supervisor::start::spec::{self, Spec};
 use crate::supervisor::{Supervisor, policy};
 
 /// Ids of config options that stand for the mode and the model of a session.

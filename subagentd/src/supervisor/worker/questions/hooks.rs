@@ -11,8 +11,7 @@ use subagent_protocol::hook_answer::HookWord;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::ApprovalRequested;
 
-use crate::supervisor::hooks;
-use crate::supervisor::hooks::{Answered, HookSubject, HookVerdict};
+use crate::supervisor::hooks::{self, Answered, HookSubject, HookVerdict};
 use crate::supervisor::policy::choice_of;
 use crate::supervisor::worker::actor::Actor;
 

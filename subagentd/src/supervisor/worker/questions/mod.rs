@@ -21,11 +21,9 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use crate::store::Connection;
-use crate::store::questions;
-use crate::store::questions::{ApprovalRow, inbox, owner_rules};
+use crate::store::questions::{self, ApprovalRow, inbox, owner_rules};
 use crate::store::turns::tool_calls;
-use crate::supervisor::policy;
-use crate::supervisor::policy::PolicyTracker;
+use crate::supervisor::policy::{self, PolicyTracker};
 use crate::supervisor::turns::agent_change::Changed;
 use crate::supervisor::{entropy, views};
 
