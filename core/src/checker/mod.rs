@@ -20,7 +20,7 @@ use crate::model::{
     RuntimeStatus, Transition, Worker, WorkerAction, WorkerInput,
 };
 pub use rows::Rows;
-pub use shape::StateShape;
+pub use shape::{StateShape, may_follow};
 
 /// Number of the permission request of every simulated turn.
 pub const LOCAL: u8 = 99;
@@ -29,21 +29,6 @@ pub const LOCAL: u8 = 99;
 #[must_use]
 pub fn request(no: u8) -> RequestId {
     RequestId::from_random([no; RequestId::BYTES])
-}
-
-/// Returns whether a public state may follow another, by the contract and `docs/state-machines.md`.
-pub fn may_follow(from: WorkerState, to: WorkerState) -> bool {
-    use WorkerState as W;
-    from == to
-        || match from {
-            W::Starting => matches!(to, W::Idle | W::Error | W::Stopped),
-            W::Idle => matches!(to, W::Running | W::WaitingApproval | W::Stopped),
-            W::Running => matches!(to, W::WaitingApproval | W::Canceling | W::Idle),
-            W::WaitingApproval => matches!(to, W::Running | W::Canceling | W::Idle),
-            W::Canceling => matches!(to, W::Idle | W::Stopped),
-            W::Error => matches!(to, W::Starting | W::Running | W::WaitingApproval | W::Idle | W::Stopped),
-            W::Stopped => false,
-        }
 }
 
 /// Returns whether the input may decide permission requests for the owner.

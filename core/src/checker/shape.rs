@@ -1,4 +1,6 @@
-//! The states of the written table that a history has reached.
+//! The states of the written table that a history has reached, and which may follow which.
+
+use subagent_protocol::state::WorkerState;
 
 use super::rows;
 
@@ -39,4 +41,19 @@ impl StateShape {
 
 pub(crate) fn is_stopped(worker: &Worker) -> bool {
     worker.state == LifecycleState::Stopped
+}
+
+/// Returns whether a public state may follow another, by the contract and `docs/state-machines.md`.
+pub fn may_follow(from: WorkerState, to: WorkerState) -> bool {
+    use WorkerState as W;
+    from == to
+        || match from {
+            W::Starting => matches!(to, W::Idle | W::Error | W::Stopped),
+            W::Idle => matches!(to, W::Running | W::WaitingApproval | W::Stopped),
+            W::Running => matches!(to, W::WaitingApproval | W::Canceling | W::Idle),
+            W::WaitingApproval => matches!(to, W::Running | W::Canceling | W::Idle),
+            W::Canceling => matches!(to, W::Idle | W::Stopped),
+            W::Error => matches!(to, W::Starting | W::Running | W::WaitingApproval | W::Idle | W::Stopped),
+            W::Stopped => false,
+        }
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row.at_most(format!("0 context switches in {seconds} s"), Unit::Count, 0.0, alone);
     row.at_most("0 with a follower", Unit::Count, 0.0, followed);
     row.note("a follower sends a heartbeat after 15, 30, 60 s and so on; none falls in these seconds");
-    row.note("PSS cannot be below private dirty, so \"each\" is taken for each process, not for runtime and guard together");
+    row.note("PSS includes private dirty, so \"each\" means each process");
     world.finish();
     row
 }
