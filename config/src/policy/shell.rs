@@ -145,10 +145,8 @@ fn take_apart(script: grammar::ShellScript, depth: usize, line: &mut ParsedLine)
         }
         // Any other program may start others too.
         line.loose.extend(comment.clone());
-        if moves_input && starts::is_bare_exec(&words) {
-            line.give_up(
-                "`exec` without a program changes what the shell reads its commands from".to_owned(),
-            );
+        if moves_input && starts::is_exec(&words) {
+            line.give_up("`exec` changes what the shell reads its commands from".to_owned());
         }
         if let Some(why) = assignments.iter().find_map(variables::problem) {
             line.give_up(why);

@@ -39,14 +39,17 @@ pub(super) fn program(name: &str, words: &[ShellText]) -> (usize, bool) {
     (at, sure)
 }
 
-/// Whether this is `exec` without a program, which only applies redirects.
-pub(super) fn is_bare_exec(words: &[ShellText]) -> bool {
+/// Whether this is `exec`. Its redirects stay if it has no program, and in an interactive shell also if
+/// its program does not start.
+pub(super) fn is_exec(words: &[ShellText]) -> bool {
     let in_front = |word: &ShellText| {
         word.shown.starts_with('-') || matches!(word.shown.as_str(), "builtin" | "command" | "time")
     };
     let at = words.iter().take_while(|word| in_front(word)).count();
-    words.get(at).is_some_and(|word| word.shown == "exec" || word.is_unknown())
-        && program("exec", &words[at..]).0 >= words.len() - at
+    words.get(at).is_some_and(|word| {
+        let may_be_exec = word.is_unknown() && program("exec", &words[at..]).0 >= words.len() - at;
+        word.shown == "exec" || may_be_exec
+    })
 }
 
 /// Programs that pass all their arguments to a local or remote shell.
