@@ -14,7 +14,7 @@ pub struct Queue {
     pub turns: VecDeque<TurnId>,
     /// Why the queue is paused until a client resumes it.
     pub paused: Option<QueuePause>,
-    /// Whether only [`WorkerInput::OpenQueued`] opens a turn, after a check of budgets, which the rules
+    /// Whether only [`WorkerInput::OpenQueued`](super::WorkerInput::OpenQueued) opens a turn, after a check of budgets, which the rules
     /// do not know. Not stored.
     pub gated: bool,
 }

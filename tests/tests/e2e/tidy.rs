@@ -289,3 +289,18 @@ fn the_table_of_rules_of_delegation_names_their_tests() {
         );
     }
 }
+
+#[test]
+fn the_life_of_a_message_passes_each_file_once() {
+    let page = fs::read_to_string(root().join("docs/internals/life-of-a-message.md")).unwrap();
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs")).collect();
+    assert!(named.len() > 30, "{named:?}");
+    let sources = files(&[".rs"]);
+    let mut seen = BTreeSet::new();
+    for name in named {
+        let file = format!("/{name}");
+        let is_there = sources.iter().any(|(path, _)| format!("/{path}").ends_with(&file));
+        assert!(is_there, "no file has the name {name}");
+        assert!(seen.insert(name), "{name} is named twice");
+    }
+}

@@ -37,7 +37,7 @@ enum FollowUntil {
 }
 
 impl WorkerFollower {
-    /// Returns the next page, at most [`crate::store::PAGE_EVENTS`] events in order, each as a line
+    /// Returns the next page, at most [`crate::store::events::PAGE_EVENTS`] events in order, each as a line
     /// of JSON. Returns an empty page at the end. A follower of new events waits until the worker
     /// is over and no task below it is open. Cancel safe.
     ///
