@@ -44,7 +44,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     if let Some((first, words)) = args.split_first()
         && first == completion::COMMAND
     {
-        return completion::run(words);
+        return completion::run(words, <commands::Cli as clap::CommandFactory>::command());
     }
     // As in the Python program, but nothing is written into the startup files of a shell.
     if let Some(wanted) = args.first().and_then(|first| commands::completions::Legacy::parse(first)) {

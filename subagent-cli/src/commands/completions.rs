@@ -4,11 +4,11 @@ pub(crate) mod install;
 
 use std::ffi::OsStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
 use crate::command_line::flags::JsonFlag;
-use crate::completion::script;
+use crate::completion::{Shell, script};
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
@@ -32,14 +32,6 @@ pub(crate) struct CompletionsArgs {
     pub(crate) install: Option<Option<Shell>>,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
-}
-
-/// A shell that has completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
 }
 
 /// The flags of the Python program.

@@ -189,7 +189,7 @@ impl CliCommand {
     pub(crate) fn format(&self, typed: &TypedFlags) -> OutputFormat {
         OutputFormat::of(match self {
             Self::Ls(args) => args.form() == Some(ls::ListForm::Json),
-            Self::Run(args) => args.format() != run::RunOutputFormat::Text,
+            Self::Run(args) => args.format() != run::format::RunOutputFormat::Text,
             _ => typed.has("json"),
         })
     }

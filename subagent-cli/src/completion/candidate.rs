@@ -2,7 +2,7 @@
 
 use subagent_protocol::clean::one_line;
 
-use crate::commands::completions::Shell;
+use super::shell::Shell;
 
 /// Maximum length of a description in characters.
 const MAX_ABOUT_CHARS: usize = 60;

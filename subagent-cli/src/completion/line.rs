@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use clap::{Arg, Command, CommandFactory as _};
-
-use crate::commands::Cli;
+use clap::{Arg, Command};
 
 /// The expected input at the cursor.
 #[derive(Debug)]
@@ -47,10 +45,10 @@ pub(super) fn joined(words: &[String]) -> Vec<String> {
 impl CompletionLine {
     /// Parses the words before the cursor, without the program's name, and the part of the word at the
     /// cursor.
-    pub(super) fn read(before: &[String], current: &str) -> Self {
+    pub(super) fn read(before: &[String], current: &str, program: Command) -> Self {
         let mut line = Self {
             names: Vec::new(),
-            command: Cli::command(),
+            command: program,
             values: HashMap::new(),
             wanted: ExpectedInput::Nothing,
         };

@@ -9,13 +9,13 @@ mod facts;
 mod kinds;
 mod line;
 mod scripts;
+mod shell;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Arg;
+use clap::{Arg, Command};
 
-use crate::commands::completions::Shell;
 use crate::output::print;
 use candidate::CompletionCandidate;
 use facts::CompletionContext;
@@ -25,6 +25,7 @@ use subagent_protocol::api::TaskStatus;
 use subagent_protocol::hook::HookEvent;
 
 pub(crate) use scripts::script;
+pub(crate) use shell::Shell;
 
 /// The hidden command that the scripts call.
 pub(crate) const COMMAND: &str = "__complete";
@@ -33,27 +34,28 @@ pub(crate) const COMMAND: &str = "__complete";
 const FILES: &str = ":files";
 const FOLDERS: &str = ":folders";
 
-/// Prints the candidates. The exit code is always 0, because shells ignore it.
-pub(crate) fn run(args: &[OsString]) -> ExitCode {
+/// Prints the candidates for a line of `program`. The exit code is always 0, because shells ignore
+/// it.
+pub(crate) fn run(args: &[OsString], program: Command) -> ExitCode {
     // A word that is not UTF-8 matches no candidate.
     let words: Vec<String> = args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some((shell, words)) = words.split_first()
         && let Ok(shell) = <Shell as clap::ValueEnum>::from_str(shell, false)
     {
         // The reader may be gone.
-        let _ = print(&answer(shell, words).join("\n"));
+        let _ = print(&answer(shell, words, program).join("\n"));
     }
     ExitCode::SUCCESS
 }
 
-fn answer(shell: Shell, words: &[String]) -> Vec<String> {
+fn answer(shell: Shell, words: &[String], program: Command) -> Vec<String> {
     let whole = if shell == Shell::Bash { joined(words) } else { words.to_vec() };
     let (Some((current, before)), Some(last)) = (whole.split_last(), words.last()) else {
         return Vec::new();
     };
     // Bash replaces only its last word.
     let kept = current.len() - last.len();
-    let line = CompletionLine::read(before, current);
+    let line = CompletionLine::read(before, current, program);
     let mut found = Vec::new();
     let prefix = match &line.wanted {
         ExpectedInput::Flag => {

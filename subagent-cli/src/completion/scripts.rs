@@ -2,8 +2,8 @@
 //! commands. A script calls the `subagent` in the PATH or the program that printed it, never a
 //! typed `./subagent`, which a project could provide. It must not evaluate candidates.
 
+use super::shell::Shell;
 use super::{COMMAND, FILES, FOLDERS};
-use crate::commands::completions::Shell;
 
 /// Returns the script for a shell.
 pub(crate) fn script(shell: Shell) -> String {

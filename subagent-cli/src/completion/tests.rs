@@ -6,7 +6,7 @@ use super::*;
 
 fn offered(shell: Shell, line: &str) -> Vec<String> {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    answer(shell, &words)
+    answer(shell, &words, <crate::commands::Cli as clap::CommandFactory>::command())
 }
 
 fn bash(line: &str) -> String {

@@ -97,6 +97,9 @@ fn shell(words: &[ShellText], takes_lines: bool, depth: usize, line: &mut Parsed
 
 /// Parses an argument of a program that passes its arguments to a shell.
 fn argument(word: &ShellText, depth: usize, line: &mut ParsedLine) {
+    if word.is_open() {
+        return line.suspect("what a shell is given is known only when it runs".to_owned());
+    }
     let is_plain = |char: char| char.is_alphanumeric() || "_-./:,+@%=".contains(char);
     let Some(text) = word.known().filter(|text| !text.chars().all(is_plain)) else { return };
     match text.strip_prefix('-') {

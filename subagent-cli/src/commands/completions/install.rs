@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use subagent_config::Environment;
 use subagent_protocol::Code;
 
-use super::Shell;
+use crate::completion::Shell;
 use crate::context::path_value;
 use crate::failure::{Failure, Result};
 use crate::prompt::SKILL;

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::facts;
+use super::facts::facts;
 use crate::client::{Unreachable, block_on, daemons};
 use crate::command_line::flags::JsonFlag;
 use crate::context::CliContext;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{DaemonFlags, FACTS, facts};
+use super::facts::{DaemonFlags, FACTS, facts};
 use crate::client::{DaemonClient, block_on, running, shown};
 use crate::context::CliContext;
 use crate::failure::Result;

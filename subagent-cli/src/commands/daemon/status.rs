@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::{DaemonFlags, FACTS, facts};
+use super::facts::{DaemonFlags, FACTS, facts};
 use crate::client::{block_on, log_path, running};
 use crate::context::{CliContext, path_value};
 use crate::failure::Result;

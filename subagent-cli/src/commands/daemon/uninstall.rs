@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use subagentd::lifecycle::refuse_below_guard;
 
-use super::DaemonFlags;
+use super::facts::DaemonFlags;
 use super::install::{report, unwritable};
 use super::systemctl::{in_words, order, reload};
 use super::unit::SystemdUnit;

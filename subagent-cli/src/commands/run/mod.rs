@@ -4,6 +4,7 @@
 mod detach;
 mod drive;
 mod figures;
+pub(crate) mod format;
 mod progress;
 mod questions;
 mod reports;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use subagent_config::start::budgets::of_config;
 use subagent_config::{LoadedConfig, Workspace};
 use subagent_protocol::api::{SendTurn, UNLABELED_RUN};
@@ -26,6 +27,7 @@ use subagent_runtime::work_tree::Changes;
 use tokio::time::{Instant, timeout};
 
 use self::drive::{Clients, Driven, RunEnd, RunRequest};
+use self::format::RunOutputFormat;
 use self::reports::{About, Reports};
 use self::sink::RunPrinter;
 use crate::client::{DaemonClient, block_on};
@@ -140,17 +142,6 @@ pub(crate) struct RunArgs {
     /// Which form of output: the same as --output json.
     #[command(flatten)]
     pub(crate) json: JsonFlag,
-}
-
-/// The forms of output of `run`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RunOutputFormat {
-    /// The agent's final message on stdout, and what it does meanwhile on stderr
-    Text,
-    /// One JSON document with the result
-    Json,
-    /// The events, one line each, then the result as the last line
-    Ndjson,
 }
 
 impl RunArgs {

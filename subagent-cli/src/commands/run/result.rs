@@ -8,9 +8,9 @@ use subagent_protocol::budget;
 use subagent_protocol::clean::one_line;
 use subagent_runtime::work_tree::Changes;
 
-use super::RunOutputFormat;
 use super::drive::{Driven, RunEnd};
 use super::figures::Figures;
+use super::format::RunOutputFormat;
 use super::went::Went;
 use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::output::rule::task_path;

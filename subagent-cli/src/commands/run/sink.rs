@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::RunOutputFormat;
+use super::format::RunOutputFormat;
 use super::progress::{Print, Progress};
 use crate::failure::{Failure, Result};
 use crate::output::{document, write};

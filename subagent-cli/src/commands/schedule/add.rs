@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use subagent_protocol::api::AddSchedule;
 use subagent_protocol::schedule::{Missed, When};
 
-use super::SCHEDULES;
+use super::schedules::SCHEDULES;
 use crate::command_line::flags::JsonFlag;
 use crate::command_line::numbers::age;
 use crate::commands::firing;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::SCHEDULES;
+use super::schedules::SCHEDULES;
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::Result;

@@ -7,17 +7,14 @@ mod pause;
 mod resume;
 mod rm;
 mod run;
+mod schedules;
 mod show;
 
 use clap::Subcommand;
-use serde::Deserialize as _;
-use serde_json::Value;
-use subagent_protocol::schedule::When;
 
-use crate::commands::firing::Starters;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{CliOutcome, human};
+use crate::output::CliOutcome;
 
 /// `subagent schedule ...`
 #[derive(Debug, Subcommand)]
@@ -45,34 +42,5 @@ impl ScheduleCommand {
             Self::Run(args) => run::run(&args, context),
             Self::Rm(args) => rm::run(&args, context),
         }
-    }
-}
-
-const SCHEDULES: Starters = Starters {
-    path: "/v1/schedules",
-    fields: &[
-        "name",
-        "when",
-        "timezone",
-        "nextAt",
-        "attendant",
-        "missed",
-        "overlap",
-        "maxFailures",
-        "failures",
-        "paused",
-        "error",
-        "work",
-        "declaredIn",
-    ],
-    columns: &["name", "when", "timezone", "nextAt", "attendant", "paused", "last", "error", "declaredIn"],
-    log: &["at", "status", "workerId", "turnId", "leftOut", "error"],
-    firing: &["schedule", "at", "status", "workerId", "turnId", "error"],
-    readable,
-};
-
-fn readable(item: &mut Value) {
-    if let Ok(when) = When::deserialize(&item["when"]) {
-        item["when"] = human::when(&when).into();
     }
 }

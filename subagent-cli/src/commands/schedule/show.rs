@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::SCHEDULES;
+use super::schedules::SCHEDULES;
 use crate::commands::firing::flags::OneStarter;
 use crate::context::CliContext;
 use crate::failure::Result;

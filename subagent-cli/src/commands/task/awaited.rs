@@ -9,7 +9,7 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::state::QuestionKind;
 use tokio::time::{Instant, timeout};
 
-use super::value;
+use super::one_task::value;
 use crate::client::{DaemonClient, QuestionReader, TaskWait};
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::CancelTask;
 
-use super::{OneTask, asked, named, submitter};
+use super::one_task::{OneTask, asked, named, submitter};
 use crate::client::{ApiRequest, segment};
 use crate::context::{CliContext, present};
 use crate::failure::Result;

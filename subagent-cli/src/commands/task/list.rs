@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::TaskStatus;
 
-use super::{asked, submitter};
+use super::one_task::{asked, submitter};
 use crate::client::{ApiRequest, RequestPath};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;

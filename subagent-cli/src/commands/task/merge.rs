@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{OneTask, shown};
+use super::one_task::{OneTask, shown};
 use crate::commands::worktree;
 use crate::context::CliContext;
 use crate::failure::Result;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use subagent_protocol::api::MessageTask;
 
-use super::{asked, named, submitter};
+use super::one_task::{asked, named, submitter};
 use crate::client::segment;
 use crate::command_line::flags::{CwdFlag, JsonFlag, path};
 use crate::commands::message::text_source::TextSources;

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::{Code, task_result};
 
-use super::{OneTask, shown};
+use super::one_task::{OneTask, shown};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::awaited::{self, OnQuestion, TaskWaitEnd};
 use super::failed::failure;
-use super::value;
+use super::one_task::value;
 use crate::client::{ApiRequest, DaemonClient, REQUEST_LIMIT, TaskWait, block_on, segment};
 use crate::command_line::flags::start::WorktreeFlags;
 use crate::command_line::flags::{ConfigFlag, JsonFlag, path};

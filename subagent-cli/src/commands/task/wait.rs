@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use tokio::time::Instant;
 
 use super::awaited::{self, OnQuestion, TaskWaitEnd};
-use super::{OneTask, named, submitter, value};
+use super::one_task::{OneTask, named, submitter, value};
 use crate::client::{TaskWait as Wait, block_on};
 use crate::command_line::numbers::time_or_seconds;
 use crate::commands::waiting::status_line;

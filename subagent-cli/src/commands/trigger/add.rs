@@ -11,7 +11,7 @@ use subagent_protocol::trigger::{
     COMMAND_EVERY_SECONDS, COMMAND_TIMEOUT_SECONDS, DEBOUNCE_MS, EndStatus, TriggerSource,
 };
 
-use super::TRIGGERS;
+use super::triggers::TRIGGERS;
 use crate::command_line::flags::JsonFlag;
 use crate::command_line::numbers::{age, time_or_seconds};
 use crate::commands::firing;

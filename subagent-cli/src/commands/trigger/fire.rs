@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use subagent_protocol::api::FireTrigger;
 
-use super::TRIGGERS;
+use super::triggers::TRIGGERS;
 use crate::commands::firing::flags::OneStarter;
 use crate::context::CliContext;
 use crate::failure::Result;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::TRIGGERS;
+use super::triggers::TRIGGERS;
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::CliContext;
 use crate::failure::Result;

@@ -9,16 +9,13 @@ mod resume;
 mod rm;
 mod run;
 mod show;
+mod triggers;
 
 use clap::Subcommand;
-use serde::Deserialize as _;
-use serde_json::Value;
-use subagent_protocol::trigger::TriggerSource;
 
-use crate::commands::firing::Starters;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::{CliOutcome, human};
+use crate::output::CliOutcome;
 
 /// `subagent trigger ...`
 #[derive(Debug, Subcommand)]
@@ -48,33 +45,5 @@ impl TriggerCommand {
             Self::Fire(args) => fire::run(args, context),
             Self::Rm(args) => rm::run(&args, context),
         }
-    }
-}
-
-const TRIGGERS: Starters = Starters {
-    path: "/v1/triggers",
-    fields: &[
-        "name",
-        "source",
-        "token",
-        "webhookPath",
-        "attendant",
-        "overlap",
-        "maxFailures",
-        "failures",
-        "paused",
-        "error",
-        "work",
-        "declaredIn",
-    ],
-    columns: &["name", "source", "attendant", "paused", "last", "error", "declaredIn"],
-    log: &["at", "occurrence", "status", "workerId", "turnId", "error"],
-    firing: &["schedule", "at", "occurrence", "status", "workerId", "turnId", "error"],
-    readable,
-};
-
-fn readable(item: &mut Value) {
-    if let Ok(source) = TriggerSource::deserialize(&item["source"]) {
-        item["source"] = human::source(&source).into();
     }
 }

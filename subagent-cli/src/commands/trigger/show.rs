@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::TRIGGERS;
+use super::triggers::TRIGGERS;
 use crate::commands::firing::flags::OneStarter;
 use crate::context::CliContext;
 use crate::failure::Result;

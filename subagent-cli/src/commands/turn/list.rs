@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::asked;
+use super::one_turn::asked;
 use crate::client::{ApiRequest, segment};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::named_worker;

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::MoveTurn;
 
-use super::{OneTurn, asked, path};
+use super::one_turn::{OneTurn, asked, path};
 use crate::client::ApiRequest;
 use crate::command_line::flags::any_value;
 use crate::context::CliContext;

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::GoOn;
 
-use super::{OneTurn, asked, path};
+use super::one_turn::{OneTurn, asked, path};
 use crate::client::{ApiRequest, DaemonClient, block_on};
 use crate::command_line::flags::{ConfigFlag, any_value};
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{OneTurn, asked, path};
+use super::one_turn::{OneTurn, asked, path};
 use crate::client::ApiRequest;
 use crate::context::CliContext;
 use crate::failure::Result;

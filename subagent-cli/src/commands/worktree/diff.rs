@@ -2,7 +2,7 @@
 
 use subagent_protocol::api::WorktreeView;
 
-use super::GIT_LIMIT;
+use super::change::GIT_LIMIT;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
 use crate::commands::diff::{self, DiffArgs};
 use crate::context::CliContext;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{GIT_LIMIT, OneWorktree, changed};
+use super::change::{GIT_LIMIT, OneWorktree, changed};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::GIT_LIMIT;
+use super::change::GIT_LIMIT;
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::has_state;

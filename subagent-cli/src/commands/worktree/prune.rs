@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::PruneWorktrees;
 use subagent_runtime::worktree;
 
-use super::{GIT_LIMIT, environment, git_environment};
+use super::change::{GIT_LIMIT, environment, git_environment};
 use crate::client::{ApiRequest, DaemonClient, block_on};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::command_line::numbers::age;

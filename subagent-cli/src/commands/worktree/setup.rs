@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{COMMANDS_LIMIT, OneWorktree, changed};
+use super::change::{COMMANDS_LIMIT, OneWorktree, changed};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::CliOutcome;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{GIT_LIMIT, OneWorktree};
+use super::change::{GIT_LIMIT, OneWorktree};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::context::CliContext;
 use crate::failure::Result;
