@@ -1,4 +1,4 @@
-//! The queue: what a message to a busy worker does, and when the next turn is opened.
+//! Changes of the queue: pausing it, dropping and moving its messages.
 
 use serde_json::json;
 use subagent_protocol::api::not_queued;

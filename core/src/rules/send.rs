@@ -1,4 +1,4 @@
-//! The start of a turn: a message for a worker without an open turn.
+//! A message for a worker without an open turn: when it is refused.
 
 use serde_json::{Value, json};
 use subagent_protocol::ids::{RequestId, TurnId};
