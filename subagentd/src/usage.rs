@@ -1,4 +1,4 @@
-//! Sums of the usage of turns by worker, agent, model or day. `core::budget` defines what counts as
+//! Sums of the usage of turns by worker, agent, model or day. `subagent_core::accounts` defines what counts as
 //! reported. Unreported usage is unknown, not 0.
 
 use std::collections::{BTreeMap, HashMap};

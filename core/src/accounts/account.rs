@@ -145,7 +145,7 @@ impl Account {
     }
 
     /// Charges usage of a worker below. Turns are charged only to the controller.
-    pub fn charge(&mut self, whose: AccountOwner<'_>, delta: &Delta) {
+    pub(super) fn charge(&mut self, whose: AccountOwner<'_>, delta: &Delta) {
         if whose == AccountOwner::Controller {
             return self.add(delta);
         }

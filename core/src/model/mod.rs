@@ -20,7 +20,9 @@ pub use decision::{ElicitationReply, HooksOutcome, PermissionDecision};
 pub use fact::{Fact, InboxFact, NewRule};
 pub use input::{Expiry, QuestionInput, WorkerInput};
 pub use queue::{Queue, QueuePosition, Queued};
-pub use rate_limit::{Limit, MAX_BACKOFFS, Parking};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use rate_limit::MAX_BACKOFFS;
+pub use rate_limit::{Limit, Parking};
 pub use runtime::{Hibernation, Restart, RuntimeStatus};
 pub use spent::Spent;
 pub use task::{LastTurn, TaskEnding};

@@ -5,7 +5,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Error, rate_limit};
 
 /// Maximum number of rate limits in a row without a time of reset. The next one pauses the queue.
-pub const MAX_BACKOFFS: u32 = 5;
+pub(crate) const MAX_BACKOFFS: u32 = 5;
 
 /// Length of the first wait without a time of reset, in milliseconds. It doubles each time.
 const FIRST_BACKOFF_MS: i64 = 30_000;

@@ -107,7 +107,7 @@ impl Worker {
     /// Returns the turn of a question that is asked now. A turn that the runtime has not taken yet
     /// asks nothing: the question was there before, and outlives the turn.
     #[must_use]
-    pub fn asking_turn(&self) -> Option<u64> {
+    pub(crate) fn asking_turn(&self) -> Option<u64> {
         self.turn().filter(|turn| turn.dispatching).map(|turn| turn.no)
     }
 

@@ -4,10 +4,10 @@ use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error};
 
 /// Reason of a cancel because a question of the turn was not answered in time.
-pub const EXPIRED: &str = "a question was not answered in time";
+pub(super) const EXPIRED: &str = "a question was not answered in time";
 
 /// Reason of a cancel in favor of another message.
-pub const STEERED: &str = "steered";
+pub(super) const STEERED: &str = "steered";
 
 /// Reason of a cancel without another reason.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";

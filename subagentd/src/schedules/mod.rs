@@ -31,8 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
 use crate::store::schedules::firings::NewFiring;
-use crate::store::schedules::{self, firings};
-use crate::store::schedules::{ScheduleKind, ScheduleRow, Starter, StoredTimes};
+use crate::store::schedules::{self, ScheduleKind, ScheduleRow, Starter, StoredTimes, firings};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
 use checks::{check_name, check_room, check_work, first_time};
 use context::ScheduleContext;

@@ -24,8 +24,7 @@ use crate::schedule::{Admission, ScheduleProgress, admit, look};
 use crate::store::schedules::ends::FiringEnd;
 use crate::store::schedules::firings::OpenFiring;
 use crate::store::schedules::trigger_ends::{self, Ends};
-use crate::store::schedules::{self, firings};
-use crate::store::schedules::{ScheduleRow, Starter};
+use crate::store::schedules::{self, ScheduleRow, Starter, firings};
 use crate::store::{Connection, Durability, RowId};
 use crate::supervisor::entropy;
 

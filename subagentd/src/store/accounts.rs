@@ -1,6 +1,6 @@
 //! Budget accounts of workers and controllers: one row each, updated in the transaction that
 //! spends.
-//! The rules for budgets are in `core::budget` and `core::accounts`, not here.
+//! The rules for budgets are in `subagent_core::accounts`, not here.
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};

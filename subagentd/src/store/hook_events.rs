@@ -9,8 +9,7 @@ use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
 use super::events::message_text::MessagePart;
-use super::events::{self, message_text};
-use super::events::{COLUMNS, EventPage, EventQuery};
+use super::events::{self, COLUMNS, EventPage, EventQuery, message_text};
 use super::rows::{self, RowId};
 use super::tx::Tx;
 use super::{WorkerRow, tasks, workers};

@@ -40,8 +40,7 @@ pub(crate) use events::follow_all::{AllFollower, EventStreamFilter};
 pub(crate) use events::follow_below::EventScope;
 pub(crate) use events::stream::EventAccess;
 pub(crate) use events::wait::WaitMatch;
-pub(crate) use questions::inbox::InboxFilter;
-pub(crate) use questions::inbox::listed;
+pub(crate) use questions::inbox::{InboxFilter, listed};
 pub(crate) use questions::standing_rules::RuleFilter;
 pub(crate) use runtimes::health::HealthCheckOptions;
 #[cfg(feature = "testing")]

@@ -100,6 +100,8 @@ fn layers_depend_on_what_is_below_them() {
             assert!(!has.contains(*name), "{folder} must not depend on {name}");
         }
     }
+    let core: Vec<String> = dependencies("core", "[dependencies]").into_iter().collect();
+    assert_eq!(core, ["serde", "serde_json", "sha2", "subagent-protocol"], "the rules know `protocol` alone");
     assert!(
         dependencies("testkit", "[dependencies]").is_empty(),
         "testkit must build before everything else"

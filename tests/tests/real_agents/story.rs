@@ -25,6 +25,21 @@ fn script(sandbox: &Sandbox, name: &str, line: &str) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Answers the question of the newest worker, and looks at what it has changed.
+fn approves_and_looks(person: &mut Typist<'_>, name: &str) {
+    let listed = person.types("subagent ls", 0);
+    assert!(listed.stdout.contains(name), "{listed}");
+    let asked = person.types(&format!("subagent wait {name}"), 15);
+    assert!(asked.stderr.contains(&format!("answer with: subagent approve {name}")), "{asked}");
+    let _ = person.types("subagent approve", 0);
+    let ended = person.types(&format!("subagent wait {name}"), 0);
+    assert!(ended.stdout.starts_with(&format!("{name}\tcompleted")), "{ended}");
+    let shown = person.types("subagent show", 0);
+    assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
+    let diff = person.types("subagent diff", 0);
+    assert!(diff.stdout.contains("+Fixed."), "{diff}");
+}
+
 #[test]
 fn a_first_change_is_landed_with_little_typing_and_no_id() {
     if !RealAgent::is_installed("codex") {
@@ -38,17 +53,7 @@ fn a_first_change_is_landed_with_little_typing_and_no_id() {
     assert!(found.stdout.contains("codex"), "{found}");
     let started = person.types("subagent run -d --worktree codex 'WRITE: fix.txt=Fixed.'", 0);
     assert_eq!(started.stdout, "codex-1\n");
-    let listed = person.types("subagent ls", 0);
-    assert!(listed.stdout.contains("codex-1"), "{listed}");
-    let asked = person.types("subagent wait codex-1", 15);
-    assert!(asked.stderr.contains("answer with: subagent approve codex-1"), "{asked}");
-    let _ = person.types("subagent approve", 0);
-    let ended = person.types("subagent wait codex-1", 0);
-    assert!(ended.stdout.starts_with("codex-1\tcompleted"), "{ended}");
-    let shown = person.types("subagent show", 0);
-    assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
-    let diff = person.types("subagent diff", 0);
-    assert!(diff.stdout.contains("+Fixed."), "{diff}");
+    approves_and_looks(&mut person, "codex-1");
     let file = sandbox.workspace().join("fix.txt");
     assert!(!file.exists(), "the change is in the worktree alone");
     let _ = person.types("subagent land codex-1", 0);
@@ -71,17 +76,7 @@ fn with_nothing_configured_five_commands_give_a_result() {
     assert!(answered.stdout.contains("hello"), "{answered}");
     let started = person.types("subagent run -d codex 'WRITE: fix.txt=Fixed.'", 0);
     assert_eq!(started.stdout, "codex-2\n");
-    let asked = person.types("subagent wait codex-2", 15);
-    assert!(asked.stderr.contains("answer with: subagent approve codex-2"), "{asked}");
-    let listed = person.types("subagent ls", 0);
-    assert!(listed.stdout.contains("codex-2"), "{listed}");
-    let _ = person.types("subagent approve", 0);
-    let ended = person.types("subagent wait codex-2", 0);
-    assert!(ended.stdout.starts_with("codex-2\tcompleted"), "{ended}");
-    let shown = person.types("subagent show", 0);
-    assert!(shown.stdout.contains("filesChanged: 1 +1 -0"), "{shown}");
-    let diff = person.types("subagent diff", 0);
-    assert!(diff.stdout.contains("+Fixed."), "{diff}");
+    approves_and_looks(&mut person, "codex-2");
     person.assert_little_typed();
     let config =
         ["home/.config/subagent", "ws/.subagent/config.yaml"].map(|file| sandbox.file(file).exists());

@@ -1,5 +1,5 @@
 //! Stores why the current run of a task ends early, and violations that are noticed after its end.
-//! The consequences of a cause are decided in `core::task`.
+//! The consequences of a cause are decided in `subagent_core::task`.
 
 use rusqlite::{Connection, params};
 use subagent_protocol::ids::{TurnId, WorkerId};

@@ -1,5 +1,5 @@
 //! Ends a task in the transaction of the cause, and stores the result due to its parent.
-//! The outcome of a task is decided in `core::task`.
+//! The outcome of a task is decided in `subagent_core::task`.
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
@@ -16,10 +16,9 @@ use subagent_protocol::{Code, Error, Result};
 use super::{OpenTask, causes, count};
 use crate::store::error::StoreError;
 use crate::store::events::message_text::final_message;
-use crate::store::facts;
 use crate::store::rows::{self, RowId};
-use crate::store::tasks;
 use crate::store::tx::{Tx, signed};
+use crate::store::{facts, tasks};
 
 /// Maximum size of a stored result in bytes.
 const MAX_RESULT: usize = 1024 * 1024;

@@ -1,5 +1,5 @@
 //! Limits and consumption of a task's prompts, and the steps of its open prompt.
-//! The rules are in `core::task_limits`.
+//! The rules are in `subagent_core::task::limits`.
 
 use rusqlite::{Connection, params};
 use subagent_core::accounts::Account;

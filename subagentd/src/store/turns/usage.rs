@@ -1,5 +1,5 @@
 //! Token and cost usage of turns, stored in the transaction of the report.
-//! The meaning of a report is defined in `core::budget`.
+//! The meaning of a report is defined in `subagent_core::accounts`.
 
 use rusqlite::{Connection, params};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Before hooks: selects the hooks of a permission request, runs them and combines their answers.
+//! Before hooks (`after_hooks` has the others): selects the hooks of a permission request, runs them and combines their answers.
 //! Must not decide a request. The worker's actor does, from this answer and the policy.
 
 pub(crate) mod after_hooks;

@@ -21,7 +21,6 @@ use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::orders::RequestTarget;
-
 use super::questions::inbox;
 use super::runtimes::{locks, stray_processes};
 use super::turns::options;

@@ -16,8 +16,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::spec;
 use crate::store::schedules::firings::NewFiring;
-use crate::store::schedules::{self, firings};
-use crate::store::schedules::{ScheduleKind, ScheduleRow, StoredTimes};
+use crate::store::schedules::{self, ScheduleKind, ScheduleRow, StoredTimes, firings};
 use crate::store::{
     Connection, Durability, OwnerCheck, RowId, Tx, accounts, controllers as stored_controllers, requests,
 };

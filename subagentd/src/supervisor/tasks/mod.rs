@@ -1,5 +1,5 @@
 //! Tasks: creating, showing, waiting for and messaging them. Must not decide what ends a task or
-//! which turn starts next. `core::task` and the store do, executed by the actors.
+//! which turn starts next. `subagent_core::task` and the store do, executed by the actors.
 
 pub mod result_check;
 pub(crate) mod task_archive;

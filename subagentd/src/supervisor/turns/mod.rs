@@ -32,8 +32,7 @@ use super::start::environment::AgentEnvironment;
 use super::start::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
 use super::{ApiCaller, Supervisor, entropy, hooks, views};
-use crate::store::turns;
-use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events};
+use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, turns};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);

@@ -16,8 +16,7 @@ use subagent_protocol::tags::Selector;
 use subagent_protocol::work_tree::{FILE, TreeBase};
 
 use super::base_folder::base_folder;
-use super::parked_view;
-use super::usage;
+use super::{parked_view, usage};
 use crate::steady::steady;
 use crate::store::events::{self, history, recent};
 use crate::store::schedules::{self, ScheduleKind};

@@ -18,9 +18,8 @@ use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, RowId, Tx, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::shared::SupervisorState;
-use crate::supervisor::start::environment;
-use crate::supervisor::start::sandbox;
 use crate::supervisor::start::spec::Spec;
+use crate::supervisor::start::{environment, sandbox};
 
 impl Planned {
     /// Stores the worktree of a worker that was inserted in this transaction and has its name, and that the worker

@@ -6,8 +6,7 @@ use subagent_protocol::schedule::{Missed, Overlap, When};
 
 use super::*;
 use crate::store::schedules::firings::NewFiring;
-use crate::store::schedules::{self, firings};
-use crate::store::schedules::{Starter, StoredTimes, all};
+use crate::store::schedules::{self, Starter, StoredTimes, all, firings};
 
 /// The store with one schedule, which three failures pause.
 struct ScheduleFixture {

@@ -13,8 +13,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use subagent_core::model::{AgentRequest, Approval, LifecycleState, Restart, RuntimeStatus, WorkerInput};
-use subagent_core::rules::reasons::RESTARTED_BY_MANAGER;
-use subagent_core::rules::reasons::STOPPED_BY_MANAGER;
+use subagent_core::rules::reasons::{RESTARTED_BY_MANAGER, STOPPED_BY_MANAGER};
 use subagent_core::rules::recovered::missing_end;
 use subagent_protocol::frame::{
     ELICITATION, FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase,
