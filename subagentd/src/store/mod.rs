@@ -13,6 +13,7 @@ pub(crate) mod handoffs;
 pub(crate) mod hook_events;
 pub(crate) mod hook_trust;
 pub(crate) mod questions;
+mod recent_workers;
 pub(crate) mod removal;
 pub(crate) mod requests;
 pub(crate) mod retention;

@@ -93,6 +93,11 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Returns the worker whose records this transaction stores.
+    pub(super) fn worker_of_records(&self) -> Option<RowId> {
+        self.events.records.map(|(worker, _)| worker)
+    }
+
     /// Inserts an event and returns its sequence number.
     ///
     /// # Errors

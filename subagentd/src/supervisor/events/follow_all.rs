@@ -54,9 +54,7 @@ impl AllFollower {
     /// daemon. `STORAGE_ERROR`.
     pub(crate) async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
-            if let Some(news) = &mut self.news {
-                news.borrow_and_update();
-            }
+            let newest = self.news.as_mut().map_or(0, |news| *news.borrow_and_update());
             let (after, up_to) = (self.after, self.up_to);
             let page = self.store.read(move |connection| events::all::page(connection, after, up_to)).await?;
             if page.events.iter().any(|(worker, _)| !self.known.contains_key(worker)) {
@@ -83,7 +81,8 @@ impl AllFollower {
                 return Err(worker::ending());
             }
             tokio::select! {
-                changed = news.changed() => if changed.is_err() {
+                // Numbers are committed in order, so the page contains all events up to its last one.
+                changed = news.wait_for(|seq| *seq > newest.max(page.seen)) => if changed.is_err() {
                     return Err(worker::ending());
                 },
                 () = is_ending(&mut self.ending) => return Err(worker::ending()),

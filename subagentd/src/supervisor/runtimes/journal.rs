@@ -174,9 +174,11 @@ fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {
         let at = offset + bytes.len() as u64;
+        let rest = length - bytes.len();
         match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
-            // The end of the file, or the writer truncated an incomplete record.
-            Ok(0) => break,
+            // The end of the file: a regular file returns fewer bytes only there. The writer may
+            // also have truncated an incomplete record.
+            Ok(read) if read < rest => break,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
