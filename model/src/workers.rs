@@ -2,7 +2,7 @@
 //! say (usage, budgets, worktrees, a worker that was removed) is that of the snapshot; a view that
 //! wants it newer takes another one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use subagent_protocol::api::{Doing, OverviewItem, OverviewShown};
 use subagent_protocol::event::{Event, EventType};
@@ -239,13 +239,17 @@ pub enum Applied {
 pub struct Workers {
     cursor: EventId,
     rows: Vec<OverviewRow>,
+    /// Positions in `rows`.
+    positions: HashMap<WorkerId, usize>,
 }
 
 impl Workers {
     /// The workers of a snapshot.
     #[must_use]
     pub fn new(snapshot: &OverviewShown) -> Self {
-        Self { cursor: snapshot.cursor, rows: snapshot.items.iter().map(OverviewRow::new).collect() }
+        let rows: Vec<OverviewRow> = snapshot.items.iter().map(OverviewRow::new).collect();
+        let positions = rows.iter().enumerate().map(|(at, row)| (row.worker_id().clone(), at)).collect();
+        Self { cursor: snapshot.cursor, rows, positions }
     }
 
     /// The last event that was seen: the stream goes on behind it.
@@ -258,6 +262,12 @@ impl Workers {
     #[must_use]
     pub fn rows(&self) -> &[OverviewRow] {
         &self.rows
+    }
+
+    /// Returns the row of a worker.
+    #[must_use]
+    pub fn row(&self, worker: &WorkerId) -> Option<&OverviewRow> {
+        self.rows.get(*self.positions.get(worker)?)
     }
 
     /// What the workers ask, with their rows, the oldest question first.
@@ -274,7 +284,7 @@ impl Workers {
         if event.event_id <= self.cursor {
             return Applied::Nothing;
         }
-        match self.rows.iter_mut().find(|row| *row.worker_id() == event.worker_id) {
+        match self.positions.get(&event.worker_id).and_then(|at| self.rows.get_mut(*at)) {
             None => Applied::Unknown,
             Some(row) => {
                 self.cursor = event.event_id;

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use subagent_model::{Applied, Workers};
 use subagent_protocol::api::{ApprovalShown, OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -29,6 +32,9 @@ const REFRESH: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(1);
 /// Number of events in the first page of a transcript.
 const PAGE_EVENTS: u32 = 500;
+
+/// Minimum time between two lines with changed rows: a page does not draw faster.
+const FRAME: Duration = Duration::from_millis(16);
 
 /// Where lines for a page go.
 pub(crate) type Out = mpsc::Sender<Bytes>;
@@ -51,6 +57,13 @@ enum StreamEnd {
 impl From<Gone> for StreamEnd {
     fn from(Gone: Gone) -> Self {
         Self::Page
+    }
+}
+
+impl From<serde_json::Error> for StreamEnd {
+    fn from(error: serde_json::Error) -> Self {
+        let message = format!("a line for the page cannot be written: {error}");
+        Self::Daemon(json!({"code": "INTERNAL_ERROR", "message": message, "retryable": true}))
     }
 }
 
@@ -118,34 +131,62 @@ struct PlaceStream<'a> {
     out: &'a Out,
 }
 
+/// Changed rows of a workspace.
+#[derive(Serialize)]
+struct PlaceRows<'a> {
+    place: &'a str,
+    #[serde(flatten)]
+    head: Option<PlaceHead<'a>>,
+    rows: Vec<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<WorkerId>,
+}
+
+/// The beginning of a workspace's stream.
+#[derive(Serialize)]
+struct PlaceHead<'a> {
+    title: &'a str,
+    own: bool,
+    at: Timestamp,
+    /// The page forgets the rows that it had.
+    all: bool,
+}
+
 impl PlaceStream<'_> {
+    async fn say_rows(&self, changes: PlaceRows<'_>) -> Result<(), StreamEnd> {
+        let mut line = serde_json::to_vec(&changes)?;
+        line.push(b'\n');
+        Ok(self.out.send(line.into()).await.map_err(|_| Gone)?)
+    }
+
     async fn run(&self) -> Result<(), StreamEnd> {
         let address = self.bridge.address(self.place, false).await?;
         let get = |path: String| DaemonRequest::get(path, self.behalf);
         let (mut sent, mut questions) = (SentRows::default(), OpenQuestions::new());
         let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
         let mut workers = Workers::new(&snapshot);
-        let (rows, _) = sent.changes(&workers);
+        let (rows, _) = sent.changes(&workers)?;
         let PanelWorkspace { id, title, is_own, .. } = self.place;
-        let first =
-            json!({"place": id, "title": title, "own": is_own, "at": snapshot.at, "rows": rows, "all": true});
-        say(self.out, &first).await?;
+        let head = Some(PlaceHead { title, own: *is_own, at: snapshot.at, all: true });
+        self.say_rows(PlaceRows { place: id, head, rows, removed: Vec::new() }).await?;
         self.ask(&workers, &mut questions, &address, true).await?;
         let path = format!("/v1/events?follow=1&from={}", workers.cursor());
         let mut events = get(path).lines(&address).await?;
         // Workers that the snapshots leave out: tasks that are not to be looked at.
         let mut hidden: HashSet<WorkerId> = HashSet::new();
         let mut refresh: Option<Instant> = None;
+        // Workers whose rows have changed, and when the last changes were sent.
+        let (mut dirty, mut sent_at): (HashSet<WorkerId>, Option<Instant>) = (HashSet::new(), None);
         loop {
             let due = refresh.unwrap_or_else(|| Instant::now() + HEARTBEAT);
+            let frame = sent_at.map_or_else(Instant::now, |last| last + FRAME);
             tokio::select! {
                 () = self.out.closed() => return Err(StreamEnd::Page),
                 lines = events.next() => {
-                    let mut dirty: HashSet<WorkerId> = HashSet::new();
                     for event in parsed(lines)? {
                         match workers.apply(&event) {
                             Applied::Row => _ = dirty.insert(event.worker_id.clone()),
-                            Applied::Unknown if !hidden.contains(&event.worker_id) => {
+                            Applied::Unknown if hidden.insert(event.worker_id.clone()) => {
                                 refresh.get_or_insert_with(|| Instant::now() + REFRESH);
                             }
                             Applied::Nothing | Applied::Unknown => {}
@@ -153,14 +194,13 @@ impl PlaceStream<'_> {
                         if changes_more(&event) {
                             refresh.get_or_insert_with(|| Instant::now() + REFRESH);
                         }
-                        if !dirty.contains(&event.worker_id) {
-                            hidden.insert(event.worker_id);
-                        }
                     }
-                    let changed = workers.rows().iter().filter(|row| dirty.contains(row.worker_id()));
-                    let rows = sent.changes_of(changed);
+                }
+                () = sleep_until(frame), if !dirty.is_empty() => {
+                    sent_at = Some(Instant::now());
+                    let rows = sent.changes_of(dirty.drain().filter_map(|id| workers.row(&id)))?;
                     if !rows.is_empty() {
-                        say(self.out, &json!({"place": id, "rows": rows})).await?;
+                        self.say_rows(PlaceRows { place: id, head: None, rows, removed: Vec::new() }).await?;
                     }
                     self.ask(&workers, &mut questions, &address, false).await?;
                 }
@@ -170,8 +210,8 @@ impl PlaceStream<'_> {
                         let snapshot: OverviewShown = get("/v1/overview".to_owned()).read(&address).await?;
                         workers = Workers::new(&snapshot);
                         workers.rows().iter().for_each(|row| _ = hidden.remove(row.worker_id()));
-                        let (rows, gone) = sent.changes(&workers);
-                        say(self.out, &json!({"place": id, "rows": rows, "removed": gone})).await?;
+                        let (rows, removed) = sent.changes(&workers)?;
+                        self.say_rows(PlaceRows { place: id, head: None, rows, removed }).await?;
                         self.ask(&workers, &mut questions, &address, false).await?;
                     }
                 },

@@ -1,73 +1,167 @@
-//! The workers of one place as a page shows them. Pure.
+//! The workers of one workspace as a page shows them. No I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use subagent_model::{Group, OverviewRow, Workers};
-use subagent_protocol::api::ApprovalShown;
+use subagent_protocol::api::{ApprovalShown, Doing, TaskOfWorker, UsageSums, WorktreeState, WorktreeView};
+use subagent_protocol::budget::BudgetView;
 use subagent_protocol::clean::{clean, one_line};
+use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::state::WorkerState;
+use subagent_protocol::tags::Tags;
+use subagent_protocol::time::Timestamp;
 
 use crate::story;
 
-/// Returns a row as JSON for the page.
-fn shown(row: &OverviewRow) -> Value {
-    let item = &row.snapshot;
-    let group = match row.group() {
-        Group::Needs => "needs",
-        Group::Working => "working",
-        Group::Done => "done",
-    };
-    json!({
-        "id": item.worker_id, "name": one_line(&item.name), "label": one_line(&item.label), "launcher": item.launcher,
-        "role": one_line(&item.role), "cwd": one_line(&item.cwd), "tags": item.tags, "state": row.state, "group": group,
-        "since": row.since, "lastEventAt": row.last_event_at, "turn": row.active_turn_id,
-        "doing": row.doing().map(|doing| json!({
-            "tool": doing.tool.as_deref().map(one_line), "step": doing.step.as_deref().map(one_line),
-            "done": doing.steps_completed, "of": doing.steps,
-            "editing": doing.editing.iter().map(|path| one_line(path)).collect::<Vec<_>>(),
-        })),
-        "needs": row.needs.len(), "waiting": row.waiting, "paused": row.is_paused,
-        "parkedUntil": row.parked_until,
-        "error": row.last_error.as_deref().map(one_line), "usage": item.usage, "budget": item.budget,
-        "task": item.task, "worktree": item.worktree.as_ref().map(|worktree| json!({
-            "name": one_line(&worktree.name), "branch": one_line(&worktree.branch), "state": worktree.state,
-            "source": worktree.source_branch.as_deref().map(one_line),
-        })),
-    })
+/// A row as JSON for the page.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownRow<'a> {
+    id: &'a WorkerId,
+    name: String,
+    label: String,
+    launcher: &'a str,
+    role: String,
+    cwd: String,
+    tags: &'a Tags,
+    state: WorkerState,
+    group: &'static str,
+    since: Timestamp,
+    last_event_at: Option<Timestamp>,
+    turn: Option<&'a TurnId>,
+    doing: Option<ShownActivity>,
+    /// Number of open questions.
+    needs: usize,
+    /// Number of queued messages.
+    waiting: usize,
+    paused: bool,
+    parked_until: Option<Timestamp>,
+    error: Option<String>,
+    usage: &'a UsageSums,
+    budget: &'a BudgetView,
+    task: Option<&'a TaskOfWorker>,
+    worktree: Option<ShownWorktree>,
+}
+
+#[derive(Serialize)]
+struct ShownActivity {
+    tool: Option<String>,
+    step: Option<String>,
+    /// Number of completed plan entries.
+    done: usize,
+    /// Number of plan entries.
+    of: usize,
+    editing: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ShownWorktree {
+    name: String,
+    branch: String,
+    state: WorktreeState,
+    /// The branch that the worktree came from.
+    source: Option<String>,
+}
+
+impl<'a> ShownRow<'a> {
+    fn of(row: &'a OverviewRow) -> Self {
+        let item = &row.snapshot;
+        Self {
+            id: &item.worker_id,
+            name: one_line(&item.name),
+            label: one_line(&item.label),
+            launcher: &item.launcher,
+            role: one_line(&item.role),
+            cwd: one_line(&item.cwd),
+            tags: &item.tags,
+            state: row.state,
+            group: match row.group() {
+                Group::Needs => "needs",
+                Group::Working => "working",
+                Group::Done => "done",
+            },
+            since: row.since,
+            last_event_at: row.last_event_at,
+            turn: row.active_turn_id.as_ref(),
+            doing: row.doing().map(ShownActivity::of),
+            needs: row.needs.len(),
+            waiting: row.waiting,
+            paused: row.is_paused,
+            parked_until: row.parked_until,
+            error: row.last_error.as_deref().map(one_line),
+            usage: &item.usage,
+            budget: &item.budget,
+            task: item.task.as_ref(),
+            worktree: item.worktree.as_ref().map(ShownWorktree::of),
+        }
+    }
+}
+
+impl ShownActivity {
+    fn of(doing: Doing) -> Self {
+        Self {
+            tool: doing.tool.as_deref().map(one_line),
+            step: doing.step.as_deref().map(one_line),
+            done: doing.steps_completed,
+            of: doing.steps,
+            editing: doing.editing.iter().map(|path| one_line(path)).collect(),
+        }
+    }
+}
+
+impl ShownWorktree {
+    fn of(worktree: &WorktreeView) -> Self {
+        Self {
+            name: one_line(&worktree.name),
+            branch: one_line(&worktree.branch),
+            state: worktree.state,
+            source: worktree.source_branch.as_deref().map(one_line),
+        }
+    }
 }
 
 /// The rows as they were last sent to a page.
 #[derive(Default)]
 pub(crate) struct SentRows {
-    rows: HashMap<String, Value>,
+    rows: HashMap<WorkerId, Box<RawValue>>,
 }
 
 impl SentRows {
-    /// The rows that are new or other than the page knows them, and the ids of those that are gone.
-    pub(crate) fn changes(&mut self, workers: &Workers) -> (Vec<Value>, Vec<String>) {
-        let mut changed = Vec::new();
-        let mut known = HashMap::with_capacity(self.rows.len());
-        for row in workers.rows() {
-            let (id, now) = (row.worker_id().to_string(), shown(row));
-            if self.rows.remove(&id).as_ref() != Some(&now) {
-                changed.push(now.clone());
-            }
-            known.insert(id, now);
-        }
-        let gone = std::mem::replace(&mut self.rows, known).into_keys().collect();
-        (changed, gone)
+    /// Returns the rows that are new or changed, and the ids of those that are gone.
+    ///
+    /// # Errors
+    /// If a row cannot be serialized.
+    pub(crate) fn changes(
+        &mut self,
+        workers: &Workers,
+    ) -> serde_json::Result<(Vec<Box<RawValue>>, Vec<WorkerId>)> {
+        let changed = self.changes_of(workers.rows().iter())?;
+        let known: HashSet<&WorkerId> = workers.rows().iter().map(OverviewRow::worker_id).collect();
+        let gone = self.rows.extract_if(|id, _| !known.contains(id)).map(|(id, _)| id).collect();
+        Ok((changed, gone))
     }
 
-    /// The same for some workers alone.
-    pub(crate) fn changes_of<'a>(&mut self, rows: impl Iterator<Item = &'a OverviewRow>) -> Vec<Value> {
+    /// Returns which of some rows are new or changed.
+    ///
+    /// # Errors
+    /// If a row cannot be serialized.
+    pub(crate) fn changes_of<'a>(
+        &mut self,
+        rows: impl Iterator<Item = &'a OverviewRow>,
+    ) -> serde_json::Result<Vec<Box<RawValue>>> {
         let mut changed = Vec::new();
         for row in rows {
-            let now = shown(row);
-            if self.rows.insert(row.worker_id().to_string(), now.clone()).as_ref() != Some(&now) {
+            let now = to_raw_value(&ShownRow::of(row))?;
+            let sent = self.rows.get(row.worker_id());
+            if sent.is_none_or(|sent| sent.get() != now.get()) {
+                self.rows.insert(row.worker_id().clone(), now.clone());
                 changed.push(now);
             }
         }
-        changed
+        Ok(changed)
     }
 }
 
