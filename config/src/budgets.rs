@@ -43,17 +43,17 @@ pub struct BudgetLimits {
 
 /// The default limits of new workers and controllers.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Budgets {
+pub struct DefaultBudgets {
     /// The limits of one worker.
     pub worker: BudgetLimits,
     /// The limits of all workers of a controller together.
     pub controller: BudgetLimits,
 }
 
-pub(crate) fn budgets(root: &Map<String, Value>) -> CheckResult<Budgets> {
-    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Budgets::default()) };
+pub(crate) fn budgets(root: &Map<String, Value>) -> CheckResult<DefaultBudgets> {
+    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(DefaultBudgets::default()) };
     known(given, KEY, &["worker", "controller"])?;
-    Ok(Budgets { worker: limits(given, "worker")?, controller: limits(given, "controller")? })
+    Ok(DefaultBudgets { worker: limits(given, "worker")?, controller: limits(given, "controller")? })
 }
 
 fn known(given: &Map<String, Value>, field: &str, keys: &[&str]) -> CheckResult<()> {
@@ -182,14 +182,14 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> CheckResult<Budgets> {
+    fn read(value: Value) -> CheckResult<DefaultBudgets> {
         budgets(json!({"budgets": value}).as_object().unwrap())
     }
 
     #[test]
     fn what_is_absent_is_not_limited() {
-        assert_eq!(budgets(&Map::new()).unwrap(), Budgets::default());
-        assert_eq!(read(json!(null)).unwrap(), Budgets::default());
+        assert_eq!(budgets(&Map::new()).unwrap(), DefaultBudgets::default());
+        assert_eq!(read(json!(null)).unwrap(), DefaultBudgets::default());
         let worker = json!({"turns": 20, "wallTimeSeconds": 90.5, "cost": 2, "onLimit": "cancel"});
         let read = read(json!({"worker": worker, "controller": null})).unwrap();
         assert_eq!(read.controller, BudgetLimits::default());

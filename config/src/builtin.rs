@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::environment::Environment;
 pub use crate::known::NAMES;
 use crate::launcher::find_program;
-use crate::model::{Launcher, Timeouts};
+use crate::model::{Launcher, LauncherTimeouts};
 
-struct Known {
+struct BuiltinAgent {
     name: &'static str,
     /// The agent's own program, and its arguments for ACP.
     program: (&'static str, &'static [&'static str]),
@@ -21,18 +21,26 @@ struct Known {
     package: Option<&'static str>,
 }
 
-const KNOWN: [Known; 7] = [
-    Known {
+const KNOWN: [BuiltinAgent; 7] = [
+    BuiltinAgent {
         name: "claude-code",
         program: ("claude-agent-acp", &[]),
         package: Some("@agentclientprotocol/claude-agent-acp"),
     },
-    Known { name: "cline", program: ("cline", &["--acp"]), package: Some("cline") },
-    Known { name: "codex", program: ("codex-acp", &[]), package: Some("@agentclientprotocol/codex-acp") },
-    Known { name: "gemini", program: ("gemini", &["--acp"]), package: Some("@google/gemini-cli") },
-    Known { name: "github-copilot", program: ("copilot", &["--acp"]), package: Some("@github/copilot") },
-    Known { name: "kiro", program: ("kiro-cli", &["acp"]), package: None },
-    Known { name: "opencode", program: ("opencode", &["acp"]), package: None },
+    BuiltinAgent { name: "cline", program: ("cline", &["--acp"]), package: Some("cline") },
+    BuiltinAgent {
+        name: "codex",
+        program: ("codex-acp", &[]),
+        package: Some("@agentclientprotocol/codex-acp"),
+    },
+    BuiltinAgent { name: "gemini", program: ("gemini", &["--acp"]), package: Some("@google/gemini-cli") },
+    BuiltinAgent {
+        name: "github-copilot",
+        program: ("copilot", &["--acp"]),
+        package: Some("@github/copilot"),
+    },
+    BuiltinAgent { name: "kiro", program: ("kiro-cli", &["acp"]), package: None },
+    BuiltinAgent { name: "opencode", program: ("opencode", &["acp"]), package: None },
 ];
 
 /// Returns the built-in launchers. The caller's PATH decides between the agent's program and `npx`.
@@ -41,7 +49,7 @@ pub fn launchers(env: &Environment) -> BTreeMap<String, Launcher> {
     KNOWN.iter().map(|known| (known.name.to_owned(), known.launcher(env))).collect()
 }
 
-impl Known {
+impl BuiltinAgent {
     fn launcher(&self, env: &Environment) -> Launcher {
         let (program, args) = self.program;
         // Relative PATH entries depend on the worker's folder, so they do not count here.
@@ -52,11 +60,11 @@ impl Known {
         };
         Launcher {
             args: args.into_iter().map(str::to_owned).collect(),
-            timeouts: Timeouts {
+            timeouts: LauncherTimeouts {
                 startup: Duration::from_secs(startup),
                 initialize: Some(Duration::from_secs(initialize)),
                 session: Some(Duration::from_secs(60)),
-                ..Timeouts::default()
+                ..LauncherTimeouts::default()
             },
             ..Launcher::new(command)
         }
@@ -80,7 +88,7 @@ pub(crate) fn complete(document: &mut Value, env: &Environment) {
     }
 }
 
-fn complete_timeouts(entry: &mut Map<String, Value>, of: Timeouts) {
+fn complete_timeouts(entry: &mut Map<String, Value>, of: LauncherTimeouts) {
     let timeouts = entry.entry("timeouts").or_insert(Value::Null);
     if timeouts.is_null() {
         *timeouts = json!({});
@@ -92,7 +100,7 @@ fn complete_timeouts(entry: &mut Map<String, Value>, of: Timeouts) {
     }
 }
 
-fn written(of: Timeouts) -> impl Iterator<Item = (&'static str, Duration)> {
+fn written(of: LauncherTimeouts) -> impl Iterator<Item = (&'static str, Duration)> {
     let all = [
         ("startupSeconds", Some(of.startup)),
         ("initializeSeconds", of.initialize),

@@ -151,7 +151,7 @@ pub type DeclaredTriggers = BTreeMap<String, DeclaredTrigger>;
 
 pub(crate) fn schedules(root: &Map<String, Value>) -> CheckResult<DeclaredSchedules> {
     named(root, SCHEDULES, SCHEDULES, |name, value| {
-        let entry = Entry::of(SCHEDULES, name, value)?;
+        let entry = SectionEntry::of(SCHEDULES, name, value)?;
         Ok(DeclaredSchedule {
             when: entry.when()?,
             timezone: entry.text("timezone")?,
@@ -166,7 +166,7 @@ pub(crate) fn triggers(
     schedules: &DeclaredSchedules,
 ) -> CheckResult<DeclaredTriggers> {
     named(root, TRIGGERS, TRIGGERS, |name, value| {
-        let entry = Entry::of(TRIGGERS, name, value)?;
+        let entry = SectionEntry::of(TRIGGERS, name, value)?;
         if schedules.contains_key(name) {
             return refuse(entry.name_place(), "is the name of a schedule too; give each its own");
         }
@@ -219,13 +219,13 @@ pub(crate) fn locate(
 }
 
 /// One entry of a section.
-struct Entry<'a> {
+struct SectionEntry<'a> {
     section: &'static str,
     name: &'a str,
     given: &'a Map<String, Value>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SectionEntry<'a> {
     fn of(section: &'static str, name: &'a str, value: &'a Value) -> CheckResult<Self> {
         if !is_name(name) {
             let problem = format!(

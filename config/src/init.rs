@@ -15,14 +15,14 @@ use crate::{discovery, paths, workspace};
 
 /// The projects to which a config file applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum InitScope {
     /// All projects of this user.
     User,
     /// Only the project of this folder.
     Project,
 }
 
-impl Scope {
+impl InitScope {
     /// Parses `--scope`: `user` or `project`. Case and surrounding blanks are ignored. Else
     /// `INVALID_ARGUMENT`.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
@@ -57,7 +57,7 @@ pub struct Initialized {
     /// The file, absolute and without symbolic links.
     pub path: PathBuf,
     /// The scope of the request.
-    pub scope: Scope,
+    pub scope: InitScope,
     /// Whether a file existed before.
     pub overwritten: bool,
 }
@@ -67,7 +67,7 @@ pub struct Initialized {
 /// `~/.config/subagent/config.yaml`.
 pub fn target(
     path: Option<&Path>,
-    scope: Scope,
+    scope: InitScope,
     typed_cwd: Option<&Path>,
     env: &Environment,
 ) -> Result<PathBuf, ConfigError> {
@@ -75,11 +75,11 @@ pub fn target(
         return Ok(paths::resolve(path, env));
     }
     match scope {
-        Scope::Project => {
+        InitScope::Project => {
             let cwd = workspace::resolve_cwd(typed_cwd, env)?;
             Ok(paths::resolve_absolute(&cwd.join(DOT_SUBAGENT).join(CONFIG_FILE)))
         }
-        Scope::User => discovery::variable_path(env)
+        InitScope::User => discovery::variable_path(env)
             .or_else(|| discovery::user_path(env))
             .ok_or(ConfigError::HomeUnknown),
     }
@@ -87,7 +87,7 @@ pub fn target(
 
 /// Writes the template to a [`target`] atomically and creates its parents. A replaced file keeps its
 /// permissions. If the file is a symbolic link, its target is written.
-pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+pub fn init(path: PathBuf, scope: InitScope, existing: Existing) -> Result<Initialized, ConfigError> {
     write(path, scope, existing, TEMPLATE)
 }
 
@@ -108,7 +108,7 @@ pub fn with_default(launcher: &str) -> String {
 /// Writes another text in the same way.
 pub fn write(
     mut path: PathBuf,
-    scope: Scope,
+    scope: InitScope,
     existing: Existing,
     text: &str,
 ) -> Result<Initialized, ConfigError> {
@@ -168,7 +168,7 @@ mod tests {
             Environment::new(vars, self.base.join("ws"))
         }
 
-        fn target(&self, path: Option<&str>, scope: Scope, cwd: Option<&str>, variable: &str) -> PathBuf {
+        fn target(&self, path: Option<&str>, scope: InitScope, cwd: Option<&str>, variable: &str) -> PathBuf {
             let found = target(path.map(Path::new), scope, cwd.map(Path::new), &self.env(variable)).unwrap();
             found.strip_prefix(&self.base).unwrap().to_owned()
         }
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn scopes() {
-        assert_eq!(Scope::parse(" User ").unwrap(), Scope::User);
-        assert_eq!(Scope::parse("PROJECT").unwrap(), Scope::Project);
-        let error = Scope::parse("global").unwrap_err();
+        assert_eq!(InitScope::parse(" User ").unwrap(), InitScope::User);
+        assert_eq!(InitScope::parse("PROJECT").unwrap(), InitScope::Project);
+        let error = InitScope::parse("global").unwrap_err();
         assert_eq!((error.code(), &error.details()["scope"]), ("INVALID_ARGUMENT", &"global".into()));
     }
 
@@ -186,24 +186,27 @@ mod tests {
     fn targets() {
         let place = InitFixture::new();
         let user = Path::new("home/.config/subagent/config.yaml");
-        assert_eq!(place.target(Some("x.yaml"), Scope::Project, None, "v.yaml"), Path::new("ws/x.yaml"));
-        assert_eq!(place.target(None, Scope::Project, None, "v.yaml"), Path::new("ws/.subagent/config.yaml"));
+        assert_eq!(place.target(Some("x.yaml"), InitScope::Project, None, "v.yaml"), Path::new("ws/x.yaml"));
         assert_eq!(
-            place.target(None, Scope::Project, Some("sub"), ""),
+            place.target(None, InitScope::Project, None, "v.yaml"),
+            Path::new("ws/.subagent/config.yaml")
+        );
+        assert_eq!(
+            place.target(None, InitScope::Project, Some("sub"), ""),
             Path::new("ws/sub/.subagent/config.yaml")
         );
-        assert_eq!(place.target(None, Scope::User, None, "~/v.yaml"), Path::new("home/v.yaml"));
-        assert_eq!(place.target(None, Scope::User, Some("sub"), ""), user);
+        assert_eq!(place.target(None, InitScope::User, None, "~/v.yaml"), Path::new("home/v.yaml"));
+        assert_eq!(place.target(None, InitScope::User, Some("sub"), ""), user);
         let homeless = Environment::new([], place.base.join("ws"));
-        assert_eq!(target(None, Scope::User, None, &homeless).unwrap_err().code(), "INVALID_ARGUMENT");
+        assert_eq!(target(None, InitScope::User, None, &homeless).unwrap_err().code(), "INVALID_ARGUMENT");
     }
 
     #[test]
     fn what_is_written_is_what_is_loaded() {
         let place = InitFixture::new();
-        let path = target(None, Scope::User, None, &place.env("")).unwrap();
-        let done = init(path.clone(), Scope::User, Existing::Keep).unwrap();
-        assert_eq!(done, Initialized { path: path.clone(), scope: Scope::User, overwritten: false });
+        let path = target(None, InitScope::User, None, &place.env("")).unwrap();
+        let done = init(path.clone(), InitScope::User, Existing::Keep).unwrap();
+        assert_eq!(done, Initialized { path: path.clone(), scope: InitScope::User, overwritten: false });
         let loaded = discovery::load(None, None, &place.env("")).unwrap();
         assert_eq!((loaded.path, loaded.loaded), (path, true));
         assert_eq!(loaded.config.defaults.launcher.as_deref(), Some("codex"));
@@ -223,11 +226,11 @@ mod tests {
         let path = place.base.join("c.yaml");
         fs::write(&path, "mine").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let error = init(path.clone(), Scope::User, Existing::Keep).unwrap_err();
+        let error = init(path.clone(), InitScope::User, Existing::Keep).unwrap_err();
         assert_eq!(error.code(), "CONFIG_ALREADY_EXISTS");
         assert_eq!(error.details()["path"], path.to_str().unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
-        assert!(init(path.clone(), Scope::User, Existing::Replace).unwrap().overwritten);
+        assert!(init(path.clone(), InitScope::User, Existing::Replace).unwrap().overwritten);
         assert_eq!(fs::read_to_string(&path).unwrap(), TEMPLATE);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
@@ -237,8 +240,8 @@ mod tests {
         let place = InitFixture::new();
         fs::write(place.base.join("dotfile.yaml"), "old").unwrap();
         symlink(place.base.join("dotfile.yaml"), place.base.join("ws/c.yaml")).unwrap();
-        let path = target(Some(Path::new("c.yaml")), Scope::User, None, &place.env("")).unwrap();
-        init(path, Scope::User, Existing::Replace).unwrap();
+        let path = target(Some(Path::new("c.yaml")), InitScope::User, None, &place.env("")).unwrap();
+        init(path, InitScope::User, Existing::Replace).unwrap();
         assert!(place.base.join("ws/c.yaml").is_symlink());
         assert_eq!(fs::read_to_string(place.base.join("dotfile.yaml")).unwrap(), TEMPLATE);
     }
@@ -249,26 +252,26 @@ mod tests {
         let (link, end) = (place.base.join("ws/c.yaml"), place.base.join("dots/c.yaml"));
         symlink("sub/second", &link).unwrap();
         symlink("../../dots/c.yaml", place.base.join("ws/sub/second")).unwrap();
-        let path = target(Some(Path::new("c.yaml")), Scope::User, None, &place.env("")).unwrap();
+        let path = target(Some(Path::new("c.yaml")), InitScope::User, None, &place.env("")).unwrap();
         assert_eq!(
-            init(path.clone(), Scope::User, Existing::Keep).unwrap_err().code(),
+            init(path.clone(), InitScope::User, Existing::Keep).unwrap_err().code(),
             "CONFIG_ALREADY_EXISTS"
         );
-        let done = init(path, Scope::User, Existing::Replace).unwrap();
-        assert_eq!(done, Initialized { path: end.clone(), scope: Scope::User, overwritten: false });
+        let done = init(path, InitScope::User, Existing::Replace).unwrap();
+        assert_eq!(done, Initialized { path: end.clone(), scope: InitScope::User, overwritten: false });
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(link).unwrap(), TEMPLATE);
         let ring = place.base.join("ring");
         symlink("ring", &ring).unwrap();
-        assert_eq!(init(ring, Scope::User, Existing::Replace).unwrap_err().code(), "CONFIG_UNWRITABLE");
+        assert_eq!(init(ring, InitScope::User, Existing::Replace).unwrap_err().code(), "CONFIG_UNWRITABLE");
     }
 
     #[test]
     fn a_target_that_cannot_be_written_is_reported() {
         let place = InitFixture::new();
         fs::write(place.base.join("file"), "").unwrap();
-        let below_a_file = init(place.base.join("file/c.yaml"), Scope::User, Existing::Keep).unwrap_err();
-        let a_folder = init(place.base.join("ws"), Scope::User, Existing::Replace).unwrap_err();
+        let below_a_file = init(place.base.join("file/c.yaml"), InitScope::User, Existing::Keep).unwrap_err();
+        let a_folder = init(place.base.join("ws"), InitScope::User, Existing::Replace).unwrap_err();
         for error in [below_a_file, a_folder] {
             assert_eq!(error.code(), "CONFIG_UNWRITABLE");
             assert!(error.details().contains_key("error"));

@@ -10,7 +10,7 @@ use subagent_protocol::state::OnRateLimit;
 
 use crate::agents::Tier;
 use crate::approvals::Approvals;
-use crate::budgets::Budgets;
+use crate::budgets::DefaultBudgets;
 use crate::declared::{DeclaredSchedules, DeclaredTriggers};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
@@ -39,7 +39,7 @@ pub struct Config {
     /// Timeouts for permission requests and other questions.
     pub approvals: Approvals,
     /// Usage limits of workers and controllers.
-    pub budgets: Budgets,
+    pub budgets: DefaultBudgets,
     /// Limits of delegation; `None` if workers may delegate only where a definition or a command allows it.
     pub delegation: Option<TaskLimits>,
     /// Whether workers without a label get a title from their first message.
@@ -98,7 +98,7 @@ pub struct Launcher {
     /// Variables that override inherited ones. Values may be secrets.
     pub env: BTreeMap<String, String>,
     /// Timeouts of the agent.
-    pub timeouts: Timeouts,
+    pub timeouts: LauncherTimeouts,
     /// The default authentication method.
     pub auth_method: Option<String>,
     /// Whether to prefix the names of the task tools, for an agent that adds no prefix itself.
@@ -129,7 +129,7 @@ impl Launcher {
             command: command.into(),
             args: Vec::new(),
             env: BTreeMap::new(),
-            timeouts: Timeouts::default(),
+            timeouts: LauncherTimeouts::default(),
             auth_method: None,
             prefix_tools: false,
             options: SessionOptions::default(),
@@ -169,7 +169,7 @@ impl fmt::Debug for Launcher {
 
 /// Timeouts of one launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct LauncherTimeouts {
     /// From process start to the session; at least one second.
     pub startup: Duration,
     /// From process start to the response to `initialize`; `None` equals `startup`.
@@ -182,7 +182,7 @@ pub struct Timeouts {
     pub cancel_grace: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for LauncherTimeouts {
     fn default() -> Self {
         Self {
             startup: Duration::from_secs(60),

@@ -35,7 +35,7 @@ pub struct NotificationSink {
     /// Name in `notify list` and `notify log`.
     pub name: String,
     /// The occasions that trigger it.
-    pub on: On,
+    pub on: NotifyOccasions,
     /// Tag selector for workers; `None` selects all.
     pub selector: Option<String>,
     /// The amount of detail in its text.
@@ -46,14 +46,14 @@ pub struct NotificationSink {
 
 /// The occasions of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum On {
+pub enum NotifyOccasions {
     /// The default: questions, failures, lost workers, and ends of turns that no command waits for.
     Default,
     /// The occasions listed in `on`.
     These(Vec<Occasion>),
 }
 
-impl On {
+impl NotifyOccasions {
     /// Whether this occasion triggers the entry. `is_detached` says whether no command waits for
     /// the worker's turns.
     pub fn includes(&self, occasion: Occasion, is_detached: impl FnOnce() -> bool) -> bool {
@@ -182,11 +182,11 @@ fn sink(entry: &Value, index: usize) -> CheckResult<NotificationSink> {
     }
     let to = target(given, &at)?;
     let on = match list(given.get("on"), place("on"))? {
-        None => On::Default,
+        None => NotifyOccasions::Default,
         Some(words) => {
             let element = |index| move || FieldPath::Element { field: at("on"), index };
             let read = |(index, word)| occasion(word, element(index));
-            On::These(words.iter().enumerate().map(read).collect::<CheckResult<_>>()?)
+            NotifyOccasions::These(words.iter().enumerate().map(read).collect::<CheckResult<_>>()?)
         }
     };
     let selector = match given.get("where").filter(|value| !value.is_null()) {

@@ -22,7 +22,7 @@ const MAX_WALKS: usize = 16;
 
 /// The state of one process at the time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessEntry {
     /// The id of the process.
     pub pid: i32,
     /// The parent's id; 0 for the first process, and for a parent outside of this pid namespace.
@@ -43,7 +43,7 @@ pub struct Process {
 ///
 /// # Errors
 /// [`is_gone`] holds if the process does not exist or is hidden; `InvalidData` for an unknown format.
-pub fn process(pid: i32) -> io::Result<Process> {
+pub fn process(pid: i32) -> io::Result<ProcessEntry> {
     read(pid, &open(pid)?)
 }
 
@@ -51,7 +51,7 @@ fn open(pid: i32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/stat"))
 }
 
-fn read(pid: i32, stat: &File) -> io::Result<Process> {
+fn read(pid: i32, stat: &File) -> io::Result<ProcessEntry> {
     let mut buffer = [0; STAT_BYTES];
     let length = stat.read_at(&mut buffer, 0)?;
     parse(pid, &buffer[..length]).ok_or_else(|| {
@@ -80,7 +80,7 @@ pub fn is_stopped(pid: i32) -> bool {
 ///
 /// # Errors
 /// Those of [`process`] for `pid`; `Interrupted` if the chain changes too often.
-pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
+pub fn ancestors(pid: i32) -> io::Result<Vec<ProcessEntry>> {
     ancestors_of(process(pid)?, &mut process)
 }
 
@@ -105,11 +105,11 @@ impl AncestorReader {
     ///
     /// # Errors
     /// Those of [`ancestors`].
-    pub fn ancestors_of(&mut self, first: Process) -> io::Result<Vec<Process>> {
+    pub fn ancestors_of(&mut self, first: ProcessEntry) -> io::Result<Vec<ProcessEntry>> {
         ancestors_of(first, &mut |pid| self.process(pid))
     }
 
-    fn process(&mut self, pid: i32) -> io::Result<Process> {
+    fn process(&mut self, pid: i32) -> io::Result<ProcessEntry> {
         let kept = self.kept.iter().position(|(kept, _)| *kept == pid).and_then(|at| self.kept.remove(at));
         let again = kept.and_then(|(_, stat)| Some((read(pid, &stat).ok()?, stat)));
         let (found, stat) = match again {
@@ -129,9 +129,9 @@ impl AncestorReader {
 }
 
 fn ancestors_of(
-    mut first: Process,
-    process: &mut impl FnMut(i32) -> io::Result<Process>,
-) -> io::Result<Vec<Process>> {
+    mut first: ProcessEntry,
+    process: &mut impl FnMut(i32) -> io::Result<ProcessEntry>,
+) -> io::Result<Vec<ProcessEntry>> {
     let pid = first.pid;
     for _ in 0..MAX_WALKS {
         if let Some(chain) = walk(first, process)? {
@@ -147,9 +147,9 @@ fn ancestors_of(
 
 /// Walks once; `None` if a process changed.
 fn walk(
-    first: Process,
-    process: &mut impl FnMut(i32) -> io::Result<Process>,
-) -> io::Result<Option<Vec<Process>>> {
+    first: ProcessEntry,
+    process: &mut impl FnMut(i32) -> io::Result<ProcessEntry>,
+) -> io::Result<Option<Vec<ProcessEntry>>> {
     let pid = first.pid;
     let mut chain = vec![first];
     while let Some(child) = chain.last().filter(|child| child.parent > 0) {
@@ -184,7 +184,7 @@ fn walk(
 ///
 /// # Errors
 /// Those of [`process`].
-pub fn session_leader() -> io::Result<Process> {
+pub fn session_leader() -> io::Result<ProcessEntry> {
     let own = process(pid_of_this_process())?;
     match process(own.session) {
         Ok(leader) if !leader.ended => Ok(leader),
@@ -249,7 +249,7 @@ fn pid_of_this_process() -> i32 {
     nix::unistd::getpid().as_raw()
 }
 
-fn parse(pid: i32, text: &[u8]) -> Option<Process> {
+fn parse(pid: i32, text: &[u8]) -> Option<ProcessEntry> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     // The name may contain any character, so the other fields follow the last parenthesis.
     let close = text.iter().rposition(|byte| *byte == b')')?;
@@ -261,7 +261,7 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let session = fields.nth(1)?.parse().ok()?;
     // Session is field 6, so field 22 is the 16th from here.
     let start_time = fields.nth(15)?.parse().ok()?;
-    Some(Process { pid, parent, session, start_time, name, ended, stopped })
+    Some(ProcessEntry { pid, parent, session, start_time, name, ended, stopped })
 }
 
 #[cfg(test)]
@@ -312,10 +312,11 @@ mod tests {
             let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
             let first = process(i32::try_from(child.id()).unwrap()).unwrap();
             let (found, fresh) = (reader.ancestors_of(first.clone()).unwrap(), ancestors(first.pid).unwrap());
-            let id =
-                |process: &Process| (process.pid, process.start_time, process.parent, process.name.clone());
+            let id = |process: &ProcessEntry| {
+                (process.pid, process.start_time, process.parent, process.name.clone())
+            };
             assert_eq!(found.iter().map(id).collect::<Vec<_>>(), fresh.iter().map(id).collect::<Vec<_>>());
-            let kept = |above: &Process| reader.kept.iter().any(|(pid, _)| *pid == above.pid);
+            let kept = |above: &ProcessEntry| reader.kept.iter().any(|(pid, _)| *pid == above.pid);
             assert!(fresh[1..].iter().rev().take(KEPT - 3).all(kept), "{fresh:?}");
             drop(child.stdin.take());
             child.wait().unwrap();

@@ -158,7 +158,7 @@ fn json_of(message: &str) -> Result<Value, String> {
         Err(error) => error,
     };
     let blocks = fenced(message);
-    let marked: Vec<&Block<'_>> = blocks.iter().filter(|block| block.is_json).collect();
+    let marked: Vec<&CodeBlock<'_>> = blocks.iter().filter(|block| block.is_json).collect();
     let only = match (&marked[..], &blocks[..]) {
         (&[only], _) | ([], [only]) => only,
         ([], []) => return Err(format!("the message is not JSON ({whole}) and has no code block")),
@@ -171,13 +171,13 @@ fn json_of(message: &str) -> Result<Value, String> {
 }
 
 /// A code block between lines of at least three backticks.
-struct Block<'a> {
+struct CodeBlock<'a> {
     is_json: bool,
     text: &'a str,
     line: usize,
 }
 
-fn fenced(message: &str) -> Vec<Block<'_>> {
+fn fenced(message: &str) -> Vec<CodeBlock<'_>> {
     let ticks = |line: &str| line.len() - line.trim_start_matches('`').len();
     let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
     for (number, line) in message.split_inclusive('\n').enumerate() {
@@ -191,7 +191,7 @@ fn fenced(message: &str) -> Vec<Block<'_>> {
                 open = Some((count, at, mark.eq_ignore_ascii_case("json"), number + 1));
             }
             Some((fence, from, is_json, first)) if count >= fence && count == line.len() => {
-                blocks.push(Block { is_json, text: &message[from..begins], line: first });
+                blocks.push(CodeBlock { is_json, text: &message[from..begins], line: first });
                 open = None;
             }
             _ => {}

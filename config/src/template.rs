@@ -7,7 +7,7 @@ pub const TEMPLATE: &str = include_str!("template.yaml");
 mod tests {
     use super::*;
     use crate::file;
-    use crate::model::{Config, Launcher, Timeouts};
+    use crate::model::{Config, Launcher, LauncherTimeouts};
     use std::path::Path;
     use std::time::Duration;
 
@@ -68,11 +68,11 @@ mod tests {
             assert!(initialize < timeouts.startup && session < timeouts.startup, "{launcher:?}");
             assert!(initialize >= Duration::from_secs(30), "{launcher:?}");
             assert_eq!(
-                Timeouts {
+                LauncherTimeouts {
                     startup: timeouts.startup,
                     initialize: Some(initialize),
                     session: Some(session),
-                    ..Timeouts::default()
+                    ..LauncherTimeouts::default()
                 },
                 timeouts
             );

@@ -12,7 +12,7 @@ use crate::check::{
     trimmed, without_nul,
 };
 use crate::error::FieldPath;
-use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
+use crate::model::{ACP_STDIO, Config, Defaults, Launcher, LauncherTimeouts, RoleDefaults, RoleHint};
 use crate::{
     approvals, budgets, declared, delegation, hooks, idle, mcp, notify, policy, prices, rate_limits, sandbox,
     session, titles, worktrees,
@@ -103,8 +103,8 @@ fn command(launcher: &Map<String, Value>, name: &str) -> CheckResult<String> {
     }
 }
 
-fn timeouts(launcher: &Map<String, Value>, field: &str) -> CheckResult<Timeouts> {
-    let mut timeouts = Timeouts::default();
+fn timeouts(launcher: &Map<String, Value>, field: &str) -> CheckResult<LauncherTimeouts> {
+    let mut timeouts = LauncherTimeouts::default();
     let Some(given) = object(launcher.get("timeouts"), || field.to_owned())? else { return Ok(timeouts) };
     let get = |key: &str, least: f64| seconds(given.get(key), &format!("{field}.{key}"), least);
     timeouts.startup = get("startupSeconds", 1.0)?.unwrap_or(timeouts.startup);

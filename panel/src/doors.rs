@@ -21,9 +21,9 @@ const MAX_SESSIONS: usize = 16;
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// A secret that is compared in constant time and never printed.
-struct Secret(String);
+struct PanelSecret(String);
 
-impl Secret {
+impl PanelSecret {
     fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -45,7 +45,7 @@ pub(crate) fn code() -> Result<String, getrandom::Error> {
 }
 
 struct Pairing {
-    code: Secret,
+    code: PanelSecret,
     until: Instant,
     tries: u32,
 }
@@ -53,16 +53,16 @@ struct Pairing {
 /// What may be exchanged for a session, and the sessions.
 #[derive(Default)]
 pub(crate) struct Doors {
-    links: Vec<Secret>,
+    links: Vec<PanelSecret>,
     pairing: Option<Pairing>,
-    sessions: VecDeque<Secret>,
+    sessions: VecDeque<PanelSecret>,
     /// Tries that failed within a minute, of all clients together.
     failures: Window<MAX_FAILURES>,
 }
 
 /// What a browser gives for a session.
 #[derive(Clone, Copy)]
-pub(crate) enum Given<'a> {
+pub(crate) enum BrowserCredential<'a> {
     /// The token of a link.
     Token(&'a str),
     Code(&'a str),
@@ -84,19 +84,19 @@ impl Doors {
         if self.links.len() >= 4 {
             self.links.remove(0);
         }
-        self.links.push(Secret(token));
+        self.links.push(PanelSecret(token));
     }
 
     /// This code lets one browser in; an earlier one does not any more.
     pub(crate) fn set_code(&mut self, code: &str, now: Instant) {
-        let code = Secret(plain(code));
+        let code = PanelSecret(plain(code));
         self.pairing = Some(Pairing { code, until: now + CODE_TIME, tries: 0 });
     }
 
     /// Exchanges a token or a code for the session with this secret.
     pub(crate) fn exchange(
         &mut self,
-        given: Given<'_>,
+        given: BrowserCredential<'_>,
         session: String,
         now: Instant,
     ) -> Result<(), PairingRefusal> {
@@ -104,8 +104,8 @@ impl Doors {
             return Err(PairingRefusal::TooMany);
         }
         let is_right = match given {
-            Given::Token(token) => self.use_link(token),
-            Given::Code(code) => self.use_code(code, now),
+            BrowserCredential::Token(token) => self.use_link(token),
+            BrowserCredential::Code(code) => self.use_code(code, now),
         };
         if !is_right {
             self.failures.add(now);
@@ -147,7 +147,7 @@ impl Doors {
         if self.sessions.len() >= MAX_SESSIONS {
             self.sessions.pop_front();
         }
-        self.sessions.push_back(Secret(session));
+        self.sessions.push_back(PanelSecret(session));
     }
 }
 
@@ -168,11 +168,17 @@ mod tests {
     fn a_token_is_good_for_one_exchange() {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.add_link("right".to_owned());
-        assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(PairingRefusal::Wrong));
-        assert_eq!(doors.exchange(Given::Token(""), session(1), now), Err(PairingRefusal::Wrong));
+        assert_eq!(
+            doors.exchange(BrowserCredential::Token("wrong"), session(1), now),
+            Err(PairingRefusal::Wrong)
+        );
+        assert_eq!(doors.exchange(BrowserCredential::Token(""), session(1), now), Err(PairingRefusal::Wrong));
         assert!(!doors.is_session(&session(1)) && !doors.is_session(""));
-        assert_eq!(doors.exchange(Given::Token("right"), session(2), now), Ok(()));
-        assert_eq!(doors.exchange(Given::Token("right"), session(3), now), Err(PairingRefusal::Wrong));
+        assert_eq!(doors.exchange(BrowserCredential::Token("right"), session(2), now), Ok(()));
+        assert_eq!(
+            doors.exchange(BrowserCredential::Token("right"), session(3), now),
+            Err(PairingRefusal::Wrong)
+        );
         assert!(doors.is_session(&session(2)) && !doors.is_session(&session(3)));
     }
 
@@ -180,19 +186,28 @@ mod tests {
     fn a_code_is_good_once_for_ten_minutes_and_five_tries() {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.set_code("abcd-2345", now);
-        assert_eq!(doors.exchange(Given::Code("ABCD 2345"), session(1), now), Ok(()));
-        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(2), now), Err(PairingRefusal::Wrong));
+        assert_eq!(doors.exchange(BrowserCredential::Code("ABCD 2345"), session(1), now), Ok(()));
+        assert_eq!(
+            doors.exchange(BrowserCredential::Code("abcd-2345"), session(2), now),
+            Err(PairingRefusal::Wrong)
+        );
         doors.set_code("abcd-2345", now);
         assert_eq!(
-            doors.exchange(Given::Code("abcd2345"), session(2), now + CODE_TIME),
+            doors.exchange(BrowserCredential::Code("abcd2345"), session(2), now + CODE_TIME),
             Err(PairingRefusal::Wrong)
         );
         let mut doors = Doors::default();
         doors.set_code("abcd-2345", now);
         for _ in 0..CODE_TRIES {
-            assert_eq!(doors.exchange(Given::Code("abcd-2346"), session(3), now), Err(PairingRefusal::Wrong));
+            assert_eq!(
+                doors.exchange(BrowserCredential::Code("abcd-2346"), session(3), now),
+                Err(PairingRefusal::Wrong)
+            );
         }
-        assert_eq!(doors.exchange(Given::Code("abcd-2345"), session(3), now), Err(PairingRefusal::Wrong));
+        assert_eq!(
+            doors.exchange(BrowserCredential::Code("abcd-2345"), session(3), now),
+            Err(PairingRefusal::Wrong)
+        );
     }
 
     #[test]
@@ -200,10 +215,19 @@ mod tests {
         let (mut doors, now) = (Doors::default(), Instant::now());
         doors.add_link("right".to_owned());
         for _ in 0..MAX_FAILURES {
-            assert_eq!(doors.exchange(Given::Token("wrong"), session(1), now), Err(PairingRefusal::Wrong));
+            assert_eq!(
+                doors.exchange(BrowserCredential::Token("wrong"), session(1), now),
+                Err(PairingRefusal::Wrong)
+            );
         }
-        assert_eq!(doors.exchange(Given::Token("right"), session(1), now), Err(PairingRefusal::TooMany));
-        assert_eq!(doors.exchange(Given::Token("right"), session(1), now + Duration::from_secs(60)), Ok(()));
+        assert_eq!(
+            doors.exchange(BrowserCredential::Token("right"), session(1), now),
+            Err(PairingRefusal::TooMany)
+        );
+        assert_eq!(
+            doors.exchange(BrowserCredential::Token("right"), session(1), now + Duration::from_secs(60)),
+            Ok(())
+        );
     }
 
     #[test]
@@ -211,7 +235,7 @@ mod tests {
         let (mut doors, now) = (Doors::default(), Instant::now());
         for number in 0..=MAX_SESSIONS {
             doors.add_link(format!("t{number}"));
-            doors.exchange(Given::Token(&format!("t{number}")), session(number), now).unwrap();
+            doors.exchange(BrowserCredential::Token(&format!("t{number}")), session(number), now).unwrap();
         }
         assert!(!doors.is_session(&session(0)) && doors.is_session(&session(MAX_SESSIONS)));
     }

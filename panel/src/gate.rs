@@ -27,11 +27,11 @@ pub(crate) const HEADERS: [(&str, &str); 8] = [
 
 /// What the panel answers to.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate {
+pub(crate) struct HostGate {
     hosts: [String; 3],
 }
 
-impl Gate {
+impl HostGate {
     pub(crate) fn new(port: u16) -> Self {
         Self { hosts: ["127.0.0.1", "[::1]", "localhost"].map(|host| format!("{host}:{port}")) }
     }
@@ -99,7 +99,7 @@ mod tests {
                 headers.append(name, value);
                 headers
             });
-        Gate::new(4321)
+        HostGate::new(4321)
             .check(&method.parse().unwrap(), &uri.parse().unwrap(), &headers)
             .err()
             .map(|error| error.code)

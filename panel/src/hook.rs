@@ -27,13 +27,13 @@ const MAX_NAMES: usize = 64;
 
 /// Requests within a minute: of all triggers together, and those with a wrong token of each name.
 #[derive(Debug, Default)]
-pub(crate) struct Deliveries {
+pub(crate) struct HookRequests {
     all: Mutex<Window<60>>,
     /// The name whose last wrong request is the oldest is in front.
     wrong: Mutex<VecDeque<(String, Window<10>)>>,
 }
 
-impl Deliveries {
+impl HookRequests {
     /// Counts a request, if there is room for one.
     fn admit(&self, trigger: &str, now: Instant) -> bool {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn requests_are_limited_and_wrong_tokens_more_so() {
-        let (deliveries, now) = (Deliveries::default(), Instant::now());
+        let (deliveries, now) = (HookRequests::default(), Instant::now());
         assert_eq!((0..100).filter(|_| deliveries.admit("ci", now)).count(), 60);
         let later = now + Duration::from_secs(60);
         for _ in 0..10 {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_names_of_wrong_requests_are_bounded() {
-        let (deliveries, now) = (Deliveries::default(), Instant::now());
+        let (deliveries, now) = (HookRequests::default(), Instant::now());
         for number in 0..MAX_NAMES {
             deliveries.add_wrong(&number.to_string(), now);
         }

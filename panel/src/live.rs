@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use crate::bridge::{Bridge, DaemonAddress, PanelWorkspace};
 use crate::daemon::{DaemonRequest, JsonLines, LIMIT, broken_off};
 use crate::rows::{OpenQuestions, SentRows, question};
-use crate::story::{self, Story};
+use crate::story::{self, PageStory};
 
 /// How often daemons that were started meanwhile are looked for.
 const RESCAN: Duration = Duration::from_secs(5);
@@ -37,12 +37,12 @@ const PAGE_EVENTS: u32 = 500;
 const FRAME: Duration = Duration::from_millis(16);
 
 /// Where lines for a page go.
-pub(crate) type Out = mpsc::Sender<Bytes>;
+pub(crate) type PageSender = mpsc::Sender<Bytes>;
 
 /// The page is gone.
 struct Gone;
 
-async fn say(out: &Out, line: &Value) -> Result<(), Gone> {
+async fn say(out: &PageSender, line: &Value) -> Result<(), Gone> {
     let mut text = line.to_string();
     text.push('\n');
     out.send(text.into()).await.map_err(|_| Gone)
@@ -74,7 +74,7 @@ impl From<Value> for StreamEnd {
 }
 
 /// Tells a page of the workers of all places, until it is gone.
-pub(crate) async fn all(bridge: Arc<dyn Bridge>, behalf: Arc<str>, out: Out) {
+pub(crate) async fn all(bridge: Arc<dyn Bridge>, behalf: Arc<str>, out: PageSender) {
     let mut followed: JoinSet<PanelWorkspace> = JoinSet::new();
     let mut known: Vec<PanelWorkspace> = Vec::new();
     let mut scan = interval(RESCAN);
@@ -104,7 +104,7 @@ async fn of_place(
     bridge: Arc<dyn Bridge>,
     behalf: Arc<str>,
     place: PanelWorkspace,
-    out: Out,
+    out: PageSender,
 ) -> PanelWorkspace {
     loop {
         let end = PlaceStream { bridge: &*bridge, behalf: &behalf, place: &place, out: &out }.run().await;
@@ -128,7 +128,7 @@ struct PlaceStream<'a> {
     bridge: &'a dyn Bridge,
     behalf: &'a str,
     place: &'a PanelWorkspace,
-    out: &'a Out,
+    out: &'a PageSender,
 }
 
 /// Changed rows of a workspace.
@@ -298,7 +298,7 @@ pub(crate) struct Following {
 
 impl Following {
     /// Tells a page the newest part of a transcript and what follows, until the page or the daemon is gone.
-    pub(crate) async fn run(self, out: Out) {
+    pub(crate) async fn run(self, out: PageSender) {
         let end = tokio::select! {
             () = out.closed() => return,
             end = self.follow(&out) => end,
@@ -310,7 +310,7 @@ impl Following {
         }
     }
 
-    async fn follow(&self, out: &Out) -> Result<(), StreamEnd> {
+    async fn follow(&self, out: &PageSender) -> Result<(), StreamEnd> {
         let address = self.bridge.address(&self.place, false).await?;
         let base = format!("/v1/workers/{}", self.worker);
         let get = |path: String| DaemonRequest::get(path, &self.behalf);
@@ -329,7 +329,7 @@ impl Following {
         page["all"] = true.into();
         say(out, &page).await?;
         let from = shown.cursor.map(|cursor| format!("&from={cursor}")).unwrap_or_default();
-        let mut story = Story::new(shown);
+        let mut story = PageStory::new(shown);
         let mut events = get(format!("{base}/events?follow=1{from}")).lines(&address).await?;
         let mut heartbeat = interval(HEARTBEAT);
         loop {
@@ -351,7 +351,7 @@ impl Following {
     }
 
     /// Sends what some events have changed: each item once, as it is after all of them.
-    async fn send_story(story: &mut Story, events: Vec<Event>, out: &Out) -> Result<(), Gone> {
+    async fn send_story(story: &mut PageStory, events: Vec<Event>, out: &PageSender) -> Result<(), Gone> {
         let cursor = events.last().map(|event| event.event_id);
         let mut items: Vec<Value> = Vec::new();
         for event in &events {

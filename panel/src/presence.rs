@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Counts the open requests of pages.
 #[derive(Debug, Clone)]
-pub(crate) struct Presence(watch::Sender<Visits>);
+pub(crate) struct PagePresence(watch::Sender<Visits>);
 
 #[derive(Debug)]
 struct Visits {
@@ -19,7 +19,7 @@ struct Visits {
 #[derive(Debug)]
 pub(crate) struct Visit(watch::Sender<Visits>);
 
-impl Presence {
+impl PagePresence {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(Visits { open: 0, last_end: Instant::now() }))
     }
@@ -62,7 +62,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_visit_keeps_it_alive_and_its_end_starts_the_time() {
-        let presence = Presence::new();
+        let presence = PagePresence::new();
         let visit = presence.visit();
         let mut idle = Box::pin(presence.idle_for(Duration::from_millis(20)));
         assert!(tokio::time::timeout(Duration::from_millis(60), &mut idle).await.is_err());

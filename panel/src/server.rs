@@ -21,11 +21,11 @@ use tokio::sync::{OnceCell, Semaphore, mpsc};
 use crate::body::{self, ReplyBody};
 use crate::bridge::{Bridge, BridgeResult, DaemonAddress, PanelMessage, PanelWorkspace};
 use crate::daemon::{DaemonRequest, error};
-use crate::doors::{self, Doors, Given, PairingRefusal};
-use crate::gate::{Gate, HEADERS};
-use crate::hook::Deliveries;
+use crate::doors::{self, BrowserCredential, Doors, PairingRefusal};
+use crate::gate::{HEADERS, HostGate};
+use crate::hook::HookRequests;
 use crate::live::{self, Following};
-use crate::presence::Presence;
+use crate::presence::PagePresence;
 use crate::render::patch;
 use crate::routes::Route;
 use crate::seats::Seat;
@@ -43,10 +43,10 @@ const PERMISSION: &str = "/v1/panel/sessions";
 /// What all connections share.
 pub(crate) struct PanelState {
     pub(crate) bridge: Arc<dyn Bridge>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: HostGate,
     pub(crate) doors: Mutex<Doors>,
-    pub(crate) deliveries: Deliveries,
-    pub(crate) presence: Presence,
+    pub(crate) deliveries: HookRequests,
+    pub(crate) presence: PagePresence,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) read_only: bool,
     /// Whether connections of processes that hide their files are accepted.
@@ -59,10 +59,10 @@ impl PanelState {
     pub(crate) fn new(bridge: Arc<dyn Bridge>, port: u16, options: &PanelOptions) -> Self {
         Self {
             bridge,
-            gate: Gate::new(port),
+            gate: HostGate::new(port),
             doors: Mutex::default(),
-            deliveries: Deliveries::default(),
-            presence: Presence::new(),
+            deliveries: HookRequests::default(),
+            presence: PagePresence::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             read_only: options.read_only,
             is_forwarded: options.is_forwarded,
@@ -249,7 +249,8 @@ impl BrowserConnection {
         })?;
         let now = Instant::now();
         let word = |key: &str| given.get(key).and_then(Value::as_str);
-        let secret = word("token").map(Given::Token).or_else(|| word("code").map(Given::Code));
+        let secret =
+            word("token").map(BrowserCredential::Token).or_else(|| word("code").map(BrowserCredential::Code));
         let exchanged = secret
             .ok_or(PairingRefusal::Wrong)
             .and_then(|secret| self.shared.doors(|doors| doors.exchange(secret, session.clone(), now)));
@@ -332,7 +333,7 @@ impl BrowserConnection {
     fn stream<F: Future<Output = ()> + Send + 'static>(
         &self,
         visit: crate::presence::Visit,
-        feed: impl FnOnce(live::Out) -> F,
+        feed: impl FnOnce(live::PageSender) -> F,
     ) -> Result<Response<ReplyBody>, Value> {
         let seat = Arc::clone(&self.shared.streams).try_acquire_owned();
         let seat = seat.map_err(|_| error(&busy("too many streams are open; close a page")))?;

@@ -9,7 +9,7 @@ use subagent_protocol::clean::{clean, one_line};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
 
-use crate::render::{Node, ansi, head, markdown, patch};
+use crate::render::{MarkupNode, ansi, head, markdown, patch};
 
 /// Items that are kept to be updated; older ones do not change any more.
 const MAX_ITEMS: usize = 1000;
@@ -25,14 +25,14 @@ pub(crate) fn page(shown: &TranscriptShown) -> Value {
 }
 
 /// The newest part of a transcript, which goes on.
-pub(crate) struct Story {
+pub(crate) struct PageStory {
     worker: WorkerId,
     items: Vec<StoryItem>,
     /// The blocks of texts that flow, as they were sent: only what has changed is sent again.
-    sent: HashMap<EventId, Vec<Node>>,
+    sent: HashMap<EventId, Vec<MarkupNode>>,
 }
 
-impl Story {
+impl PageStory {
     pub(crate) fn new(shown: TranscriptShown) -> Self {
         let TranscriptShown { worker_id: worker, items, .. } = shown;
         Self { worker, items, sent: HashMap::new() }
@@ -98,7 +98,7 @@ fn is_text(kind: StoryKind) -> bool {
     matches!(kind, StoryKind::User | StoryKind::Agent | StoryKind::Thought)
 }
 
-fn blocks_of(item: &StoryItem) -> Option<Vec<Node>> {
+fn blocks_of(item: &StoryItem) -> Option<Vec<MarkupNode>> {
     is_text(item.kind).then(|| markdown::blocks(&item.text))
 }
 
@@ -240,9 +240,9 @@ mod tests {
         .unwrap()
     }
 
-    fn story() -> Story {
+    fn story() -> PageStory {
         let worker_id = "w_0123456789".parse().unwrap();
-        Story::new(TranscriptShown { worker_id, items: Vec::new(), before: None, cursor: None })
+        PageStory::new(TranscriptShown { worker_id, items: Vec::new(), before: None, cursor: None })
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::details::AuthStatus;
 use crate::error::Error;
-use crate::start::AgentCommand;
+use crate::start::AgentProgram;
 
 /// Everything required for a question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct AgentQuery {
     /// Protocol version of the command line.
     pub protocol: u32,
     /// The agent to run.
-    pub agent: AgentCommand,
+    pub agent: AgentProgram,
     /// Whether the agent's working directory is temporary and removed at the end.
     pub temporary_cwd: bool,
     /// The question to ask.

@@ -59,7 +59,7 @@ pub struct ClientResponse {
     pub facts: ClientRequestFacts,
     /// The error of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<RequestFailure>,
 }
 
 /// Small facts about an outcome.
@@ -82,8 +82,8 @@ pub struct ClientRequestFacts {
 
 /// The error that was returned to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Failure {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Failure))]
+pub struct RequestFailure {
     /// The JSON-RPC error code.
     pub code: i32,
     /// Description of the error.
@@ -225,7 +225,7 @@ mod tests {
             json!({"method": "fs/read_text_file", "kind": "fs", "status": "completed", "call": 3, "path": "/w/a", "bytes": 2})
         );
         for (code, status) in [(-32002, "failed"), (REQUEST_CANCELLED, "canceled")] {
-            response.error = Some(Failure { code, message: "m".to_owned() });
+            response.error = Some(RequestFailure { code, message: "m".to_owned() });
             let data = response_data(&serde_json::to_string(&response).unwrap());
             assert_eq!((&data["status"], &data["error"]["code"]), (&json!(status), &json!(code)));
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::data::progress::{
     AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Object,
-    Plan, Replayed, SessionInfo, TerminalExit, Text, ToolCall, Usage,
+    PlanEntries, Replayed, SessionInfo, TerminalExit, Text, ToolCall, Usage,
 };
 use crate::update;
 
@@ -20,7 +20,7 @@ pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
     let said = AgentValue(&params["update"]);
     match kind {
         "tool_call" | "tool_call_update" => shown(&tool_call(&said)),
-        "plan" => shown(&Plan { entries: said.objects("entries") }),
+        "plan" => shown(&PlanEntries { entries: said.objects("entries") }),
         "usage" => {
             shown(&Usage { used: said.number("used"), size: said.number("size"), cost: said.object("cost") })
         }

@@ -50,7 +50,7 @@ pub struct RuntimeStart {
     /// A value that only processes of this runtime have in their environment (`SUBAGENT_MARKER`).
     pub marker: String,
     /// The agent to run.
-    pub agent: AgentCommand,
+    pub agent: AgentProgram,
     /// The session to restore.
     pub session: Option<String>,
     /// Whether the start fails if the session cannot be restored, instead of opening a new one.
@@ -142,7 +142,7 @@ pub struct Login {
 /// A program to run, and everything it inherits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AgentCommand {
+pub struct AgentProgram {
     /// The executable, absolute or found in the `PATH` of `env`.
     pub program: String,
     /// Arguments of the program.

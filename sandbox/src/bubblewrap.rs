@@ -20,7 +20,7 @@ enum Mount {
 /// Returns the arguments before those of the command. `needed` are files without which
 /// the command cannot start.
 pub(crate) fn arguments(sandbox: &Sandbox, cwd: &Path, needed: &[PathBuf]) -> io::Result<Vec<OsString>> {
-    let mut args = Args::default();
+    let mut args = BubblewrapArgs::default();
     args.words(&["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"]);
     if sandbox.spec.network != Network::All {
         args.words(&["--unshare-net"]);
@@ -74,9 +74,9 @@ fn mounts(spec: &SandboxSpec, needed: &[PathBuf]) -> Vec<(PathBuf, Mount)> {
 }
 
 #[derive(Default)]
-struct Args(Vec<OsString>);
+struct BubblewrapArgs(Vec<OsString>);
 
-impl Args {
+impl BubblewrapArgs {
     fn words(&mut self, words: &[&str]) {
         self.0.extend(words.iter().map(OsString::from));
     }

@@ -14,20 +14,20 @@ use rustix::io::Errno;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A file or folder that is held open.
-pub(crate) struct Held {
+pub(crate) struct HeldPath {
     pub(crate) fd: OwnedFd,
     pub(crate) kind: FileType,
 }
 
 /// Opens a path, if it exists.
-pub(crate) fn open(path: &Path) -> io::Result<Option<Held>> {
+pub(crate) fn open(path: &Path) -> io::Result<Option<HeldPath>> {
     let opened = match openat2(CWD, path, LOOK, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // Kernels before 5.6: ensures only that the last name is not a link.
         Err(Errno::NOSYS) => openat(CWD, path, LOOK, Mode::empty()),
         opened => opened,
     };
     match opened {
-        Ok(fd) => Ok(Some(Held { kind: kind(&fd)?, fd })),
+        Ok(fd) => Ok(Some(HeldPath { kind: kind(&fd)?, fd })),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(Errno::LOOP) => Err(io::Error::other(format!("{} now leads through a link", path.display()))),
         Err(error) => Err(error.into()),
@@ -43,7 +43,7 @@ fn kind(fd: &OwnedFd) -> Result<FileType, Errno> {
 pub(crate) fn around(
     path: &Path,
     hidden: &[PathBuf],
-    grant: &mut dyn FnMut(&Path, Held) -> io::Result<()>,
+    grant: &mut dyn FnMut(&Path, HeldPath) -> io::Result<()>,
 ) -> io::Result<()> {
     match open(path)? {
         Some(held) => walk(path, held, hidden, grant),
@@ -53,9 +53,9 @@ pub(crate) fn around(
 
 fn walk(
     path: &Path,
-    held: Held,
+    held: HeldPath,
     hidden: &[PathBuf],
-    grant: &mut dyn FnMut(&Path, Held) -> io::Result<()>,
+    grant: &mut dyn FnMut(&Path, HeldPath) -> io::Result<()>,
 ) -> io::Result<()> {
     if super::within(path, hidden) || held.kind == FileType::Symlink {
         return Ok(());
@@ -80,7 +80,7 @@ fn walk(
         match openat(listed.as_fd(), name, LOOK, Mode::empty()) {
             Ok(fd) => {
                 let kind = kind(&fd)?;
-                walk(&path.join(name), Held { fd, kind }, hidden, grant)?;
+                walk(&path.join(name), HeldPath { fd, kind }, hidden, grant)?;
             }
             // It was removed meanwhile, or the user may not inspect it.
             Err(Errno::NOENT | Errno::ACCESS) => {}
@@ -108,7 +108,7 @@ mod tests {
         symlink(base.join("a/b/secret"), base.join("way-in")).unwrap();
         let hidden = [base.join("a/b/secret"), base.join("a/netrc"), base.join("a/not-there-yet")];
         let mut found = Vec::new();
-        let mut grant = |path: &Path, _: Held| {
+        let mut grant = |path: &Path, _: HeldPath| {
             found.push(path.strip_prefix(&base).unwrap().to_owned());
             Ok(())
         };

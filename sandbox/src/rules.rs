@@ -12,7 +12,7 @@ use landlock::{
 use rustix::fs::FileType;
 use subagent_protocol::sandbox::{Network, Sandbox};
 
-use super::files::{self, Held};
+use super::files::{self, HeldPath};
 
 /// The versions whose rights are used, the newest first.
 const VERSIONS: [(u32, ABI); 6] =
@@ -46,20 +46,20 @@ pub(crate) fn apply(sandbox: &Sandbox, version: u32, needed: &[PathBuf]) -> io::
     let known = VERSIONS.iter().find(|(number, _)| *number == version);
     let abi = known.map(|(_, abi)| *abi).ok_or_else(|| io::Error::other("unknown version of Landlock"))?;
     let created = ruleset(abi, sandbox.spec.network == Network::None).and_then(Ruleset::create);
-    let mut rules = Rules { created: Some(created.map_err(io::Error::other)?), abi };
+    let mut rules = LandlockRules { created: Some(created.map_err(io::Error::other)?), abi };
     rules.of_files(sandbox, needed)?;
     let created = rules.created.take().ok_or_else(|| io::Error::other("no rules"))?;
     created.restrict_self().map_err(io::Error::other)?;
     Ok(())
 }
 
-struct Rules {
+struct LandlockRules {
     /// `None` while a rule is added.
     created: Option<RulesetCreated>,
     abi: ABI,
 }
 
-impl Rules {
+impl LandlockRules {
     fn of_files(&mut self, sandbox: &Sandbox, needed: &[PathBuf]) -> io::Result<()> {
         let spec = &sandbox.spec;
         let (read, all) = (AccessFs::from_read(self.abi), AccessFs::from_all(self.abi));
@@ -100,7 +100,7 @@ impl Rules {
         }
     }
 
-    fn add(&mut self, held: Held, access: BitFlags<AccessFs>) -> io::Result<()> {
+    fn add(&mut self, held: HeldPath, access: BitFlags<AccessFs>) -> io::Result<()> {
         let access =
             if held.kind == FileType::Directory { access } else { access & AccessFs::from_file(self.abi) };
         let created = self.created.take().ok_or_else(|| io::Error::other("no rules"))?;

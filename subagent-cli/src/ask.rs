@@ -12,7 +12,7 @@ use subagent_config::start::environment;
 use subagent_config::{ResolvedLauncher, model};
 use subagent_protocol::ask::{AgentQuery, AgentQueryOutput, AgentQueryResult, AgentQuestion, Deadlines};
 use subagent_protocol::clean::clean;
-use subagent_protocol::start::{AgentCommand, Timeouts};
+use subagent_protocol::start::{AgentProgram, Timeouts};
 use subagent_protocol::{Code, MAX_LINE_BYTES, PROTOCOL};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -107,7 +107,7 @@ pub(crate) fn ask(
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let ask = AgentQuery {
         protocol: PROTOCOL,
-        agent: AgentCommand {
+        agent: AgentProgram {
             sandbox: None,
             program,
             args: resolved.effective_args.clone(),

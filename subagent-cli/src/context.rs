@@ -13,7 +13,7 @@ use subagent_protocol::clean::one_line;
 
 use crate::command_line::TypedFlags;
 use crate::failure::{Failure, Result};
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{OutputFormat, complain};
 
 /// How much of a part of the owner handle is looked at: twice what the longest can have.
@@ -111,7 +111,7 @@ impl CliContext {
 /// Says once which keys of the files mean nothing, if a person sees it.
 fn warn_of_unknown_keys(loaded: &LoadedConfig) {
     static WARNED: AtomicBool = AtomicBool::new(false);
-    if Terminal::of_stderr().is_none() || WARNED.swap(true, Ordering::Relaxed) {
+    if OutputTerminal::of_stderr().is_none() || WARNED.swap(true, Ordering::Relaxed) {
         return;
     }
     for key in loaded.files.iter().flat_map(unknown::of_file) {

@@ -1,6 +1,6 @@
 //! The controller that a worker of this workspace belongs to, and the process that owns it.
 
-use subagent_config::proc::{self, Process};
+use subagent_config::proc::{self, ProcessEntry};
 use subagent_config::{Workspace, controller_hint};
 use subagent_protocol::Code;
 use subagent_protocol::api::{
@@ -99,6 +99,6 @@ pub(crate) fn owner() -> Result<ProcessId> {
     if owner.pid == own_pid && owner.parent > 0 {
         owner = proc::process(owner.parent).map_err(unknown)?;
     }
-    let Process { pid, start_time, .. } = owner;
+    let ProcessEntry { pid, start_time, .. } = owner;
     Ok(ProcessId { pid, start_time })
 }

@@ -54,7 +54,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let args = if args.is_empty() && commands::top::is_meant() { vec!["top".into()] } else { args };
     let parsed =
         commands::parse(args.iter().cloned()).or_else(|error| match commands::watch_all(&error, &args) {
-            Some(all) if output::terminal::Terminal::of_stdout().is_some() => commands::parse(all),
+            Some(all) if output::terminal::OutputTerminal::of_stdout().is_some() => commands::parse(all),
             _ => Err(error),
         });
     let (cli, typed) = match parsed {

@@ -20,12 +20,12 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The line of a start.
 #[derive(Debug)]
-pub(crate) struct Starting {
+pub(crate) struct StartLine {
     line: StatusLine,
     what: String,
 }
 
-impl Starting {
+impl StartLine {
     /// The start of this launcher, if a person sees it.
     pub(crate) fn new(
         context: &CliContext,

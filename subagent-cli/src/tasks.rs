@@ -22,7 +22,7 @@ use crate::client::{ApiRequest, DaemonClient, read};
 use crate::context::{CliContext, present, present_path};
 use crate::controller;
 use crate::failure::{Failure, Result};
-use crate::starting::Starting;
+use crate::starting::StartLine;
 use crate::umask::current_umask;
 
 /// How long an agent's task server waits for a daemon that another process has to start. A manager
@@ -150,14 +150,14 @@ impl TaskSubmitter {
     }
 
     /// What a task waits for until its turn begins, for a person; an agent sees nothing of it.
-    pub(crate) fn starting(&self, task: &TaskView) -> Option<Starting> {
+    pub(crate) fn starting(&self, task: &TaskView) -> Option<StartLine> {
         let wish = &self.wish;
         match task.status {
             _ if self.token.is_some() => None,
-            TaskStatus::Queued => Starting::queued(&self.context),
+            TaskStatus::Queued => StartLine::queued(&self.context),
             TaskStatus::Spawning => {
                 let (config, cwd) = (wish.config.as_deref(), wish.cwd.as_deref());
-                Starting::configured(&self.context, &task.launcher, config, cwd)
+                StartLine::configured(&self.context, &task.launcher, config, cwd)
             }
             _ => None,
         }

@@ -9,7 +9,7 @@ use subagent_config::{Config, Environment, discovery};
 
 /// Metadata that changes with the content of a file; `None` of a file that does not exist. The error
 /// says why the file is unreachable.
-type Stamp = Result<Option<FileStamp>, String>;
+type FileVersion = Result<Option<FileStamp>, String>;
 
 /// The granularity of the times of a file is at most this many milliseconds.
 const GRANULARITY_MS: i128 = 20;
@@ -40,7 +40,7 @@ impl FileStamp {
 pub(crate) struct UserConfigFile {
     environment: Environment,
     path: Option<PathBuf>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileVersion>,
     /// Whether the version that was read last may have changed without another stamp.
     is_recent: bool,
 }
@@ -91,7 +91,7 @@ impl UserConfigFile {
         &self.environment
     }
 
-    fn current(&self) -> Stamp {
+    fn current(&self) -> FileVersion {
         let Some(path) = &self.path else { return Ok(None) };
         match std::fs::metadata(path) {
             Ok(found) => Ok(Some(FileStamp {

@@ -27,7 +27,7 @@ use crate::conversation::{
 };
 use crate::driver::withhold;
 use crate::journal::batch::RecordBatch;
-use crate::stderr::Tail;
+use crate::stderr::StderrTail;
 
 /// The parameters of a runtime's start.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ pub struct SimulatedRuntime {
     setup: RuntimeSetup,
     conversation: Conversation,
     batch: RecordBatch,
-    tail: Tail,
+    tail: StderrTail,
     splitter: LineSplitter,
     withheld: Vec<ConversationAction>,
     storage: Storage,
@@ -110,7 +110,7 @@ pub struct SimulatedRuntime {
 }
 
 #[derive(Deserialize)]
-struct OnlyId {
+struct CommandId {
     id: u64,
 }
 
@@ -153,7 +153,7 @@ impl SimulatedRuntime {
         let mut runtime = Self {
             conversation: Conversation::new(config),
             batch,
-            tail: Tail::default(),
+            tail: StderrTail::default(),
             splitter: LineSplitter::new(MAX_LINE_BYTES),
             withheld: Vec::new(),
             storage: Storage::Ok,
@@ -238,7 +238,7 @@ impl SimulatedRuntime {
                 Some(self.input(ConversationInput::Command { to: ReplyTo { connection, id }, command }))
             }
             Err(error) => {
-                let OnlyId { id } = serde_json::from_slice(line).ok()?;
+                let CommandId { id } = serde_json::from_slice(line).ok()?;
                 let refusal = Some(Refusal::Unknown { message: error.to_string() });
                 let frame = FromRuntime::Reply { id, refusal };
                 Some(EventEffects {

@@ -72,8 +72,8 @@ fn cut_entry(item: &Value, around: usize, left: &mut usize) -> Option<Value> {
 
 /// Returns the length of its JSON text.
 fn encoded_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
-    struct Count(usize);
-    impl Write for Count {
+    struct ByteCounter(usize);
+    impl Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -82,7 +82,7 @@ fn encoded_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // Neither counting nor encoding text and JSON can fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use command_fds::{CommandFdExt, FdMapping};
-use subagent_protocol::start::AgentCommand;
+use subagent_protocol::start::AgentProgram;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use crate::guard;
@@ -51,7 +51,7 @@ pub(crate) struct SpawnedGuard {
 /// The system's error if the guard itself could not be started, for example because the
 /// working directory is gone.
 pub(crate) fn spawn(
-    agent: &AgentCommand,
+    agent: &AgentProgram,
     marker: &str,
     guard_lock: OwnedFd,
     proxy: Option<OwnedFd>,
@@ -77,7 +77,7 @@ pub(crate) fn spawn(
 ///
 /// The same errors as [`spawn`].
 pub(crate) fn start_guard(
-    agent: &AgentCommand,
+    agent: &AgentProgram,
     marker: &str,
     guard_lock: OwnedFd,
     proxy: Option<OwnedFd>,

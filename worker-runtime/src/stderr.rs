@@ -21,11 +21,11 @@ pub(crate) fn of_stdout(line: &str) -> Vec<u8> {
 
 /// The last characters of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct StderrTail {
     bytes: VecDeque<u8>,
 }
 
-impl Tail {
+impl StderrTail {
     /// Takes a chunk of the stream.
     pub(crate) fn push(&mut self, chunk: &[u8]) {
         // A character has at most four bytes.
@@ -46,14 +46,14 @@ impl Tail {
 }
 
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct StderrLog {
     path: PathBuf,
     /// `None` if it cannot be opened: an agent without a log is better than no agent.
     file: Option<File>,
     bytes: u64,
 }
 
-impl Log {
+impl StderrLog {
     /// Opens the file for appending.
     pub(crate) fn open(path: &Path) -> Self {
         let mut log = Self { path: path.to_owned(), file: None, bytes: 0 };
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_tail_holds_the_last_characters() {
-        let mut tail = Tail::default();
+        let mut tail = StderrTail::default();
         tail.push("ä".repeat(TAIL_CHARS * 3).as_bytes());
         tail.push(b"end");
         let text = tail.text();
@@ -119,7 +119,7 @@ mod tests {
     fn the_log_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("start.log");
-        let mut log = Log::open(&path);
+        let mut log = StderrLog::open(&path);
         for _ in 0..20 {
             log.write(&vec![b'x'; 1024 * 1024]);
         }

@@ -13,9 +13,9 @@ use crate::memory::Folder;
 
 /// The value of `--agents`: a JSON object from names to definitions.
 #[derive(Debug, Clone, Default)]
-pub struct Given(Vec<(String, Value)>);
+pub struct GivenAgents(Vec<(String, Value)>);
 
-impl Given {
+impl GivenAgents {
     /// # Errors
     /// The reason why the text is rejected: too long, not JSON, or not an object.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -76,7 +76,7 @@ pub struct Catalog {
 impl Catalog {
     /// Searches `--agents`, the workspace, the user's folders and the built-in definitions, in this order.
     #[must_use]
-    pub fn find(given: &Given, workspace: &Path, env: &Environment) -> Self {
+    pub fn find(given: &GivenAgents, workspace: &Path, env: &Environment) -> Self {
         let mut catalog = Self::default();
         for (name, entry) in &given.0 {
             catalog.add(name, DefinitionSource::Command, of_entry(name, entry, DefinitionSource::Command));

@@ -12,7 +12,7 @@ const MOST: usize = 500;
 
 /// The value of the key `tools`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Tools {
+pub(super) struct ToolsKey {
     /// The allowed tools; empty allows all.
     pub(super) only: Vec<String>,
     /// The tools that are set to `false`.
@@ -20,10 +20,10 @@ pub(super) struct Tools {
 }
 
 /// In a mapping only `false` has an effect: it denies the tool. `true` is the default.
-pub(super) fn tools(value: Option<&Value>) -> CheckResult<Tools> {
+pub(super) fn tools(value: Option<&Value>) -> CheckResult<ToolsKey> {
     const KEY: &str = "tools";
     let Some(Value::Object(entries)) = value else {
-        return Ok(Tools { only: names(value, KEY)?, denied: Vec::new() });
+        return Ok(ToolsKey { only: names(value, KEY)?, denied: Vec::new() });
     };
     let mut denied = Vec::new();
     for (name, wanted) in entries {
@@ -36,7 +36,7 @@ pub(super) fn tools(value: Option<&Value>) -> CheckResult<Tools> {
             }
         }
     }
-    Ok(Tools { only: Vec::new(), denied: few(denied, KEY)? })
+    Ok(ToolsKey { only: Vec::new(), denied: few(denied, KEY)? })
 }
 
 /// Returns the names under this key; none if it is absent, null or empty. A mapping is an error, because

@@ -23,7 +23,7 @@ use crate::policy::{Rule, RuleAction};
 use crate::sandbox::Profile;
 use crate::worktrees::Isolation;
 
-pub use catalog::{Catalog, CatalogEntry, Given, ShadowedDefinition, UnreadableDefinition};
+pub use catalog::{Catalog, CatalogEntry, GivenAgents, ShadowedDefinition, UnreadableDefinition};
 pub use problem::{DefinitionProblem, Severity};
 pub use read::{Reading, read};
 

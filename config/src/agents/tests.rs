@@ -294,7 +294,8 @@ impl AgentsFolderFixture {
     fn find(&self, given: &str) -> Catalog {
         let vars = [("HOME".into(), self.dir.path().join("home").into_os_string())];
         let env = Environment::new(vars, self.dir.path());
-        let given = if given.is_empty() { Given::default() } else { Given::parse(given).unwrap() };
+        let given =
+            if given.is_empty() { GivenAgents::default() } else { GivenAgents::parse(given).unwrap() };
         Catalog::find(&given, &self.dir.path().join("ws"), &env)
     }
 }
@@ -326,7 +327,7 @@ fn the_nearest_definition_of_a_name_counts_and_says_what_it_hides() {
     let x = catalog.named("x").unwrap();
     assert_eq!((x.definition.description.as_str(), x.definition.prompt.as_str()), ("given", "P"));
     assert_eq!((x.definition.source.level(), x.hides.len()), ("command", 3));
-    assert!(Given::parse("[]").is_err() && Given::parse(r#"{"a": 1, "a": 2}"#).is_err());
+    assert!(GivenAgents::parse("[]").is_err() && GivenAgents::parse(r#"{"a": 1, "a": 2}"#).is_err());
 }
 
 #[test]
@@ -469,7 +470,9 @@ fn files_that_are_named_are_read_alone() {
 
 #[test]
 fn m4_tasks_are_denied_unless_the_definition_allows_them() {
-    use crate::policy::{Layer, LayerKind, Node, Places, Policy, ToolCallDescription, ToolList, real_path};
+    use crate::policy::{
+        BaseFolders, Layer, LayerKind, Node, Policy, ToolCallDescription, ToolList, real_path,
+    };
     let judged = |front: &str, call: serde_json::Value| {
         let definition = definition(format!("---\ndescription: d\n{front}\n---\n"));
         let layer = |kind, rules| Layer { kind, source: None, rules };
@@ -478,7 +481,7 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
             vec![layer(LayerKind::Definition, definition.rules), layer(LayerKind::Config, vec![config])];
         let node =
             Node::new("n", layers).with_tools(vec![ToolList { source: None, tools: definition.tools }]);
-        Policy { places: Places::default(), chain: vec![node] }
+        Policy { places: BaseFolders::default(), chain: vec![node] }
             .decide(&ToolCallDescription::of(&call), &real_path)
             .action
     };

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::git::Repository;
+use super::git::MemoryRepository;
 use super::notes::{MAX_NOTES_BYTES, Notes};
 use super::open::{self, Make};
 use super::{FILE, Scope};
@@ -116,7 +116,7 @@ impl Folder {
     pub fn make(&self) -> Result<(), String> {
         self.open(Make::Missing)?;
         let repository = Some(&self.root).filter(|_| self.scope == Scope::Local);
-        let repository = repository.and_then(|root| Repository::around(root));
+        let repository = repository.and_then(|root| MemoryRepository::around(root));
         repository.map_or(Ok(()), |repository| repository.ignore(IGNORED)).map_err(|error| {
             format!("git cannot ignore {}: .git/info/exclude: {error}", self.path().display())
         })
@@ -206,7 +206,7 @@ const fn names(scope: Scope) -> &'static [&'static str] {
 fn root(scope: Scope, workspace: &Path, env: &Environment) -> Result<PathBuf, String> {
     if scope != Scope::User {
         let workspace = paths::resolve_absolute(workspace);
-        let main = Repository::around(&workspace).and_then(|repository| repository.in_main(&workspace));
+        let main = MemoryRepository::around(&workspace).and_then(|repository| repository.in_main(&workspace));
         return Ok(main.unwrap_or(workspace));
     }
     let config = env.var("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());

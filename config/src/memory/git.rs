@@ -9,7 +9,7 @@ use crate::{markers, regular};
 
 /// A repository with a work tree.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Repository {
+pub(super) struct MemoryRepository {
     /// The folder that contains `.git`.
     top: PathBuf,
     /// The git directory that all work trees share.
@@ -17,7 +17,7 @@ pub(super) struct Repository {
     linked: bool,
 }
 
-impl Repository {
+impl MemoryRepository {
     /// Returns the repository that contains an absolute folder without links. A `.git` that git rejects
     /// gives `None`.
     pub(super) fn around(folder: &Path) -> Option<Self> {
@@ -110,7 +110,7 @@ mod tests {
         let (_dir, base) = world();
         let of = |folder: &str| {
             let folder = base.join(folder);
-            Repository::around(&folder).and_then(|repository| repository.in_main(&folder))
+            MemoryRepository::around(&folder).and_then(|repository| repository.in_main(&folder))
         };
         assert_eq!(of("tree"), Some(base.join("main")));
         assert_eq!(of("tree/sub"), Some(base.join("main/sub")));
@@ -123,15 +123,15 @@ mod tests {
         let (_dir, base) = world();
         fs::create_dir(base.join("trap")).unwrap();
         fs::copy(base.join("tree/.git"), base.join("trap/.git")).unwrap();
-        assert_eq!(Repository::around(&base.join("trap")), None);
+        assert_eq!(MemoryRepository::around(&base.join("trap")), None);
         fs::write(base.join("trap/.git"), format!("gitdir: {}\n", base.join("tree").display())).unwrap();
-        assert_eq!(Repository::around(&base.join("trap")), None, "that is no git directory");
+        assert_eq!(MemoryRepository::around(&base.join("trap")), None, "that is no git directory");
         let own = base.join("trap/x");
         fs::create_dir(&own).unwrap();
         fs::write(own.join("commondir"), format!("{}\n", base.join("main/.git").display())).unwrap();
         fs::write(own.join("gitdir"), format!("{}\n", base.join("trap/.git").display())).unwrap();
         fs::write(base.join("trap/.git"), format!("gitdir: {}\n", own.display())).unwrap();
-        assert_eq!(Repository::around(&base.join("trap")), None, "the repository does not know it");
+        assert_eq!(MemoryRepository::around(&base.join("trap")), None, "the repository does not know it");
     }
 
     #[test]
@@ -139,11 +139,11 @@ mod tests {
         let (_dir, base) = world();
         let exclude = base.join("main/.git/info/exclude");
         for folder in ["main/sub", "tree", "main"] {
-            Repository::around(&base.join(folder)).unwrap().ignore("**/x/").unwrap();
+            MemoryRepository::around(&base.join(folder)).unwrap().ignore("**/x/").unwrap();
             assert_eq!(fs::read_to_string(&exclude).unwrap(), "**/x/\n");
         }
         fs::write(&exclude, "# own").unwrap();
-        Repository::around(&base.join("main")).unwrap().ignore("**/x/").unwrap();
+        MemoryRepository::around(&base.join("main")).unwrap().ignore("**/x/").unwrap();
         assert_eq!(fs::read_to_string(&exclude).unwrap(), "# own\n**/x/\n");
     }
 
@@ -153,7 +153,7 @@ mod tests {
         fs::create_dir(base.join("main/.git/info")).unwrap();
         fs::write(base.join("target"), "own\n").unwrap();
         std::os::unix::fs::symlink(base.join("target"), base.join("main/.git/info/exclude")).unwrap();
-        assert!(Repository::around(&base.join("main")).unwrap().ignore("**/x/").is_err());
+        assert!(MemoryRepository::around(&base.join("main")).unwrap().ignore("**/x/").is_err());
         assert_eq!(fs::read_to_string(base.join("target")).unwrap(), "own\n");
     }
 }

@@ -16,7 +16,7 @@ use super::address::Address;
 use super::call::ToolCallDescription;
 use super::glob::MatchResult;
 use super::mcp_names;
-use super::paths::{self, Places, Spelling, names_protected};
+use super::paths::{self, BaseFolders, Spelling, names_protected};
 use super::rule::{Rule, RuleAction};
 use super::shell::ShellText;
 use super::tool::{self, ToolKind};
@@ -24,7 +24,7 @@ use super::{LayerKind, Node, Policy, Position};
 
 /// The rule that decided a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decider {
+pub struct MatchedRule {
     /// Name of the node with the rule.
     pub node: String,
     /// Distance of the node from the root.
@@ -51,7 +51,7 @@ pub struct Judged {
     /// The action for this part.
     pub action: RuleAction,
     /// The deciding rule; `None` if no rule matches.
-    pub by: Option<Decider>,
+    pub by: Option<MatchedRule>,
     /// The reason, if it is not only a rule.
     pub note: Option<String>,
 }
@@ -79,7 +79,7 @@ impl CallVerdict {
 }
 
 /// The text that a pattern is matched against.
-enum Subject<'a> {
+enum MatchedText<'a> {
     /// Unknown: only a rule without a pattern surely matches.
     Unknown,
     Text(&'a ShellText),
@@ -94,7 +94,7 @@ struct RuleQuery<'a> {
     name: Option<&'a str>,
     /// Names and titles that may denote an MCP tool.
     labels: &'a [String],
-    subject: Subject<'a>,
+    subject: MatchedText<'a>,
     /// Whether a part of the subject is unknown. Then an `allow` becomes an `ask`.
     doubt: bool,
     /// Whether it changes files that define permissions. Only a rule that names them can allow this.
@@ -106,7 +106,7 @@ struct RuleQuery<'a> {
 #[derive(Clone)]
 struct RuleDecision {
     action: RuleAction,
-    by: Option<Decider>,
+    by: Option<MatchedRule>,
     /// Pattern of the rule; `*` is general.
     pattern: String,
     note: Option<&'static str>,
@@ -200,7 +200,7 @@ impl Judge<'_> {
                     judged.extend(call.urls.iter().map(|url| self.address(name, url)));
                 }
                 ToolKind::Task if tool::is_about_any_agent(name) && call.agent.is_none() && !call.more => {
-                    let answer = self.answer(&RuleQuery::of(kind, name, Subject::AnyAgent));
+                    let answer = self.answer(&RuleQuery::of(kind, name, MatchedText::AnyAgent));
                     judged.push(answer.judged(kind, name.map(str::to_owned)));
                 }
                 ToolKind::Task if call.more => {
@@ -209,7 +209,7 @@ impl Judge<'_> {
                 ToolKind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
                 ToolKind::Think | ToolKind::Other => {
                     let query =
-                        RuleQuery { labels: &call.labels, ..RuleQuery::of(kind, name, Subject::Unknown) };
+                        RuleQuery { labels: &call.labels, ..RuleQuery::of(kind, name, MatchedText::Unknown) };
                     judged.push(self.answer(&query).judged(kind, name.map(str::to_owned)));
                 }
                 ToolKind::Todo => judged.push(self.todo(name)),
@@ -247,7 +247,7 @@ impl Judge<'_> {
     fn unknown(&self, kind: ToolKind, name: Option<&str>, note: &str) -> Judged {
         // The unknown file may define permissions.
         let doubt = kind.changes_files();
-        self.noted(&RuleQuery { doubt, ..RuleQuery::of(kind, name, Subject::Unknown) }, note)
+        self.noted(&RuleQuery { doubt, ..RuleQuery::of(kind, name, MatchedText::Unknown) }, note)
     }
 
     fn noted(&self, about: &RuleQuery<'_>, note: &str) -> Judged {
@@ -256,11 +256,11 @@ impl Judge<'_> {
 
     /// An incomplete description never gives `allow`.
     fn doubtful(&self, kind: ToolKind, name: Option<&str>, note: &str) -> Judged {
-        self.noted(&RuleQuery { doubt: true, ..RuleQuery::of(kind, name, Subject::Unknown) }, note)
+        self.noted(&RuleQuery { doubt: true, ..RuleQuery::of(kind, name, MatchedText::Unknown) }, note)
     }
 
     fn word(&self, kind: ToolKind, name: Option<&str>, word: Option<&str>) -> Judged {
-        let subject = word.map_or(Subject::Unknown, Subject::Word);
+        let subject = word.map_or(MatchedText::Unknown, MatchedText::Word);
         let shown = word.or(name).map(str::to_owned);
         self.answer(&RuleQuery::of(kind, name, subject)).judged(kind, shown)
     }
@@ -292,18 +292,19 @@ impl Judge<'_> {
 
     /// Judges a URL. An unreadable one is never allowed.
     fn address(&self, name: Option<&str>, written: &str) -> Judged {
-        let ask = |text: &String| self.answer(&RuleQuery::of(ToolKind::Fetch, name, Subject::Word(text)));
+        let ask = |text: &String| self.answer(&RuleQuery::of(ToolKind::Fetch, name, MatchedText::Word(text)));
         let shown = Some(written.to_owned());
         let Some(address) = Address::read(written) else {
             let query =
-                RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Fetch, name, Subject::Word(written)) };
+                RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Fetch, name, MatchedText::Word(written)) };
             let note = Some("this is not a readable address".to_owned());
             return Judged { note, ..self.answer(&query).judged(ToolKind::Fetch, shown) };
         };
         let weakest = address.same.iter().map(ask).min_by_key(|answer| answer.action);
         let spellings = address.same.iter().chain(&address.also);
-        let restricted = spellings
-            .filter_map(|text| self.restricted(&RuleQuery::of(ToolKind::Fetch, name, Subject::Word(text))));
+        let restricted = spellings.filter_map(|text| {
+            self.restricted(&RuleQuery::of(ToolKind::Fetch, name, MatchedText::Word(text)))
+        });
         // Answers by a rule precede defaults.
         let (said, unsaid): (Vec<_>, Vec<_>) =
             weakest.into_iter().chain(restricted).partition(|answer| answer.by.is_some());
@@ -317,7 +318,7 @@ impl Judge<'_> {
         path: &str,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Judged {
-        self.known_path(&RuleQuery::of(kind, name, Subject::Unknown), path, real)
+        self.known_path(&RuleQuery::of(kind, name, MatchedText::Unknown), path, real)
     }
 
     /// Judges a path together with other facts of the query.
@@ -334,7 +335,7 @@ impl Judge<'_> {
                 guarded,
                 doubt,
                 opened,
-                ..RuleQuery::of(kind, name, Subject::Path(spelling))
+                ..RuleQuery::of(kind, name, MatchedText::Path(spelling))
             })
         });
         strictest(answers).judged(kind, Some(path.to_owned()))
@@ -409,7 +410,7 @@ impl Judge<'_> {
 }
 
 impl<'a> RuleQuery<'a> {
-    fn of(kind: ToolKind, name: Option<&'a str>, subject: Subject<'a>) -> Self {
+    fn of(kind: ToolKind, name: Option<&'a str>, subject: MatchedText<'a>) -> Self {
         Self { kind, name, labels: &[], subject, doubt: false, guarded: false, opened: false }
     }
 

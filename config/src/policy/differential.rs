@@ -130,7 +130,7 @@ fn policies() -> [Policy; 2] {
     let of = |text: &str| {
         let rules = rules(Some(&crate::syntax::parse(text).unwrap())).unwrap().unwrap();
         let layer = Layer { kind: LayerKind::Owner, source: None, rules };
-        let places = Places { workspace: "/ws".into(), cwd: "/ws".into(), home: None };
+        let places = BaseFolders { workspace: "/ws".into(), cwd: "/ws".into(), home: None };
         Policy { places, chain: vec![Node::new("worker", vec![layer])] }
     };
     [

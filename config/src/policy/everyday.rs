@@ -37,7 +37,8 @@ fn everyday_lines_are_seldom_asked() {
             source: None,
             rules: super::rules(Some(&crate::syntax::parse(rules).unwrap())).unwrap().unwrap(),
         };
-        let places = Places { workspace: "/ws".into(), cwd: "/ws".into(), home: Some("/home/me".into()) };
+        let places =
+            BaseFolders { workspace: "/ws".into(), cwd: "/ws".into(), home: Some("/home/me".into()) };
         let policy = Policy { places, chain: vec![Node::new("worker", vec![layer])] };
         let asked: Vec<String> = lines
             .iter()

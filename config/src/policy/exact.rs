@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::call::{CallCommand, ToolCallDescription};
-use super::decide::Decider;
+use super::decide::MatchedRule;
 use super::rule::{Rule, RuleAction};
 use super::shell::{self, ParsedLine};
 use super::tool::ToolKind;
@@ -132,7 +132,7 @@ impl Policy {
         }
         let decisive = verdict.decisive();
         let why = match decisive.and_then(|part| part.by.as_ref()) {
-            Some(Decider { layer, rule, action, node, depth, .. })
+            Some(MatchedRule { layer, rule, action, node, depth, .. })
                 if *rule != text || depth + 1 < self.chain.len() =>
             {
                 let above = match depth + 1 < self.chain.len() {
@@ -196,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{Node, Places, ToolList};
+    use super::super::{BaseFolders, Node, ToolList};
     use super::*;
 
     fn policy(rules: &[(LayerKind, &str, RuleAction)]) -> Policy {
@@ -205,7 +205,8 @@ mod tests {
             source: None,
             rules: vec![Rule::parse(rule, *action).unwrap()],
         };
-        let places = Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) };
+        let places =
+            BaseFolders { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) };
         Policy { places, chain: vec![Node::new("worker", rules.iter().map(layer).collect())] }
     }
 

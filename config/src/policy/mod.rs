@@ -19,10 +19,10 @@ mod shell;
 mod tool;
 
 pub use call::{CallCommand, ToolCallDescription};
-pub use decide::{CallVerdict, Decider, Judged, ToolList};
+pub use decide::{CallVerdict, Judged, MatchedRule, ToolList};
 pub use delegating::{lets_tasks, lists_tool};
 pub use exact::RuleTarget;
-pub use paths::{PROTECTED, Places, real_path};
+pub use paths::{BaseFolders, PROTECTED, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
 pub use rule::{MAX_RULE_CHARS, MAX_RULES, Position, Rule, RuleAction, RuleProblem};
@@ -148,7 +148,7 @@ impl Node {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The folders that paths are relative to.
-    pub places: Places,
+    pub places: BaseFolders,
     /// The nodes from the root to the asking worker.
     pub chain: Vec<Node>,
 }

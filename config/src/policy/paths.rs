@@ -7,7 +7,7 @@ use super::tool::ToolKind;
 
 /// The base folders of relative paths, all absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct BaseFolders {
     /// The workspace: the base of relative patterns.
     pub workspace: PathBuf,
     /// The working folder of the agent: the base of relative paths in calls.
@@ -54,7 +54,7 @@ pub(super) fn lexical(path: &Path) -> PathBuf {
     found
 }
 
-impl Places {
+impl BaseFolders {
     /// Returns all spellings of a path: as written, and with links resolved. All of them are judged.
     pub(super) fn spellings(&self, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Spelling> {
         let path = without_scheme(path);

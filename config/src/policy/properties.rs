@@ -79,7 +79,7 @@ fn a_call() -> impl Strategy<Value = ToolCallDescription> {
 }
 
 fn of(chain: Vec<Node>) -> Policy {
-    let places = Places { workspace: "/ws".into(), cwd: "/ws".into(), home: Some("/home/me".into()) };
+    let places = BaseFolders { workspace: "/ws".into(), cwd: "/ws".into(), home: Some("/home/me".into()) };
     Policy { places, chain }
 }
 

@@ -135,17 +135,17 @@ struct RuleLocations(Positions);
 
 impl<'de> Deserialize<'de> for RuleLocations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Tools)
+        deserializer.deserialize_any(ToolKeyVisitor)
     }
 }
 
-struct Tools;
+struct ToolKeyVisitor;
 
 fn position(key: &Spanned<String>) -> Position {
     Position { line: key.referenced.line(), column: key.referenced.column() }
 }
 
-impl<'de> Visitor<'de> for Tools {
+impl<'de> Visitor<'de> for ToolKeyVisitor {
     type Value = RuleLocations;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -72,11 +72,11 @@ pub(super) struct ParsedLine {
     /// Whether a command reads from a pipe, a file or a text of the line.
     fed: bool,
     /// Counters for the limits, shared with nested shells.
-    spent: Spent,
+    spent: ReadingCost,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Spent {
+struct ReadingCost {
     parts: usize,
     bytes: usize,
 }

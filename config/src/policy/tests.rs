@@ -11,8 +11,8 @@ mod memory;
 mod reported;
 mod tasks;
 
-fn places() -> Places {
-    Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) }
+fn places() -> BaseFolders {
+    BaseFolders { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) }
 }
 
 fn layer(kind: LayerKind, text: &str) -> Layer {
@@ -123,7 +123,7 @@ fn the_order_of_the_chain_loosens_nothing() {
     for (one, other, tool, subject, expected) in table {
         for texts in [[one, other], [other, one]] {
             let policy = Policy {
-                places: Places { cwd: "/ws".into(), ..places() },
+                places: BaseFolders { cwd: "/ws".into(), ..places() },
                 chain: texts.iter().map(|text| node(text)).collect(),
             };
             assert_eq!(policy.decide(&call(tool, subject), &real).action, *expected, "{texts:?}");
@@ -250,7 +250,7 @@ fn a_link_leads_there_also_where_nothing_is_yet() {
     std::os::unix::fs::symlink("round", base.join("src/round")).unwrap();
     assert_eq!(real_path(&base.join("src/new.md")), base.join(".agents/new.md"));
     assert_eq!(real_path(&base.join("src/round")), base.join("src/round"));
-    let places = Places { workspace: base.clone(), cwd: base, home: None };
+    let places = BaseFolders { workspace: base.clone(), cwd: base, home: None };
     let rules = layer(LayerKind::Config, "{edit: {'src/**': allow}}");
     let policy = Policy { places, chain: vec![Node::new("worker", vec![rules])] };
     let says = |path: &str| policy.decide(&call("edit", path), &real_path).action;

@@ -16,7 +16,7 @@ use super::hooks;
 use super::policy::travels;
 use super::wire::{argument, path_value};
 use crate::agents::{
-    self, AgentMode, Catalog, CatalogEntry, Definition, DefinitionProblem, DefinitionSource, Given,
+    self, AgentMode, Catalog, CatalogEntry, Definition, DefinitionProblem, DefinitionSource, GivenAgents,
     McpServerRef, Tier,
 };
 use crate::environment::Environment;
@@ -43,10 +43,10 @@ pub enum DefinitionRequest {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{flag}`.
-pub fn given(text: Option<&str>) -> Result<Given> {
+pub fn given(text: Option<&str>) -> Result<GivenAgents> {
     match text.filter(|text| !text.trim().is_empty()) {
-        None => Ok(Given::default()),
-        Some(text) => Given::parse(text).map_err(|problem| {
+        None => Ok(GivenAgents::default()),
+        Some(text) => GivenAgents::parse(text).map_err(|problem| {
             argument(format!("--agents is not a JSON object of definitions: {problem}"))
                 .with("flag", "--agents")
         }),

@@ -13,7 +13,7 @@ use crate::model::{
 };
 
 #[derive(Debug, Clone)]
-pub struct TurnRow {
+pub struct CheckedTurn {
     pub id: TurnId,
     pub carrier: Carrier,
     pub status: TurnStatus,
@@ -23,7 +23,7 @@ pub struct TurnRow {
 }
 
 #[derive(Debug, Clone)]
-struct ApprovalRow {
+struct CheckedApproval {
     kind: QuestionKind,
     /// Whether an answer's content is stored.
     content: bool,
@@ -41,8 +41,8 @@ pub struct Rows {
     restart: Restart,
     hibernation: Hibernation,
     parking: Parking,
-    pub turns: BTreeMap<u64, TurnRow>,
-    approvals: BTreeMap<RequestId, ApprovalRow>,
+    pub turns: BTreeMap<u64, CheckedTurn>,
+    approvals: BTreeMap<RequestId, CheckedApproval>,
     /// The queued turns, and whether the queue is paused.
     pub queue: Queue,
     /// Turns that left the queue without being opened.
@@ -95,7 +95,7 @@ impl Rows {
     fn fact(&mut self, fact: &Fact) {
         match fact {
             Fact::TurnOpened { no, id, carrier } => {
-                let row = TurnRow {
+                let row = CheckedTurn {
                     id: id.clone(),
                     carrier: *carrier,
                     status: TurnStatus::Accepted,
@@ -137,7 +137,7 @@ impl Rows {
             }
             Fact::ApprovalOpened { request_id, kind, turn } => {
                 let (status, turn) = (ApprovalStatus::Pending, *turn);
-                let row = ApprovalRow {
+                let row = CheckedApproval {
                     kind: *kind,
                     content: false,
                     turn,
@@ -202,7 +202,7 @@ impl Rows {
         self.queue.turns.remove(index);
     }
 
-    fn turn(&mut self, no: u64) -> &mut TurnRow {
+    fn turn(&mut self, no: u64) -> &mut CheckedTurn {
         self.turns.get_mut(&no).expect("only what was opened is changed")
     }
 

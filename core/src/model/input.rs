@@ -9,7 +9,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 
 use crate::model::{
-    By, ElicitationReply, HooksOutcome, Limit, NewRule, PermissionDecision, QueuePosition, Queued,
+    By, ElicitationReply, HooksOutcome, NewRule, PermissionDecision, QueuePosition, Queued, RateLimit,
     RuntimeStatus, TaskEnding,
 };
 
@@ -262,7 +262,7 @@ pub enum WorkerInput {
     /// Journal: a turn or a start failed for a rate limit that parks the worker.
     RateLimited {
         /// The reported rate limit.
-        limit: Limit,
+        limit: RateLimit,
         /// The failure: a [`WorkerInput::TurnEnd`] or a [`WorkerInput::StartFailed`].
         input: Box<WorkerInput>,
     },
@@ -302,7 +302,7 @@ impl WorkerInput {
             Self::TurnEnd { end: TurnEnd::Failed { error }, .. } | Self::StartFailed { error } => error,
             _ => return self,
         };
-        match Limit::reported(error, at) {
+        match RateLimit::reported(error, at) {
             Some(limit) => Self::RateLimited { limit, input: Box::new(self) },
             None => self,
         }

@@ -22,7 +22,7 @@ pub use input::{Expiry, QuestionInput, WorkerInput};
 pub use queue::{Queue, QueuePosition, Queued};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use rate_limit::MAX_BACKOFFS;
-pub use rate_limit::{Limit, Parking};
+pub use rate_limit::{Parking, RateLimit};
 pub use runtime::{Hibernation, Restart, RuntimeStatus};
 pub use spent::Spent;
 pub use task::{LastTurn, TaskEnding};

@@ -15,14 +15,14 @@ const MAX_PARK_MS: i64 = 31 * 24 * 3600 * 1000;
 
 /// A rate limit as an agent reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct RateLimit {
     /// Time of the report.
     pub at: Timestamp,
     /// End of the limit, if the agent reported it.
     pub until: Option<Timestamp>,
 }
 
-impl Limit {
+impl RateLimit {
     /// Returns the rate limit in an error that a runtime recorded at this time.
     #[must_use]
     pub fn reported(error: &Error, at: Timestamp) -> Option<Self> {
@@ -47,7 +47,7 @@ impl Parking {
     /// A reset within the first wait is accepted once. Otherwise an agent that keeps reporting a
     /// limit of a second would get the whole queue, or be restarted without end.
     #[must_use]
-    pub fn after(self, limit: Limit) -> Option<Self> {
+    pub fn after(self, limit: RateLimit) -> Option<Self> {
         let is_far = |until: &Timestamp| until.0.saturating_sub(limit.at.0) >= FIRST_BACKOFF_MS;
         if limit.until.as_ref().is_some_and(is_far) {
             return Some(Self { until: limit.until, ..self });

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use subagent_protocol::event::EventType;
 
-use crate::model::{Fact, Limit, Transition, Worker, WorkerAction};
+use crate::model::{Fact, RateLimit, Transition, Worker, WorkerAction};
 
 /// The next state while it is being built.
 pub(super) struct TransitionBuilder {
@@ -11,12 +11,12 @@ pub(super) struct TransitionBuilder {
     pub(super) facts: Vec<Fact>,
     pub(super) actions: Vec<WorkerAction>,
     /// The rate limit that the input reports, until it is handled.
-    pub(super) limit: Option<Limit>,
+    pub(super) limit: Option<RateLimit>,
 }
 
 impl TransitionBuilder {
     /// Begins with an unchanged worker.
-    pub(super) fn new(worker: Worker, limit: Option<Limit>) -> Self {
+    pub(super) fn new(worker: Worker, limit: Option<RateLimit>) -> Self {
         Self { worker, facts: Vec::new(), actions: Vec::new(), limit }
     }
 

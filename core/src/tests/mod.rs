@@ -26,7 +26,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error};
 
 use crate::checker::{LOCAL, request};
-use crate::model::{By, ElicitationReply, Limit, PermissionDecision, QueuePosition, Queued, WorkerInput};
+use crate::model::{By, ElicitationReply, PermissionDecision, QueuePosition, Queued, RateLimit, WorkerInput};
 
 fn turn_id(no: u64) -> TurnId {
     TurnId::from_random([u8::try_from(no % 251).unwrap(); TurnId::BYTES])
@@ -90,6 +90,6 @@ fn failure() -> Error {
 /// a time.
 fn limited(input: WorkerInput, after: Option<i64>) -> WorkerInput {
     let at = Timestamp(1_000);
-    let limit = Limit { at, until: after.map(|after| Timestamp(at.0 + after)) };
+    let limit = RateLimit { at, until: after.map(|after| Timestamp(at.0 + after)) };
     WorkerInput::RateLimited { limit, input: Box::new(input) }
 }

@@ -11,7 +11,7 @@ use subagent_protocol::{Code, Error};
 use super::{enqueue, failure, limited, send};
 use crate::checker::Checker;
 use crate::model::{
-    Fact, LifecycleState, Limit, MAX_BACKOFFS, Parking, QueuePosition, RuntimeStatus, WorkerAction,
+    Fact, LifecycleState, MAX_BACKOFFS, Parking, QueuePosition, RateLimit, RuntimeStatus, WorkerAction,
     WorkerInput,
 };
 
@@ -175,7 +175,7 @@ fn what_an_error_reports_is_believed_within_bounds() {
     let at = Timestamp(1_795_292_982_000);
     let limit = |reset| {
         let error = rate_limit::mark(Error::new(Code::BackendRpcError, "m"), reset);
-        Limit::reported(&error, at).unwrap().until
+        RateLimit::reported(&error, at).unwrap().until
     };
     let soon = Timestamp(at.0 + 5_000);
     assert_eq!(limit(Some(Reset::At(soon))), Some(soon));
@@ -192,7 +192,7 @@ fn what_an_error_reports_is_believed_within_bounds() {
     }
     let year = Reset::AfterMs(365 * 24 * 3600 * 1000);
     assert_eq!(limit(Some(year)), None);
-    assert_eq!(Limit::reported(&failure(), at), None);
+    assert_eq!(RateLimit::reported(&failure(), at), None);
 }
 
 #[test]

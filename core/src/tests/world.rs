@@ -22,7 +22,7 @@ enum Phase {
 }
 
 /// A runtime that is alive.
-struct Runtime {
+struct LivingRuntime {
     phase: Phase,
     last_turn: u64,
     /// The open turn, and whether a cancel of it was taken.
@@ -35,7 +35,7 @@ struct Runtime {
 
 pub(super) struct World {
     pub(super) checker: Checker,
-    runtime: Option<Runtime>,
+    runtime: Option<LivingRuntime>,
     journal: VecDeque<WorkerInput>,
     /// Whether the last runtime's last record is the guard's proof.
     clean: bool,
@@ -307,7 +307,7 @@ impl World {
             return self.sure(WorkerInput::SpawnFailed { error: failure() });
         }
         let worker = &self.checker.worker;
-        self.runtime = Some(Runtime {
+        self.runtime = Some(LivingRuntime {
             phase: Phase::Starting,
             last_turn: worker.turn().map_or(worker.last_turn, |turn| turn.no - 1),
             turn: None,
@@ -559,7 +559,7 @@ impl World {
     }
 }
 
-impl Runtime {
+impl LivingRuntime {
     fn terminate(&mut self, journal: &mut VecDeque<WorkerInput>) {
         if self.phase != Phase::Ending {
             self.phase = Phase::Ending;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle_parse::{DefaultCharAccumulator, Params, Parser, Perform};
 
-use super::{Element, Node, tail};
+use super::{Element, MarkupNode, tail};
 
 /// The last bytes of an output that are shown.
 const MAX_BYTES: usize = 128 * 1024;
@@ -12,15 +12,19 @@ const MAX_BYTES: usize = 128 * 1024;
 const MAX_SPANS: usize = 4000;
 
 /// The output, and how many bytes at its beginning are left out.
-pub(crate) fn spans(text: &str) -> (Vec<Node>, usize) {
+pub(crate) fn spans(text: &str) -> (Vec<MarkupNode>, usize) {
     let (shown, left_out) = tail(text, MAX_BYTES);
     let mut screen = AnsiScreen::default();
     let mut parser = Parser::<DefaultCharAccumulator>::new();
     shown.bytes().for_each(|byte| parser.advance(&mut screen, byte));
     screen.end_line("");
     let nodes = screen.done.into_iter().map(|(look, text)| match look.is_empty() {
-        true => Node::text(&text),
-        false => Node::Element(Element { look, children: vec![Node::text(&text)], ..Element::new("span") }),
+        true => MarkupNode::text(&text),
+        false => MarkupNode::Element(Element {
+            look,
+            children: vec![MarkupNode::text(&text)],
+            ..Element::new("span")
+        }),
     });
     (nodes.collect(), left_out)
 }
@@ -194,7 +198,7 @@ mod tests {
     fn the_end_of_a_long_output_counts() {
         let text = "line\n".repeat(MAX_BYTES / 4);
         let (nodes, left_out) = spans(&text);
-        let Some(Node::Text(shown)) = nodes.first() else { panic!("{nodes:?}") };
+        let Some(MarkupNode::Text(shown)) = nodes.first() else { panic!("{nodes:?}") };
         assert!(shown.starts_with("line\n") && shown.len() + left_out == text.len());
         let colours = "\u{1b}[31ma\u{1b}[32mb".repeat(MAX_SPANS);
         assert!(spans(&colours).0.len() <= MAX_SPANS + 1);

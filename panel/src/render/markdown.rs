@@ -4,7 +4,7 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 
 use subagent_protocol::clean::clean;
 
-use super::{Element, Node, head};
+use super::{Element, MarkupNode, head};
 
 /// Elements in each other; what is deeper is flat.
 const MAX_DEPTH: usize = 48;
@@ -16,7 +16,7 @@ const MAX_HREF_BYTES: usize = 2048;
 const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
 
 /// The blocks of a text.
-pub(crate) fn blocks(text: &str) -> Vec<Node> {
+pub(crate) fn blocks(text: &str) -> Vec<MarkupNode> {
     // Before it is parsed: an escape sequence must not be torn apart by what means something in Markdown.
     let text = clean(text);
     let (parsed, rest) = head(&text, MAX_BYTES);
@@ -29,8 +29,8 @@ pub(crate) fn blocks(text: &str) -> Vec<Node> {
     let mut blocks = tree.open.pop().map(|root| root.children).unwrap_or_default();
     if rest > 0 {
         let mut plain = Element::new("pre");
-        plain.children.push(Node::text(&text[parsed.len()..]));
-        blocks.push(Node::Element(plain));
+        plain.children.push(MarkupNode::text(&text[parsed.len()..]));
+        blocks.push(MarkupNode::Element(plain));
     }
     blocks
 }
@@ -50,12 +50,12 @@ impl ElementTree {
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.push_text(&text),
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 let mut code = Element::new("code");
-                code.children.push(Node::text(&text));
-                self.push(Node::Element(code));
+                code.children.push(MarkupNode::text(&text));
+                self.push(MarkupNode::Element(code));
             }
             Event::SoftBreak => self.push_text("\n"),
-            Event::HardBreak => self.push(Node::Element(Element::new("br"))),
-            Event::Rule => self.push(Node::Element(Element::new("hr"))),
+            Event::HardBreak => self.push(MarkupNode::Element(Element::new("br"))),
+            Event::Rule => self.push(MarkupNode::Element(Element::new("hr"))),
             Event::TaskListMarker(done) => self.push_text(if done { "☑ " } else { "☐ " }),
             Event::FootnoteReference(name) => self.push_text(&format!("[{name}]")),
         }
@@ -113,23 +113,23 @@ impl ElementTree {
         if self.open.len() > 1
             && let Some(element) = self.open.pop()
         {
-            self.push(Node::Element(element));
+            self.push(MarkupNode::Element(element));
         }
     }
 
     fn push_text(&mut self, text: &str) {
-        let text = Node::text(text);
+        let text = MarkupNode::text(text);
         let last = self.open.last_mut().map(|open| &mut open.children);
         match (last, text) {
-            (Some(children), Node::Text(more)) => match children.last_mut() {
-                Some(Node::Text(before)) => before.push_str(&more),
-                _ => children.push(Node::Text(more)),
+            (Some(children), MarkupNode::Text(more)) => match children.last_mut() {
+                Some(MarkupNode::Text(before)) => before.push_str(&more),
+                _ => children.push(MarkupNode::Text(more)),
             },
             (_, text) => self.push(text),
         }
     }
 
-    fn push(&mut self, node: Node) {
+    fn push(&mut self, node: MarkupNode) {
         if let Some(open) = self.open.last_mut() {
             open.children.push(node);
         }
@@ -141,7 +141,7 @@ fn href(url: &str) -> Option<String> {
     let is_plain = url.len() <= MAX_HREF_BYTES && !url.chars().any(|c| c.is_control() || c.is_whitespace());
     let leads =
         SCHEMES.iter().any(|scheme| url.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme)));
-    (is_plain && leads && Node::text(url) == Node::Text(url.to_owned())).then(|| url.to_owned())
+    (is_plain && leads && MarkupNode::text(url) == MarkupNode::Text(url.to_owned())).then(|| url.to_owned())
 }
 
 #[cfg(test)]
@@ -227,10 +227,10 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_text_is_a_tree(text in r"[\PC\n]{0,300}") {
-            fn depth(node: &Node) -> usize {
+            fn depth(node: &MarkupNode) -> usize {
                 match node {
-                    Node::Text(_) => 0,
-                    Node::Element(element) => 1 + element.children.iter().map(depth).max().unwrap_or(0),
+                    MarkupNode::Text(_) => 0,
+                    MarkupNode::Element(element) => 1 + element.children.iter().map(depth).max().unwrap_or(0),
                 }
             }
             prop_assert!(blocks(&text).iter().all(|block| depth(block) <= MAX_DEPTH));

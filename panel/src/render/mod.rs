@@ -12,7 +12,7 @@ use subagent_protocol::clean::clean;
 /// A node of the tree.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Node {
+pub(crate) enum MarkupNode {
     /// Text, without control characters and without marks that turn or hide text.
     Text(String),
     Element(Element),
@@ -33,7 +33,7 @@ pub(crate) struct Element {
     #[serde(rename = "k", skip_serializing_if = "String::is_empty")]
     pub(crate) look: String,
     #[serde(rename = "c", skip_serializing_if = "Vec::is_empty")]
-    pub(crate) children: Vec<Node>,
+    pub(crate) children: Vec<MarkupNode>,
 }
 
 impl Element {
@@ -42,7 +42,7 @@ impl Element {
     }
 }
 
-impl Node {
+impl MarkupNode {
     pub(crate) fn text(text: &str) -> Self {
         Self::Text(clean(text).into_owned())
     }

@@ -2,10 +2,12 @@
 
 #![allow(dead_code, reason = "only their schema is used")]
 
+pub(super) mod of;
+
 use serde_json::Value;
 
 use crate::budget::{Budget, Limits, OnLimit, OnUnknown, Scope};
-use crate::client::{ExitStatus, Failure};
+use crate::client::{ExitStatus, RequestFailure};
 use crate::error::Error;
 use crate::event::ApprovalOption;
 use crate::ids::{RequestId, RuleId, TurnId, WorkerId};
@@ -86,7 +88,8 @@ struct ProgressMessage {
 /// the request has them.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ApprovalRequested {
+#[schema(as = ApprovalRequested)]
+struct ApprovalRequestedEvent {
     /// Id of the request.
     request_id: RequestId,
     /// The kind, always `tool.call`.
@@ -107,7 +110,8 @@ struct ApprovalRequested {
 /// The agent asks its user: a form to fill in, or a link to follow.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ElicitationRequested {
+#[schema(as = ElicitationRequested)]
+struct ElicitationRequestedEvent {
     /// Id of the request.
     request_id: RequestId,
     /// The kind, always `elicitation`.
@@ -133,7 +137,8 @@ struct ElicitationRequested {
 /// An elicitation was answered.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ElicitationAnswered {
+#[schema(as = ElicitationAnswered)]
+struct ElicitationAnsweredEvent {
     /// Id of the request.
     request_id: RequestId,
     /// `accept`, `decline` or `cancel`.
@@ -157,7 +162,8 @@ struct OtherNotification {
 /// A permission request was decided.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ApprovalDecided {
+#[schema(as = ApprovalDecided)]
+struct ApprovalDecidedEvent {
     /// Id of the request.
     request_id: RequestId,
     /// The decision as it was given.
@@ -315,7 +321,8 @@ struct TurnFailed {
 /// A turn was canceled.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct TurnCanceled {
+#[schema(as = TurnCanceled)]
+struct TurnCanceledEvent {
     /// Id of the turn.
     turn_id: TurnId,
     /// Reason for the cancel.
@@ -337,7 +344,8 @@ struct TurnQueued {
 /// A queued message was removed without being sent.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct TurnDropped {
+#[schema(as = TurnDropped)]
+struct TurnDroppedEvent {
     /// Id of the turn that was dropped.
     turn_id: TurnId,
     /// Reason for the drop.
@@ -358,7 +366,8 @@ struct QueuePaused {
 
 /// Queued messages are sent again.
 #[derive(utoipa::ToSchema)]
-struct QueueResumed {
+#[schema(as = QueueResumed)]
+struct QueueResumedEvent {
     /// Number of queued messages, including the one that starts now.
     length: u64,
 }
@@ -458,7 +467,7 @@ struct ClientCall {
     /// How its command ended.
     exit_status: Option<ExitStatus>,
     /// The error returned to the agent.
-    error: Option<Failure>,
+    error: Option<RequestFailure>,
     /// Number of bytes the command had printed.
     output_bytes: Option<u64>,
     /// The end of the output, at most 4 KiB.
@@ -467,7 +476,8 @@ struct ClientCall {
 
 /// A line that is not a message.
 #[derive(utoipa::ToSchema)]
-struct Noise {
+#[schema(as = Noise)]
+struct NoiseEvent {
     /// Why the line was rejected.
     reason: NoiseReason,
     /// Length of the line in bytes.
@@ -476,124 +486,4 @@ struct Noise {
     digest: String,
     /// Beginning of the line.
     head: String,
-}
-
-pub(super) mod of {
-    //! Maps types to events.
-
-    use super::super::definitions::{AgentApplied, AgentChanged};
-    use super::super::notifications::NotificationFailed;
-    use super::super::progress::{
-        AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
-        Replayed, SessionInfo, Text, ToolCall, Usage,
-    };
-    use super::super::schema::{NamedSchema, named};
-    use super::super::tasks::{
-        SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress,
-        SubagentSpawned,
-    };
-    use crate::api::{
-        ScheduleFired, SchedulePaused, TriggerFired, TriggerPaused, WorkerParked, WorkerUnparked,
-        WorktreeConflict, WorktreeLanded, WorktreeMerged, WorktreeRemoved, WorktreeView,
-    };
-    use crate::event::EventType;
-    use crate::hook::HookFailed;
-
-    /// Returns the data type of an event; `None` for internal events and for `progress.update`.
-    pub(in super::super) fn event(event_type: EventType) -> Option<NamedSchema> {
-        Some(match event_type {
-            EventType::TurnStarted => named::<super::TurnStarted>(),
-            EventType::MessageSent => named::<super::MessageSent>(),
-            EventType::ProgressMessage => named::<super::ProgressMessage>(),
-            EventType::ApprovalRequested => named::<super::ApprovalRequested>(),
-            EventType::ApprovalDecided => named::<super::ApprovalDecided>(),
-            EventType::PolicyViolated => named::<super::PolicyViolated>(),
-            EventType::BudgetExceeded => named::<super::BudgetExceeded>(),
-            EventType::BudgetUnknown => named::<super::BudgetUnknown>(),
-            EventType::BudgetChanged => named::<super::BudgetChanged>(),
-            EventType::WorktreeCreated => named::<WorktreeView>(),
-            EventType::WorktreeLanded => named::<WorktreeLanded>(),
-            EventType::WorktreeRetired | EventType::WorktreeRemoved => named::<WorktreeRemoved>(),
-            EventType::WorktreeConflict => named::<WorktreeConflict>(),
-            EventType::WorktreeMerged => named::<WorktreeMerged>(),
-            EventType::ScheduleFired => named::<ScheduleFired>(),
-            EventType::SchedulePaused => named::<SchedulePaused>(),
-            EventType::TriggerFired => named::<TriggerFired>(),
-            EventType::TriggerPaused => named::<TriggerPaused>(),
-            EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
-                named::<super::ApprovalOver>()
-            }
-            EventType::ElicitationRequested => named::<super::ElicitationRequested>(),
-            EventType::ElicitationAnswered => named::<super::ElicitationAnswered>(),
-            EventType::ElicitationLost | EventType::ElicitationCanceled => named::<super::ApprovalOver>(),
-            EventType::TurnCompleted => named::<super::TurnCompleted>(),
-            EventType::TurnFailed => named::<super::TurnFailed>(),
-            EventType::TurnCanceled => named::<super::TurnCanceled>(),
-            EventType::TurnQueued | EventType::TurnMoved => named::<super::TurnQueued>(),
-            EventType::TurnDropped => named::<super::TurnDropped>(),
-            EventType::QueuePaused => named::<super::QueuePaused>(),
-            EventType::QueueResumed => named::<super::QueueResumed>(),
-            EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
-            EventType::AgentApplied => named::<AgentApplied>(),
-            EventType::AgentChanged => named::<AgentChanged>(),
-            EventType::WorkerHibernated => named::<super::Hibernated>(),
-            EventType::WorkerParked => named::<WorkerParked>(),
-            EventType::WorkerUnparked => named::<WorkerUnparked>(),
-            EventType::WorkerLost => named::<super::Because>(),
-            EventType::WorkerStopped => named::<Nothing>(),
-            EventType::NotificationFailed => named::<NotificationFailed>(),
-            EventType::WorkerForbidden => named::<super::Forbidden>(),
-            EventType::HookFailed => named::<HookFailed>(),
-            EventType::SubagentSpawned => named::<SubagentSpawned>(),
-            EventType::SubagentProgress => named::<SubagentProgress>(),
-            EventType::SubagentEvent => named::<SubagentEvent>(),
-            EventType::SubagentCompleted => named::<SubagentCompleted>(),
-            EventType::SubagentFailed => named::<SubagentFailed>(),
-            EventType::SubagentCancelled => named::<SubagentCancelled>(),
-            EventType::JournalGap => named::<super::JournalGap>(),
-            EventType::ProgressUpdate
-            | EventType::RuntimeSegment
-            | EventType::RuntimeSealed
-            | EventType::RuntimeAgentStarted
-            | EventType::RuntimeStartFailed
-            | EventType::RuntimeDispatching
-            | EventType::RuntimeApprovalHeld
-            | EventType::RuntimeApprovalClosed
-            | EventType::RuntimeAnswerWritten
-            | EventType::RuntimeCancelRequested
-            | EventType::RuntimeTurnEnd
-            | EventType::RuntimeTerminating
-            | EventType::RuntimeAgentExited
-            | EventType::RuntimeEnded => return None,
-        })
-    }
-
-    /// Returns the kinds of a `progress.update` with the type of their fields.
-    /// Other kinds have none.
-    pub(in super::super) fn kinds() -> Vec<(&'static str, NamedSchema)> {
-        vec![
-            ("tool_call", named::<ToolCall>()),
-            ("tool_call_update", named::<ToolCall>()),
-            ("plan", named::<Plan>()),
-            ("thought", named::<Text>()),
-            ("user_message", named::<Text>()),
-            ("agent_message_chunk", named::<Chunk>()),
-            ("usage", named::<Usage>()),
-            ("mode", named::<Mode>()),
-            ("mode", named::<super::OptionOutcome>()),
-            ("available_commands", named::<AvailableCommands>()),
-            ("config_option", named::<ConfigOptions>()),
-            ("config_option", named::<super::OptionOutcome>()),
-            ("session_info", named::<SessionInfo>()),
-            ("notice", named::<Notice>()),
-            ("compaction", named::<Compaction>()),
-            ("compaction_summary", named::<CompactionSummary>()),
-            ("replayed", named::<Replayed>()),
-            ("session", named::<super::SessionOpened>()),
-            ("notification", named::<super::OtherNotification>()),
-            ("noise", named::<super::Noise>()),
-            ("fs", named::<super::ClientCall>()),
-            ("terminal", named::<super::ClientCall>()),
-        ]
-    }
 }

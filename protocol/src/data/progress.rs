@@ -69,8 +69,8 @@ pub struct TerminalExit {
 
 /// The whole present plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Plan {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Plan))]
+pub struct PlanEntries {
     /// Objects with `content`, `priority`, `status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]

@@ -48,7 +48,7 @@ pub use spawn::log_path;
 pub(crate) use state_watch::created;
 pub use stream::{EventBatch, EventSubscription, SubscriptionStep};
 pub use tasks::{TaskWait, read};
-pub use wait::{Cursor, WorkerWait};
+pub use wait::{WaitStart, WorkerWait};
 
 /// Default timeout of a request.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{ApiRequest, Cursor, DaemonClient, RequestPath, WorkerWait};
+use super::{ApiRequest, DaemonClient, RequestPath, WaitStart, WorkerWait};
 use crate::failure::Result;
 
 /// The questions of one worker and of the tasks below it.
@@ -23,7 +23,7 @@ impl QuestionReader {
         let waiting = WorkerWait {
             worker_id: worker_id.to_owned(),
             until: Some("waiting_approval".to_owned()),
-            cursor: Cursor::Latest,
+            cursor: WaitStart::Latest,
             timeout: 0.0,
             no_progress: 0.0,
             collect_turn: None,
@@ -46,7 +46,7 @@ impl QuestionReader {
                     return std::future::pending().await;
                 };
                 if let Some(event_id) = waited["matchedEvent"]["eventId"].as_str() {
-                    self.waiting.cursor = Cursor::After(event_id.to_owned());
+                    self.waiting.cursor = WaitStart::After(event_id.to_owned());
                 }
             }
             self.listed = true;
@@ -66,8 +66,11 @@ impl QuestionReader {
     pub async fn over(client: &mut DaemonClient, question: &Value) {
         let [worker, request] =
             ["workerId", "requestId"].map(|key| question[key].as_str().unwrap_or_default());
-        let mut waiting =
-            WorkerWait { until: Some(ENDS.to_owned()), cursor: Cursor::Latest, ..Self::of(worker).waiting };
+        let mut waiting = WorkerWait {
+            until: Some(ENDS.to_owned()),
+            cursor: WaitStart::Latest,
+            ..Self::of(worker).waiting
+        };
         if client.pin(&mut waiting).await.is_err() {
             return;
         }
@@ -79,7 +82,7 @@ impl QuestionReader {
             }
             match client.wait(waiting.clone()).await {
                 Ok(waited) => match waited["matchedEvent"]["eventId"].as_str() {
-                    Some(event_id) => waiting.cursor = Cursor::After(event_id.to_owned()),
+                    Some(event_id) => waiting.cursor = WaitStart::After(event_id.to_owned()),
                     None => return,
                 },
                 Err(_) => return,

@@ -20,12 +20,12 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 
 /// A watch on one folder. It does not miss changes between its creation and [`StateWatch::changed`].
 #[derive(Debug)]
-pub(super) struct StateWatch(Option<AsyncFd<Queue>>);
+pub(super) struct StateWatch(Option<AsyncFd<InotifyQueue>>);
 
 #[derive(Debug)]
-struct Queue(Inotify);
+struct InotifyQueue(Inotify);
 
-impl AsRawFd for Queue {
+impl AsRawFd for InotifyQueue {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
@@ -53,7 +53,7 @@ impl StateWatch {
         };
         // SAFETY: the queue owns its descriptor until its end, and closes it after the AsyncFd.
         #[allow(unsafe_code)]
-        let registered = unsafe { AsyncFd::register(Queue(queue)) };
+        let registered = unsafe { AsyncFd::register(InotifyQueue(queue)) };
         Ok(Self(Some(registered?)))
     }
 

@@ -116,7 +116,7 @@ async fn without_a_daemon_only_what_may_start_one_does() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
-fn waiting(cursor: Cursor) -> WorkerWait {
+fn waiting(cursor: WaitStart) -> WorkerWait {
     WorkerWait {
         worker_id: "w_1".to_owned(),
         until: Some("any".to_owned()),
@@ -137,7 +137,7 @@ fn timed_out(details: Value) -> Act {
 async fn a_wait_from_now_gets_a_cursor_first_and_keeps_it_over_a_lost_connection() {
     let newest = json!({"workerId": "w_1", "event": {"eventId": "ev_000000000007"}});
     let fake = Fake::new(vec![ok(newest), Act::Close, ok(json!({"state": "idle"}))]);
-    let waited = bounded(client(&fake).wait(waiting(Cursor::Latest))).await.unwrap();
+    let waited = bounded(client(&fake).wait(waiting(WaitStart::Latest))).await.unwrap();
     assert_eq!(waited["state"], "idle");
     let seen = fake.seen();
     assert_eq!(seen[0].line, "GET /v1/workers/w_1/events/latest");
@@ -152,14 +152,14 @@ async fn a_wait_from_now_gets_a_cursor_first_and_keeps_it_over_a_lost_connection
 #[tokio::test]
 async fn a_worker_without_events_is_waited_for_from_the_beginning() {
     let fake = Fake::new(vec![ok(json!({"workerId": "w_1", "event": null})), ok(json!({}))]);
-    bounded(client(&fake).wait(waiting(Cursor::Latest))).await.unwrap();
+    bounded(client(&fake).wait(waiting(WaitStart::Latest))).await.unwrap();
     assert_eq!(fake.seen()[1].body["includeHistory"], true);
 }
 
 #[tokio::test]
 async fn a_timeout_reports_the_callers_own_time() {
     let fake = Fake::new(vec![timed_out(json!({"timeoutSeconds": 4.99}))]);
-    let failure = bounded(client(&fake).wait(waiting(Cursor::After("ev_1".into())))).await.unwrap_err();
+    let failure = bounded(client(&fake).wait(waiting(WaitStart::After("ev_1".into())))).await.unwrap_err();
     assert!(failure.is(Code::WaitTimeout) && failure.retryable);
     assert_eq!(failure.details["timeoutSeconds"], 5.0);
 }
@@ -169,7 +169,7 @@ async fn a_long_answer_to_a_wait_that_is_cut_is_asked_for_again() {
     let cut = Act::Stream(vec!["{\"ok\":true,\"data\":{\"assistantText\":\"a"], false);
     let whole = json!({"assistantText": "ab", "lastAssistantChunk": "b"});
     let fake = Fake::new(vec![cut, ok(whole.clone())]);
-    let waited = bounded(client(&fake).wait(waiting(Cursor::After("ev_1".into())))).await.unwrap();
+    let waited = bounded(client(&fake).wait(waiting(WaitStart::After("ev_1".into())))).await.unwrap();
     assert_eq!(waited, whole);
     assert_eq!(fake.seen().len(), 2);
 }

@@ -20,7 +20,7 @@ pub(super) const SHORTEST: f64 = 0.001;
 
 /// The start position of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cursor {
+pub enum WaitStart {
     /// After the event with this id.
     After(String),
     /// From the first event.
@@ -37,7 +37,7 @@ pub struct WorkerWait {
     /// Event types that end the wait; `None` uses the default set.
     pub until: Option<String>,
     /// Start position of the wait.
-    pub cursor: Cursor,
+    pub cursor: WaitStart,
     /// Timeout in seconds; 0 is unlimited.
     pub timeout: f64,
     /// Timeout without any event in seconds; 0 is unlimited.
@@ -71,12 +71,12 @@ impl DaemonClient {
     /// # Errors
     /// Those of [`DaemonClient::ask`].
     pub async fn pin(&mut self, waiting: &mut WorkerWait) -> Result<()> {
-        if waiting.cursor == Cursor::Latest {
+        if waiting.cursor == WaitStart::Latest {
             let path = format!("/v1/workers/{}/events/latest", segment(&waiting.worker_id));
             let latest = self.ask(&ApiRequest::get(path)).await?;
             waiting.cursor = match latest["event"]["eventId"].as_str() {
-                Some(event_id) => Cursor::After(event_id.to_owned()),
-                None => Cursor::Beginning,
+                Some(event_id) => WaitStart::After(event_id.to_owned()),
+                None => WaitStart::Beginning,
             };
         }
         Ok(())
@@ -90,10 +90,10 @@ impl WorkerWait {
         let request = WaitRequest {
             until: self.until.clone(),
             from_event_id: match &self.cursor {
-                Cursor::After(event_id) => Some(event_id.clone()),
-                Cursor::Beginning | Cursor::Latest => None,
+                WaitStart::After(event_id) => Some(event_id.clone()),
+                WaitStart::Beginning | WaitStart::Latest => None,
             },
-            include_history: self.cursor == Cursor::Beginning,
+            include_history: self.cursor == WaitStart::Beginning,
             timeout_seconds: left,
             no_progress_timeout_seconds: self.no_progress,
             collect_turn: self.collect_turn.clone(),

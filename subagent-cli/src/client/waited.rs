@@ -13,13 +13,13 @@ const LAST: &str = "lastAssistantChunk";
 #[derive(Debug, Default)]
 pub(super) struct WaitResponse {
     text: Option<String>,
-    last: Last,
+    last: LastChunk,
     /// All fields except these two.
     others: Map<String, Value>,
 }
 
 #[derive(Debug, Default)]
-enum Last {
+enum LastChunk {
     #[default]
     None,
     /// Number of bytes at the end of the text.
@@ -31,9 +31,9 @@ enum Last {
 impl From<WaitResponse> for Value {
     fn from(WaitResponse { text, last, others: mut data }: WaitResponse) -> Self {
         let last = match (last, &text) {
-            (Last::End(length), Some(text)) => Some(text[text.len() - length..].to_owned()),
-            (Last::Other(last), _) => Some(last),
-            (Last::End(_) | Last::None, _) => None,
+            (LastChunk::End(length), Some(text)) => Some(text[text.len() - length..].to_owned()),
+            (LastChunk::Other(last), _) => Some(last),
+            (LastChunk::End(_) | LastChunk::None, _) => None,
         };
         data.insert(TEXT.to_owned(), text.map_or(Self::Null, Self::String));
         data.insert(LAST.to_owned(), last.map_or(Self::Null, Self::String));
@@ -73,28 +73,28 @@ impl<'de> Visitor<'de> for Fields {
 struct EndOf<'a>(Option<&'a str>);
 
 impl<'de> DeserializeSeed<'de> for EndOf<'_> {
-    type Value = Last;
+    type Value = LastChunk;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Last, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<LastChunk, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl Visitor<'_> for EndOf<'_> {
-    type Value = Last;
+    type Value = LastChunk;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a text or null")
     }
 
-    fn visit_unit<E>(self) -> Result<Last, E> {
-        Ok(Last::None)
+    fn visit_unit<E>(self) -> Result<LastChunk, E> {
+        Ok(LastChunk::None)
     }
 
-    fn visit_str<E>(self, last: &str) -> Result<Last, E> {
+    fn visit_str<E>(self, last: &str) -> Result<LastChunk, E> {
         Ok(match self.0.is_some_and(|text| text.ends_with(last)) {
-            true => Last::End(last.len()),
-            false => Last::Other(last.to_owned()),
+            true => LastChunk::End(last.len()),
+            false => LastChunk::Other(last.to_owned()),
         })
     }
 }

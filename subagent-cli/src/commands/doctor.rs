@@ -9,7 +9,7 @@ use subagentd::lifecycle::refuse_below_guard;
 
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::context::{CliContext, path_value};
-use crate::doctor::{self, ExaminedStateDir, Finding, Status};
+use crate::doctor::{self, ExaminedStateDir, Finding, FindingStatus};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
@@ -45,13 +45,13 @@ pub(super) fn run(args: &DoctorArgs, context: &CliContext) -> Result<CliOutcome>
     let state_dir = (!place.outside).then(|| path_value(&place.state_dir));
     let found = doctor::examine(&context.env, args.cwd.cwd.clone(), place, args.fix);
     let count = |status| found.iter().filter(|finding| finding.status == status).count();
-    let problems = count(Status::Problem);
+    let problems = count(FindingStatus::Problem);
     let data = json!({
         "stateDir": state_dir,
         "healthy": problems == 0,
         "counts": {
-            "problem": problems, "warning": count(Status::Warning),
-            "fixed": count(Status::Fixed), "ok": count(Status::Ok),
+            "problem": problems, "warning": count(FindingStatus::Warning),
+            "fixed": count(FindingStatus::Fixed), "ok": count(FindingStatus::Ok),
         },
         "findings": found,
     });
@@ -90,14 +90,14 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::doctor::Group;
+    use crate::doctor::CheckedPart;
     use crate::output::json as one_line;
 
     #[test]
     fn a_finding_is_one_line_and_its_json_names_everything() {
-        let finding = Finding::problem(Group::Disk, "disk.stateDir", "a\nb").advise("`c`");
+        let finding = Finding::problem(CheckedPart::Disk, "disk.stateDir", "a\nb").advise("`c`");
         assert_eq!(line(&finding), "problem\tdisk.stateDir\ta b\t`c`");
-        assert_eq!(line(&Finding::ok(Group::Disk, "disk.stateDir", "x")), "ok\tdisk.stateDir\tx");
+        assert_eq!(line(&Finding::ok(CheckedPart::Disk, "disk.stateDir", "x")), "ok\tdisk.stateDir\tx");
         let json: Value = serde_json::to_value(&finding).unwrap_or_default();
         assert_eq!(
             one_line::line(json),

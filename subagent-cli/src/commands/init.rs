@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use subagent_config::init::{self, Existing, Scope};
+use subagent_config::init::{self, Existing, InitScope};
 use subagent_protocol::clean::one_line;
 
 use crate::command_line::flags::{ConfigFlag, JsonFlag};
@@ -18,7 +18,7 @@ use crate::context::{CliContext, path_value, present};
 use crate::dialog::confirm::says_yes;
 use crate::failure::Result;
 use crate::output::{CliOutcome, OutputFormat, write_stderr};
-use agents::{KnownAgent, Login};
+use agents::{KnownAgent, LoginState};
 
 /// Set up subagent: agents, config file, login, completions, skill
 ///
@@ -65,7 +65,7 @@ enum InitMode {
 }
 
 /// The steps so far.
-struct Steps {
+struct InitSteps {
     mode: InitMode,
     done: Vec<Value>,
     lines: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) fn run(args: &InitArgs, context: &CliContext) -> Result<CliOutcome> {
         (false, false) => InitMode::Plan,
     };
     let loaded = context.config(None, None)?;
-    let mut steps = Steps { mode, done: Vec::new(), lines: Vec::new() };
+    let mut steps = InitSteps { mode, done: Vec::new(), lines: Vec::new() };
     let asks = !args.no_handshake && mode != InitMode::Plan;
     let agents = agents::find(&loaded, asks, context);
     if mode == InitMode::Ask {
@@ -115,7 +115,7 @@ pub(super) fn run(args: &InitArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(CliOutcome::report("init.done", data, steps.lines.join("\n")))
 }
 
-impl Steps {
+impl InitSteps {
     fn note(&mut self, step: &str, state: &str, what: &str, path: Option<&Path>) {
         let line = match path {
             Some(path) => format!("{state}: {what} ({})", path.display()),
@@ -156,7 +156,7 @@ impl Steps {
     }
 
     fn config(&mut self, args: &InitArgs, agents: &[KnownAgent], context: &CliContext) -> Result<()> {
-        let path = init::target(None, Scope::User, None, &context.env)?;
+        let path = init::target(None, InitScope::User, None, &context.env)?;
         if path.symlink_metadata().is_ok() {
             self.note("config", "kept", "the config file", Some(&path));
             return Ok(());
@@ -175,7 +175,7 @@ impl Steps {
         };
         let what = format!("a config file with the default launcher {launcher}");
         if self.takes("config", &what, Some(&path)) {
-            init::write(path.clone(), Scope::User, Existing::Keep, &init::with_default(&launcher))?;
+            init::write(path.clone(), InitScope::User, Existing::Keep, &init::with_default(&launcher))?;
             self.note("config", "done", &what, Some(&path));
         }
         Ok(())
@@ -203,7 +203,7 @@ impl Steps {
 
     /// Offers a login where an agent wants one.
     fn logins(&mut self, agents: &[KnownAgent], context: &CliContext) {
-        for agent in agents.iter().filter(|agent| agent.login == Login::Wanted) {
+        for agent in agents.iter().filter(|agent| agent.login == LoginState::Wanted) {
             let command = format!("subagent launcher login {}", shell_words::quote(&agent.name));
             let what = format!("log in to {}: {command}", agent.name);
             if self.mode != InitMode::Ask {
@@ -213,7 +213,7 @@ impl Steps {
             if !self.takes("login", &format!("Log in to {}", agent.name), None) {
                 continue;
             }
-            let login = launcher::login::LauncherLogin {
+            let login = launcher::login::LauncherLoginArgs {
                 name: agent.name.clone(),
                 method: None,
                 timeout: 600.0,

@@ -9,7 +9,7 @@ use crate::commands::targets::has_state;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{CliOutcome, document, text};
 
 /// List the workers that are alive, and what they ask
@@ -95,7 +95,7 @@ pub(super) fn run(args: &LsArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(match args.form() {
         Some(ListForm::Name) => CliOutcome::Lines(lines(name)),
         Some(ListForm::Ndjson) => CliOutcome::Lines(lines(document)),
-        Some(ListForm::Tsv) if Terminal::of_stdout().is_some() => {
+        Some(ListForm::Tsv) if OutputTerminal::of_stdout().is_some() => {
             CliOutcome::Lines(text::rows(&json!({ "items": items }), KEYS, ""))
         }
         _ => {

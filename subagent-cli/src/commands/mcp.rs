@@ -10,10 +10,10 @@ use subagent_protocol::api::IfBusy;
 
 use crate::command_line::flags::{ConfigFlag, any_value, path};
 use crate::commands::land;
-use crate::commands::mcp::managed::Commands;
+use crate::commands::mcp::managed::CallerCommands;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::mcp::{self, CommandFuture, NewLanding, NewMessage, NewWorker, ToolOffer};
+use crate::mcp::{self, CommandFuture, NewLanding, NewMessage, ToolOffer, WorkerOptions};
 use crate::output::{CliOutcome, OutputFormat};
 use crate::tasks::TaskPlacement;
 
@@ -51,13 +51,13 @@ pub(super) fn run(args: McpArgs, context: &CliContext) -> Result<CliOutcome> {
     };
     // Nothing of what a tool does is written for people.
     let context = CliContext { format: OutputFormat::Json, ..context.clone() };
-    let commands = Commands { context: context.clone(), cwd: args.cwd, config: args.config.config };
+    let commands = CallerCommands { context: context.clone(), cwd: args.cwd, config: args.config.config };
     let offer = ToolOffer { prefix: args.prefix, tools: args.tools, commands: Some(Arc::new(commands)) };
     mcp::run(placement, offer, &context)
 }
 
-impl mcp::Commands for Commands {
-    fn start_worker(&self, worker: NewWorker) -> CommandFuture<'_> {
+impl mcp::Commands for CallerCommands {
+    fn start_worker(&self, worker: WorkerOptions) -> CommandFuture<'_> {
         Box::pin(self.start(worker))
     }
 

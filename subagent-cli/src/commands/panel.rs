@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::client::block_on;
 use crate::command_line::flags::{CwdFlag, any_value};
 use crate::command_line::numbers::age;
-use crate::commands::panel::bridge::Bridge;
+use crate::commands::panel::bridge::CommandBridge;
 use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -70,7 +70,7 @@ pub(super) fn run(args: &PanelArgs, context: &CliContext) -> Result<CliOutcome> 
         return Err(Failure::new(Code::ForbiddenFromWorker, message)
             .recommend("ask the person or program that manages this worker"));
     }
-    let bridge = Bridge::new(context, args.cwd.cwd.as_deref())?;
+    let bridge = CommandBridge::new(context, args.cwd.cwd.as_deref())?;
     let options = PanelOptions {
         port: args.port,
         read_only: args.read_only,

@@ -8,7 +8,7 @@ use subagent_protocol::{Code, worker_name};
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::targets::{has_state, named_worker};
-use crate::commands::waiting::turn_result::{self, TurnResult};
+use crate::commands::waiting::turn_result::{self, EndedTurn};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, OutputFormat, explain};
@@ -45,7 +45,7 @@ pub(super) fn run(args: ResultArgs, context: &CliContext) -> Result<CliOutcome> 
     let mut client = DaemonClient::new(context, &workspace);
     let result = block_on(async {
         let turn_id = turn_of(&mut client, &address, &workspace).await?;
-        TurnResult::of(&mut client, &turn_id).await
+        EndedTurn::of(&mut client, &turn_id).await
     })?;
     if context.format == OutputFormat::Text
         && let Some(reason) = result.reason()

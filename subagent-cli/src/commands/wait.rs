@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use clap::Args;
 use subagent_protocol::until::Until;
 
-use crate::client::{Cursor, DaemonClient, WorkerWait, block_on};
+use crate::client::{DaemonClient, WaitStart, WorkerWait, block_on};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag, path};
 use crate::command_line::numbers::{seconds, time};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::end::{WaitEnd, code_of};
-use crate::commands::waiting::status_line::{self, Live};
+use crate::commands::waiting::status_line::{self, StatusFollower};
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
@@ -150,9 +150,9 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
     Until::parse(until.as_deref())?;
     let after_latest = input.flag("afterLatest").unwrap_or(!args.include_history);
     let cursor = match present(args.from_event_id).or_else(|| input.text("fromEventId")) {
-        Some(event_id) => Cursor::After(event_id),
-        None if after_latest => Cursor::Latest,
-        None => Cursor::Beginning,
+        Some(event_id) => WaitStart::After(event_id),
+        None if after_latest => WaitStart::Latest,
+        None => WaitStart::Beginning,
     };
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let named = named_worker(&worker_id, &workspace)?.to_owned();
@@ -167,7 +167,7 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
         collect_turn: None,
         only_turn: None,
     };
-    let live = Live::new(context, &workspace)?;
+    let live = StatusFollower::new(context, &workspace)?;
     let waited = block_on(async {
         let event = status_line::wait(&mut client, live, waiting).await?["matchedEvent"].take();
         let end = match args.exit_status {

@@ -28,7 +28,7 @@ use crate::context::{CliContext, present};
 use crate::dialog::interruption_after;
 use crate::failure::{Failure, Result};
 use crate::output::human::{WatchPage, now};
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{CliOutcome, document, unprintable, write};
 
 /// Print a worker's events
@@ -159,7 +159,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     let ask = choice.ask()?;
     let window = (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(limit).ok()).flatten();
     let mut client = DaemonClient::new(context, &workspace);
-    let mut sink = match Terminal::of_stdout() {
+    let mut sink = match OutputTerminal::of_stdout() {
         _ if args.json.json => WatchOutput::Document(Vec::new()),
         Some(terminal) if !args.ndjson && !args.raw => {
             WatchOutput::Person(Box::new(WatchPage::new(Some(terminal))), Headings::default())

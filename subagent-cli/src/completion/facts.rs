@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use subagent_config::agents::{Catalog, Given};
+use subagent_config::agents::{Catalog, GivenAgents};
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
 use subagent_config::{Environment, Workspace, workspace};
 use subagent_protocol::api::{TurnProgress, UNLABELED};
 
 use super::candidate::CompletionCandidate;
-use super::kinds::{InboxRequestKind, Turns};
+use super::kinds::{InboxRequestKind, TurnChoice};
 use super::line::CompletionLine;
 use crate::client::{ApiRequest, glance, segment};
 use crate::output::human::named;
@@ -59,7 +59,7 @@ impl CompletionContext {
         let Some(env) = &self.env else { return Vec::new() };
         let Ok(cwd) = workspace::resolve_cwd(None, env) else { return Vec::new() };
         let root = Workspace::find(None, env).map_or(cwd, |workspace| workspace.root);
-        let catalog = Catalog::find(&Given::default(), &root, env);
+        let catalog = Catalog::find(&GivenAgents::default(), &root, env);
         let found = catalog.found.iter().map(|found| &found.definition);
         found.map(|agent| CompletionCandidate::new(&agent.name, &agent.description)).collect()
     }
@@ -135,12 +135,12 @@ impl CompletionContext {
     }
 
     /// Returns the turns of the newest workers.
-    pub(super) fn turns(&self, of: Turns) -> Vec<CompletionCandidate> {
+    pub(super) fn turns(&self, of: TurnChoice) -> Vec<CompletionCandidate> {
         let deadline = Instant::now() + LIMIT;
         let wanted = |turn: &&Value| match of {
-            Turns::All => true,
-            Turns::Queued => turn["status"] == TurnProgress::Queued.as_str(),
-            Turns::Ended => [TurnProgress::Failed, TurnProgress::Canceled]
+            TurnChoice::All => true,
+            TurnChoice::Queued => turn["status"] == TurnProgress::Queued.as_str(),
+            TurnChoice::Ended => [TurnProgress::Failed, TurnProgress::Canceled]
                 .iter()
                 .any(|end| turn["status"] == end.as_str()),
         };

@@ -26,7 +26,7 @@ pub(super) enum CompletionKind {
     TaskState,
     Request(InboxRequestKind),
     WorkerOrRequest(InboxRequestKind),
-    Turn(Turns),
+    Turn(TurnChoice),
     /// A worker, or a turn once the prefix of its id is typed.
     WorkerOrTurn,
     Tag,
@@ -43,7 +43,7 @@ pub(super) enum CompletionKind {
 
 /// The turns that a command accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turns {
+pub(super) enum TurnChoice {
     All,
     /// Turns whose message is queued.
     Queued,
@@ -82,11 +82,11 @@ const KINDS: &[(&str, CompletionKind)] = &[
     ("answer request_id", CompletionKind::Request(InboxRequestKind::Form)),
     ("approval show request_id", CompletionKind::Request(InboxRequestKind::Anything)),
     ("result address", CompletionKind::WorkerOrTurn),
-    ("turn show turn_id", CompletionKind::Turn(Turns::All)),
-    ("worker inspect turn_id", CompletionKind::Turn(Turns::All)),
-    ("turn drop turn_id", CompletionKind::Turn(Turns::Queued)),
-    ("turn move turn_id", CompletionKind::Turn(Turns::Queued)),
-    ("turn retry turn_id", CompletionKind::Turn(Turns::Ended)),
+    ("turn show turn_id", CompletionKind::Turn(TurnChoice::All)),
+    ("worker inspect turn_id", CompletionKind::Turn(TurnChoice::All)),
+    ("turn drop turn_id", CompletionKind::Turn(TurnChoice::Queued)),
+    ("turn move turn_id", CompletionKind::Turn(TurnChoice::Queued)),
+    ("turn retry turn_id", CompletionKind::Turn(TurnChoice::Ended)),
     ("tag", CompletionKind::Tag),
     ("selector", CompletionKind::Tags),
     ("hook test event", CompletionKind::HookEvent),

@@ -19,7 +19,7 @@ use clap::{Arg, Command};
 use crate::output::print;
 use candidate::CompletionCandidate;
 use facts::CompletionContext;
-use kinds::{CompletionKind, Turns};
+use kinds::{CompletionKind, TurnChoice};
 use line::{CompletionLine, ExpectedInput, joined};
 use subagent_protocol::api::TaskStatus;
 use subagent_protocol::hook::HookEvent;
@@ -134,7 +134,7 @@ fn values(line: &CompletionLine, arg: &Arg, typed: &str) -> CompletionResult {
         CompletionKind::Request(of) => facts().requests(of, line.value("worker_id")),
         CompletionKind::WorkerOrRequest(of) => facts().asking(of),
         CompletionKind::Turn(of) => facts().turns(of),
-        CompletionKind::WorkerOrTurn if typed.starts_with("turn_") => facts().turns(Turns::All),
+        CompletionKind::WorkerOrTurn if typed.starts_with("turn_") => facts().turns(TurnChoice::All),
         CompletionKind::WorkerOrTurn => facts().workers(typed, true),
         CompletionKind::Tag => facts().tags(""),
         // Keeps the text up to the last comma.

@@ -11,18 +11,18 @@ use clap::{Args, Parser, Subcommand};
 /// Workers go on when it ends.
 #[derive(Debug, Parser)]
 #[command(name = "subagentd", version, term_width = 80, args_override_self = true, verbatim_doc_comment)]
-pub(super) struct Cli {
+pub(super) struct SubagentdCli {
     #[command(subcommand)]
     pub(super) command: SubagentdCommand,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SubagentdCommand {
-    Run(DaemonRunArgs),
-    Status(Status),
-    Stop(Stop),
+    Run(SubagentdRunArgs),
+    Status(SubagentdStatusArgs),
+    Stop(SubagentdStopArgs),
     #[command(hide = true)]
-    Restore(Restore),
+    Restore(SubagentdRestoreArgs),
 }
 
 /// Run the daemon in the foreground, until Ctrl-C or SIGTERM
@@ -34,7 +34,7 @@ Examples:
   subagentd run
   subagentd run --no-monitor-workers --json
   subagentd run --once --json")]
-pub(super) struct DaemonRunArgs {
+pub(super) struct SubagentdRunArgs {
     /// Look after the workers once and return
     #[arg(long)]
     pub(super) once: bool,
@@ -72,7 +72,7 @@ pub(super) struct DaemonRunArgs {
 #[command(after_help = "\
 Example:
   subagentd status --json")]
-pub(super) struct Status {
+pub(super) struct SubagentdStatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -87,7 +87,7 @@ pub(super) struct Status {
 Examples:
   subagentd stop
   subagentd stop --workers")]
-pub(super) struct Stop {
+pub(super) struct SubagentdStopArgs {
     /// Also stop all workers
     #[arg(long)]
     pub(super) workers: bool,
@@ -101,7 +101,7 @@ pub(super) struct Stop {
 
 /// The work behind `subagent restore`.
 #[derive(Debug, Args)]
-pub(super) struct Restore {
+pub(super) struct SubagentdRestoreArgs {
     /// The backup.
     #[arg(value_name = "FILE", value_parser = crate::command_line::flags::database_file())]
     pub(super) file: PathBuf,
@@ -124,12 +124,13 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        SubagentdCli::command().debug_assert();
     }
 
     #[test]
     fn the_last_flag_of_a_pair_counts_and_numbers_have_bounds() {
-        let parse = |args: &str| Cli::try_parse_from(format!("subagentd run {args}").split_whitespace());
+        let parse =
+            |args: &str| SubagentdCli::try_parse_from(format!("subagentd run {args}").split_whitespace());
         let SubagentdCommand::Run(run) = parse("--no-monitor-workers --monitor-workers").unwrap().command
         else {
             panic!()

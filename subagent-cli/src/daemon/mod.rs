@@ -18,14 +18,14 @@ use crate::command_line::unparsed;
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{OutputFormat, finish};
-use args::{Cli, SubagentdCommand};
+use args::{SubagentdCli, SubagentdCommand};
 
 pub(crate) use stop::stop;
 
 /// The command line, for the generated reference.
 #[cfg(test)]
 pub(crate) fn command() -> clap::Command {
-    <Cli as clap::CommandFactory>::command()
+    <SubagentdCli as clap::CommandFactory>::command()
 }
 
 /// Entry point of `subagentd`. `args` excludes the program's name.
@@ -35,7 +35,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         return subagentd::result_check::main();
     }
     let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
-    let cli = match Cli::try_parse_from(all) {
+    let cli = match SubagentdCli::try_parse_from(all) {
         Ok(cli) => cli,
         Err(error) => return unparsed::exit("subagentd", &error, &args),
     };

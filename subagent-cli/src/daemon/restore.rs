@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 use subagent_protocol::api::ControllerHandle;
 use subagentd::lifecycle::{self, RestoreOptions, Restored};
 
-use super::args::Restore;
+use super::args::SubagentdRestoreArgs;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 
-pub(super) fn restore(args: Restore, state_dir: PathBuf, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn restore(
+    args: SubagentdRestoreArgs,
+    state_dir: PathBuf,
+    context: &CliContext,
+) -> Result<CliOutcome> {
     let handle: Option<ControllerHandle> = context.handle();
     let options = RestoreOptions {
         state_dir,

@@ -7,11 +7,11 @@ use serde_json::json;
 use subagent_config::Environment;
 use subagentd::lifecycle::{self, RunOptions, StartMode};
 
-use super::args::DaemonRunArgs;
+use super::args::SubagentdRunArgs;
 use crate::failure::Failure;
 use crate::output::{OutputFormat, finish, json as one_line, print};
 
-pub(super) fn run(args: &DaemonRunArgs, state_dir: PathBuf, env: &Environment) -> ExitCode {
+pub(super) fn run(args: &SubagentdRunArgs, state_dir: PathBuf, env: &Environment) -> ExitCode {
     let mode = if args.background { StartMode::Background } else { StartMode::Foreground };
     let idle_exit_seconds = match lifecycle::idle_exit_seconds(env) {
         Ok(seconds) => seconds,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::choices::AllChoices;
-use super::inbox::{Inbox, InboxEvent};
+use super::inbox::{AgentInbox, InboxEvent};
 use super::options::{DemoAgentOptions, Dialect};
 use super::sessions::Sessions;
 use super::turn;
@@ -47,14 +47,14 @@ pub(super) enum DemoAction {
 }
 
 /// Whether the process continues after a turn.
-pub(super) enum Flow {
+pub(super) enum AfterTurn {
     Continue,
     Exit(ExitCode),
 }
 
 /// Whether a turn is running, and in which session.
 #[derive(Clone, Copy)]
-pub(super) enum Busy<'a> {
+pub(super) enum RunningTurn<'a> {
     Idle,
     In(&'a str),
 }
@@ -62,7 +62,7 @@ pub(super) enum Busy<'a> {
 pub(super) struct DemoAgent {
     pub(super) options: DemoAgentOptions,
     pub(super) out: AgentStdout,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: AgentInbox,
     pub(super) sessions: Sessions,
     pub(super) choices: AllChoices,
     /// Arguments before the agent's own, for starting this program as a child.
@@ -80,7 +80,7 @@ impl DemoAgent {
     pub(super) fn new(options: DemoAgentOptions, self_args: Vec<OsString>) -> io::Result<Self> {
         Ok(Self {
             out: AgentStdout::stdout(options.dialect)?,
-            inbox: Inbox::start()?,
+            inbox: AgentInbox::start()?,
             sessions: Sessions::new(options.state.clone(), options.dialect),
             choices: AllChoices::default(),
             self_args,
@@ -111,8 +111,8 @@ impl DemoAgent {
                 }
             };
             // Outside of a turn, cancels and responses have no effect.
-            if let DemoAction::Run(prompt) = self.handle(message, Busy::Idle)?
-                && let Flow::Exit(code) = turn::run(self, prompt)?
+            if let DemoAction::Run(prompt) = self.handle(message, RunningTurn::Idle)?
+                && let AfterTurn::Exit(code) = turn::run(self, prompt)?
             {
                 return Ok(code);
             }
@@ -120,7 +120,7 @@ impl DemoAgent {
     }
 
     /// Handles one message: responds, or returns what the loop must do.
-    pub(super) fn handle(&mut self, message: Incoming, busy: Busy<'_>) -> io::Result<DemoAction> {
+    pub(super) fn handle(&mut self, message: Incoming, busy: RunningTurn<'_>) -> io::Result<DemoAction> {
         match message {
             Incoming::Invalid(error) => self.out.error(None, &error).map(|()| DemoAction::Nothing),
             Incoming::Response { id, result } => {
@@ -129,7 +129,8 @@ impl DemoAgent {
             Incoming::Notification { method, params } => self.notified(&method, &params),
             Incoming::Request { id, method, params } => {
                 let session = text(&params, "sessionId").unwrap_or_default();
-                if method == "session/close" && matches!(busy, Busy::In(running) if running == session) {
+                if method == "session/close" && matches!(busy, RunningTurn::In(running) if running == session)
+                {
                     return Ok(DemoAction::CancelThen(Incoming::Request { id, method, params }));
                 }
                 if method == "session/prompt" {
@@ -351,7 +352,7 @@ impl DemoAgent {
         json!({"sessions": sessions})
     }
 
-    fn accept_prompt(&self, params: &Value, busy: Busy<'_>) -> Result<(String, String), RpcError> {
+    fn accept_prompt(&self, params: &Value, busy: RunningTurn<'_>) -> Result<(String, String), RpcError> {
         if !self.authenticated {
             return Err(login_required());
         }
@@ -359,7 +360,7 @@ impl DemoAgent {
         if !self.sessions.is_open(&session) {
             return Err(not_found(&session));
         }
-        if let Busy::In(running) = busy {
+        if let RunningTurn::In(running) = busy {
             return Err(RpcError::invalid_request(format!("a turn of session {running} is running")));
         }
         let Some(blocks) = params.get("prompt").and_then(Value::as_array) else {

@@ -10,7 +10,7 @@ const MODES: [&str; 2] = ["careful", "bold"];
 const MODELS: [&str; 2] = ["small", "large"];
 
 #[derive(Debug, Clone)]
-struct Choices {
+struct DemoChoices {
     mode: &'static str,
     model: &'static str,
     verbose: bool,
@@ -18,11 +18,11 @@ struct Choices {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct AllChoices(BTreeMap<String, Choices>);
+pub(super) struct AllChoices(BTreeMap<String, DemoChoices>);
 
 impl AllChoices {
-    fn of(&mut self, session: &str) -> &mut Choices {
-        let first = Choices { mode: MODES[0], model: MODELS[0], verbose: false, system_prompt: None };
+    fn of(&mut self, session: &str) -> &mut DemoChoices {
+        let first = DemoChoices { mode: MODES[0], model: MODELS[0], verbose: false, system_prompt: None };
         self.0.entry(session.to_owned()).or_insert(first)
     }
 
@@ -69,7 +69,7 @@ impl AllChoices {
     }
 
     pub(super) fn words(&mut self, session: &str) -> String {
-        let Choices { mode, model, verbose, .. } = self.of(session);
+        let DemoChoices { mode, model, verbose, .. } = self.of(session);
         format!("mode={mode} model={model} verbose={verbose}")
     }
 }

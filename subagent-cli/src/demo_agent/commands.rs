@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::inbox::InboxEvent;
 use super::shapes::SpawnShape;
-use super::turn::{DemoTurn, Stop, WakeReason};
+use super::turn::{DemoTurn, EarlyEnd, WakeReason};
 
 /// Polling interval for a file. A poll costs microseconds and needs no watch descriptor.
 const LOOK: Duration = Duration::from_millis(5);
@@ -44,14 +44,14 @@ pub(super) fn stderr(text: &str) -> Option<String> {
 }
 
 impl DemoTurn<'_> {
-    pub(super) fn wait_file(&mut self, path: &Path) -> Result<Option<String>, Stop> {
+    pub(super) fn wait_file(&mut self, path: &Path) -> Result<Option<String>, EarlyEnd> {
         let there = self.wait_until(PATIENCE, || path.exists())?;
         Ok((!there)
             .then(|| format!("!wait-file: {} is not there after {} s", path.display(), PATIENCE.as_secs())))
     }
 
     /// Starts the shapes in order and waits for each pid in the file.
-    pub(super) fn spawn(&mut self, shapes: &[SpawnShape]) -> Result<Option<String>, Stop> {
+    pub(super) fn spawn(&mut self, shapes: &[SpawnShape]) -> Result<Option<String>, EarlyEnd> {
         let pids =
             self.agent.options.pids.clone().or_else(|| {
                 std::env::var_os("DEMO_AGENT_PIDS").filter(|path| !path.is_empty()).map(Into::into)
@@ -93,7 +93,7 @@ impl DemoTurn<'_> {
     }
 
     /// Runs `sh -c` in a new process group and reports its exit code and output.
-    pub(super) fn shell(&mut self, command: &str) -> Result<Option<String>, Stop> {
+    pub(super) fn shell(&mut self, command: &str) -> Result<Option<String>, EarlyEnd> {
         let (mut child, reader) = match start_shell(command) {
             Ok(started) => started,
             Err(error) => return Ok(Some(format!("!shell: {error}"))),
@@ -132,7 +132,7 @@ impl DemoTurn<'_> {
     }
 
     /// Polls every 5 ms until the condition holds; false after the timeout.
-    fn wait_until(&mut self, time: Duration, is_so: impl Fn() -> bool) -> Result<bool, Stop> {
+    fn wait_until(&mut self, time: Duration, is_so: impl Fn() -> bool) -> Result<bool, EarlyEnd> {
         let end = Instant::now() + time;
         while !is_so() {
             if Instant::now() >= end {

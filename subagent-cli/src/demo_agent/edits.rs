@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::turn::{DemoTurn, Stop};
+use super::turn::{DemoTurn, EarlyEnd};
 use super::updates;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Edit {
 }
 
 impl DemoTurn<'_> {
-    pub(super) fn edit(&mut self, edit: &Edit) -> Result<Option<String>, Stop> {
+    pub(super) fn edit(&mut self, edit: &Edit) -> Result<Option<String>, EarlyEnd> {
         let named = edit.path().display().to_string();
         let failed = |problem: String| Ok(Some(format!("!edit: {named}: {problem}")));
         // Agents report absolute paths.

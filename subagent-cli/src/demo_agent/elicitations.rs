@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::turn::{DemoTurn, Stop, WakeReason};
+use super::turn::{DemoTurn, EarlyEnd, WakeReason};
 
 /// Maximum duration of a single wait; an answer has no timeout.
 const LONG: Duration = Duration::from_secs(3600);
@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(3600);
 impl DemoTurn<'_> {
     /// Asks with these parameters, by default for this session, and reports the answer. With a `file`, the
     /// file gets the whole answer, and the report only its action.
-    pub(super) fn elicit(&mut self, params: &str, file: Option<&Path>) -> Result<Option<String>, Stop> {
+    pub(super) fn elicit(&mut self, params: &str, file: Option<&Path>) -> Result<Option<String>, EarlyEnd> {
         let mut params: Value = match serde_json::from_str(params) {
             Ok(params @ Value::Object(_)) => params,
             _ => return Ok(Some("!elicit takes a JSON object".to_owned())),
@@ -43,7 +43,7 @@ impl DemoTurn<'_> {
     }
 
     /// Writes a line with `SESSION` replaced by the session's id.
-    pub(super) fn raw(&mut self, line: &str) -> Result<(), Stop> {
+    pub(super) fn raw(&mut self, line: &str) -> Result<(), EarlyEnd> {
         let line = line.replace("SESSION", &self.session) + "\n";
         Ok(self.agent.out.raw(line.as_bytes())?)
     }

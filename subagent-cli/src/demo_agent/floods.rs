@@ -4,14 +4,14 @@ use std::io::Write;
 use std::time::Instant;
 
 use super::script::Amount;
-use super::turn::{DemoTurn, Stop};
+use super::turn::{DemoTurn, EarlyEnd};
 
 /// Number of updates between two polls of the input.
 const BURST: u64 = 256;
 
 impl DemoTurn<'_> {
     /// Sends `count` chunks, each with its own write.
-    pub(super) fn chunks(&mut self, count: u64, text: Option<&str>) -> Result<(), Stop> {
+    pub(super) fn chunks(&mut self, count: u64, text: Option<&str>) -> Result<(), EarlyEnd> {
         for index in 0..count {
             self.poll()?;
             match text {
@@ -24,7 +24,7 @@ impl DemoTurn<'_> {
     }
 
     /// Sends `count` chunks at the speed of the pipe.
-    pub(super) fn stream(&mut self, count: u64) -> Result<(), Stop> {
+    pub(super) fn stream(&mut self, count: u64) -> Result<(), EarlyEnd> {
         let (mut line, tail) = self.agent.out.chunk_frame(&self.session);
         let head = line.len();
         self.keep(&format!("(stream of {count} chunks)"));
@@ -42,7 +42,7 @@ impl DemoTurn<'_> {
     }
 
     /// Sends one update whose line has exactly `bytes` bytes, including its line end.
-    pub(super) fn line(&mut self, bytes: usize) -> Result<Option<String>, Stop> {
+    pub(super) fn line(&mut self, bytes: usize) -> Result<Option<String>, EarlyEnd> {
         let (head, tail) = self.agent.out.chunk_frame(&self.session);
         let Some(fill) = bytes.checked_sub(head.len() + tail.len()) else {
             let least = head.len() + tail.len();
@@ -56,7 +56,7 @@ impl DemoTurn<'_> {
     }
 
     /// Sends updates with `bytes` bytes of text each.
-    pub(super) fn flood(&mut self, amount: Amount, bytes: usize) -> Result<(), Stop> {
+    pub(super) fn flood(&mut self, amount: Amount, bytes: usize) -> Result<(), EarlyEnd> {
         let (head, tail) = self.agent.out.chunk_frame(&self.session);
         self.keep("(flood)");
         let mut line = head;
@@ -81,7 +81,7 @@ impl DemoTurn<'_> {
     }
 
     /// Writes lines to stdout that are not ACP messages.
-    pub(super) fn noise(&mut self) -> Result<(), Stop> {
+    pub(super) fn noise(&mut self) -> Result<(), EarlyEnd> {
         let lines: [&[u8]; 6] = [
             b"warning: this line is not JSON",
             b"",
@@ -97,7 +97,7 @@ impl DemoTurn<'_> {
         Ok(())
     }
 
-    fn fill(&mut self, mut bytes: usize) -> Result<(), Stop> {
+    fn fill(&mut self, mut bytes: usize) -> Result<(), EarlyEnd> {
         const BLOCK: [u8; 4096] = [b'x'; 4096];
         while bytes > 0 {
             let part = bytes.min(BLOCK.len());

@@ -21,12 +21,12 @@ pub(super) enum InboxEvent {
 }
 
 /// The receiving end; it provides senders for helper threads.
-pub(super) struct Inbox {
+pub(super) struct AgentInbox {
     events: Receiver<InboxEvent>,
     sender: Sender<InboxEvent>,
 }
 
-impl Inbox {
+impl AgentInbox {
     /// Starts the thread that reads stdin. It ends with stdin or the process.
     pub(super) fn start() -> io::Result<Self> {
         let (sender, events) = mpsc::channel();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::turn::{DemoTurn, Stop, WakeReason};
+use super::turn::{DemoTurn, EarlyEnd, WakeReason};
 use super::updates;
 use super::wire::RpcError;
 
@@ -22,7 +22,7 @@ enum PermissionOutcome {
 
 impl DemoTurn<'_> {
     /// Sends all permission requests at once and handles the responses in order of arrival.
-    pub(super) fn ask(&mut self, kind: &str, title: &str, requests: u8) -> Result<(), Stop> {
+    pub(super) fn ask(&mut self, kind: &str, title: &str, requests: u8) -> Result<(), EarlyEnd> {
         let mut waiting = Vec::new();
         for number in 1..=requests {
             let title = if requests == 1 { title.to_owned() } else { format!("{title} ({number})") };

@@ -76,11 +76,11 @@ pub(super) fn live(shape: SpawnShape, pids: &Path) -> ExitCode {
 fn live_inner(shape: SpawnShape, pids: &Path) -> io::Result<()> {
     match shape {
         SpawnShape::Daemon => {
-            if split()? == Side::Parent {
+            if split()? == ForkSide::Parent {
                 return Ok(());
             }
             setsid()?;
-            if split()? == Side::Parent {
+            if split()? == ForkSide::Parent {
                 return Ok(());
             }
         }
@@ -102,7 +102,7 @@ fn live_inner(shape: SpawnShape, pids: &Path) -> io::Result<()> {
 fn chain(pids: &Path) -> io::Result<()> {
     while write_pid(pids).is_ok() {
         thread::sleep(LINK);
-        if split()? == Side::Parent {
+        if split()? == ForkSide::Parent {
             return Ok(());
         }
     }
@@ -115,12 +115,12 @@ fn write_pid(pids: &Path) -> io::Result<()> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Side {
+enum ForkSide {
     Parent,
     Child,
 }
 
-fn split() -> io::Result<Side> {
+fn split() -> io::Result<ForkSide> {
     // In a forked child of a process with threads, a lock may stay held.
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("this process has threads and cannot fork"));
@@ -129,7 +129,7 @@ fn split() -> io::Result<Side> {
     #[allow(unsafe_code)]
     let side = unsafe { fork() }?;
     Ok(match side {
-        ForkResult::Parent { .. } => Side::Parent,
-        ForkResult::Child => Side::Child,
+        ForkResult::Parent { .. } => ForkSide::Parent,
+        ForkResult::Child => ForkSide::Child,
     })
 }

@@ -1,5 +1,5 @@
 //! One turn: executes the steps of a script in order and handles messages of the client. A cancel
-//! takes effect before each step and inside of every wait and flood. A [`Stop`] ends a turn early;
+//! takes effect before each step and inside of every wait and flood. A [`EarlyEnd`] ends a turn early;
 //! only [`run`] responds to the prompt.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::agent::{Busy, DemoAction, DemoAgent, Flow, ReceivedPrompt};
+use super::agent::{AfterTurn, DemoAction, DemoAgent, ReceivedPrompt, RunningTurn};
 use super::inbox::InboxEvent;
 use super::script::{self, Directive, ScriptStep};
 use super::updates;
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(3600);
 const KEPT_TEXT: usize = 64 * 1024;
 
 /// The reason for an early end of a turn.
-pub(super) enum Stop {
+pub(super) enum EarlyEnd {
     Cancelled,
     /// `!stop`: end with this stopReason.
     Reason(String),
@@ -32,7 +32,7 @@ pub(super) enum Stop {
     Output(io::Error),
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for EarlyEnd {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
@@ -82,11 +82,11 @@ pub(super) struct DemoTurn<'a> {
 }
 
 /// Runs the prompt to its end and responds.
-pub(super) fn run(agent: &mut DemoAgent, prompt: ReceivedPrompt) -> io::Result<Flow> {
+pub(super) fn run(agent: &mut DemoAgent, prompt: ReceivedPrompt) -> io::Result<AfterTurn> {
     let ReceivedPrompt { id, session, text } = prompt;
     if let Err(error) = agent.sessions.append(&session, vec![updates::user_message(&text)]) {
         let error = RpcError::internal(format!("the prompt cannot be stored: {error}"));
-        return agent.out.error(Some(&id), &error).map(|()| Flow::Continue);
+        return agent.out.error(Some(&id), &error).map(|()| AfterTurn::Continue);
     }
     let mut turn = DemoTurn {
         agent,
@@ -107,22 +107,22 @@ pub(super) fn run(agent: &mut DemoAgent, prompt: ReceivedPrompt) -> io::Result<F
         let update = updates::tool_call_end(&tool, "failed", "the turn ended");
         history.push(update.clone());
         // A disconnected client reads no messages.
-        if !matches!(end, Err(Stop::Exit(_) | Stop::Output(_))) {
+        if !matches!(end, Err(EarlyEnd::Exit(_) | EarlyEnd::Output(_))) {
             agent.out.update(&session, update)?;
         }
     }
     // The session may be closed by now; if the history cannot be stored, the prompt fails.
     let end = match agent.sessions.append(&session, history) {
         Ok(()) => end,
-        Err(error) => Err(Stop::Error(RpcError::internal(format!("the turn cannot be stored: {error}")))),
+        Err(error) => Err(EarlyEnd::Error(RpcError::internal(format!("the turn cannot be stored: {error}")))),
     };
     let reason = match end {
         Ok(()) => Ok("end_turn".to_owned()),
-        Err(Stop::Cancelled) => Ok("cancelled".to_owned()),
-        Err(Stop::Reason(reason)) => Ok(reason),
-        Err(Stop::Error(error)) => Err(error),
-        Err(Stop::Exit(code)) => return agent.out.flush().map(|()| Flow::Exit(code)),
-        Err(Stop::Output(error)) => return Err(error),
+        Err(EarlyEnd::Cancelled) => Ok("cancelled".to_owned()),
+        Err(EarlyEnd::Reason(reason)) => Ok(reason),
+        Err(EarlyEnd::Error(error)) => Err(error),
+        Err(EarlyEnd::Exit(code)) => return agent.out.flush().map(|()| AfterTurn::Exit(code)),
+        Err(EarlyEnd::Output(error)) => return Err(error),
     };
     match reason {
         Ok(reason) => {
@@ -141,11 +141,11 @@ pub(super) fn run(agent: &mut DemoAgent, prompt: ReceivedPrompt) -> io::Result<F
         None => {}
     }
     agent.out.flush()?;
-    Ok(if exit_after { Flow::Exit(ExitCode::SUCCESS) } else { Flow::Continue })
+    Ok(if exit_after { AfterTurn::Exit(ExitCode::SUCCESS) } else { AfterTurn::Continue })
 }
 
 impl DemoTurn<'_> {
-    fn steps(&mut self, steps: Vec<ScriptStep>) -> Result<(), Stop> {
+    fn steps(&mut self, steps: Vec<ScriptStep>) -> Result<(), EarlyEnd> {
         for ScriptStep { line, directive } in steps {
             // No poll before a step that ignores cancels: a cancel that reacts to the previous step must
             // not take effect.
@@ -165,7 +165,7 @@ impl DemoTurn<'_> {
     }
 
     /// Executes one step. A failed step returns its error text, and the turn continues.
-    fn step(&mut self, directive: Directive) -> Result<Option<String>, Stop> {
+    fn step(&mut self, directive: Directive) -> Result<Option<String>, EarlyEnd> {
         match directive {
             Directive::Say(text) => self.say(&text)?,
             Directive::Chunks { count, text } => self.chunks(count, text.as_deref())?,
@@ -202,11 +202,11 @@ impl DemoTurn<'_> {
             Directive::Noise => self.noise()?,
             Directive::Line(bytes) => return self.line(bytes),
             Directive::Flood { amount, bytes } => self.flood(amount, bytes)?,
-            Directive::Error { code, message } => return Err(Stop::Error(RpcError::new(code, message))),
+            Directive::Error { code, message } => return Err(EarlyEnd::Error(RpcError::new(code, message))),
             Directive::RateLimit(retry_after_ms) => {
-                return Err(Stop::Error(RpcError::limited(retry_after_ms)));
+                return Err(EarlyEnd::Error(RpcError::limited(retry_after_ms)));
             }
-            Directive::Stop(reason) => return Err(Stop::Reason(reason)),
+            Directive::Stop(reason) => return Err(EarlyEnd::Reason(reason)),
             Directive::Unknown => self.unknown()?,
             Directive::Late(line) => self.late = Some(line.map_or(Late::Chunk, Late::Line)),
             Directive::Spawn(shapes) => return self.spawn(&shapes),
@@ -234,18 +234,18 @@ impl DemoTurn<'_> {
     }
 
     /// Sends one message chunk and adds it to the history.
-    pub(super) fn say(&mut self, text: &str) -> Result<(), Stop> {
+    pub(super) fn say(&mut self, text: &str) -> Result<(), EarlyEnd> {
         self.keep(text);
         self.update(updates::message(text))
     }
 
     /// Sends an update that is not part of the history.
-    pub(super) fn update(&mut self, update: Value) -> Result<(), Stop> {
+    pub(super) fn update(&mut self, update: Value) -> Result<(), EarlyEnd> {
         Ok(self.agent.out.update(&self.session, update)?)
     }
 
     /// Sends an update that `session/load` repeats.
-    pub(super) fn record(&mut self, update: Value) -> Result<(), Stop> {
+    pub(super) fn record(&mut self, update: Value) -> Result<(), EarlyEnd> {
         self.finish_message();
         self.history.push(update.clone());
         self.update(update)
@@ -264,20 +264,20 @@ impl DemoTurn<'_> {
         }
     }
 
-    fn tool(&mut self, kind: &str, title: &str) -> Result<(), Stop> {
+    fn tool(&mut self, kind: &str, title: &str) -> Result<(), EarlyEnd> {
         let id = self.agent.tool_id();
         self.record(updates::tool_call(&id, kind, title, "in_progress"))?;
         self.record(updates::tool_call_end(&id, "completed", &format!("{title}: done")))
     }
 
-    fn hang(&mut self) -> Result<(), Stop> {
+    fn hang(&mut self) -> Result<(), EarlyEnd> {
         self.hearing = CancelReaction::Deaf;
         loop {
             self.wait(LONG)?;
         }
     }
 
-    fn sleep(&mut self, time: Duration) -> Result<(), Stop> {
+    fn sleep(&mut self, time: Duration) -> Result<(), EarlyEnd> {
         let end = Instant::now() + time;
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             self.wait(left)?;
@@ -286,7 +286,7 @@ impl DemoTurn<'_> {
     }
 
     /// Sends unknown update kinds, notifications and requests.
-    fn unknown(&mut self) -> Result<(), Stop> {
+    fn unknown(&mut self) -> Result<(), EarlyEnd> {
         self.update(json!({"sessionUpdate": "demo_unknown_update", "payload": {"deep": [1, null, "x"]}}))?;
         let out = &mut self.agent.out;
         out.notification("_demo/unknown_notification", &json!({"sessionId": self.session, "n": 1}))?;
@@ -305,7 +305,7 @@ impl DemoTurn<'_> {
     }
 
     /// Handles events that have arrived, without waiting.
-    pub(super) fn poll(&mut self) -> Result<(), Stop> {
+    pub(super) fn poll(&mut self) -> Result<(), EarlyEnd> {
         while let Some(event) = self.agent.inbox.poll() {
             self.take(event)?;
         }
@@ -313,7 +313,7 @@ impl DemoTurn<'_> {
     }
 
     /// Flushes the output, then waits for one event.
-    pub(super) fn wait(&mut self, time: Duration) -> Result<WakeReason, Stop> {
+    pub(super) fn wait(&mut self, time: Duration) -> Result<WakeReason, EarlyEnd> {
         self.agent.out.flush()?;
         let end = Instant::now() + time;
         loop {
@@ -327,24 +327,24 @@ impl DemoTurn<'_> {
         }
     }
 
-    fn check_cancel(&self) -> Result<(), Stop> {
+    fn check_cancel(&self) -> Result<(), EarlyEnd> {
         if self.cancel_seen && self.hearing == CancelReaction::Listening {
-            Err(Stop::Cancelled)
+            Err(EarlyEnd::Cancelled)
         } else {
             Ok(())
         }
     }
 
-    fn take(&mut self, event: InboxEvent) -> Result<Option<WakeReason>, Stop> {
+    fn take(&mut self, event: InboxEvent) -> Result<Option<WakeReason>, EarlyEnd> {
         let message = match event {
             InboxEvent::InputEnded if self.agent.options.ignore_stdin_eof => return Ok(None),
-            InboxEvent::InputEnded => return Err(Stop::Exit(ExitCode::SUCCESS)),
+            InboxEvent::InputEnded => return Err(EarlyEnd::Exit(ExitCode::SUCCESS)),
             InboxEvent::ShellEnded { number, report } => {
                 return Ok(Some(WakeReason::Shell { number, report }));
             }
             InboxEvent::Message(message) => message,
         };
-        match self.agent.handle(message, Busy::In(&self.session))? {
+        match self.agent.handle(message, RunningTurn::In(&self.session))? {
             // `Run` cannot occur: a prompt during a turn gets an error response.
             DemoAction::Nothing | DemoAction::Run(_) => {}
             DemoAction::Cancel(session) if session == self.session => self.cancel_seen = true,

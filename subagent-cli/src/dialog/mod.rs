@@ -23,10 +23,10 @@ use tokio::time::timeout;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, read, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human::{self, Detail};
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{OutputFormat, write_stderr};
 use keyboard::{DialogKey, Keyboard};
-use permission::{PermissionChoice, PermissionStep, Stage};
+use permission::{PermissionChoice, PermissionStep, PromptStage};
 
 /// How long Ctrl-C waits for an answer that was sent.
 const SENT_TIME: Duration = Duration::from_secs(3);
@@ -71,7 +71,7 @@ impl QuestionRef {
 #[derive(Debug)]
 pub(crate) struct Dialog {
     keyboard: Keyboard,
-    terminal: Terminal,
+    terminal: OutputTerminal,
 }
 
 impl Dialog {
@@ -81,7 +81,9 @@ impl Dialog {
             return None;
         }
         // The question goes to stderr, since stdout is for the result.
-        let (Some(_), Some(terminal)) = (Terminal::of_stdout(), Terminal::of_stderr()) else { return None };
+        let (Some(_), Some(terminal)) = (OutputTerminal::of_stdout(), OutputTerminal::of_stderr()) else {
+            return None;
+        };
         Some(Self { keyboard: Keyboard::open()?, terminal })
     }
 
@@ -204,7 +206,7 @@ impl Dialog {
         let rule = shown.always_rule.as_deref();
         self.keyboard.forget();
         write_stderr(&human::question(shown, Detail::Short, self.terminal));
-        let mut stage = Stage::Choice;
+        let mut stage = PromptStage::Choice;
         loop {
             let key = self
                 .key(&format!("{} ", permission::keys(stage, rule.is_some(), self.terminal.width)))
@@ -214,7 +216,7 @@ impl Dialog {
                 PermissionStep::Done(wish) => wish,
                 PermissionStep::Ask(next) => {
                     stage = next;
-                    if let (Stage::Always, Some(rule)) = (stage, rule) {
+                    if let (PromptStage::Always, Some(rule)) = (stage, rule) {
                         write_stderr(&human::rule_to_make(rule, self.terminal));
                     }
                     continue;
@@ -247,7 +249,7 @@ impl Dialog {
                 {
                     decided.set(false);
                     write_stderr(&human::failure(&failure, self.terminal));
-                    stage = Stage::Choice;
+                    stage = PromptStage::Choice;
                 }
                 Err(failure) => return Err(failure),
             }

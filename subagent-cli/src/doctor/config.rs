@@ -5,9 +5,9 @@ use subagentd::check_declared;
 use subagentd::lifecycle::{idle_exit_seconds, retention_days};
 
 use super::facts::{DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 
-const GROUP: Group = Group::Config;
+const GROUP: CheckedPart = CheckedPart::Config;
 const VARIABLES: &str = "config.variables";
 const FILE: &str = "config.file";
 const WORKSPACE: &str = "config.workspace";

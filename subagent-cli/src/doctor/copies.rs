@@ -3,7 +3,7 @@
 use subagent_config::StateIdentity;
 
 use super::facts::DoctorFacts;
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 use crate::client::foreign_info;
 
 const COPY: &str = "processes.copy";
@@ -15,7 +15,7 @@ pub(super) fn look(facts: &DoctorFacts) -> Option<Finding> {
             info.state_dir.display(),
             info.process.pid
         );
-        return Some(Finding::warning(Group::Processes, COPY, seen).advise(
+        return Some(Finding::warning(CheckedPart::Processes, COPY, seen).advise(
             "continue: the next command that needs a daemon starts one for this folder, and its workers are shown as stopped copies",
         ));
     }
@@ -26,5 +26,5 @@ pub(super) fn look(facts: &DoctorFacts) -> Option<Finding> {
     let seen = format!(
         "this state dir is a copy of {from}; workers that were copied are stopped here (`WORKER_COPIED`), and the original has its own daemon"
     );
-    Some(Finding::ok(Group::Processes, COPY, seen))
+    Some(Finding::ok(CheckedPart::Processes, COPY, seen))
 }

@@ -13,11 +13,11 @@ use subagentd::{APPLICATION_ID, SCHEMA};
 
 use super::disk::size;
 use super::facts::{Daemon, DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
-use super::holders::Role;
+use super::finding::{CheckedPart, Finding};
+use super::holders::ProcessRole;
 use super::unseen::Unseen;
 
-const GROUP: Group = Group::Database;
+const GROUP: CheckedPart = CheckedPart::Database;
 const LOOK: &str = "database.look";
 const SOUND: &str = "database.sound";
 const SIZE: &str = "database.size";
@@ -61,7 +61,7 @@ pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {
 /// Checks that the file with the database's name is the one that the daemon has open. A deleted file
 /// disappears with the daemon's end.
 fn lost(facts: &DoctorFacts, file: &Path) -> Option<Finding> {
-    let daemon = facts.holders.iter().find(|holder| holder.role == Role::Daemon)?;
+    let daemon = facts.holders.iter().find(|holder| holder.role == ProcessRole::Daemon)?;
     let identity = |meta: Metadata| (meta.dev(), meta.ino());
     let named = file.metadata().map(identity).ok();
     let mut unknown = [file.as_os_str().to_owned(), file.as_os_str().to_owned()];

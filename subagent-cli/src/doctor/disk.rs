@@ -6,11 +6,11 @@ use nix::sys::statvfs::statvfs;
 use subagent_config::state_dir;
 
 use super::facts::{DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 use super::permissions;
 use super::unseen::Unseen;
 
-const GROUP: Group = Group::Disk;
+const GROUP: CheckedPart = CheckedPart::Disk;
 const LOOK: &str = "disk.look";
 
 /// Free bytes and inodes below which a problem (first) or a warning (second) is reported.
@@ -136,7 +136,7 @@ pub(super) fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Status;
+    use super::super::finding::FindingStatus;
     use super::*;
 
     #[test]
@@ -148,12 +148,12 @@ mod tests {
     #[test]
     fn little_room_is_reported_before_it_is_too_late() {
         let status = |bytes, files| judge("disk.stateDir", Path::new("/x y"), bytes, files).status;
-        assert_eq!(status(2 << 30, Some(20_000)), Status::Ok);
-        assert_eq!(status(2 << 30, None), Status::Ok);
-        assert_eq!(status(500 << 20, None), Status::Warning);
-        assert_eq!(status(2 << 30, Some(5_000)), Status::Warning);
-        assert_eq!(status(50 << 20, Some(5_000)), Status::Problem);
-        assert_eq!(status(2 << 30, Some(10)), Status::Problem);
+        assert_eq!(status(2 << 30, Some(20_000)), FindingStatus::Ok);
+        assert_eq!(status(2 << 30, None), FindingStatus::Ok);
+        assert_eq!(status(500 << 20, None), FindingStatus::Warning);
+        assert_eq!(status(2 << 30, Some(5_000)), FindingStatus::Warning);
+        assert_eq!(status(50 << 20, Some(5_000)), FindingStatus::Problem);
+        assert_eq!(status(2 << 30, Some(10)), FindingStatus::Problem);
         let action = judge("disk.stateDir", Path::new("/x y"), 0, None).action.unwrap();
         assert!(action.contains("`df -h '/x y'`"), "{action}");
     }

@@ -9,8 +9,8 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonShown, Examination, Schedules, Triggers};
 use subagent_protocol::notification::Sinks;
 
-use super::finding::{Finding, Group};
-use super::holders::{self, LockHolder, Role};
+use super::finding::{CheckedPart, Finding};
+use super::holders::{self, LockHolder, ProcessRole};
 use crate::client::{ApiRequest, DaemonClient, block_on, read_info, running_soon};
 use crate::failure::Failure;
 
@@ -166,14 +166,14 @@ impl DoctorFacts {
     }
 
     /// Returns the warning of a check that cannot look, so that it does not report success.
-    pub(super) fn hidden(&self, group: Group, id: &'static str) -> Option<Finding> {
+    pub(super) fn hidden(&self, group: CheckedPart, id: &'static str) -> Option<Finding> {
         let StateDirStatus::Hidden(why) = &self.state else { return None };
         let seen = format!("not looked at: {}: {why}", self.state_dir.display());
         Some(Finding::warning(group, id, seen).advise("run this as its owner"))
     }
 
     fn ask(&mut self) {
-        if self.holders.iter().any(|holder| holder.role == Role::Daemon && holder.stopped) {
+        if self.holders.iter().any(|holder| holder.role == ProcessRole::Daemon && holder.stopped) {
             let why = Failure::new(Code::DaemonUnresponsive, "the daemon is stopped by a signal");
             self.daemon = Daemon::Fails(why);
             return;
@@ -184,7 +184,7 @@ impl DoctorFacts {
             return;
         }
         let state_dir = self.state_dir.clone();
-        let lives = self.holders.iter().any(|holder| holder.role == Role::Daemon);
+        let lives = self.holders.iter().any(|holder| holder.role == ProcessRole::Daemon);
         let asked = block_on(async {
             let late = || Failure::new(Code::DaemonUnresponsive, "the daemon does not answer");
             let now = tokio::time::Instant::now();

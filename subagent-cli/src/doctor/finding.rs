@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The subject of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Group {
+pub enum CheckedPart {
     /// Running and stray processes.
     Processes,
     /// The database file `state.db`.
@@ -27,7 +27,7 @@ pub enum Group {
 /// The severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Status {
+pub enum FindingStatus {
     /// A feature fails, or data is accessible to others.
     Problem,
     /// The user should know it, but all features work.
@@ -45,9 +45,9 @@ pub struct Finding {
     /// Id of the check; the same in every version.
     pub id: &'static str,
     /// The subject of the check.
-    pub group: Group,
+    pub group: CheckedPart,
     /// The severity of the finding.
-    pub status: Status,
+    pub status: FindingStatus,
     /// Description of the observation.
     pub seen: String,
     /// Advice; commands are in backquotes.
@@ -58,27 +58,27 @@ impl Finding {
     /// Whether no action is needed.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.status == Status::Ok
+        self.status == FindingStatus::Ok
     }
 
     /// Creates a finding without a problem.
-    pub fn ok(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
-        Self { id, group, status: Status::Ok, seen: seen.into(), action: None }
+    pub fn ok(group: CheckedPart, id: &'static str, seen: impl Into<String>) -> Self {
+        Self { id, group, status: FindingStatus::Ok, seen: seen.into(), action: None }
     }
 
     /// Creates a warning without advice.
-    pub fn warning(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
-        Self { status: Status::Warning, ..Self::ok(group, id, seen) }
+    pub fn warning(group: CheckedPart, id: &'static str, seen: impl Into<String>) -> Self {
+        Self { status: FindingStatus::Warning, ..Self::ok(group, id, seen) }
     }
 
     /// Creates a problem without advice.
-    pub fn problem(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
-        Self { status: Status::Problem, ..Self::ok(group, id, seen) }
+    pub fn problem(group: CheckedPart, id: &'static str, seen: impl Into<String>) -> Self {
+        Self { status: FindingStatus::Problem, ..Self::ok(group, id, seen) }
     }
 
     /// Creates a finding of a repaired problem.
-    pub fn fixed(group: Group, id: &'static str, seen: impl Into<String>) -> Self {
-        Self { status: Status::Fixed, ..Self::ok(group, id, seen) }
+    pub fn fixed(group: CheckedPart, id: &'static str, seen: impl Into<String>) -> Self {
+        Self { status: FindingStatus::Fixed, ..Self::ok(group, id, seen) }
     }
 
     /// Adds advice to the finding.

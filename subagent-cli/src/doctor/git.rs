@@ -3,10 +3,10 @@
 use subagent_runtime::worktree::lacks_identity;
 
 use super::facts::DoctorFacts;
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 use crate::output::advice;
 
-const GROUP: Group = Group::Machine;
+const GROUP: CheckedPart = CheckedPart::Machine;
 const IDENTITY: &str = "machine.gitIdentity";
 
 /// Reports nothing outside of a repository, and where git does not work.

@@ -10,7 +10,7 @@ use subagentd::stray_processes;
 
 /// The program of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ProcessRole {
     Daemon,
     Runtime,
     Guard,
@@ -19,7 +19,7 @@ pub(super) enum Role {
 /// A live process of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LockHolder {
-    pub(super) role: Role,
+    pub(super) role: ProcessRole,
     pub(super) pid: i32,
     pub(super) start_time: u64,
     /// Its state dir (absolute, links resolved).
@@ -58,10 +58,10 @@ pub(super) fn find() -> (Vec<LockHolder>, Vec<i32>) {
 fn look(pid: i32) -> io::Result<Option<LockHolder>> {
     let Some(process) = proc::process(pid).ok().filter(|process| !process.ended) else { return Ok(None) };
     let role = match process.name.as_str() {
-        "subagentd" => Role::Daemon,
-        "subagent-guard" => Role::Guard,
+        "subagentd" => ProcessRole::Daemon,
+        "subagent-guard" => ProcessRole::Guard,
         // The kernel keeps 15 bytes of a name.
-        "subagent-runtim" => Role::Runtime,
+        "subagent-runtim" => ProcessRole::Runtime,
         _ => return Ok(None),
     };
     let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -89,12 +89,12 @@ fn look(pid: i32) -> io::Result<Option<LockHolder>> {
 }
 
 /// Returns the state dir and worker of a lock file that is held open.
-fn held(role: Role, path: &Path) -> Option<(PathBuf, String)> {
+fn held(role: ProcessRole, path: &Path) -> Option<(PathBuf, String)> {
     let folder = path.parent()?;
     match (role, path.file_name()?.to_str()?) {
-        (Role::Daemon, "daemon.lock") => Some((folder.to_owned(), String::new())),
+        (ProcessRole::Daemon, "daemon.lock") => Some((folder.to_owned(), String::new())),
         // A runtime holds both locks until its guard takes the second one.
-        (Role::Runtime, "lock") | (Role::Guard, "guard.lock") => {
+        (ProcessRole::Runtime, "lock") | (ProcessRole::Guard, "guard.lock") => {
             let state_dir = folder.parent().filter(|runtimes| runtimes.ends_with("runtimes"))?.parent()?;
             Some((state_dir.to_owned(), folder.file_name()?.to_str()?.to_owned()))
         }
@@ -119,15 +119,15 @@ mod tests {
     fn only_the_locks_themselves_count() {
         let held = |role, path: &str| held(role, Path::new(path));
         let of = |worker: &str| Some((PathBuf::from("/s"), worker.to_owned()));
-        assert_eq!(held(Role::Daemon, "/s/daemon.lock"), of(""));
-        assert_eq!(held(Role::Runtime, "/s/runtimes/w_1/lock"), of("w_1"));
-        assert_eq!(held(Role::Guard, "/s/runtimes/w_1/guard.lock"), of("w_1"));
+        assert_eq!(held(ProcessRole::Daemon, "/s/daemon.lock"), of(""));
+        assert_eq!(held(ProcessRole::Runtime, "/s/runtimes/w_1/lock"), of("w_1"));
+        assert_eq!(held(ProcessRole::Guard, "/s/runtimes/w_1/guard.lock"), of("w_1"));
         for (role, path) in [
-            (Role::Daemon, "/s/runtimes/w_1/lock"),
-            (Role::Guard, "/s/runtimes/w_1/lock"),
-            (Role::Runtime, "/s/runtimes/w_1/1.journal"),
-            (Role::Runtime, "/s/elsewhere/w_1/lock"),
-            (Role::Runtime, "/s/daemon.lock"),
+            (ProcessRole::Daemon, "/s/runtimes/w_1/lock"),
+            (ProcessRole::Guard, "/s/runtimes/w_1/lock"),
+            (ProcessRole::Runtime, "/s/runtimes/w_1/1.journal"),
+            (ProcessRole::Runtime, "/s/elsewhere/w_1/lock"),
+            (ProcessRole::Runtime, "/s/daemon.lock"),
         ] {
             assert_eq!(held(role, path), None, "{path}");
         }

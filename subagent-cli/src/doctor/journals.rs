@@ -10,11 +10,11 @@ use subagent_protocol::ids::WorkerId;
 
 use super::disk::size;
 use super::facts::{Daemon, DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
-use super::holders::{Role, is_held};
+use super::finding::{CheckedPart, Finding};
+use super::holders::{ProcessRole, is_held};
 use super::unseen::Unseen;
 
-const GROUP: Group = Group::Journals;
+const GROUP: CheckedPart = CheckedPart::Journals;
 const LOOK: &str = "journals.look";
 const BACKLOG: &str = "journals.backlog";
 const UNKNOWN: &str = "journals.unknown";
@@ -161,7 +161,7 @@ fn left_files(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
         let socket = folder.daemon_socket();
         let served = || {
             !matches!(facts.daemon, Daemon::None)
-                || facts.holders.iter().any(|holder| holder.role == Role::Daemon)
+                || facts.holders.iter().any(|holder| holder.role == ProcessRole::Daemon)
                 || is_held(&facts.state_dir.join("daemon.lock"))
         };
         if socket.exists() && is_settled(&socket) && !served() {

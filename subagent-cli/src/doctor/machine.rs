@@ -14,9 +14,9 @@ use subagent_sandbox::SandboxSupport;
 use subagentd::max_runtimes;
 
 use super::facts::DoctorFacts;
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 
-const GROUP: Group = Group::Machine;
+const GROUP: CheckedPart = CheckedPart::Machine;
 
 /// A lower limit of descriptors is a warning for a daemon with many workers.
 const FEW_DESCRIPTORS: u64 = 4096;

@@ -29,7 +29,7 @@ use subagent_config::Environment;
 
 use facts::DoctorFacts;
 pub use facts::ExaminedStateDir;
-pub use finding::{Finding, Group, Status};
+pub use finding::{CheckedPart, Finding, FindingStatus};
 
 /// Timeout of a check, so that a hanging file system does not block the others.
 const LOOK: Duration = Duration::from_secs(20);
@@ -40,18 +40,18 @@ const GATHER: Duration = Duration::from_secs(40);
 
 type DoctorCheck = fn(&DoctorFacts) -> Vec<Finding>;
 
-const LOOKS: [(Group, &str, DoctorCheck); 11] = [
-    (Group::Processes, "processes.look", processes::look),
-    (Group::Database, "database.look", database::look),
-    (Group::Journals, "journals.look", journals::look),
-    (Group::Versions, "versions.look", versions::look),
-    (Group::Permissions, "permissions.look", permissions::look),
-    (Group::Disk, "disk.look", disk::look),
-    (Group::Config, "config.look", config::look),
-    (Group::Config, "config.notify", notifications::look),
-    (Group::Config, "config.schedules", schedules::look),
-    (Group::Machine, "machine.look", machine::look),
-    (Group::Machine, "machine.git", git::look),
+const LOOKS: [(CheckedPart, &str, DoctorCheck); 11] = [
+    (CheckedPart::Processes, "processes.look", processes::look),
+    (CheckedPart::Database, "database.look", database::look),
+    (CheckedPart::Journals, "journals.look", journals::look),
+    (CheckedPart::Versions, "versions.look", versions::look),
+    (CheckedPart::Permissions, "permissions.look", permissions::look),
+    (CheckedPart::Disk, "disk.look", disk::look),
+    (CheckedPart::Config, "config.look", config::look),
+    (CheckedPart::Config, "config.notify", notifications::look),
+    (CheckedPart::Config, "config.schedules", schedules::look),
+    (CheckedPart::Machine, "machine.look", machine::look),
+    (CheckedPart::Machine, "machine.git", git::look),
 ];
 
 /// Runs all checks; the worst finding comes first.
@@ -62,7 +62,7 @@ pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: ExaminedStateDir,
     let Some(facts) = within(GATHER, move || DoctorFacts::gather(&env, cwd, place, fix)) else {
         let seen = format!("{shown} cannot be examined within {} s", GATHER.as_secs());
         return vec![
-            Finding::problem(Group::Processes, "processes.look", seen)
+            Finding::problem(CheckedPart::Processes, "processes.look", seen)
                 .advise(format!("see whether its file system answers: `ls {}`", shell_words::quote(&shown))),
         ];
     };
@@ -110,13 +110,14 @@ mod tests {
         // not belong to the test.
         let others = ["versions.executables", "versions.replaced", "permissions.socketDir"];
         let ours = |finding: &&Finding| {
-            !matches!(finding.group, Group::Machine | Group::Disk) && !others.contains(&finding.id)
+            !matches!(finding.group, CheckedPart::Machine | CheckedPart::Disk)
+                && !others.contains(&finding.id)
         };
         let found = examine(&env, None, place(false), false);
-        assert!(found.iter().filter(ours).all(|finding| finding.status == Status::Ok), "{found:#?}");
+        assert!(found.iter().filter(ours).all(|finding| finding.status == FindingStatus::Ok), "{found:#?}");
         let found = examine(&env, None, place(true), false);
         let reported: Vec<&Finding> =
-            found.iter().filter(ours).filter(|one| one.status != Status::Ok).collect();
+            found.iter().filter(ours).filter(|one| one.status != FindingStatus::Ok).collect();
         assert!(matches!(reported.as_slice(), [one] if one.id == "config.workspace"), "{reported:#?}");
         assert_eq!(std::fs::read_dir(&base).unwrap().count(), 0);
     }

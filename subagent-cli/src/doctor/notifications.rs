@@ -3,9 +3,9 @@
 use subagent_protocol::notification::SinkView;
 
 use super::facts::DoctorFacts;
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 
-const GROUP: Group = Group::Config;
+const GROUP: CheckedPart = CheckedPart::Config;
 const ID: &str = "config.notify";
 
 pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {

@@ -14,10 +14,10 @@ use subagent_protocol::work_tree;
 
 use super::disk::quoted;
 use super::facts::{DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 use super::unseen::Unseen;
 
-const GROUP: Group = Group::Permissions;
+const GROUP: CheckedPart = CheckedPart::Permissions;
 const STATE_DIR: &str = "permissions.stateDir";
 const FILES: &str = "permissions.files";
 const SOCKET_DIR: &str = "permissions.socketDir";

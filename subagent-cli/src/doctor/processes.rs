@@ -12,11 +12,11 @@ use subagentd::stray_processes;
 use super::copies;
 use super::database::counted;
 use super::facts::{Daemon, DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
-use super::holders::{LockHolder, Role};
+use super::finding::{CheckedPart, Finding};
+use super::holders::{LockHolder, ProcessRole};
 use super::repair;
 
-const GROUP: Group = Group::Processes;
+const GROUP: CheckedPart = CheckedPart::Processes;
 const DAEMON: &str = "processes.daemon";
 const RUNTIMES: &str = "processes.runtimes";
 const STRAYS: &str = "processes.strays";
@@ -40,14 +40,14 @@ fn elsewhere(facts: &DoctorFacts) -> Vec<Finding> {
     let (daemons, runtimes): (Vec<&LockHolder>, Vec<&LockHolder>) = facts
         .holders
         .iter()
-        .filter(|holder| holder.role != Role::Guard)
-        .partition(|holder| holder.role == Role::Daemon);
+        .filter(|holder| holder.role != ProcessRole::Guard)
+        .partition(|holder| holder.role == ProcessRole::Daemon);
     let stopped = facts.holders.iter().filter(|holder| holder.stopped).map(|holder| {
         let (pid, place) = (holder.pid, holder.state_dir.display());
         let (id, what) = match holder.role {
-            Role::Daemon => (DAEMON, "the daemon"),
-            Role::Runtime => (RUNTIMES, "a runtime"),
-            Role::Guard => (RUNTIMES, "a guard"),
+            ProcessRole::Daemon => (DAEMON, "the daemon"),
+            ProcessRole::Runtime => (RUNTIMES, "a runtime"),
+            ProcessRole::Guard => (RUNTIMES, "a guard"),
         };
         Finding::warning(GROUP, id, format!("{what} of {place} (pid {pid}) is stopped by a signal"))
             .advise(format!("resume it with `kill -CONT {pid}`"))
@@ -85,7 +85,7 @@ fn unknown(facts: &DoctorFacts) -> Option<Finding> {
 }
 
 fn daemon(facts: &DoctorFacts) -> Finding {
-    let process = facts.holders.iter().find(|holder| holder.role == Role::Daemon);
+    let process = facts.holders.iter().find(|holder| holder.role == ProcessRole::Daemon);
     match (&facts.daemon, process) {
         (_, Some(LockHolder { pid, stopped: true, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) is stopped by a signal"))
@@ -131,7 +131,7 @@ fn daemon(facts: &DoctorFacts) -> Finding {
 
 fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
     let mut by_worker: BTreeMap<&str, Vec<&LockHolder>> = BTreeMap::new();
-    for holder in facts.holders.iter().filter(|holder| holder.role != Role::Daemon) {
+    for holder in facts.holders.iter().filter(|holder| holder.role != ProcessRole::Daemon) {
         by_worker.entry(&holder.worker).or_default().push(holder);
     }
     let count = by_worker.len();
@@ -145,7 +145,7 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
             continue;
         }
         for holder in holders.iter().filter(|holder| holder.stopped) {
-            let what = if holder.role == Role::Runtime { "runtime" } else { "guard" };
+            let what = if holder.role == ProcessRole::Runtime { "runtime" } else { "guard" };
             let (pid, seen) = (holder.pid, format!("the {what} of {worker} is stopped by a signal"));
             found.push(
                 Finding::problem(GROUP, RUNTIMES, format!("{seen} (pid {pid})"))
@@ -165,7 +165,7 @@ fn runtimes(facts: &DoctorFacts) -> Vec<Finding> {
                 .advise(format!("restart it with `subagent worker restart {worker} --force`")),
             );
         }
-        if holders.iter().all(|holder| holder.role == Role::Guard && !holder.stopped) {
+        if holders.iter().all(|holder| holder.role == ProcessRole::Guard && !holder.stopped) {
             let seen = format!("the guard of {worker} is still ending the agent's processes");
             found.push(Finding::warning(GROUP, RUNTIMES, seen).advise(
                 "try again in a moment; what does not end hangs in the kernel or belongs to another user",
@@ -206,7 +206,7 @@ fn stray_markers(facts: &DoctorFacts) -> BTreeMap<&str, Vec<i32>> {
     // A runtime without a guard ends its children itself.
     let unguarded = |worker: &str| {
         let of = |role| facts.holders.iter().any(|holder| holder.role == role && holder.worker == worker);
-        of(Role::Runtime) && !of(Role::Guard)
+        of(ProcessRole::Runtime) && !of(ProcessRole::Guard)
     };
     let mut found: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (pid, marker) in &facts.marked {

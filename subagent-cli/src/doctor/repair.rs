@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::holders::{LockHolder, Role};
+use super::holders::{LockHolder, ProcessRole};
 
 /// Timeout of a graceful stop.
 const POLITE: Duration = Duration::from_secs(15);
@@ -20,14 +20,14 @@ const KILLED: Duration = Duration::from_secs(10);
 /// # Errors
 /// The remaining processes.
 pub(super) fn end_runtime(holders: &[&LockHolder]) -> Result<(), String> {
-    let open = |role: Role| {
+    let open = |role: ProcessRole| {
         holders.iter().filter(move |holder| holder.role == role).filter_map(|holder| {
             let handle = handle(holder)?;
             Some((holder.pid, handle))
         })
     };
-    let guards: Vec<(i32, OwnedFd)> = open(Role::Guard).collect();
-    for (pid, runtime) in open(Role::Runtime) {
+    let guards: Vec<(i32, OwnedFd)> = open(ProcessRole::Guard).collect();
+    for (pid, runtime) in open(ProcessRole::Runtime) {
         for signal in [Signal::TERM, Signal::CONT] {
             // A process that is gone needs no signal.
             let _ = pidfd_send_signal(&runtime, signal);

@@ -7,9 +7,9 @@ use subagent_protocol::schedule::SchedulePause;
 use subagent_protocol::{Code, Error};
 
 use super::facts::DoctorFacts;
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 
-const GROUP: Group = Group::Config;
+const GROUP: CheckedPart = CheckedPart::Config;
 const ID: &str = "config.schedules";
 
 pub(super) fn look(facts: &DoctorFacts) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::finding::{Finding, Group};
+use super::finding::{CheckedPart, Finding};
 
 /// Maximum number of files that are listed.
 const MAX_REPORTED: usize = 5;
@@ -44,7 +44,7 @@ impl Unseen {
         fs::symlink_metadata(path).inspect_err(|error| self.note(path, error)).ok()
     }
 
-    pub(super) fn finding(self, group: Group, id: &'static str) -> Option<Finding> {
+    pub(super) fn finding(self, group: CheckedPart, id: &'static str) -> Option<Finding> {
         let (first, _) = self.found.first()?;
         let advice = format!(
             "check its owner with `ls -ld {}`, and run this as that user",
@@ -76,12 +76,12 @@ mod tests {
         assert!(unseen.entries(&dir.path().join("none")).is_empty());
         assert!(unseen.meta(&dir.path().join("none")).is_none() && unseen.meta(&knot).is_some());
         assert_eq!(unseen.entries(dir.path()), std::slice::from_ref(&knot));
-        assert_eq!(unseen.finding(Group::Disk, "disk.look"), None);
+        assert_eq!(unseen.finding(CheckedPart::Disk, "disk.look"), None);
         let mut unseen = Unseen::default();
         for _ in 0..=MAX_REPORTED {
             assert!(unseen.entries(&knot).is_empty() && unseen.meta(&knot.join("below")).is_none());
         }
-        let finding = unseen.finding(Group::Disk, "disk.look").unwrap();
+        let finding = unseen.finding(CheckedPart::Disk, "disk.look").unwrap();
         assert!(
             finding.seen.contains(knot.to_str().unwrap()) && finding.seen.contains("and 7 more"),
             "{finding:?}"

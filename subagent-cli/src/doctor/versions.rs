@@ -6,11 +6,11 @@ use nix::unistd::{AccessFlags, access};
 use subagent_protocol::Code;
 
 use super::facts::{Daemon, DoctorFacts, StateDirStatus};
-use super::finding::{Finding, Group};
-use super::holders::Role;
+use super::finding::{CheckedPart, Finding};
+use super::holders::ProcessRole;
 use crate::sibling_executable::sibling_executable;
 
-const GROUP: Group = Group::Versions;
+const GROUP: CheckedPart = CheckedPart::Versions;
 const EXECUTABLES: &str = "versions.executables";
 const DAEMON: &str = "versions.daemon";
 const RUNTIMES: &str = "versions.runtimes";
@@ -105,19 +105,19 @@ fn replaced(facts: &DoctorFacts) -> Vec<Finding> {
     for holder in facts.holders.iter().filter(|holder| holder.replaced) {
         let (pid, worker) = (holder.pid, &holder.worker);
         found.push(match holder.role {
-            Role::Daemon => {
+            ProcessRole::Daemon => {
                 let seen =
                     format!("the executable of the daemon (pid {pid}) was replaced since it was started");
                 Finding::warning(GROUP, REPLACED, seen).advise(restart(facts))
             }
-            Role::Runtime => {
+            ProcessRole::Runtime => {
                 let seen =
                     format!("the executable of the runtime of {worker} (pid {pid}) was replaced since");
                 Finding::warning(GROUP, REPLACED, seen)
                     .advise(format!("when it is idle, replace it with `subagent worker restart {worker}`"))
             }
             // A guard has the executable of its runtime.
-            Role::Guard => continue,
+            ProcessRole::Guard => continue,
         });
     }
     if found.is_empty() {

@@ -6,7 +6,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{TaskMerge, TaskMessage, TaskMessaged, TaskShown, TaskView};
 use subagent_protocol::task_result::{self, About, TaskToolResult};
 
-use super::arguments::Style;
+use super::arguments::AnswerStyle;
 use crate::failure::Failure;
 
 /// Returns a text as a successful result.
@@ -30,10 +30,10 @@ pub(super) fn ended(task: &TaskShown) -> CallToolResult {
 }
 
 /// The answer for a new background task.
-pub(super) fn begun(task: &TaskView, style: Style) -> CallToolResult {
+pub(super) fn begun(task: &TaskView, style: AnswerStyle) -> CallToolResult {
     data(&match style {
-        Style::Task => json!({"id": task.task_id, "name": task.name, "status": task.status}),
-        Style::Spawn => json!({"name": task.name, "subagent_id": task.task_id, "status": task.status}),
+        AnswerStyle::Task => json!({"id": task.task_id, "name": task.name, "status": task.status}),
+        AnswerStyle::Spawn => json!({"name": task.name, "subagent_id": task.task_id, "status": task.status}),
     })
 }
 

@@ -12,7 +12,7 @@ use super::tools::{FILESYSTEM_MODES, FILTERS, KINDS, LONGEST_WAIT};
 /// A call with valid arguments.
 #[derive(Debug)]
 pub(super) enum TaskToolCall {
-    Spawn(Box<RunTask>, Style),
+    Spawn(Box<RunTask>, AnswerStyle),
     /// Continue a task: its name or id, the agent that it must have, and the message.
     Resume(String, Option<String>, MessageTask),
     /// Query one or several tasks.
@@ -22,7 +22,7 @@ pub(super) enum TaskToolCall {
 
 /// The form of the answer for a background task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum AnswerStyle {
     /// Answer with `{id, name, status}`.
     Task,
     /// Answer with `{name, subagent_id, status}`.
@@ -79,7 +79,7 @@ struct TaskArguments {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Spawn {
+struct SpawnArguments {
     name: String,
     task: String,
     mode: Option<TaskMode>,
@@ -172,10 +172,10 @@ fn task(task: TaskArguments) -> Result<TaskToolCall, ArgumentError> {
         worktree: None,
         manager: None,
     };
-    Ok(TaskToolCall::Spawn(Box::new(run), Style::Task))
+    Ok(TaskToolCall::Spawn(Box::new(run), AnswerStyle::Task))
 }
 
-fn spawn(spawn: Spawn) -> Result<TaskToolCall, ArgumentError> {
+fn spawn(spawn: SpawnArguments) -> Result<TaskToolCall, ArgumentError> {
     let (overrides, agent) = overrides("spawn_subagent", spawn.config)?;
     let run = RunTask {
         agent,
@@ -188,7 +188,7 @@ fn spawn(spawn: Spawn) -> Result<TaskToolCall, ArgumentError> {
         worktree: None,
         manager: None,
     };
-    Ok(TaskToolCall::Spawn(Box::new(run), Style::Spawn))
+    Ok(TaskToolCall::Spawn(Box::new(run), AnswerStyle::Spawn))
 }
 
 fn get(get: Get) -> Result<TaskToolCall, ArgumentError> {

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::arguments::{Style, SubagentQuery, TaskStatusFilter, TaskToolCall};
+use super::arguments::{AnswerStyle, SubagentQuery, TaskStatusFilter, TaskToolCall};
 use super::manager::{self, Commands};
 use super::server::ToolServerState;
 use super::{answers, elicit};
@@ -55,7 +55,7 @@ impl ToolCallHandler {
             TaskToolCall::Resume(task, agent, message) => {
                 let about = About { agent: agent.as_deref(), name: Some(&task), ..About::default() };
                 match self.resume(&task, agent.as_deref(), message).await {
-                    Ok((mut client, task)) => self.follow(&mut client, task, Style::Task).await,
+                    Ok((mut client, task)) => self.follow(&mut client, task, AnswerStyle::Task).await,
                     Err(failure) => answers::failed(about, &failure),
                 }
             }
@@ -125,7 +125,7 @@ impl ToolCallHandler {
     }
 
     /// Waits for the end of a foreground task.
-    async fn follow(&self, client: &mut DaemonClient, task: TaskView, style: Style) -> CallToolResult {
+    async fn follow(&self, client: &mut DaemonClient, task: TaskView, style: AnswerStyle) -> CallToolResult {
         if task.mode == TaskMode::Background {
             self.shared.ends.watch(&self.context.peer, &task);
             return answers::begun(&task, style);
@@ -157,7 +157,7 @@ impl ToolCallHandler {
         if task.status.is_end() {
             return self.show(client, task.task_id.as_str()).await;
         }
-        let mut progress = Progress::of(&self.context);
+        let mut progress = ProgressReports::of(&self.context);
         progress.notify(task).await;
         let mut wait = TaskWait::new(task.task_id.as_str(), submitter.token(), None).knowing(task);
         let mut known = task.clone();
@@ -282,13 +282,13 @@ pub(super) async fn own_tasks(shared: &ToolServerState, client: &mut DaemonClien
 }
 
 /// Progress notifications for a waiting client, if it requested them.
-struct Progress<'a> {
+struct ProgressReports<'a> {
     peer: &'a Peer<RoleServer>,
     token: Option<ProgressToken>,
     reports: u32,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> ProgressReports<'a> {
     fn of(context: &'a RequestContext<RoleServer>) -> Self {
         Self { peer: &context.peer, token: context.meta.get_progress_token(), reports: 0 }
     }

@@ -34,7 +34,7 @@ use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
 use crate::tasks::{TaskPlacement, TaskSubmitter};
-pub(crate) use manager::{CommandFuture, Commands, NewLanding, NewMessage, NewWorker};
+pub(crate) use manager::{CommandFuture, Commands, NewLanding, NewMessage, WorkerOptions};
 use server::ToolServer;
 
 /// The tools that a server offers.

@@ -75,7 +75,7 @@ fn submitter(fake: &Fake, vars: &[(&str, &str)]) -> TaskSubmitter {
 }
 
 /// A connection to the server.
-struct Session {
+struct McpSession {
     write: Option<DuplexStream>,
     lines: Lines<BufReader<DuplexStream>>,
     served: JoinHandle<Result<()>>,
@@ -85,7 +85,7 @@ struct Session {
     last: u64,
 }
 
-impl Session {
+impl McpSession {
     async fn begin(submitter: TaskSubmitter) -> Self {
         let (write, read) = duplex(1 << 20);
         let (out, lines) = duplex(1 << 20);
@@ -218,7 +218,7 @@ fn the_tools_have_the_schemas_that_are_written_down() {
 #[tokio::test]
 async fn an_agent_is_offered_the_agents_that_it_may_call() {
     let fake = Fake::playing(ordinary);
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "secret")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "secret")])).await;
     let listed = session.ask("tools/list", json!({})).await;
     assert_eq!(names(&listed), ["task", "spawn_subagent", "get_subagents", "message_subagent"]);
     let schema = &listed["result"]["tools"][0]["inputSchema"];
@@ -233,7 +233,7 @@ async fn without_an_agent_to_call_the_tools_that_give_tasks_are_left_out() {
         "GET /v1/tasks/agents" => ok(agents(&[])),
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     assert_eq!(names(&session.ask("tools/list", json!({})).await), ["get_subagents", "message_subagent"]);
     session.end().await;
 }
@@ -253,7 +253,7 @@ async fn a_foreground_task_reports_how_far_it_is_and_gives_its_result() {
         }
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     let answer = session.call("task", call()).await;
     assert_eq!(
         text(&answer),
@@ -291,7 +291,7 @@ async fn a_background_task_returns_at_once_in_the_form_of_its_tool() {
         }
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     let mut arguments = call();
     arguments["background"] = true.into();
     let answer = session.call("task", arguments).await;
@@ -311,7 +311,7 @@ async fn a_call_that_is_canceled_cancels_its_task() {
         "POST /v1/tasks/w_0123456789/cancel" => ok(task("cancelled", 0)),
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     let id = session.request("tools/call", json!({"name": "task", "arguments": call()})).await;
     until(|| lines(&fake).iter().any(|line| line.ends_with("/wait")).then_some(())).await;
     let params = json!({"requestId": id, "reason": "not needed"});
@@ -329,7 +329,7 @@ async fn the_end_of_stdin_cancels_waited_tasks_and_ends_the_server() {
         _ => ordinary(seen),
     });
     for signal in [false, true] {
-        let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+        let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
         session.ask("tools/list", json!({})).await;
         let before = lines(&fake).len();
         session.request("tools/call", json!({"name": "task", "arguments": call()})).await;
@@ -352,7 +352,7 @@ async fn the_server_does_not_end_before_what_is_canceled_had_its_time() {
         "POST /v1/tasks/w_0123456789/wait" | "POST /v1/tasks/w_0123456789/cancel" => Act::Hang,
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     session.request("tools/call", json!({"name": "task", "arguments": call()})).await;
     until(|| lines(&fake).iter().any(|line| line.ends_with("/wait")).then_some(())).await;
     let begun = Instant::now();
@@ -383,7 +383,7 @@ async fn errors_of_the_daemon_and_malformed_calls_are_answers_that_a_model_reads
         "POST /v1/tasks" => refused("TASK_LIMIT", "there are 100 tasks </task_error>"),
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     let answer = session.call("task", call()).await;
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(
@@ -420,7 +420,7 @@ async fn other_agents_are_announced_when_a_turn_begins() {
         }
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     session.ask("tools/list", json!({})).await;
     session.hear("notifications/tools/list_changed").await;
     let listed = session.ask("tools/list", json!({})).await;
@@ -439,7 +439,7 @@ async fn a_manager_has_the_agents_of_its_files_and_says_where_it_is() {
         "POST /v1/tasks" => refused("TASK_NAME_TAKEN", "there is one"),
         other => panic!("{other}"),
     });
-    let mut session = Session::begin(submitter(&fake, &[("SECRET", "s")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[("SECRET", "s")])).await;
     let agents = |listed: &Value| {
         let names = &listed["result"]["tools"][0]["inputSchema"]["properties"]["agent"]["enum"];
         names.as_array().unwrap().clone()
@@ -487,7 +487,7 @@ async fn tasks_are_looked_at_and_talked_to() {
         }
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     for (filter, expected) in [("all", "T0 T1 T2"), ("running", "T2"), ("completed", "T0"), ("failed", "T1")]
     {
         let answer = session.call("get_subagents", json!({"status_filter": filter})).await;
@@ -526,7 +526,7 @@ async fn a_task_that_goes_on_is_waited_for_and_is_the_agent_that_was_named() {
         "POST /v1/tasks/w_0123456789/wait" => ok(shown("completed", 1, Some("new"))),
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     let mut again = json!({"task_id": "Look around", "prompt": "More.", "description": "Look again"});
     assert!(text(&session.call("task", again.clone()).await).ends_with(">new</task_result>"));
     again["agent"] = "plan".into();

@@ -19,7 +19,7 @@ const MOST: usize = 10_000;
 
 /// What an agent is doing, as far as its events tell.
 #[derive(Debug, Default)]
-pub struct Activity {
+pub struct LiveActivity {
     state: Option<&'static str>,
     /// What its agent waits for while it is started.
     starting: Option<String>,
@@ -30,7 +30,7 @@ pub struct Activity {
     asking: BTreeMap<String, String>,
 }
 
-impl Activity {
+impl LiveActivity {
     /// That of a worker that has just been given a turn.
     #[must_use]
     pub fn of_turn() -> Self {
@@ -143,7 +143,7 @@ impl StatusLine {
     }
 
     /// Replaces the line by this activity and its duration.
-    pub fn draw(&mut self, activity: &Activity, since: Duration) {
+    pub fn draw(&mut self, activity: &LiveActivity, since: Duration) {
         self.put(activity.line(since, width()));
     }
 
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn after(events: &[Value]) -> String {
-        let mut activity = Activity::default();
+        let mut activity = LiveActivity::default();
         events.iter().for_each(|event| activity.see(event));
         activity.line(Duration::from_secs(72), 80)
     }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn the_line_says_what_is_going_on() {
         assert_eq!(after(&[]), "waiting · 1m 12s");
-        assert_eq!(Activity::of_turn().line(Duration::ZERO, 60), "running · 0s");
+        assert_eq!(LiveActivity::of_turn().line(Duration::ZERO, 60), "running · 0s");
         assert_eq!(after(&[json!({"type": "turn.started", "data": {}})]), "running · 1m 12s");
         let started = update(json!({
             "kind": "tool_call", "toolCallId": "1", "title": "Edit\u{1b}[2J src/a.rs", "status": "pending",
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_start_is_shown_until_the_agent_does_something() {
-        let mut activity = Activity::of_start("starting codex (npx fetches x)".to_owned());
+        let mut activity = LiveActivity::of_start("starting codex (npx fetches x)".to_owned());
         for (event, shown) in [
             (json!({"type": "message.sent", "data": {}}), "starting codex (npx fetches x) · 3s"),
             (update(json!({"kind": "noise"})), "starting codex (npx fetches x) · 3s"),
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_long_title_is_cut_and_the_rest_is_not() {
-        let mut activity = Activity::default();
+        let mut activity = LiveActivity::default();
         activity.see(&update(json!({
             "kind": "tool_call", "toolCallId": "1", "title": "x".repeat(99), "locations": [{"path": "a"}],
         })));

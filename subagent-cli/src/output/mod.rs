@@ -28,7 +28,7 @@ pub use subagent_protocol::json;
 use crate::failure::Failure;
 use subagent_protocol::clean::clean;
 use subagent_protocol::worker_name;
-use terminal::Terminal;
+use terminal::OutputTerminal;
 
 /// How much of a document is written at once.
 const WRITE_BYTES: usize = 16 * 1024;
@@ -219,7 +219,7 @@ fn failed(format: OutputFormat, failure: &Failure, code: u8) -> ExitCode {
 
 /// The lines of an error for stderr.
 fn explained(failure: &Failure) -> String {
-    match Terminal::of_stderr() {
+    match OutputTerminal::of_stderr() {
         Some(terminal) => human::failure(failure, terminal),
         None => errors::text(failure) + "\n",
     }
@@ -232,7 +232,7 @@ fn report(
     text: String,
     note: Option<String>,
 ) -> io::Result<()> {
-    match (format, Terminal::of_stdout()) {
+    match (format, OutputTerminal::of_stdout()) {
         (OutputFormat::Json, _) => print_document(success(kind, data)),
         (OutputFormat::Text, Some(terminal)) => {
             // Without lines the note says that there are none: a view has words of its own for that.
@@ -255,7 +255,7 @@ fn report(
 
 /// Prints a document. It may be long, so what no terminal gets is written without the whole of it as text.
 fn print_document(value: Value) -> io::Result<()> {
-    if Terminal::of_stdout().is_some() {
+    if OutputTerminal::of_stdout().is_some() {
         return print(&document(value));
     }
     let mut out = BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock());
@@ -278,7 +278,7 @@ pub fn success(kind: &str, data: Value) -> Value {
 #[must_use]
 pub fn document(value: Value) -> String {
     let line = json::line(value);
-    if Terminal::of_stdout().is_some() { escaped(&line) } else { line }
+    if OutputTerminal::of_stdout().is_some() { escaped(&line) } else { line }
 }
 
 /// JSON with escapes for the control characters that it may hold as they are, and for marks that turn the direction of
@@ -315,12 +315,12 @@ pub fn write(text: &str) -> io::Result<()> {
 
 /// Text of a command that has no rendering of its own, as stdout may have it.
 fn harmless(text: String) -> String {
-    if Terminal::of_stdout().is_some() { clean(&text).into_owned() } else { text }
+    if OutputTerminal::of_stdout().is_some() { clean(&text).into_owned() } else { text }
 }
 
 /// Writes a line to stderr. Errors are ignored, because there is no other place to report them.
 pub fn complain(text: &str) {
-    match Terminal::of_stderr() {
+    match OutputTerminal::of_stderr() {
         Some(_) => write_stderr(&format!("{}\n", clean(text))),
         None => write_stderr(&format!("{text}\n")),
     }
@@ -332,7 +332,7 @@ pub fn explain(sentences: &[String]) {
         return;
     }
     let text = sentences.join("\n");
-    match Terminal::of_stderr() {
+    match OutputTerminal::of_stderr() {
         Some(terminal) => write_stderr(&format!("{}\n", human::prose(&text, terminal))),
         None => write_stderr(&format!("{text}\n")),
     }

@@ -15,14 +15,14 @@ const USUAL_HEIGHT: usize = 24;
 
 /// A terminal that output goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terminal {
+pub struct OutputTerminal {
     /// The width of the terminal, in columns.
     pub width: usize,
     /// Whether colours are wanted.
     pub colour: bool,
 }
 
-impl Terminal {
+impl OutputTerminal {
     /// The terminal of stdout, if it is one.
     #[must_use]
     pub fn of_stdout() -> Option<Self> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Result, worker_name};
 
-use super::body::Names;
+use super::body::PathNames;
 use super::reply::ApiError;
 use super::state::Api;
 use crate::supervisor::{Supervisor, TaskCaller};
@@ -64,25 +64,25 @@ impl FromRequestParts<Api> for AddressedWorktree {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let Names(worktree) = Names::<String>::from_request_parts(parts, api).await?;
+        let PathNames(worktree) = PathNames::<String>::from_request_parts(parts, api).await?;
         let is_last = worktree == worker_name::LAST;
         Ok(Self(if is_last { resolve(api, &worktree).await? } else { worktree }))
     }
 }
 
 /// Extractor for the id of the worker in the path.
-pub(super) struct Addressed(pub(super) String);
+pub(super) struct WorkerInPath(pub(super) String);
 
 #[derive(Deserialize)]
 struct WorkerOfPath {
     worker: String,
 }
 
-impl FromRequestParts<Api> for Addressed {
+impl FromRequestParts<Api> for WorkerInPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let Names(WorkerOfPath { worker }) = Names::from_request_parts(parts, api).await?;
+        let PathNames(WorkerOfPath { worker }) = PathNames::from_request_parts(parts, api).await?;
         Ok(Self(resolve(api, &worker).await?))
     }
 }

@@ -93,7 +93,7 @@ impl AdmittedConnection {
 }
 
 #[derive(Debug)]
-struct Table {
+struct ConnectionTable {
     limits: ConnectionLimits,
     clock: u64,
     open: BTreeMap<u64, AdmittedConnection>,
@@ -101,7 +101,7 @@ struct Table {
 
 /// The table of open connections. A clone is cheap.
 #[derive(Debug, Clone)]
-pub(super) struct Admission(Arc<Mutex<Table>>);
+pub(super) struct Admission(Arc<Mutex<ConnectionTable>>);
 
 /// The slot of one connection, freed on drop.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ pub(super) struct ConnectionSlot {
 
 impl Admission {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
-        Self(Arc::new(Mutex::new(Table { limits, clock: 0, open: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(ConnectionTable { limits, clock: 0, open: BTreeMap::new() })))
     }
 
     /// Admits a new connection, if necessary by closing a silent one. `None` means that it must be
@@ -133,12 +133,12 @@ impl Admission {
         Some(ConnectionSlot { admission: self.clone(), id, end })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl ConnectionTable {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

@@ -7,8 +7,8 @@ use subagent_protocol::api::{Answer, ApprovalDecided, Decide, ElicitationAnswere
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::{Addressed, RequestOfPath};
-use super::body::{Body, Names};
+use super::address::{RequestOfPath, WorkerInPath};
+use super::body::{Body, PathNames};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
@@ -29,7 +29,7 @@ pub(super) struct ApprovalList {
 pub(super) async fn list(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<ApprovalList> {
     reader.may_see(&api, &worker).await?;
     let items = api.supervisor.approvals(&worker).await?;
@@ -41,8 +41,8 @@ pub(super) async fn list(
 pub(super) async fn decide(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
-    Names(RequestOfPath { request: request_id }): Names<RequestOfPath>,
+    WorkerInPath(worker): WorkerInPath,
+    PathNames(RequestOfPath { request: request_id }): PathNames<RequestOfPath>,
     Body(request): Body<Decide>,
 ) -> HandlerResult<ApprovalDecided> {
     let decided = api.supervisor.decide(caller, &worker, &request_id, request).await?;
@@ -54,8 +54,8 @@ pub(super) async fn decide(
 pub(super) async fn answer(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
-    Names(RequestOfPath { request: request_id }): Names<RequestOfPath>,
+    WorkerInPath(worker): WorkerInPath,
+    PathNames(RequestOfPath { request: request_id }): PathNames<RequestOfPath>,
     Body(request): Body<Answer>,
 ) -> HandlerResult<ElicitationAnswered> {
     let answered = api.supervisor.answer(caller, &worker, &request_id, request).await?;

@@ -56,9 +56,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
 }
 
 /// Extractor for the path parameters.
-pub(super) struct Names<T>(pub(super) T);
+pub(super) struct PathNames<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathNames<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {

@@ -7,7 +7,7 @@ use subagent_protocol::budget::{BudgetsShown, LimitsChange, WorkerBudget};
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::Addressed;
+use super::address::WorkerInPath;
 use super::body::{Body, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
@@ -38,7 +38,7 @@ pub(super) async fn change(
 pub(super) async fn show_worker(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerBudget> {
     reader.may_see(&api, &worker).await?;
     Ok(TypedReply("budget.shown", api.supervisor.worker_budget(&worker).await?))
@@ -49,7 +49,7 @@ pub(super) async fn show_worker(
 pub(super) async fn change_worker(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(change): Body<LimitsChange>,
 ) -> HandlerResult<WorkerBudget> {
     Ok(TypedReply("budget.set", api.supervisor.change_worker_budget(caller, &worker, change).await?))

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 #[cfg(test)]
 use subagent_protocol::{api::Envelope, event::Event};
 
-use super::address::Addressed;
+use super::address::WorkerInPath;
 use super::body::{QueryParams, flag};
 use super::caller::ReadOnlyCaller;
 use super::control::{Control, ShutdownPhase, ending};
@@ -50,7 +50,7 @@ pub(super) struct EventStreamQuery {
 pub(super) async fn follow(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     QueryParams(choice): QueryParams<EventStreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -174,7 +174,7 @@ pub(super) async fn follow_all(
 pub(super) async fn latest(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<LatestEvent> {
     reader.may_see(&api, &worker).await?;
     Ok(TypedReply("event.latest", api.supervisor.latest_event(&worker).await?))

@@ -7,7 +7,7 @@ use subagent_protocol::api::{CreateHandoff, HandoffReady, Inspected, RestartWork
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::Addressed;
+use super::address::WorkerInPath;
 use super::body::{Body, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
@@ -36,7 +36,7 @@ pub(super) struct InspectionParams {
 pub(super) async fn inspect(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     QueryParams(look): QueryParams<InspectionParams>,
 ) -> HandlerResult<Inspected> {
     reader.may_see(&api, &worker).await?;
@@ -56,7 +56,7 @@ pub(super) async fn inspect(
 pub(super) async fn create(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<CreateHandoff>,
 ) -> HandlerResult<HandoffReady> {
     Ok(TypedReply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
@@ -67,7 +67,7 @@ pub(super) async fn create(
 pub(super) async fn restart(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<RestartWorker>,
 ) -> HandlerResult<WorkerView> {
     Ok(TypedReply("worker.restarted", api.supervisor.restart_worker(caller, &worker, request).await?))

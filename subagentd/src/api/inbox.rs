@@ -8,8 +8,8 @@ use subagent_protocol::api::{AllDecided, ApprovalShown, DecideAll, Inbox, OwnerR
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::{Addressed, resolve};
-use super::body::{Body, Names, QueryParams};
+use super::address::{WorkerInPath, resolve};
+use super::body::{Body, PathNames, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
@@ -52,7 +52,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Names(request_id): Names<String>,
+    PathNames(request_id): PathNames<String>,
 ) -> HandlerResult<ApprovalShown> {
     if let Some(worker) = api.supervisor.asking_worker(&request_id).await? {
         reader.may_see(&api, worker.as_str()).await?;
@@ -68,7 +68,7 @@ pub(super) async fn show(
 pub(super) async fn decide_all(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<DecideAll>,
 ) -> HandlerResult<AllDecided> {
     Ok(TypedReply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
@@ -107,7 +107,7 @@ pub(super) async fn rules(
 pub(super) async fn remove_rule(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(rule): Names<String>,
+    PathNames(rule): PathNames<String>,
 ) -> HandlerResult<OwnerRule> {
     Ok(TypedReply("policy.rule.removed", api.supervisor.remove_owner_rule(caller, &rule).await?))
 }

@@ -9,8 +9,8 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::Addressed;
-use super::body::{Body, Names, QueryParams};
+use super::address::WorkerInPath;
+use super::body::{Body, PathNames, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
@@ -31,7 +31,7 @@ pub(super) struct TurnListQuery {
 pub(super) async fn list(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     QueryParams(listing): QueryParams<TurnListQuery>,
 ) -> HandlerResult<TurnList> {
     reader.may_see(&api, &worker).await?;
@@ -44,7 +44,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Names(turn): Names<String>,
+    PathNames(turn): PathNames<String>,
 ) -> HandlerResult<TurnShown> {
     reader.may_see(&api, &api.supervisor.worker_of_turn(&turn).await?).await?;
     Ok(TypedReply("turn.shown", api.supervisor.show_turn(&turn).await?))
@@ -55,7 +55,7 @@ pub(super) async fn show(
 pub(super) async fn drop_turn(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(turn): Names<String>,
+    PathNames(turn): PathNames<String>,
 ) -> HandlerResult<TurnDropped> {
     Ok(TypedReply("turn.dropped", api.supervisor.drop_turn(caller, &turn).await?))
 }
@@ -65,7 +65,7 @@ pub(super) async fn drop_turn(
 pub(super) async fn move_turn(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(turn): Names<String>,
+    PathNames(turn): PathNames<String>,
     Body(request): Body<MoveTurn>,
 ) -> HandlerResult<TurnMoved> {
     Ok(TypedReply("turn.moved", api.supervisor.move_turn(caller, &turn, request).await?))
@@ -76,7 +76,7 @@ pub(super) async fn move_turn(
 pub(super) async fn retry(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(turn): Names<String>,
+    PathNames(turn): PathNames<String>,
     Body(request): Body<GoOn>,
 ) -> HandlerResult<TurnAccepted> {
     Ok(sent(api.supervisor.retry_turn(caller, &turn, request).await?))
@@ -87,7 +87,7 @@ pub(super) async fn retry(
 pub(super) async fn resume(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<GoOn>,
 ) -> HandlerResult<QueueResumed> {
     Ok(TypedReply("queue.resumed", api.supervisor.resume_queue(caller, &worker, request).await?))

@@ -6,7 +6,7 @@ use subagent_protocol::api::{Prune, PruneTasks, Pruned, PrunedTasks, RemoveWorke
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::Addressed;
+use super::address::WorkerInPath;
 use super::body::Body;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
@@ -17,7 +17,7 @@ use super::state::Api;
 pub(super) async fn remove(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<RemoveWorker>,
 ) -> HandlerResult<WorkerRemoved> {
     Ok(TypedReply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))

@@ -8,7 +8,7 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names};
+use super::body::{Body, PathNames};
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
@@ -34,7 +34,7 @@ pub(super) async fn add(
 pub(super) async fn show(
     State(api): State<Api>,
     _: Owner,
-    Names(schedule): Names<String>,
+    PathNames(schedule): PathNames<String>,
 ) -> HandlerResult<ScheduleView> {
     Ok(TypedReply("schedule.shown", api.schedules.show(&schedule).await?))
 }
@@ -44,7 +44,7 @@ pub(super) async fn show(
 pub(super) async fn log(
     State(api): State<Api>,
     _: Owner,
-    Names(schedule): Names<String>,
+    PathNames(schedule): PathNames<String>,
 ) -> HandlerResult<Firings> {
     Ok(TypedReply("schedule.log", api.schedules.log(&schedule).await?))
 }
@@ -54,7 +54,7 @@ pub(super) async fn log(
 pub(super) async fn pause(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(schedule): Names<String>,
+    PathNames(schedule): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<ScheduleView> {
     Ok(TypedReply("schedule.paused", api.schedules.pause(caller, &schedule).await?))
@@ -65,7 +65,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(schedule): Names<String>,
+    PathNames(schedule): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<ScheduleView> {
     Ok(TypedReply("schedule.resumed", api.schedules.resume(caller, &schedule).await?))
@@ -76,7 +76,7 @@ pub(super) async fn resume(
 pub(super) async fn run(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(schedule): Names<String>,
+    PathNames(schedule): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<FiringView> {
     Ok(TypedReply("schedule.fired", api.schedules.run(caller, &schedule).await?))
@@ -87,7 +87,7 @@ pub(super) async fn run(
 pub(super) async fn remove(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(schedule): Names<String>,
+    PathNames(schedule): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<ScheduleRemoved> {
     Ok(TypedReply("schedule.removed", api.schedules.remove(caller, &schedule).await?))

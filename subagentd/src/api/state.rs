@@ -7,8 +7,8 @@ use subagent_protocol::api::DaemonInfo;
 
 use super::address::LastWorker;
 use super::control::Control;
-use crate::deliveries::Deliveries;
-use crate::schedules::Schedules;
+use crate::deliveries::DeliveryService;
+use crate::schedules::Scheduler;
 use crate::supervisor::Supervisor;
 
 /// The state of the router.
@@ -17,11 +17,11 @@ pub(crate) struct Api {
     /// Executes the requests about workers.
     pub supervisor: Supervisor,
     /// Delivers notifications to sinks.
-    pub deliveries: Deliveries,
+    pub deliveries: DeliveryService,
     /// Environment in which the daemon was started.
     pub environment: Arc<Environment>,
     /// Manages and fires schedules.
-    pub schedules: Schedules,
+    pub schedules: Scheduler,
     /// Description of this daemon, as in `daemon.json`.
     pub info: Arc<DaemonInfo>,
     /// The worker that `@last` addresses.

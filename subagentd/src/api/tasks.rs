@@ -13,7 +13,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::api::Envelope;
 
 use super::address::{resolve, resolve_task};
-use super::body::{Body, Names, QueryParams};
+use super::body::{Body, PathNames, QueryParams};
 use super::caller::Tasker;
 use super::control::{ShutdownPhase, ending};
 use super::reply::{HandlerResult, TypedReply};
@@ -94,7 +94,7 @@ pub(super) struct More {
 pub(super) async fn show(
     State(api): State<Api>,
     Tasker(caller): Tasker,
-    Names(task): Names<String>,
+    PathNames(task): PathNames<String>,
     QueryParams(more): QueryParams<More>,
 ) -> HandlerResult<TaskShown> {
     let transcripts = more.transcripts.unwrap_or(false);
@@ -107,7 +107,7 @@ pub(super) async fn show(
 pub(super) async fn wait(
     State(api): State<Api>,
     Tasker(caller): Tasker,
-    Names(task): Names<String>,
+    PathNames(task): PathNames<String>,
     Body(request): Body<WaitTask>,
 ) -> HandlerResult<TaskShown> {
     let task = resolve_task(&api, &caller, task).await?;
@@ -123,7 +123,7 @@ pub(super) async fn wait(
 pub(super) async fn message(
     State(api): State<Api>,
     Tasker(caller): Tasker,
-    Names(task): Names<String>,
+    PathNames(task): PathNames<String>,
     Body(request): Body<MessageTask>,
 ) -> HandlerResult<TaskMessaged> {
     let task = resolve_task(&api, &caller, task).await?;
@@ -135,7 +135,7 @@ pub(super) async fn message(
 pub(super) async fn cancel(
     State(api): State<Api>,
     Tasker(caller): Tasker,
-    Names(task): Names<String>,
+    PathNames(task): PathNames<String>,
     Body(request): Body<CancelTask>,
 ) -> HandlerResult<TaskView> {
     let task = resolve_task(&api, &caller, task).await?;

@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{oneshot, watch};
 
-use super::body::{Body, Names, QueryParams};
+use super::body::{Body, PathNames, QueryParams};
 use super::reply::TypedReply;
 use super::*;
 
-struct Server {
+struct ApiServer {
     dir: tempfile::TempDir,
     connections: Connections,
     replace: tokio::sync::mpsc::Sender<UnixListener>,
@@ -39,7 +39,7 @@ struct Number {
     n: u32,
 }
 
-impl Server {
+impl ApiServer {
     fn start() -> Self {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         let (listening, replace, connections) =
@@ -54,7 +54,7 @@ impl Server {
                 "/v1/number",
                 get(|QueryParams(params): QueryParams<Number>| async move { TypedReply("number", params.n) }),
             )
-            .route("/v1/name/{n}", get(|Names(n): Names<u32>| async move { TypedReply("name", n) }))
+            .route("/v1/name/{n}", get(|PathNames(n): PathNames<u32>| async move { TypedReply("name", n) }))
             .route(
                 "/v1/hangs",
                 get(move || async move {
@@ -157,7 +157,7 @@ async fn request(path: PathBuf, text: String) -> HttpResponse {
 
 #[tokio::test]
 async fn results_and_errors_are_envelopes() {
-    let server = Server::start();
+    let server = ApiServer::start();
     server.post("/v1/echo", r#"{"text":"hé"}"#).await.gives(json!("hé"));
     server.get("/v1/number?n=7", "").await.gives(json!(7));
     server.get("/v1/name/7", "").await.gives(json!(7));
@@ -174,7 +174,7 @@ async fn results_and_errors_are_envelopes() {
 
 #[tokio::test]
 async fn checks_come_before_anything_else() {
-    let server = Server::start();
+    let server = ApiServer::start();
     server.get("/v1/number?n=7", "Subagent-Protocol: 1\r\n").await.gives(json!(7));
     server.get("/v1/panics", "Subagent-Protocol: 0\r\n").await.fails(412, Code::DaemonTooNew);
     server.get("/v1/nothing", "Subagent-Protocol: 99\r\n").await.fails(412, Code::DaemonTooOld);
@@ -183,7 +183,7 @@ async fn checks_come_before_anything_else() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
-    let server = Server::start();
+    let server = ApiServer::start();
     let length = MAX_LINE_BYTES + 1;
     let head =
         format!("POST /v1/echo HTTP/1.1\r\nHost: d\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
@@ -192,14 +192,14 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
 
 #[tokio::test]
 async fn a_panic_is_one_requests_problem() {
-    let server = Server::start();
+    let server = ApiServer::start();
     server.get("/v1/panics", "").await.fails(500, Code::Internal);
     server.get("/v1/number?n=7", "").await.gives(json!(7));
 }
 
 #[tokio::test]
 async fn the_end_answers_what_hangs_and_the_stop_request_last() {
-    let mut server = Server::start();
+    let mut server = ApiServer::start();
     let hangs = tokio::spawn(request(server.path(), "GET /v1/hangs HTTP/1.1\r\nHost: d\r\n\r\n".to_owned()));
     let stops = tokio::spawn(request(
         server.path(),
@@ -222,7 +222,7 @@ async fn the_end_answers_what_hangs_and_the_stop_request_last() {
 
 #[tokio::test]
 async fn connections_are_counted_and_the_listener_can_be_replaced() {
-    let mut server = Server::start();
+    let mut server = ApiServer::start();
     let first = StdStream::connect(server.path()).unwrap();
     server.connections.wait_for(|open| *open == 1).await.unwrap();
     std::fs::remove_file(server.path()).unwrap();

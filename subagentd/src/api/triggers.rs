@@ -9,7 +9,7 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::body::{Body, Names};
+use super::body::{Body, PathNames};
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
@@ -35,7 +35,7 @@ pub(super) async fn add(
 pub(super) async fn show(
     State(api): State<Api>,
     _: Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
 ) -> HandlerResult<TriggerView> {
     Ok(TypedReply("trigger.shown", api.schedules.show_trigger(&trigger).await?))
 }
@@ -45,7 +45,7 @@ pub(super) async fn show(
 pub(super) async fn log(
     State(api): State<Api>,
     _: Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
 ) -> HandlerResult<Firings> {
     Ok(TypedReply("trigger.log", api.schedules.trigger_log(&trigger).await?))
 }
@@ -55,7 +55,7 @@ pub(super) async fn log(
 pub(super) async fn pause(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<TriggerView> {
     Ok(TypedReply("trigger.paused", api.schedules.pause_trigger(caller, &trigger).await?))
@@ -66,7 +66,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<TriggerView> {
     Ok(TypedReply("trigger.resumed", api.schedules.resume_trigger(caller, &trigger).await?))
@@ -77,7 +77,7 @@ pub(super) async fn resume(
 pub(super) async fn run(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<FiringView> {
     Ok(TypedReply("trigger.fired", api.schedules.run_trigger(caller, &trigger).await?))
@@ -88,7 +88,7 @@ pub(super) async fn run(
 pub(super) async fn fire(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
     Body(request): Body<FireTrigger>,
 ) -> HandlerResult<FiringView> {
     Ok(TypedReply("trigger.fired", api.schedules.fire_trigger(caller, &trigger, request).await?))
@@ -99,7 +99,7 @@ pub(super) async fn fire(
 pub(super) async fn deliver(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
     Body(request): Body<DeliverTrigger>,
 ) -> HandlerResult<FiringView> {
     Ok(TypedReply("trigger.fired", api.schedules.deliver_trigger(caller, &trigger, request).await?))
@@ -110,7 +110,7 @@ pub(super) async fn deliver(
 pub(super) async fn remove(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Names(trigger): Names<String>,
+    PathNames(trigger): PathNames<String>,
     Body(ChangeSchedule {}): Body<ChangeSchedule>,
 ) -> HandlerResult<TriggerRemoved> {
     Ok(TypedReply("trigger.removed", api.schedules.remove_trigger(caller, &trigger).await?))

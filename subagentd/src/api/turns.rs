@@ -8,7 +8,7 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::Addressed;
+use super::address::WorkerInPath;
 use super::body::Body;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
@@ -19,7 +19,7 @@ use super::state::Api;
 pub(super) async fn send(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<SendTurn>,
 ) -> HandlerResult<TurnAccepted> {
     Ok(sent(api.supervisor.send(caller, &worker, request).await?))
@@ -36,7 +36,7 @@ pub(super) fn sent(accepted: TurnAccepted) -> TypedReply<TurnAccepted> {
 pub(super) async fn cancel(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<CancelTurn>,
 ) -> HandlerResult<TurnCanceled> {
     Ok(TypedReply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
@@ -47,7 +47,7 @@ pub(super) async fn cancel(
 pub(super) async fn cancel_child(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<CancelChildSession>,
 ) -> HandlerResult<ChildSessionCanceled> {
     Ok(TypedReply("childSession.canceled", api.supervisor.cancel_child(caller, &worker, request).await?))

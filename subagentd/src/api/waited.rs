@@ -24,7 +24,7 @@ const WITHOUT_TEXTS: &str = r#"null,"lastAssistantChunk":null}}"#;
 const PIECE_BYTES: usize = 256 * 1024;
 
 pub(super) fn reply(found: WaitMatch) -> Response {
-    let written = match Written::of(found) {
+    let written = match EnvelopeBody::of(found) {
         Ok(written) => written,
         Err(error) => return unwritable(KIND, &error),
     };
@@ -37,7 +37,7 @@ pub(super) fn reply(found: WaitMatch) -> Response {
 }
 
 /// The envelope of a [`Waited`], written in pieces.
-struct Written {
+struct EnvelopeBody {
     text: String,
     parts: std::vec::IntoIter<BodyPart>,
     /// The unwritten rest of the current part.
@@ -49,7 +49,7 @@ enum BodyPart {
     Text(Range<usize>),
 }
 
-impl Written {
+impl EnvelopeBody {
     fn of(found: WaitMatch) -> serde_json::Result<Self> {
         let WaitMatch { matched_event, state, collected } = found;
         let Collected { text, truncated, last, breaks, .. } = collected;
@@ -92,7 +92,7 @@ impl Written {
     }
 }
 
-impl Iterator for Written {
+impl Iterator for EnvelopeBody {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
@@ -173,7 +173,7 @@ mod tests {
                 last_assistant_chunk: piece.map(str::to_owned),
             };
             let expected = serde_json::to_string(&Envelope::success(KIND, expected)).unwrap();
-            let pieces = Written::of(found(text, truncated, last)).unwrap();
+            let pieces = EnvelopeBody::of(found(text, truncated, last)).unwrap();
             let answer = String::from_utf8(pieces.flatten().collect()).unwrap();
             assert_eq!(answer, expected);
             assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["data"]["state"], "idle");
@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn a_long_text_comes_in_pieces_that_are_the_same_document() {
         let text = "ä\n".repeat(PIECE_BYTES);
-        let pieces: Vec<Vec<u8>> = Written::of(found(Some(&text), false, Last::From(3))).unwrap().collect();
+        let pieces: Vec<Vec<u8>> =
+            EnvelopeBody::of(found(Some(&text), false, Last::From(3))).unwrap().collect();
         assert!(pieces.len() > 8 && pieces.iter().all(|piece| piece.len() < 2 * PIECE_BYTES));
         let answer: Value = serde_json::from_slice(&pieces.concat()).unwrap();
         assert_eq!(answer["data"]["assistantText"], text);

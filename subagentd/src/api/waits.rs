@@ -7,7 +7,7 @@ use subagent_protocol::api::{WaitMany, WaitRequest, WaitedMany};
 #[cfg(test)]
 use subagent_protocol::api::{Envelope, Waited};
 
-use super::address::{Addressed, resolve};
+use super::address::{WorkerInPath, resolve};
 use super::body::Body;
 use super::caller::ReadOnlyCaller;
 use super::control::{ShutdownPhase, ending};
@@ -20,7 +20,7 @@ use super::waited;
 pub(super) async fn wait(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<WaitRequest>,
 ) -> Result<Response, ApiError> {
     reader.may_see(&api, &worker).await?;

@@ -10,7 +10,7 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::address::{Addressed, resolve};
+use super::address::{WorkerInPath, resolve};
 use super::body::{Body, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
@@ -74,7 +74,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerShown> {
     reader.may_see(&api, &worker).await?;
     Ok(TypedReply("worker.shown", api.supervisor.show_worker(&worker).await?))
@@ -111,7 +111,7 @@ pub(super) struct TranscriptParams {
 pub(super) async fn transcript(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     QueryParams(page): QueryParams<TranscriptParams>,
 ) -> HandlerResult<TranscriptShown> {
     reader.may_see(&api, &worker).await?;
@@ -125,7 +125,7 @@ pub(super) async fn transcript(
 pub(super) async fn diff(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerDiff> {
     reader.may_see(&api, &worker).await?;
     Ok(TypedReply("worker.diff", api.supervisor.diff(&worker).await?))
@@ -136,7 +136,7 @@ pub(super) async fn diff(
 pub(super) async fn overview(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerOverview> {
     reader.may_see(&api, &worker).await?;
     Ok(TypedReply("worker.overview", api.supervisor.worker_overview(&worker).await?))
@@ -147,7 +147,7 @@ pub(super) async fn overview(
 pub(super) async fn stop(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerStopped> {
     Ok(TypedReply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
 }
@@ -157,7 +157,7 @@ pub(super) async fn stop(
 pub(super) async fn set(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<SetOptions>,
 ) -> HandlerResult<WorkerSet> {
     Ok(TypedReply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
@@ -168,7 +168,7 @@ pub(super) async fn set(
 pub(super) async fn rename(
     State(api): State<Api>,
     Owner(caller): Owner,
-    Addressed(worker): Addressed,
+    WorkerInPath(worker): WorkerInPath,
     Body(request): Body<RenameWorker>,
 ) -> HandlerResult<WorkerRenamed> {
     Ok(TypedReply("worker.renamed", api.supervisor.rename_worker(caller, &worker, request).await?))
@@ -177,7 +177,7 @@ pub(super) async fn rename(
 /// Query parameters of a log.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Tail {
+pub(super) struct LogTail {
     /// Number of bytes from the end of the log.
     tail_bytes: Option<u64>,
 }
@@ -187,8 +187,8 @@ pub(super) struct Tail {
 pub(super) async fn logs(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
-    Addressed(worker): Addressed,
-    QueryParams(tail): QueryParams<Tail>,
+    WorkerInPath(worker): WorkerInPath,
+    QueryParams(tail): QueryParams<LogTail>,
 ) -> HandlerResult<WorkerLogs> {
     reader.may_see(&api, &worker).await?;
     let bytes = tail.tail_bytes.unwrap_or(TAIL_BYTES);

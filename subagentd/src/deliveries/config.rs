@@ -8,7 +8,7 @@ use subagent_config::notify::{NotificationChannel, NotificationSink};
 use crate::user_config::UserConfigFile;
 
 /// The sinks and the file that defines them.
-pub(super) struct ConfigFile {
+pub(super) struct SinkFile {
     file: UserConfigFile,
     /// Number of file versions that were read.
     version: u64,
@@ -16,7 +16,7 @@ pub(super) struct ConfigFile {
     error: Option<String>,
 }
 
-impl ConfigFile {
+impl SinkFile {
     /// Uses the environment in which the daemon was started. Reads no file yet.
     pub(super) fn new(environment: Environment) -> Self {
         Self { file: UserConfigFile::new(environment), version: 0, sinks: Vec::new(), error: None }
@@ -68,7 +68,7 @@ impl ConfigFile {
     }
 }
 
-/// Same as [`ConfigFile::resolved`], for a copy of the environment.
+/// Same as [`SinkFile::resolved`], for a copy of the environment.
 pub(super) fn resolved(
     environment: &Environment,
     target: &NotificationChannel,

@@ -6,7 +6,7 @@ use subagent_config::{Environment, StateIdentity};
 use subagent_protocol::ids::EventId;
 use tokio::sync::{Mutex, Notify, watch};
 
-use super::config::ConfigFile;
+use super::config::SinkFile;
 use crate::supervisor::EventAccess;
 
 /// Shared by the dispatcher, the sinks and requests.
@@ -16,7 +16,7 @@ pub(super) struct DeliveryContext {
     pub(super) environment: Environment,
     /// Path of `subagent-runtime`; `subagent-webhook` is beside it.
     pub(super) runtime_program: PathBuf,
-    pub(super) config: Mutex<ConfigFile>,
+    pub(super) config: Mutex<SinkFile>,
     /// Notified when the config file may have changed.
     pub(super) changed: Notify,
     /// Version of the config whose sinks are active.
@@ -38,7 +38,7 @@ impl DeliveryContext {
     ) -> Self {
         Self {
             stream,
-            config: Mutex::new(ConfigFile::new(environment.clone())),
+            config: Mutex::new(SinkFile::new(environment.clone())),
             environment,
             runtime_program,
             changed: Notify::new(),

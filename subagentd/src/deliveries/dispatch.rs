@@ -37,7 +37,7 @@ struct ActiveSink {
 impl ActiveSink {
     fn wants(&self, event: &DeliveryCandidate) -> Option<&'static str> {
         let occasion = facts::occasion(event)?;
-        let addressed = LazyCell::new(|| Addressed::of(event));
+        let addressed = LazyCell::new(|| SinkSelectors::of(event));
         let fits = |selector: &Selector| addressed.iter().any(|one| selector.matches(&one.tags));
         let wanted = event.seq > self.since
             && self.sink.on.includes(occasion, || addressed.first().is_some_and(|own| own.detached))
@@ -54,14 +54,14 @@ impl Drop for ActiveSink {
 
 /// Fields in the spec of an event's worker (or of a worker above it) that select sinks.
 #[derive(Default, serde::Deserialize)]
-struct Addressed {
+struct SinkSelectors {
     #[serde(default)]
     tags: Tags,
     #[serde(default)]
     detached: bool,
 }
 
-impl Addressed {
+impl SinkSelectors {
     /// Reads the specs of the event's workers; its own worker comes first.
     fn of(event: &DeliveryCandidate) -> Vec<Self> {
         event.specs.iter().map(|spec| serde_json::from_str(spec).unwrap_or_default()).collect()

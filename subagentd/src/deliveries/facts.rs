@@ -9,7 +9,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{Detail, Occasion};
 use subagent_protocol::{Code, Result};
 
-use crate::notification::{Happened, Notification, NotifiedQuestion, Who};
+use crate::notification::{Happened, NotifiedQuestion, SinkNotification, Who};
 use crate::store::deliveries::{DeliveryCandidate, PendingDelivery};
 use crate::store::questions::inbox;
 use crate::store::{Connection, events, workers};
@@ -55,8 +55,8 @@ pub(super) fn occasion(event: &DeliveryCandidate) -> Option<Occasion> {
 
 /// The notification for a batch of deliveries (questions only, or one other event), and deliveries
 /// to drop with the reason.
-pub(super) struct Composed {
-    pub(super) notification: Option<Notification>,
+pub(super) struct ComposedNotification {
+    pub(super) notification: Option<SinkNotification>,
     pub(super) dropped: Vec<(i64, &'static str)>,
 }
 
@@ -64,8 +64,8 @@ pub(super) fn compose(
     connection: &Connection,
     sink: &NotificationSink,
     batch: &[PendingDelivery],
-) -> Result<Composed> {
-    let mut composed = Composed { notification: None, dropped: Vec::new() };
+) -> Result<ComposedNotification> {
+    let mut composed = ComposedNotification { notification: None, dropped: Vec::new() };
     let mut questions = Vec::new();
     for pending in batch {
         if pending.occasion == Occasion::Question.as_str() {
@@ -75,13 +75,13 @@ pub(super) fn compose(
             }
         } else {
             match happened(connection, sink, pending)? {
-                Some(happened) => composed.notification = Some(Notification::Happened(happened)),
+                Some(happened) => composed.notification = Some(SinkNotification::Happened(happened)),
                 None => composed.dropped.push((pending.id, "its event or its worker was removed")),
             }
         }
     }
     if !questions.is_empty() {
-        composed.notification = Some(Notification::Questions(questions));
+        composed.notification = Some(SinkNotification::Questions(questions));
     }
     Ok(composed)
 }

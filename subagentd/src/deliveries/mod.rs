@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_config::notify::{NotificationSink, On};
+use subagent_config::notify::{NotificationSink, NotifyOccasions};
 use subagent_config::{Environment, StateIdentity};
 use subagent_protocol::notification::{DeliveryLog, SinkTest, SinkTests, SinkView, Sinks, TestSinks};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{MutexGuard, watch};
 use tokio::time::timeout;
 
-use crate::notification::Notification;
+use crate::notification::SinkNotification;
 use crate::store::deliveries::{self, SinkCounts};
 use crate::supervisor::{Supervisor, entropy};
-use config::ConfigFile;
+use config::SinkFile;
 use context::DeliveryContext;
 
 /// Maximum wait until a new config is active.
@@ -33,9 +33,9 @@ const MAX_LOG: u32 = 200;
 
 /// The delivery system of a daemon. A clone is cheap.
 #[derive(Clone)]
-pub(crate) struct Deliveries(Arc<DeliveryContext>);
+pub(crate) struct DeliveryService(Arc<DeliveryContext>);
 
-impl Deliveries {
+impl DeliveryService {
     /// Starts dispatching and delivering, until the daemon ends.
     #[must_use]
     pub(crate) fn start(
@@ -79,7 +79,7 @@ impl Deliveries {
                 name: sink.name.clone(),
                 to: sink.to.as_str().to_owned(),
                 on: sink.on.listed().to_vec(),
-                done_of_detached: sink.on == On::Default,
+                done_of_detached: sink.on == NotifyOccasions::Default,
                 selector: sink.selector.clone(),
                 pending,
                 failed,
@@ -129,7 +129,7 @@ impl Deliveries {
             let sent = match target {
                 Ok(target) => {
                     let id = format!("msg_{}_test_{}", self.0.prefix, entropy::now().0);
-                    send::send(&self.0, &target, &id, &Notification::Test)
+                    send::send(&self.0, &target, &id, &SinkNotification::Test)
                         .await
                         .map_err(|failed| failed.error)
                 }
@@ -142,7 +142,7 @@ impl Deliveries {
     }
 
     /// Reloads the config and waits until its sinks are active.
-    async fn config(&self) -> MutexGuard<'_, ConfigFile> {
+    async fn config(&self) -> MutexGuard<'_, SinkFile> {
         let context = &self.0;
         let mut config = context.config.lock().await;
         config.refresh();

@@ -14,7 +14,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::webhook::{WebhookAnswer, WebhookPost};
 
 use super::context::DeliveryContext;
-use crate::notification::Notification;
+use crate::notification::SinkNotification;
 use crate::supervisor::{command_run, entropy};
 
 /// Maximum duration of a webhook request.
@@ -50,7 +50,7 @@ pub(super) async fn send(
     context: &DeliveryContext,
     target: &NotificationChannel,
     id: &str,
-    notification: &Notification,
+    notification: &SinkNotification,
 ) -> Result<(), DeliveryFailure> {
     let now = entropy::now();
     match target {
@@ -91,7 +91,7 @@ pub(super) async fn send(
 }
 
 /// Builds the input of a command: the notification with its id, as one line of JSON.
-fn input(notification: &Notification, id: &str, now: Timestamp) -> String {
+fn input(notification: &SinkNotification, id: &str, now: Timestamp) -> String {
     let mut document = notification.json(now);
     document["id"] = id.into();
     format!("{document}\n")

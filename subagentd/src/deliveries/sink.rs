@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 
 use super::config;
 use super::context::DeliveryContext;
-use super::facts::{self, Composed};
+use super::facts::{self, ComposedNotification};
 use super::send::{self, DeliveryFailure};
 use crate::notification::{AfterFailure, after, after_failure};
 use crate::store::deliveries::{self, PendingDelivery};
@@ -72,16 +72,16 @@ fn due(pending: &[PendingDelivery], now: Timestamp) -> DueDeliveries<'_> {
 }
 
 /// Counts a sink as busy while the value lives.
-struct Busy<'a>(&'a watch::Sender<usize>);
+struct BusySink<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Busy<'a> {
+impl<'a> BusySink<'a> {
     fn new(count: &'a watch::Sender<usize>) -> Self {
         count.send_modify(|count| *count += 1);
         Self(count)
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for BusySink<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
@@ -108,7 +108,7 @@ pub(super) async fn run(context: Arc<DeliveryContext>, sink: NotificationSink, w
         };
         busy = match wait {
             None => None,
-            Some(_) => busy.or_else(|| Some(Busy::new(&context.busy))),
+            Some(_) => busy.or_else(|| Some(BusySink::new(&context.busy))),
         };
         let timer = async {
             match wait {
@@ -138,7 +138,7 @@ async fn step(context: &DeliveryContext, sink: &NotificationSink) -> Result<Sink
         DueDeliveries::Now(batch) => batch.into_iter().cloned().collect(),
     };
     let (asked, of) = (batch.clone(), sink.clone());
-    let Composed { notification, dropped } =
+    let ComposedNotification { notification, dropped } =
         context.stream.store.read(move |connection| facts::compose(connection, &of, &asked)).await?;
     let ids: Vec<i64> = batch.iter().map(|pending| pending.id).collect();
     let kept: Vec<i64> =

@@ -37,12 +37,12 @@ const QUIET: &[&str] = &["hyper=info", "hyper_util=info", "axum=info"];
 ///
 /// # Errors
 /// `DAEMON_START_FAILED` if the file cannot be created.
-pub(super) fn init(options: &RunOptions) -> Result<Log> {
+pub(super) fn init(options: &RunOptions) -> Result<DaemonLog> {
     let folder = options.state_dir.join(FOLDER);
     let log = LogFile::begin(&folder, MAX_BYTES)
         .map_err(|cause| error::at_path("its log cannot be written in", &folder, &cause))?;
     let (filter, problem) = filter(&options.environment);
-    let log = Log(Arc::new(Mutex::new(log)));
+    let log = DaemonLog(Arc::new(Mutex::new(log)));
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(log.clone());
     // A second daemon in one process, as in tests, logs to the first one's file.
@@ -73,9 +73,9 @@ fn filter(environment: &Environment) -> (EnvFilter, Option<String>) {
 
 /// The writer that the `tracing` subscriber uses.
 #[derive(Debug, Clone)]
-pub(super) struct Log(Arc<Mutex<LogFile>>);
+pub(super) struct DaemonLog(Arc<Mutex<LogFile>>);
 
-impl Log {
+impl DaemonLog {
     /// Redirects standard output and error to the log: output of panics and libraries is kept, and
     /// the starter's pipe is closed.
     pub(super) fn take_over_output(&self) {
@@ -85,7 +85,7 @@ impl Log {
     }
 }
 
-impl<'a> MakeWriter<'a> for Log {
+impl<'a> MakeWriter<'a> for DaemonLog {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -93,7 +93,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-impl Write for Log {
+impl Write for DaemonLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(bytes);
         Ok(bytes.len())

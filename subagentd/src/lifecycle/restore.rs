@@ -17,7 +17,7 @@ use super::options::StartMode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
-use crate::store::database::restore::{Known, Prepared, may_replace, settle_replaced};
+use crate::store::database::restore::{KnownWorker, PreparedRestore, may_replace, settle_replaced};
 use crate::supervisor::runtimes::orphaned_runtimes::{self, WorkerFolder};
 
 /// The mode in the note of a restore's lock.
@@ -99,7 +99,7 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
         .map_err(|cause| error::at_path("its lock cannot be written:", &path, &cause))?;
     let owner = OwnerCheck(options.handle.clone());
     may_replace(&options.state_dir, &owner)?;
-    let prepared = Prepared::of(&options.file, &options.state_dir, payload::now())?;
+    let prepared = PreparedRestore::of(&options.file, &options.state_dir, payload::now())?;
     let known = prepared.known()?;
     let orphans = orphans(&options.state_dir, &known);
     if !options.force {
@@ -119,8 +119,8 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
 fn replace(
     options: &RestoreOptions,
     owner: &OwnerCheck,
-    mut prepared: Prepared,
-    known: &[Known],
+    mut prepared: PreparedRestore,
+    known: &[KnownWorker],
     ended: &mut Vec<WorkerId>,
 ) -> Result<Restored> {
     let state_dir = &options.state_dir;
@@ -133,15 +133,16 @@ fn replace(
     }
     let now = payload::now();
     let found = orphaned_runtimes::all(state_dir);
-    let of = |known: &Known| found.iter().find(|remains| remains.worker_id.as_str() == known.worker_id);
+    let of = |known: &KnownWorker| found.iter().find(|remains| remains.worker_id.as_str() == known.worker_id);
     let live_workers: Vec<WorkerId> = known
         .iter()
         .filter_map(of)
         .filter(|remains| remains.lives())
         .map(|remains| remains.worker_id.clone())
         .collect();
-    let goes_on =
-        |known: &&Known| of(known).is_some_and(|remains| remains.goes_on(known.cursor) || remains.lives());
+    let goes_on = |known: &&KnownWorker| {
+        of(known).is_some_and(|remains| remains.goes_on(known.cursor) || remains.lives())
+    };
     let to_look_at: Vec<String> = known.iter().filter(goes_on).map(|known| known.worker_id.clone()).collect();
     let replaced = settle_replaced(state_dir)?;
     let mut fresh = || {
@@ -195,7 +196,7 @@ fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[
 }
 
 /// Returns live runtimes that no worker of the backup would adopt.
-fn orphans(state_dir: &Path, known: &[Known]) -> Vec<WorkerFolder> {
+fn orphans(state_dir: &Path, known: &[KnownWorker]) -> Vec<WorkerFolder> {
     let is_known =
         |remains: &WorkerFolder| known.iter().any(|known| known.worker_id == remains.worker_id.as_str());
     orphaned_runtimes::all(state_dir)

@@ -76,14 +76,14 @@ fn copy_together(paths: &[&Path]) -> io::Result<()> {
 
 /// Metadata that changes with the content of a file.
 #[derive(PartialEq, Eq)]
-struct Stamp {
+struct DatabaseStamp {
     inode: u64,
     length: u64,
     modified: (i64, i64),
 }
 
-fn stamps(paths: &[&Path]) -> io::Result<Vec<Option<Stamp>>> {
-    let stamp = |meta: Metadata| Stamp {
+fn stamps(paths: &[&Path]) -> io::Result<Vec<Option<DatabaseStamp>>> {
+    let stamp = |meta: Metadata| DatabaseStamp {
         inode: meta.ino(),
         length: meta.len(),
         modified: (meta.mtime(), meta.mtime_nsec()),

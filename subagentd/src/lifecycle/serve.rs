@@ -14,20 +14,20 @@ use super::awaited::Awaited;
 use super::files::{Announcement, DAEMON_INFO, remember_sockets};
 use super::heartbeat::Heartbeat;
 use super::lock::FileLock;
-use super::log::Log;
+use super::log::DaemonLog;
 use super::notify::ServiceManager;
 use super::options::{RunOptions, StartMode};
 use super::payload;
 use super::report::StartReporter;
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::socket::SocketFile;
 use super::state_dir_watch::{StateDirWatch, remake_folder};
 use super::stop::{self, Reason, ShutdownHandles};
-use super::takeover::Claim;
+use super::takeover::DaemonClaim;
 use super::{error, idle};
 use crate::api::{self, Api, Listening};
-use crate::deliveries::Deliveries;
-use crate::schedules::{Schedules, Stay};
+use crate::deliveries::DeliveryService;
+use crate::schedules::{Scheduler, Stay};
 use crate::supervisor::{DaemonSettings, Supervisor};
 
 /// Maximum time for the supervisor to finish its commits.
@@ -41,12 +41,12 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(15);
 pub(super) async fn serve(
     options: &RunOptions,
     folder: StateFolder,
-    claim: Claim,
-    log: &Log,
+    claim: DaemonClaim,
+    log: &DaemonLog,
     report: &mut StartReporter,
 ) -> Result<(FileLock, Result<()>)> {
-    let mut signals = Signals::listen()?;
-    let Claim { lock, starting, process } = claim;
+    let mut signals = EndSignals::listen()?;
+    let DaemonClaim { lock, starting, process } = claim;
     let began = Instant::now();
     let (supervisor, dir) = open(options).await?;
     let path = dir.daemon_socket();
@@ -68,10 +68,10 @@ pub(super) async fn serve(
 
     let program = runtime_program(options)?;
     let deliveries =
-        Deliveries::start(&supervisor, options.environment.clone(), program.clone(), &options.state_dir);
+        DeliveryService::start(&supervisor, options.environment.clone(), program.clone(), &options.state_dir);
     let state_dir = options.state_dir.clone();
     let environment = options.environment.clone();
-    let schedules = Schedules::start(&supervisor, environment, program, state_dir, stay(options));
+    let schedules = Scheduler::start(&supervisor, environment, program, state_dir, stay(options));
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
     let router = api::router(Api {
@@ -205,7 +205,7 @@ fn stay(options: &RunOptions) -> Stay {
 async fn when_idle(
     options: &RunOptions,
     supervisor: &Supervisor,
-    (deliveries, schedules): (&Deliveries, &Schedules),
+    (deliveries, schedules): (&DeliveryService, &Scheduler),
     connections: &api::Connections,
 ) {
     match options.mode {

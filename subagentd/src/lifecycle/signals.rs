@@ -7,14 +7,14 @@ use super::error;
 
 /// SIGTERM, SIGINT and SIGHUP, caught from now on.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(super) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
     /// `None` if SIGHUP was ignored at the start (`nohup`): it stays ignored.
     hangup: Option<Signal>,
 }
 
-impl Signals {
+impl EndSignals {
     /// Begins to catch the signals.
     ///
     /// # Errors

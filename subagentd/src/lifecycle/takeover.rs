@@ -33,7 +33,7 @@ pub(super) const ONCE: &str = "once";
 
 /// The exclusive right to be the daemon of the state dir.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct DaemonClaim {
     /// Held for the daemon's whole life.
     pub(super) lock: FileLock,
     /// Held until readiness, so that no command starts a background daemon during a takeover.
@@ -46,7 +46,7 @@ pub(super) struct Claim {
 ///
 /// # Errors
 /// `DAEMON_ALREADY_RUNNING{pid,mode}`; `DAEMON_START_FAILED` if a lock cannot be used.
-pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
+pub(super) fn claim(options: &RunOptions) -> Result<DaemonClaim> {
     let process = own_process()?;
     let starting = match options.mode {
         // The command that starts a background daemon holds this lock itself.
@@ -68,7 +68,7 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
     };
     let note = Note { process, mode: options.mode.as_str().to_owned() };
     lock.write_note(&note).map_err(at_path)?;
-    Ok(Claim { lock, starting, process })
+    Ok(DaemonClaim { lock, starting, process })
 }
 
 pub(super) fn start_lock(path: &Path) -> Result<FileLock> {

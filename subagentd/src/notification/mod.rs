@@ -86,7 +86,7 @@ impl Who {
 
 /// The content of one message to a sink.
 #[derive(Debug, Clone)]
-pub(crate) enum Notification {
+pub(crate) enum SinkNotification {
     /// At least one question, oldest first.
     Questions(Vec<NotifiedQuestion>),
     Happened(Happened),
@@ -94,7 +94,7 @@ pub(crate) enum Notification {
     Test,
 }
 
-impl Notification {
+impl SinkNotification {
     /// Returns the kind of event.
     pub(crate) fn occasion(&self) -> Occasion {
         match self {

@@ -25,7 +25,7 @@ fn question(subject: &str) -> NotifiedQuestion {
 
 #[test]
 fn a_question_says_who_what_since_when_and_how_to_answer() {
-    let one = Notification::Questions(vec![question("npm test")]);
+    let one = SinkNotification::Questions(vec![question("npm test")]);
     assert_eq!(one.title(), "build asks");
     assert_eq!(
         one.text(),
@@ -35,7 +35,7 @@ fn a_question_says_who_what_since_when_and_how_to_answer() {
     );
     let form = NotifiedQuestion { kind: QuestionKind::Elicitation, ..question("Which port?") };
     assert_eq!(
-        Notification::Questions(vec![form]).command(),
+        SinkNotification::Questions(vec![form]).command(),
         "subagent approval show ap_0123456789 --cwd '/home/ann/my project'"
     );
 }
@@ -43,7 +43,7 @@ fn a_question_says_who_what_since_when_and_how_to_answer() {
 #[test]
 fn several_questions_are_counted_and_the_first_five_are_named() {
     let all: Vec<NotifiedQuestion> = (0..7).map(|number| question(&format!("line {number}"))).collect();
-    let several = Notification::Questions(all);
+    let several = SinkNotification::Questions(all);
     assert_eq!(several.title(), "7 questions are open");
     let text = several.text();
     assert!(text.contains("line 4") && !text.contains("line 5") && text.contains("and 2 more"), "{text}");
@@ -54,7 +54,7 @@ fn several_questions_are_counted_and_the_first_five_are_named() {
 #[test]
 fn text_of_an_agent_has_no_control_characters_and_an_end() {
     let hostile = format!("rm \u{1b}]0;title\u{7}\u{202e}\n\r{}", "x".repeat(100_000));
-    let notification = Notification::Questions(vec![NotifiedQuestion {
+    let notification = SinkNotification::Questions(vec![NotifiedQuestion {
         worker: who(&hostile, &[&hostile]),
         detail: Some(hostile.clone()),
         ..question(&hostile)
@@ -74,7 +74,8 @@ fn text_of_an_agent_has_no_control_characters_and_an_end() {
 
 #[test]
 fn slack_gets_no_link_mention_or_markup_of_an_agent() {
-    let notification = Notification::Questions(vec![question("<!channel> <https://evil|click> *b* & `c`")]);
+    let notification =
+        SinkNotification::Questions(vec![question("<!channel> <https://evil|click> *b* & `c`")]);
     let (content_type, body) = notification.body(Format::Slack, Timestamp(0));
     assert_eq!(content_type, "application/json");
     let body: Value = serde_json::from_str(&body).unwrap();
@@ -86,7 +87,7 @@ fn slack_gets_no_link_mention_or_markup_of_an_agent() {
 
 #[test]
 fn a_failure_names_its_code() {
-    let failed = Notification::Happened(Happened {
+    let failed = SinkNotification::Happened(Happened {
         event_id: EventId(7),
         occasion: Occasion::Failed,
         worker: who("build", &[]),

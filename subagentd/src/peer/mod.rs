@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
-use subagent_config::proc::{self, AncestorReader, Process};
+use subagent_config::proc::{self, AncestorReader, ProcessEntry};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
@@ -47,7 +47,7 @@ struct PeerAncestry {
     process: PeerProcess,
     /// The peer and its ancestors, read once: a process neither leaves nor enters the tree of a
     /// guard.
-    chain: OnceLock<Vec<Process>>,
+    chain: OnceLock<Vec<ProcessEntry>>,
 }
 
 impl Peer {
@@ -87,7 +87,7 @@ impl Peer {
         origin::origin(chain, guards, above_us()?).ok_or(PeerError::BelowUnknown)
     }
 
-    fn ancestors(&self) -> Result<Vec<Process>, PeerError> {
+    fn ancestors(&self) -> Result<Vec<ProcessEntry>, PeerError> {
         let id = self.process();
         let read = self.0.process.as_read().clone();
         let chain = match READER.try_lock() {
@@ -136,8 +136,8 @@ static READER: LazyLock<Mutex<AncestorReader>> =
 
 /// The daemon and its ancestors, read once. A guard among them is above all peers, so it does not
 /// distinguish them; when it ends, the daemon ends.
-fn above_us() -> Result<&'static [Process], PeerError> {
-    static ABOVE: OnceLock<Vec<Process>> = OnceLock::new();
+fn above_us() -> Result<&'static [ProcessEntry], PeerError> {
+    static ABOVE: OnceLock<Vec<ProcessEntry>> = OnceLock::new();
     if let Some(above) = ABOVE.get() {
         return Ok(above);
     }

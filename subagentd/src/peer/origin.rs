@@ -1,6 +1,6 @@
 //! Compares a peer's ancestors with the guards. Pure.
 
-use subagent_config::proc::Process;
+use subagent_config::proc::ProcessEntry;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 
@@ -20,17 +20,19 @@ pub(crate) enum RequestOrigin {
 /// ancestors. `None` means below an unknown guard: a runtime starts its agent before it reports the
 /// guard.
 pub(super) fn origin(
-    chain: &[Process],
+    chain: &[ProcessEntry],
     guards: &[(WorkerId, ProcessId)],
-    above: &[Process],
+    above: &[ProcessEntry],
 ) -> Option<RequestOrigin> {
-    let is = |process: &Process, id: ProcessId| (process.pid, process.start_time) == (id.pid, id.start_time);
+    let is =
+        |process: &ProcessEntry, id: ProcessId| (process.pid, process.start_time) == (id.pid, id.start_time);
     // The nearest guard counts, since an agent may itself have started workers.
     let known = chain.iter().find_map(|process| guards.iter().find(|(_, guard)| is(process, *guard)));
     if let Some((worker, _)) = known {
         return Some(RequestOrigin::BelowWorker(worker.clone()));
     }
-    let same = |one: &Process, other: &Process| (one.pid, one.start_time) == (other.pid, other.start_time);
+    let same =
+        |one: &ProcessEntry, other: &ProcessEntry| (one.pid, one.start_time) == (other.pid, other.start_time);
     let unknown = chain
         .iter()
         .any(|process| process.name == GUARD_NAME && !above.iter().any(|above| same(above, process)));
@@ -45,8 +47,8 @@ mod tests {
         ProcessId { pid, start_time }
     }
 
-    fn named(name: &str, pid: i32, start_time: u64) -> Process {
-        Process {
+    fn named(name: &str, pid: i32, start_time: u64) -> ProcessEntry {
+        ProcessEntry {
             pid,
             parent: 1,
             session: 1,
@@ -57,7 +59,7 @@ mod tests {
         }
     }
 
-    fn process(pid: i32, start_time: u64) -> Process {
+    fn process(pid: i32, start_time: u64) -> ProcessEntry {
         named("sh", pid, start_time)
     }
 

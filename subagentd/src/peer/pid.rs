@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
-use subagent_config::proc::{self, Process};
+use subagent_config::proc::{self, ProcessEntry};
 use subagent_protocol::process::ProcessId;
 
 use super::PeerError;
@@ -15,7 +15,7 @@ use super::PeerError;
 /// The process that called `connect` on the socket.
 #[derive(Debug)]
 pub(super) struct PeerProcess {
-    read: Process,
+    read: ProcessEntry,
     /// `None` on kernels without `SO_PEERPIDFD`.
     pidfd: Option<OwnedFd>,
 }
@@ -49,7 +49,7 @@ impl PeerProcess {
     }
 
     /// Returns the process as read at the connection.
-    pub(super) fn as_read(&self) -> &Process {
+    pub(super) fn as_read(&self) -> &ProcessEntry {
         &self.read
     }
 
@@ -79,7 +79,7 @@ mod tests {
         let read = proc::process(pid).unwrap();
         let process = |read| PeerProcess { read, pidfd: None };
         assert!(process(read.clone()).is_alive());
-        assert!(!process(Process { start_time: read.start_time + 1, ..read.clone() }).is_alive());
+        assert!(!process(ProcessEntry { start_time: read.start_time + 1, ..read.clone() }).is_alive());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!process(read).is_alive());

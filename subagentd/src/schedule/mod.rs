@@ -12,5 +12,5 @@ mod times;
 mod tests;
 
 pub(crate) use look::{DueTime, DueTimes, ScheduleProgress, look};
-pub(crate) use overlap::{Admission, admit, failures_in_a_row, pauses};
+pub(crate) use overlap::{FiringAdmission, admit, failures_in_a_row, pauses};
 pub(crate) use times::Times;

@@ -7,7 +7,7 @@ pub(crate) const MAX_WAITING: usize = 20;
 
 /// What to do about the oldest firing that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum FiringAdmission {
     Start,
     /// It waits for the end of what runs.
     Wait,
@@ -18,16 +18,16 @@ pub(crate) enum Admission {
 }
 
 /// Decides it: `running` firings have not ended, and `behind` others wait behind this one.
-pub(crate) fn admit(overlap: Overlap, running: usize, behind: usize) -> Admission {
+pub(crate) fn admit(overlap: Overlap, running: usize, behind: usize) -> FiringAdmission {
     match overlap {
-        Overlap::Parallel => Admission::Start,
+        Overlap::Parallel => FiringAdmission::Start,
         // The newest one takes the place of all before it.
-        Overlap::CancelPrevious if behind > 0 => Admission::Skip,
-        _ if running == 0 => Admission::Start,
-        Overlap::Skip => Admission::Skip,
-        Overlap::CancelPrevious => Admission::CancelRunning,
-        Overlap::Queue if behind >= MAX_WAITING => Admission::Skip,
-        Overlap::Queue => Admission::Wait,
+        Overlap::CancelPrevious if behind > 0 => FiringAdmission::Skip,
+        _ if running == 0 => FiringAdmission::Start,
+        Overlap::Skip => FiringAdmission::Skip,
+        Overlap::CancelPrevious => FiringAdmission::CancelRunning,
+        Overlap::Queue if behind >= MAX_WAITING => FiringAdmission::Skip,
+        Overlap::Queue => FiringAdmission::Wait,
     }
 }
 

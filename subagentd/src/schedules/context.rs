@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::declarations::Declarations;
 use super::folders::Folders;
 use crate::schedule::{Times, template};
-use crate::store::schedules::{self, ScheduleRow, Starter};
+use crate::store::schedules::{self, FiringSource, ScheduleRow};
 use crate::store::{Durability, RowId};
 use crate::supervisor::{EventAccess, Supervisor, entropy};
 
@@ -92,7 +92,7 @@ impl ScheduleContext {
 /// The work of a firing: a trigger's payload is in its text.
 pub(super) fn work(row: &ScheduleRow, payload: Option<&str>) -> ScheduledWork {
     let mut work = row.work.clone();
-    if let Starter::Trigger { .. } = row.times.starter {
+    if let FiringSource::Trigger { .. } = row.times.starter {
         let text = match &mut work {
             ScheduledWork::Task(task) => &mut task.prompt,
             ScheduledWork::Send(message) => &mut message.text,
@@ -108,10 +108,10 @@ pub(super) fn work(row: &ScheduleRow, payload: Option<&str>) -> ScheduledWork {
 /// A sentence about what is wrong.
 pub(super) fn times(row: &ScheduleRow) -> std::result::Result<Option<(Times, Missed)>, String> {
     match &row.times.starter {
-        Starter::Times { when, timezone, missed } => {
+        FiringSource::Times { when, timezone, missed } => {
             Ok(Some((Times::of(when, zone(timezone)?, row.anchor)?, *missed)))
         }
-        Starter::Trigger { .. } => Ok(None),
+        FiringSource::Trigger { .. } => Ok(None),
     }
 }
 

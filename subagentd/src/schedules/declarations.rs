@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 use super::folders::{Folders, not_available};
 use super::handover;
-use crate::store::schedules::{Declaration, ScheduleKind, ScheduleRow, Starter};
+use crate::store::schedules::{Declaration, FiringSource, ScheduleKind, ScheduleRow};
 use crate::user_config::UserConfigFile;
 
 /// The declarations of a daemon.
@@ -110,7 +110,9 @@ impl DeclaredEntry {
 /// that the environment of a later daemon does not move its times.
 pub(super) fn timezone(schedule: &DeclaredSchedule, row: Option<&ScheduleRow>) -> String {
     let recorded = row.and_then(|row| match (&row.times.declared, &row.times.starter) {
-        (Some(Declaration { zone_of_system: true, .. }), Starter::Times { timezone, .. }) => Some(timezone),
+        (Some(Declaration { zone_of_system: true, .. }), FiringSource::Times { timezone, .. }) => {
+            Some(timezone)
+        }
         _ => None,
     });
     let system = || TimeZone::system().iana_name().map(str::to_owned);

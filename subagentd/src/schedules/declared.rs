@@ -27,7 +27,7 @@ use super::declarations::{DeclaredEntry, DeclaredState, timezone, trigger_source
 use super::folders::{answered, is_not_available};
 use super::handover;
 use crate::inotify::Inotify;
-use crate::store::schedules::{self, Declaration, ScheduleRow, Starter, StoredTimes, name_taken};
+use crate::store::schedules::{self, Declaration, FiringSource, ScheduleRow, StoredTimes, name_taken};
 use crate::store::{Durability, Tx};
 use crate::supervisor::{NewSchedule, entropy};
 
@@ -269,7 +269,7 @@ async fn take(
             let (when, timezone) = (schedule.when.clone(), timezone(schedule, row));
             passed = passed_time(&when, &timezone, entropy::now())?;
             answered(folder, check_work(context, &mut work)).await?;
-            Starter::Times { when, timezone, missed: schedule.missed }
+            FiringSource::Times { when, timezone, missed: schedule.missed }
         }
         DeclaredEntry::Trigger(_, trigger) => {
             let mut source = trigger_source(&trigger.source, cwd);
@@ -279,7 +279,7 @@ async fn take(
             {
                 keep_name(worker, name);
             }
-            Starter::Trigger { source }
+            FiringSource::Trigger { source }
         }
     };
     if let (ScheduledWork::Send(message), DeclaredReceiver::Worker(name)) = (&mut work, &start.receiver) {

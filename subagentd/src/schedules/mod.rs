@@ -31,7 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
 
 use crate::store::schedules::firings::NewFiring;
-use crate::store::schedules::{self, ScheduleKind, ScheduleRow, Starter, StoredTimes, firings};
+use crate::store::schedules::{self, FiringSource, ScheduleKind, ScheduleRow, StoredTimes, firings};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
 use checks::{check_name, check_room, check_work, first_time};
 use context::ScheduleContext;
@@ -49,9 +49,9 @@ const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The schedules and triggers of a daemon. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Schedules(Arc<ScheduleContext>);
+pub(crate) struct Scheduler(Arc<ScheduleContext>);
 
-impl Schedules {
+impl Scheduler {
     /// Begins to wait for the next time, until the daemon ends.
     #[must_use]
     pub(crate) fn start(
@@ -105,7 +105,7 @@ impl Schedules {
         let next = first_time(&when, &timezone, now)?;
         check_work(&self.0, &mut work).await?;
         self.check_attended(next, now)?;
-        let starter = Starter::Times { when, timezone, missed };
+        let starter = FiringSource::Times { when, timezone, missed };
         let rules = StoredTimes { starter, overlap, max_failures, declared: None };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
         self.show(&name).await

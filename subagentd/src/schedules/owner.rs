@@ -20,11 +20,11 @@ use super::declared;
 use super::folders::is_not_available;
 use super::watching::Watchers;
 use crate::alarm;
-use crate::schedule::{Admission, ScheduleProgress, admit, look};
+use crate::schedule::{FiringAdmission, ScheduleProgress, admit, look};
 use crate::store::schedules::ends::FiringEnd;
 use crate::store::schedules::firings::OpenFiring;
 use crate::store::schedules::trigger_ends::{self, Ends};
-use crate::store::schedules::{self, ScheduleRow, Starter, firings};
+use crate::store::schedules::{self, FiringSource, ScheduleRow, firings};
 use crate::store::{Connection, Durability, RowId};
 use crate::supervisor::entropy;
 
@@ -116,8 +116,8 @@ async fn round(
             continue;
         }
         let next = match &row.times.starter {
-            Starter::Times { .. } => look_at(context, &row, now).await?,
-            Starter::Trigger { source: TriggerSource::After { worker, status } } => {
+            FiringSource::Times { .. } => look_at(context, &row, now).await?,
+            FiringSource::Trigger { source: TriggerSource::After { worker, status } } => {
                 outlook.listens = true;
                 waiting += 1;
                 // One trigger whose events cannot be read holds up no other.
@@ -127,7 +127,7 @@ async fn round(
                 }
                 None
             }
-            Starter::Trigger {
+            FiringSource::Trigger {
                 source: TriggerSource::Command { command, cwd, every_seconds, timeout_seconds },
             } => {
                 let (every_seconds, timeout_seconds) = (*every_seconds, *timeout_seconds);
@@ -136,13 +136,15 @@ async fn round(
                 // While it runs, the daemon stays.
                 Some(next.unwrap_or(now))
             }
-            Starter::Trigger { source: source @ TriggerSource::Files { .. } } => {
+            FiringSource::Trigger { source: source @ TriggerSource::Files { .. } } => {
                 watched.push((row.id, source.clone()));
                 waiting += 1;
                 stays = true;
                 None
             }
-            Starter::Trigger { source: TriggerSource::Request {} | TriggerSource::Webhook { .. } } => None,
+            FiringSource::Trigger { source: TriggerSource::Request {} | TriggerSource::Webhook { .. } } => {
+                None
+            }
         };
         if let Some(next) = next {
             // What runs now reports its end.
@@ -239,19 +241,19 @@ async fn admit_waiting(
     let mut running = open.len() - waiting.len();
     for (index, firing) in waiting.iter().enumerate() {
         match admit(row.times.overlap, running, waiting.len() - 1 - index) {
-            Admission::Start => {
+            FiringAdmission::Start => {
                 running += 1;
                 start(context, work, row, firing.id);
             }
-            Admission::Wait => break,
-            Admission::Skip => {
+            FiringAdmission::Wait => break,
+            FiringAdmission::Skip => {
                 let message = format!("an earlier firing was running (overlap: {})", row.times.overlap);
                 let error = Some(Error::new(Code::WorkerBusy, message));
                 let status = FiringStatus::Skipped;
                 finish(context, FiringEnd { firing: firing.id, started: false, status, error, pause: None })
                     .await?;
             }
-            Admission::CancelRunning => {
+            FiringAdmission::CancelRunning => {
                 for other in open.iter().filter(|other| other.status == FiringStatus::Running) {
                     cancel(context, work, other);
                 }

@@ -7,10 +7,10 @@ use subagent_protocol::{Code, Error, Result};
 use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
-use super::{CARRIED_OUT_WITHIN, Schedules};
-use crate::store::schedules::{ScheduleKind, Starter};
+use super::{CARRIED_OUT_WITHIN, Scheduler};
+use crate::store::schedules::{FiringSource, ScheduleKind};
 
-impl Schedules {
+impl Scheduler {
     /// Checks the token of a webhook. The error does not tell whether the trigger exists.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl Schedules {
             found => Some(found?),
         };
         let stored = row.and_then(|row| match row.times.starter {
-            Starter::Trigger { source: TriggerSource::Webhook { token_sha256 } } => token_sha256,
+            FiringSource::Trigger { source: TriggerSource::Webhook { token_sha256 } } => token_sha256,
             _ => None,
         });
         let given = hex(&Sha256::digest(token.as_bytes()));
@@ -36,7 +36,7 @@ impl Schedules {
     /// `TRIGGER_NOT_FOUND`, `STORAGE_ERROR`.
     pub(super) async fn until_watched(&self, name: &str) -> Result<()> {
         let row = self.row(ScheduleKind::Trigger, name).await?;
-        if let Starter::Trigger { source: TriggerSource::Files { .. } } = &row.times.starter
+        if let FiringSource::Trigger { source: TriggerSource::Files { .. } } = &row.times.starter
             && row.paused.is_none()
         {
             let mut watched = self.0.watched.subscribe();

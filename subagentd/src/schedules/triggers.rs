@@ -8,15 +8,15 @@ use subagent_protocol::trigger::{MAX_PAYLOAD_BYTES, TriggerSource};
 use subagent_protocol::{Code, Error, Result};
 
 use super::checks::{check_name, check_trigger, wrong};
-use super::{Schedules, view};
+use super::{Scheduler, view};
 use crate::store::schedules::firings::NewFiring;
-use crate::store::schedules::{ScheduleKind, Starter, StoredTimes};
+use crate::store::schedules::{FiringSource, ScheduleKind, StoredTimes};
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, entropy};
 
 /// Maximum length of the identifier of an occurrence, in bytes.
 const MAX_OCCURRENCE: usize = 200;
 
-impl Schedules {
+impl Scheduler {
     /// Adds a trigger.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Schedules {
             self.check_attended(Timestamp(now.0.saturating_add(millis)), now)?;
         }
         let rules =
-            StoredTimes { starter: Starter::Trigger { source }, overlap, max_failures, declared: None };
+            StoredTimes { starter: FiringSource::Trigger { source }, overlap, max_failures, declared: None };
         self.store(caller, NewSchedule { choice, name: name.clone(), rules, work }).await?;
         self.until_watched(&name).await?;
         self.show_trigger(&name).await

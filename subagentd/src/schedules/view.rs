@@ -8,7 +8,7 @@ use subagent_protocol::{Error, Result};
 use super::commands::next_run;
 use super::context::{ScheduleContext, times};
 use crate::store::Connection;
-use crate::store::schedules::{ScheduleRow, Starter, firings, trigger_sources};
+use crate::store::schedules::{FiringSource, ScheduleRow, firings, trigger_sources};
 use crate::supervisor::entropy;
 
 /// What keeps the work from being started or going on, if that is known.
@@ -48,7 +48,7 @@ pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Resu
     let last_firing = last_firing(context, &row).await?;
     let mut trouble = work_trouble(context, &row, last_firing.as_ref()).await?;
     let attendant = attendant(context, &row);
-    let Starter::Trigger { mut source } = row.times.starter else { return Ok(None) };
+    let FiringSource::Trigger { mut source } = row.times.starter else { return Ok(None) };
     if let TriggerSource::After { worker, .. } = &source
         && trouble.is_none()
     {
@@ -78,7 +78,7 @@ pub(super) async fn trigger(context: &ScheduleContext, row: ScheduleRow) -> Resu
 
 /// What runs the command of a trigger next, or watches its files.
 fn attendant(context: &ScheduleContext, row: &ScheduleRow) -> Option<Attendant> {
-    let Starter::Trigger { source } = &row.times.starter else { return None };
+    let FiringSource::Trigger { source } = &row.times.starter else { return None };
     let now = entropy::now();
     match source {
         _ if row.paused.is_some() => None,
@@ -109,7 +109,7 @@ pub(super) async fn schedule(context: &ScheduleContext, row: ScheduleRow) -> Res
         last.and_then(|last| last.error.clone())
     };
     let error = row.error.clone().or(trouble).or_else(left_out);
-    let Starter::Times { when, timezone, missed } = row.times.starter else { return Ok(None) };
+    let FiringSource::Times { when, timezone, missed } = row.times.starter else { return Ok(None) };
     Ok(Some(ScheduleView {
         attendant: next.map(|next| context.stay.attendant(next, now)),
         next_at: next,

@@ -1,7 +1,8 @@
 //! The daemon's side of a worker: the actor's work between rules and system, on simulated state.
 
 use subagent_core::model::{
-    Hibernation, LifecycleState, Limit, PermissionDecision, Restart, RuntimeStatus, WorkerAction, WorkerInput,
+    Hibernation, LifecycleState, PermissionDecision, RateLimit, Restart, RuntimeStatus, WorkerAction,
+    WorkerInput,
 };
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase, ToRuntime};
@@ -15,13 +16,13 @@ use subagent_protocol::{Code, Error, PROTOCOL};
 use super::Break;
 use super::agent::ask_of;
 use super::site::{DaemonMemory, SimulatedCommand, SimulatedConnection, Site};
-use super::world::Env;
+use super::world::WorldContext;
 use crate::store::Cursor;
 use crate::supervisor::{SessionUpdates, input};
 
 /// How far the journal is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goal {
+pub(super) enum ReadUntil {
     Some,
     Record(u64),
     End,
@@ -38,12 +39,12 @@ fn sometimes_limited(meaning: WorkerInput, record: &JournalRecord<'_>) -> Worker
     }
     let at = Timestamp(record.at);
     let until = record.n.is_multiple_of(2).then_some(Timestamp(record.at.saturating_add(1_000)));
-    WorkerInput::RateLimited { limit: Limit { at, until }, input: Box::new(meaning) }
+    WorkerInput::RateLimited { limit: RateLimit { at, until }, input: Box::new(meaning) }
 }
 
 impl Site {
     /// Reconstructs the state after a daemon start.
-    pub(super) fn recover(&mut self, env: &mut Env) {
+    pub(super) fn recover(&mut self, env: &mut WorldContext) {
         self.memory = DaemonMemory::default();
         self.checker.reload();
         self.checker.worker.queue.gated = true;
@@ -78,7 +79,7 @@ impl Site {
         }
     }
 
-    fn begun_for_nothing(&self, env: &Env) -> bool {
+    fn begun_for_nothing(&self, env: &WorldContext) -> bool {
         let unborn =
             self.stored.cursor.offset == 0 && !self.journal.contains_key(&self.stored.cursor.segment);
         unborn
@@ -94,7 +95,7 @@ impl Site {
             }
     }
 
-    fn start_runtime(&mut self, env: &mut Env) {
+    fn start_runtime(&mut self, env: &mut WorldContext) {
         if self.memory.runtime {
             return;
         }
@@ -124,7 +125,7 @@ impl Site {
         self.connect(env);
     }
 
-    fn spawn_failed(&mut self, env: &mut Env) {
+    fn spawn_failed(&mut self, env: &mut WorldContext) {
         self.stored.may_live = false;
         self.memory.runtime = false;
         let error = Error::new(Code::BackendRuntimeError, "the runtime cannot be started");
@@ -132,7 +133,7 @@ impl Site {
     }
 
     /// Opens a new connection. Frames of the previous one may still arrive.
-    pub(super) fn connect(&mut self, env: &mut Env) {
+    pub(super) fn connect(&mut self, env: &mut WorldContext) {
         self.memory.unanswered.clear();
         self.memory.greeted = false;
         self.disconnect();
@@ -163,7 +164,7 @@ impl Site {
     }
 
     /// Ingests the journal in transactions of a few records.
-    pub(super) fn ingest(&mut self, goal: Goal, env: &mut Env) {
+    pub(super) fn ingest(&mut self, goal: ReadUntil, env: &mut WorldContext) {
         let mut left_in_batch = env.random.below(6) + 1;
         self.memory.more = false;
         loop {
@@ -234,12 +235,12 @@ impl Site {
             if left_in_batch == 0 {
                 left_in_batch = env.random.below(6) + 1;
                 env.after_commit();
-                if goal == Goal::Some {
+                if goal == ReadUntil::Some {
                     self.memory.more = true;
                     return;
                 }
             }
-            if matches!(goal, Goal::Record(number) if self.stored.cursor.number >= number) {
+            if matches!(goal, ReadUntil::Record(number) if self.stored.cursor.number >= number) {
                 self.memory.more = true;
                 return env.after_commit();
             }
@@ -247,7 +248,7 @@ impl Site {
     }
 
     /// An owner's rule decides every fourth request, in the transaction of its record.
-    fn decide_by_rule(&mut self, request_id: RequestId, env: &mut Env) {
+    fn decide_by_rule(&mut self, request_id: RequestId, env: &mut WorldContext) {
         let whole = self.checker.worker.state != LifecycleState::Stopped && env.broken.is_none();
         if !whole || self.asks.get(&request_id).is_none_or(|ask| ask % 4 != 3) {
             return;
@@ -269,15 +270,15 @@ impl Site {
     }
 
     /// Same as `step`, in a transaction of its own.
-    pub(super) fn sure(&mut self, input: WorkerInput, env: &mut Env) {
+    pub(super) fn sure(&mut self, input: WorkerInput, env: &mut WorldContext) {
         self.step(input);
         env.after_commit();
     }
 
     /// Performs the rules' actions, and continues reading the journal when more is known to exist.
-    pub(super) fn carry_on(&mut self, env: &mut Env) {
+    pub(super) fn carry_on(&mut self, env: &mut WorldContext) {
         while self.memory.more && !env.daemon_dies && (env.calm || env.random.below(4) == 0) {
-            self.ingest(Goal::Some, env);
+            self.ingest(ReadUntil::Some, env);
         }
         while !env.daemon_dies
             && let Some(action) = self.memory.todo.pop_front()
@@ -329,7 +330,7 @@ impl Site {
     }
 
     /// Changes whether the worker is limited, and opens or refuses the next queued message.
-    fn look_at_budgets(&mut self, env: &mut Env) {
+    fn look_at_budgets(&mut self, env: &mut WorldContext) {
         self.checker.worker.queue.gated = self.task.is_some() || env.random.below(3) == 0;
         if self.checker.worker.waits_to_open() && self.has_place(env) {
             let error = Error::new(Code::BudgetExceeded, "the worker has used all");
@@ -375,7 +376,7 @@ impl Site {
     }
 
     /// Delivers a frame to the daemon.
-    pub(super) fn frame_to_daemon(&mut self, env: &mut Env) -> bool {
+    pub(super) fn frame_to_daemon(&mut self, env: &mut WorldContext) -> bool {
         let used = self.memory.connection;
         let Some(live) = &mut self.live else { return false };
         let Some(open) = live.connections.iter_mut().find(|open| Some(open.id) == used) else { return false };
@@ -389,7 +390,7 @@ impl Site {
         match serde_json::from_slice(&line).unwrap() {
             FromRuntime::Hello(hello) => self.on_hello(&hello, env),
             FromRuntime::Refused { refusal, .. } => panic!("the newest daemon is refused: {refusal:?}"),
-            FromRuntime::End(_) => self.ingest(Goal::Some, env),
+            FromRuntime::End(_) => self.ingest(ReadUntil::Some, env),
             FromRuntime::Reply { id, refusal } => {
                 let asked = self.memory.unanswered.remove(&id);
                 if let (Some(asked), Some(refusal)) = (asked, refusal) {
@@ -400,10 +401,10 @@ impl Site {
         true
     }
 
-    fn on_hello(&mut self, hello: &RuntimeHello, env: &mut Env) {
+    fn on_hello(&mut self, hello: &RuntimeHello, env: &mut WorldContext) {
         self.memory.greeted = true;
         assert_eq!(hello.incarnation, self.stored.incarnation, "an earlier runtime answers");
-        self.ingest(Goal::Record(hello.journal_end.number), env);
+        self.ingest(ReadUntil::Record(hello.journal_end.number), env);
         if env.daemon_dies {
             return;
         }
@@ -430,8 +431,8 @@ impl Site {
         }
     }
 
-    fn on_refusal(&mut self, asked: SimulatedCommand, refusal: Refusal, env: &mut Env) {
-        self.ingest(Goal::End, env);
+    fn on_refusal(&mut self, asked: SimulatedCommand, refusal: Refusal, env: &mut WorldContext) {
+        self.ingest(ReadUntil::End, env);
         if env.daemon_dies {
             return;
         }
@@ -463,7 +464,7 @@ impl Site {
         }
     }
 
-    fn end_unknown_turn(&mut self, turn: u64, env: &mut Env) {
+    fn end_unknown_turn(&mut self, turn: u64, env: &mut WorldContext) {
         if self.checker.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) {
             env.tally.unknown_ends += 1;
             let error = Error::new(Code::RuntimeLost, "the end of the turn could not be read");
@@ -473,14 +474,14 @@ impl Site {
     }
 
     /// The worker reaches its idle timeout.
-    pub(super) fn idles(&mut self, env: &mut Env) {
+    pub(super) fn idles(&mut self, env: &mut WorldContext) {
         if self.memory.settled && self.memory.greeted && self.checker.worker.rests() {
             self.sure(WorkerInput::Hibernate { idle_seconds: 60 }, env);
         }
     }
 
     /// The daemon notices that the runtime's lock is free.
-    pub(super) fn see_death(&mut self, env: &mut Env) {
+    pub(super) fn see_death(&mut self, env: &mut WorldContext) {
         if self.live.is_none() && self.memory.runtime {
             self.memory.runtime = false;
             self.disconnect();
@@ -488,9 +489,9 @@ impl Site {
         }
     }
 
-    fn gone(&mut self, env: &mut Env) {
+    fn gone(&mut self, env: &mut WorldContext) {
         if env.broken != Some(Break::EndIsNotRead) {
-            self.ingest(Goal::End, env);
+            self.ingest(ReadUntil::End, env);
         }
         if env.daemon_dies {
             return;
@@ -510,7 +511,7 @@ impl Site {
     }
 
     /// Checks whether all processes below the worker have ended.
-    fn check_leftovers(&mut self, env: &mut Env) {
+    fn check_leftovers(&mut self, env: &mut WorldContext) {
         let free = self.left.is_none() || env.broken == Some(Break::StoppedTooEarly);
         if free && !self.memory.runtime && self.memory.settled {
             self.sure(WorkerInput::NothingLeft, env);

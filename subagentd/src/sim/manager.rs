@@ -12,16 +12,16 @@ use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 
 use super::Break;
 use super::site::Site;
-use super::world::Env;
+use super::world::WorldContext;
 
 impl Site {
     /// Whether the daemon accepts changes of this worker.
-    pub(super) fn serves(&self, env: &Env) -> bool {
+    pub(super) fn serves(&self, env: &WorldContext) -> bool {
         env.daemon_up && self.memory.settled && !env.daemon_dies
     }
 
     /// Sends a message, or repeats one whose answer was lost.
-    pub(super) fn send(&mut self, env: &mut Env) {
+    pub(super) fn send(&mut self, env: &mut WorldContext) {
         if !self.serves(env) {
             return;
         }
@@ -61,21 +61,21 @@ impl Site {
         }
     }
 
-    pub(super) fn cancel(&mut self, env: &mut Env) {
+    pub(super) fn cancel(&mut self, env: &mut WorldContext) {
         self.order(WorkerInput::Cancel { turn: None, reason: "canceled by manager".to_owned() }, env);
     }
 
-    pub(super) fn stop(&mut self, env: &mut Env) {
+    pub(super) fn stop(&mut self, env: &mut WorldContext) {
         self.order(WorkerInput::Stop, env);
     }
 
-    pub(super) fn restart(&mut self, env: &mut Env) {
+    pub(super) fn restart(&mut self, env: &mut WorldContext) {
         let force = env.random.below(2) == 0;
         self.order(WorkerInput::Restart { force }, env);
     }
 
     /// Decides a pending permission request.
-    pub(super) fn decide(&mut self, env: &mut Env) {
+    pub(super) fn decide(&mut self, env: &mut WorldContext) {
         if !self.serves(env) {
             return;
         }
@@ -130,7 +130,13 @@ impl Site {
     }
 
     /// The deadline passes: the daemon decides without a client.
-    fn expire(&mut self, request_id: RequestId, elicits: bool, choice: PermissionDecision, env: &mut Env) {
+    fn expire(
+        &mut self,
+        request_id: RequestId,
+        elicits: bool,
+        choice: PermissionDecision,
+        env: &mut WorldContext,
+    ) {
         let (expiry, option) = match (env.random.below(3), elicits) {
             (0, _) => (Expiry::Cancel, None),
             (_, true) => (Expiry::Decline, Some("decline".to_owned())),
@@ -143,7 +149,7 @@ impl Site {
         self.committed(actions, env);
     }
 
-    pub(super) fn order(&mut self, input: WorkerInput, env: &mut Env) {
+    pub(super) fn order(&mut self, input: WorkerInput, env: &mut WorldContext) {
         if !self.serves(env) {
             return;
         }
@@ -152,7 +158,7 @@ impl Site {
         }
     }
 
-    pub(super) fn committed(&mut self, actions: Vec<WorkerAction>, env: &mut Env) {
+    pub(super) fn committed(&mut self, actions: Vec<WorkerAction>, env: &mut WorldContext) {
         self.memory.todo.extend(actions);
         env.after_commit();
     }

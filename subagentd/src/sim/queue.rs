@@ -5,14 +5,14 @@ use subagent_core::model::{QueuePosition, Queued, WorkerInput};
 use subagent_protocol::ids::TurnId;
 
 use super::site::Site;
-use super::world::Env;
+use super::world::WorldContext;
 
 /// Maximum queue length of a worker.
 const MOST: usize = 4;
 
 impl Site {
     /// Sends a message to the queue, or repeats one whose answer was lost.
-    pub(super) fn enqueue(&mut self, env: &mut Env) {
+    pub(super) fn enqueue(&mut self, env: &mut WorldContext) {
         if !self.serves(env) {
             return;
         }
@@ -64,7 +64,7 @@ impl Site {
     }
 
     /// Drops or moves a queued message, or resumes a paused queue.
-    pub(super) fn manage_queue(&mut self, env: &mut Env) {
+    pub(super) fn manage_queue(&mut self, env: &mut WorldContext) {
         let turns = &self.checker.worker.queue.turns;
         let chosen = match turns.len() as u64 {
             0 => None,

@@ -8,11 +8,11 @@ use subagent_runtime::bare::{EventEffects, RuntimeEffect, RuntimeSetup, Simulate
 use super::Break;
 use super::agent::SimulatedAgent;
 use super::site::{Live, Site};
-use super::world::Env;
+use super::world::WorldContext;
 
 impl Site {
     /// The daemon starts a runtime, which begins its journal and may die meanwhile.
-    pub(super) fn spawn(&mut self, env: &mut Env) {
+    pub(super) fn spawn(&mut self, env: &mut WorldContext) {
         assert!(self.live.is_none() && self.left.is_none(), "two runtimes, or one beside what another left");
         let ids = std::rc::Rc::clone(&self.request_ids);
         let worker = u8::try_from(self.index).unwrap();
@@ -51,7 +51,7 @@ impl Site {
     }
 
     /// Performs the work of an event, unless the runtime dies on the way.
-    pub(super) fn carry_out(&mut self, work: EventEffects, env: &mut Env) {
+    pub(super) fn carry_out(&mut self, work: EventEffects, env: &mut WorldContext) {
         let EventEffects { before, records, after } = work;
         for effect in before {
             self.perform_effect(effect);
@@ -121,7 +121,7 @@ impl Site {
     }
 
     /// SIGKILL of the runtime. The guard ends the processes below it.
-    pub(super) fn die(&mut self, env: &mut Env) {
+    pub(super) fn die(&mut self, env: &mut WorldContext) {
         let Some(live) = self.live.take() else { return };
         env.tally.runtime_deaths += 1;
         self.left = live.agent;
@@ -133,7 +133,7 @@ impl Site {
     }
 
     /// The guard reports that it started the agent, or that it failed.
-    pub(super) fn agent_starts(&mut self, env: &mut Env) {
+    pub(super) fn agent_starts(&mut self, env: &mut WorldContext) {
         let Some(live) = self.live.as_mut().filter(|live| !live.start_reported) else { return };
         live.start_reported = true;
         let work = match live.agent {
@@ -143,13 +143,13 @@ impl Site {
         self.carry_out(work, env);
     }
 
-    pub(super) fn agent_reads(&mut self, env: &mut Env) -> bool {
+    pub(super) fn agent_reads(&mut self, env: &mut WorldContext) -> bool {
         // Data in the pipe is read even after the runtime's death.
         let agent = self.live.as_mut().and_then(|live| live.agent.as_mut()).or(self.left.as_mut());
         agent.is_some_and(|agent| agent.read(&mut self.deeds, &mut env.random, env.calm))
     }
 
-    pub(super) fn agent_acts(&mut self, env: &mut Env) {
+    pub(super) fn agent_acts(&mut self, env: &mut WorldContext) {
         let agent = self.live.as_mut().and_then(|live| live.agent.as_mut()).or(self.left.as_mut());
         if let Some(agent) = agent {
             agent.act(&mut self.deeds, &mut env.random);
@@ -157,7 +157,7 @@ impl Site {
     }
 
     /// The runtime reads a part of the agent's output, cut at any byte.
-    pub(super) fn output(&mut self, env: &mut Env) {
+    pub(super) fn output(&mut self, env: &mut WorldContext) {
         let Some(live) = &mut self.live else { return };
         let Some(agent) = live.agent.as_mut().filter(|_| live.runtime.reads_output()) else { return };
         let all = agent.output.len();
@@ -172,7 +172,7 @@ impl Site {
     }
 
     /// The runtime notices the agent's end after reading all its output.
-    pub(super) fn agent_ended(&mut self, env: &mut Env) {
+    pub(super) fn agent_ended(&mut self, env: &mut WorldContext) {
         let Some(live) = self.live.as_mut().filter(|live| live.start_reported && !live.exit_reported) else {
             return;
         };
@@ -192,7 +192,7 @@ impl Site {
     }
 
     /// The guard has ended all processes that the agent left.
-    pub(super) fn guard_is_done(&mut self, env: &mut Env) {
+    pub(super) fn guard_is_done(&mut self, env: &mut WorldContext) {
         if self.left.take().is_some() {
             return;
         }
@@ -202,13 +202,13 @@ impl Site {
     }
 
     /// Fires a timer of the runtime, if one is due.
-    pub(super) fn timer(&mut self, env: &mut Env) {
+    pub(super) fn timer(&mut self, env: &mut WorldContext) {
         if let Some(work) = self.live.as_mut().and_then(|live| live.runtime.elapse(env.now)) {
             self.carry_out(work, env);
         }
     }
 
-    pub(super) fn disk(&mut self, full: bool, env: &mut Env) {
+    pub(super) fn disk(&mut self, full: bool, env: &mut WorldContext) {
         if let Some(live) = &mut self.live {
             let work = live.runtime.disk(full);
             self.carry_out(work, env);
@@ -216,7 +216,7 @@ impl Site {
     }
 
     /// Delivers a frame to the runtime: in order while calm, else maybe late, twice or never.
-    pub(super) fn frame_to_runtime(&mut self, env: &mut Env) -> bool {
+    pub(super) fn frame_to_runtime(&mut self, env: &mut WorldContext) -> bool {
         let Some(live) = &mut self.live else { return false };
         let waiting = live.connections.iter().filter(|open| !open.to_runtime.is_empty()).count();
         if waiting == 0 {

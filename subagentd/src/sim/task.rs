@@ -7,7 +7,7 @@ use subagent_protocol::state::TurnStatus;
 
 use super::Break;
 use super::site::Site;
-use super::world::Env;
+use super::world::WorldContext;
 
 /// Stored state of a task.
 #[derive(Default)]
@@ -23,12 +23,12 @@ pub(super) struct SimulatedTask {
 
 impl Site {
     /// Whether a turn may begin. Without a task always; in a tree, others may hold all slots.
-    pub(super) fn has_place(&self, env: &mut Env) -> bool {
+    pub(super) fn has_place(&self, env: &mut WorldContext) -> bool {
         self.task.is_none() || env.calm || env.random.below(3) != 0
     }
 
     /// Queues a message to an idle task if no slot is free.
-    pub(super) fn in_its_place(&self, input: WorkerInput, env: &mut Env) -> WorkerInput {
+    pub(super) fn in_its_place(&self, input: WorkerInput, env: &mut WorldContext) -> WorkerInput {
         let idle = matches!(self.checker.worker.state, LifecycleState::Idle | LifecycleState::Error);
         if !idle || self.has_place(env) {
             return input;
@@ -37,7 +37,7 @@ impl Site {
     }
 
     /// Begins a new run of an ended task, in the step that adds the work.
-    pub(super) fn goes_on(&mut self, env: &Env) {
+    pub(super) fn goes_on(&mut self, env: &WorldContext) {
         let turns = self.checker.rows.turns.len();
         let Some(task) = self.task.as_mut().filter(|task| task.outcome.is_some()) else { return };
         if env.broken != Some(Break::EndIsKept) {
@@ -46,7 +46,7 @@ impl Site {
     }
 
     /// Resumes the queue. For a task, its next turn begins in the same step only if a slot is free.
-    pub(super) fn resume_queue(&mut self, env: &mut Env) {
+    pub(super) fn resume_queue(&mut self, env: &mut WorldContext) {
         let queue = &self.checker.worker.queue;
         let (gated, was_paused) = (queue.gated, queue.paused.is_some());
         if self.task.is_some() && self.has_place(env) {
@@ -62,7 +62,7 @@ impl Site {
     }
 
     /// Ends the task by request or limit.
-    pub(super) fn end_task(&mut self, env: &mut Env) {
+    pub(super) fn end_task(&mut self, env: &mut WorldContext) {
         if !self.serves(env) {
             return;
         }

@@ -7,7 +7,7 @@ use subagent_protocol::state::TurnStatus;
 use subagent_testkit::Random;
 
 use super::Break;
-use super::daemon::Goal;
+use super::daemon::ReadUntil;
 use super::site::Site;
 use super::task::SimulatedTask;
 
@@ -81,7 +81,7 @@ impl Tally {
 }
 
 /// State shared by all workers of a world.
-pub(super) struct Env {
+pub(super) struct WorldContext {
     pub(super) random: Random,
     pub(super) broken: Option<Break>,
     /// Whether messages are queued in this history. With queues, workers are rarely idle.
@@ -102,7 +102,7 @@ pub(super) struct Env {
     pub(super) tally: Tally,
 }
 
-impl Env {
+impl WorldContext {
     /// A commit is done; its actions are not performed yet.
     pub(super) fn after_commit(&mut self) {
         if !self.calm && self.random.below(self.temper) == 0 {
@@ -139,14 +139,14 @@ impl Env {
 }
 
 pub(super) struct SimulatedWorld {
-    env: Env,
+    env: WorldContext,
     sites: Vec<Site>,
 }
 
 impl SimulatedWorld {
     pub(super) fn new(seed: u64, broken: Option<Break>) -> Self {
         let mut random = Random::new(seed);
-        let env = Env {
+        let env = WorldContext {
             temper: *random.pick(&[30, 120, 500]),
             queues: seed.is_multiple_of(5),
             random,
@@ -219,7 +219,9 @@ impl SimulatedWorld {
             95 => self.reboot(),
             96 if env.random.below(8) == 0 => env.now += env.random.below(3_600_000),
             97 => env.wall += i64::try_from(env.random.below(1 << 42)).unwrap() - (1 << 41),
-            98 if env.daemon_up && site.memory.settled && site.memory.runtime => site.ingest(Goal::Some, env),
+            98 if env.daemon_up && site.memory.settled && site.memory.runtime => {
+                site.ingest(ReadUntil::Some, env)
+            }
             _ => {}
         }
         if !self.env.daemon_up && self.env.random.below(12) == 0 {
@@ -328,7 +330,7 @@ impl SimulatedWorld {
         self.env.tally
     }
 
-    fn until(&mut self, what: &str, order: fn(&mut Site, &mut Env), reached: fn(&Site) -> bool) {
+    fn until(&mut self, what: &str, order: fn(&mut Site, &mut WorldContext), reached: fn(&Site) -> bool) {
         for _ in 0..ROUNDS {
             if self.sites.iter().all(reached) {
                 return;

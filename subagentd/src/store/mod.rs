@@ -41,7 +41,7 @@ use tokio::sync::{Semaphore, watch};
 use super::descriptors;
 
 pub(crate) use controllers::{ControllerRow, HandleValidity, NewOwner, OwnerCheck, OwnerRow};
-pub(crate) use database::backup::{Backup, Copied};
+pub(crate) use database::backup::{Backup, BackupCopy};
 pub(crate) use database::examine::{gaps, known_workers};
 pub use database::schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use error::StoreError;
@@ -171,7 +171,7 @@ impl Store {
         &self,
         backup: Backup,
         stop: impl Future<Output = ()> + Send,
-    ) -> Result<Copied> {
+    ) -> Result<BackupCopy> {
         let path = Arc::clone(&self.path);
         let stopped = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stopped);

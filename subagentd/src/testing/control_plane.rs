@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::api::{self, Api, Listening};
-use crate::deliveries::Deliveries;
-use crate::schedules::{Schedules, Stay};
+use crate::deliveries::DeliveryService;
+use crate::schedules::{Scheduler, Stay};
 use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};
 use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
@@ -137,8 +137,8 @@ impl ControlPlane<'_> {
         let guards: api::Guards = Arc::new(move || of_workers.guards());
         let env = Environment::new([], dir);
         let program = dir.join("no-such-program");
-        let deliveries = Deliveries::start(&supervisor, env.clone(), program.clone(), dir);
-        let schedules = Schedules::start(&supervisor, env.clone(), program, dir.into(), Stay::Service);
+        let deliveries = DeliveryService::start(&supervisor, env.clone(), program.clone(), dir);
+        let schedules = Scheduler::start(&supervisor, env.clone(), program, dir.into(), Stay::Service);
         let router = api::router(Api {
             supervisor,
             deliveries,

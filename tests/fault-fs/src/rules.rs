@@ -34,7 +34,7 @@ pub(crate) enum Verdict {
     Fail(c_int),
 }
 
-struct Rule {
+struct FaultRule {
     op: FileOperation,
     path: Vec<u8>,
     nth: u64,
@@ -47,7 +47,7 @@ struct Rule {
     counters: &'static [AtomicU64; 2],
 }
 
-static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+static RULES: OnceLock<Vec<FaultRule>> = OnceLock::new();
 
 /// Runs when the library is loaded.
 // SAFETY: the loader calls the functions in this section once, before `main`, when the
@@ -61,7 +61,7 @@ extern "C" fn load() {
     super::clock::load();
 }
 
-fn read() -> Option<Vec<Rule>> {
+fn read() -> Option<Vec<FaultRule>> {
     let text = std::env::var("FAULT_FS").ok()?;
     let file = std::env::var_os("FAULT_FS_COUNTERS")?;
     let rules: Vec<&str> = text.split('|').collect();
@@ -69,12 +69,12 @@ fn read() -> Option<Vec<Rule>> {
     rules.iter().zip(counters).map(|(rule, counters)| parse(rule, counters)).collect()
 }
 
-fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
+fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<FaultRule> {
     let value = |key: &str| {
         rule.split(';').filter_map(|pair| pair.split_once('=')).find(|(k, _)| *k == key).map(|(_, v)| v)
     };
     let number = |key: &str| value(key).and_then(|text| text.parse().ok());
-    Some(Rule {
+    Some(FaultRule {
         op: match value("op")? {
             "open" => FileOperation::Open,
             "change" => FileOperation::Change,
@@ -121,7 +121,7 @@ fn counters(path: &[u8], rules: usize) -> Option<&'static [[AtomicU64; 2]]> {
     }
 }
 
-impl Rule {
+impl FaultRule {
     fn judge(&self, op: FileOperation, path: &[u8]) -> Verdict {
         if self.op != op || !matches(&self.path, path) {
             return Verdict::GoOn;

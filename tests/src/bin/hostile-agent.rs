@@ -98,7 +98,7 @@ enum ResponseWaitEnd {
 }
 
 /// The scripted handling of a request.
-enum Script {
+enum HostileScript {
     Answer(Value),
     Refuse(i64),
     Hang,
@@ -107,7 +107,7 @@ enum Script {
 }
 
 struct Hostile {
-    scripts: Vec<(String, Script)>,
+    scripts: Vec<(String, HostileScript)>,
     input: StdinLock<'static>,
     long_line: usize,
     /// Whether it declares that it can load sessions.
@@ -155,18 +155,18 @@ fn start() -> io::Result<()> {
             }
             "--no-load" => agent.loads = false,
             "--history" => agent.history = true,
-            "--complain" => agent.scripts.push((value()?, Script::Complain)),
+            "--complain" => agent.scripts.push((value()?, HostileScript::Complain)),
             "--answer" => {
                 let (method, text) = (value()?, args.next().unwrap_or_default());
                 let answer = serde_json::from_str(&text).map_err(io::Error::other)?;
-                agent.scripts.push((method, Script::Answer(answer)));
+                agent.scripts.push((method, HostileScript::Answer(answer)));
             }
             "--refuse" => {
                 let (method, code) = (value()?, args.next().unwrap_or_default());
-                agent.scripts.push((method, Script::Refuse(code.parse().map_err(io::Error::other)?)));
+                agent.scripts.push((method, HostileScript::Refuse(code.parse().map_err(io::Error::other)?)));
             }
-            "--hang" => agent.scripts.push((value()?, Script::Hang)),
-            "--die" => agent.scripts.push((value()?, Script::Die)),
+            "--hang" => agent.scripts.push((value()?, HostileScript::Hang)),
+            "--die" => agent.scripts.push((value()?, HostileScript::Die)),
             "--log-in" => {
                 let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
                 let found = std::env::var("LOGIN_WORD").unwrap_or_default();
@@ -210,19 +210,19 @@ impl Hostile {
         };
         self.current = id.clone();
         match self.scripts.iter().find(|(scripted, _)| scripted == method) {
-            Some((_, Script::Answer(result))) => return answer(id, result),
-            Some((_, Script::Refuse(code))) => {
+            Some((_, HostileScript::Answer(result))) => return answer(id, result),
+            Some((_, HostileScript::Refuse(code))) => {
                 return line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}));
             }
-            Some((_, Script::Hang)) => {
+            Some((_, HostileScript::Hang)) => {
                 io::stderr().write_all(b"hostile-agent: last words\n")?;
                 return Ok(());
             }
-            Some((_, Script::Die)) => {
+            Some((_, HostileScript::Die)) => {
                 io::stderr().write_all(b"hostile-agent: last words\n")?;
                 std::process::exit(3);
             }
-            Some((_, Script::Complain)) => {
+            Some((_, HostileScript::Complain)) => {
                 write(b"\x1b[31mError:\x1b[0m the licence of this agent has expired\n")?;
                 std::process::exit(3);
             }

@@ -35,11 +35,11 @@ use agent_client_protocol::v1::schema::{
     WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
-use options::{Offer, SdkAgentOptions};
+use options::{OptionForm, SdkAgentOptions};
 use tokio::sync::Notify;
 
 #[derive(Default)]
-struct Session {
+struct SdkSession {
     history: Vec<SessionUpdate>,
     /// Notified by `session/cancel` while a turn runs.
     cancel: Option<Arc<Notify>>,
@@ -48,7 +48,7 @@ struct Session {
 #[derive(Clone, Default)]
 struct Echo {
     state: Option<PathBuf>,
-    sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
+    sessions: Arc<Mutex<HashMap<SessionId, SdkSession>>>,
     offered: Arc<Mutex<ClientCapabilities>>,
     options: Arc<SdkAgentOptions>,
     /// Parameters of the last session request, with the length of each value instead of the value.
@@ -57,14 +57,14 @@ struct Echo {
 
 impl Echo {
     /// Runs `change` on an open session.
-    fn with<T>(&self, id: &SessionId, change: impl FnOnce(&mut Session) -> T) -> Result<T> {
+    fn with<T>(&self, id: &SessionId, change: impl FnOnce(&mut SdkSession) -> T) -> Result<T> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.get_mut(id).map(change).ok_or_else(|| Error::invalid_params().data("unknown session"))
     }
 
     fn open(&self, id: &SessionId, history: Vec<SessionUpdate>) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.insert(id.clone(), Session { history, cancel: None });
+        sessions.insert(id.clone(), SdkSession { history, cancel: None });
     }
 
     fn file(&self, id: &SessionId) -> Option<PathBuf> {
@@ -337,9 +337,9 @@ async fn main() -> Result<()> {
             }
             (Some("--offer"), Some(what)) => {
                 let offer = match what.to_str() {
-                    Some("config") => Offer::Config,
-                    Some("modes") => Offer::Modes,
-                    _ => Offer::Nothing,
+                    Some("config") => OptionForm::Config,
+                    Some("modes") => OptionForm::Modes,
+                    _ => OptionForm::Nothing,
                 };
                 echo.options = Arc::new(SdkAgentOptions::new(offer));
             }

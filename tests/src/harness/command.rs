@@ -287,10 +287,10 @@ impl Drop for Running {
 
 /// The bytes read from a pipe so far, by a thread.
 #[derive(Debug, Clone)]
-pub(super) struct Said(Arc<(Mutex<Heard>, Condvar)>);
+pub(super) struct Said(Arc<(Mutex<CommandOutput>, Condvar)>);
 
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct CommandOutput {
     bytes: Vec<u8>,
     ended: bool,
 }
@@ -330,7 +330,7 @@ impl Said {
     pub(super) fn wait_text(&self, limit: Duration, text: &str) -> bool {
         let (lock, changed) = &*self.0;
         let heard = lock.lock().unwrap();
-        let missing = |heard: &mut Heard| !String::from_utf8_lossy(&heard.bytes).contains(text);
+        let missing = |heard: &mut CommandOutput| !String::from_utf8_lossy(&heard.bytes).contains(text);
         !changed.wait_timeout_while(heard, limit, missing).unwrap().1.timed_out()
     }
 

@@ -27,12 +27,12 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Lookout {
     over: mpsc::Sender<()>,
     seen: Arc<AtomicBool>,
-    thread: JoinHandle<Report>,
+    thread: JoinHandle<LookoutReport>,
 }
 
 /// The result of a lookout.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct LookoutReport {
     /// Conditions that lasted too long.
     pub violations: BTreeSet<String>,
     /// The number of checks.
@@ -76,7 +76,7 @@ impl Lookout {
     ///
     /// If it could not check.
     #[must_use]
-    pub fn end(self) -> Report {
+    pub fn end(self) -> LookoutReport {
         drop(self.over);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -87,7 +87,7 @@ impl Lookout {
     ///
     /// If there was a violation.
     #[track_caller]
-    pub fn all_well(self) -> Report {
+    pub fn all_well(self) -> LookoutReport {
         let report = self.end();
         assert!(report.violations.is_empty(), "lasted for more than {GRACE:?}: {:#?}", report.violations);
         report
@@ -104,9 +104,9 @@ struct SandboxObserver {
 }
 
 impl SandboxObserver {
-    fn look_until(&self, over: &mpsc::Receiver<()>) -> Report {
+    fn look_until(&self, over: &mpsc::Receiver<()>) -> LookoutReport {
         let mut since: BTreeMap<String, Instant> = BTreeMap::new();
-        let mut report = Report::default();
+        let mut report = LookoutReport::default();
         while over.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
             let seen = self.look();
             let now = Instant::now();

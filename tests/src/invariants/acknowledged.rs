@@ -32,7 +32,7 @@ pub struct Decision {
 
 /// An ownership that was granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Granted {
+pub struct GrantedHandle {
     /// The id of the controller.
     pub controller: String,
     /// The number of the ownership.
@@ -43,7 +43,7 @@ pub struct Granted {
 
 /// The output of one `watch`, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedEvents {
     /// The id of the worker.
     pub worker: String,
     /// Whether it follows all events of tasks below the worker, not only their milestones.
@@ -72,7 +72,7 @@ pub struct Acknowledged {
     /// Whether the attempted ones are all: then no other one may be decided.
     pub all_attempted: bool,
     /// Ownerships that were granted.
-    pub granted: BTreeSet<Granted>,
+    pub granted: BTreeSet<GrantedHandle>,
     /// Workers that were started.
     pub started: BTreeSet<String>,
     /// Workers that were stopped.
@@ -86,7 +86,7 @@ pub struct Acknowledged {
     /// Whether a command tried to remove all workers that were stopped for some time.
     pub pruned: bool,
     /// The output of watchers.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchedEvents>,
     /// Texts that must not be in any log or file.
     pub secrets: BTreeSet<String>,
 }

@@ -9,14 +9,14 @@ use crate::harness::process;
 
 /// The workers whose locks are held.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLocks {
     /// Workers whose runtime holds a lock.
     pub runtime: BTreeSet<String>,
     /// Workers whose guard holds a lock, or a runtime that has not passed it on.
     pub guard: BTreeSet<String>,
 }
 
-impl Held {
+impl HeldLocks {
     /// Finds all runtimes and guards of workers in this state directory.
     #[must_use]
     pub fn look(state_dir: &Path) -> Self {

@@ -28,10 +28,10 @@ mod watchers;
 
 use rusqlite::Connection;
 
-pub use acknowledged::{Acknowledged, Decision, Granted, Seen, Watched};
+pub use acknowledged::{Acknowledged, Decision, GrantedHandle, Seen, WatchedEvents};
 pub use describe::describe;
 pub use evidence::Evidence;
-pub use locks::Held;
+pub use locks::HeldLocks;
 pub use recorder::Recorder;
 pub use secrets::PROMPT_CANARY;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use subagent_protocol::ids::EventId;
 
-use super::acknowledged::{Acknowledged, Decision, Granted, Seen, Watched};
+use super::acknowledged::{Acknowledged, Decision, GrantedHandle, Seen, WatchedEvents};
 
 /// Stands for all workers in `watch --all`.
 pub(super) const ALL: &str = "*";
@@ -108,7 +108,7 @@ impl Acknowledged {
     /// Takes the lines of a watch. The last one may be incomplete if the watch was killed.
     fn learn_watch(&mut self, args: &[String], stdout: &str) {
         let flag = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
-        let mut watched = Watched {
+        let mut watched = WatchedEvents {
             worker: match args.iter().any(|arg| arg == "--all") {
                 true => ALL.to_owned(),
                 false => flag("--worker-id").cloned().unwrap_or_default(),
@@ -194,7 +194,7 @@ impl Acknowledged {
             "controller.initialized" | "controller.attached" => {
                 let owner = &data["owner"];
                 self.secrets.insert(owner["token"].as_str()?.to_owned());
-                self.granted.insert(Granted {
+                self.granted.insert(GrantedHandle {
                     controller: owner["controllerId"].as_str()?.to_owned(),
                     epoch: owner["epoch"].as_i64()?,
                     instance: owner["instanceId"].as_str()?.to_owned(),

@@ -9,11 +9,11 @@ use rusqlite::Connection;
 use subagent_protocol::process::ProcessId;
 
 use super::evidence::Evidence;
-use super::locks::Held;
+use super::locks::HeldLocks;
 use crate::harness::process::Process;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
-    let held = Held::look(&evidence.state_dir);
+    let held = HeldLocks::look(&evidence.state_dir);
     let mut violations = Vec::new();
     let mut workers = database.prepare(
         "SELECT w.worker_id, w.state, w.runtime_pid, w.runtime_start, w.may_live,

@@ -15,21 +15,21 @@ use serde_json::{Value, json};
 use super::reply::{Wire, event, failure, streamed};
 use super::sample::aside;
 use super::script::{ModelResponseStep, Turn};
-use super::seen::{Asked, Seen, id};
-use super::tools::{Call, Input, Offer};
+use super::seen::{Asked, RequestLog, id};
+use super::tools::{Call, Input, OfferedTool};
 
-pub(super) fn routes() -> Router<Arc<Seen>> {
+pub(super) fn routes() -> Router<Arc<RequestLog>> {
     Router::new().route("/v1/messages", post(messages)).route("/v1/messages/count_tokens", post(count_tokens))
 }
 
-async fn count_tokens(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Response {
+async fn count_tokens(State(seen): State<Arc<RequestLog>>, uri: Uri, body: Bytes) -> Response {
     match seen.read(&uri, &body, |_| Asked::Aside) {
         Ok(_) => Json(json!({"input_tokens": 100})).into_response(),
         Err(why) => failure::<Anthropic>(StatusCode::BAD_REQUEST, &why),
     }
 }
 
-async fn messages(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Response {
+async fn messages(State(seen): State<Arc<RequestLog>>, uri: Uri, body: Bytes) -> Response {
     let body = match seen.read(&uri, &body, asked) {
         Ok(body) => body,
         Err(why) => return failure::<Anthropic>(StatusCode::BAD_REQUEST, &why),
@@ -52,9 +52,9 @@ fn asked(body: &Value) -> Asked {
     if offered(body).is_empty() { Asked::Aside } else { Asked::of(&turn(body)) }
 }
 
-fn offered(body: &Value) -> Vec<Offer> {
+fn offered(body: &Value) -> Vec<OfferedTool> {
     let tools = body["tools"].as_array().into_iter().flatten();
-    tools.filter_map(|tool| Some(Offer::new(tool["name"].as_str()?, &tool["input_schema"]))).collect()
+    tools.filter_map(|tool| Some(OfferedTool::new(tool["name"].as_str()?, &tool["input_schema"]))).collect()
 }
 
 /// Returns the state of the conversation. The agent adds its own reminders to messages of the

@@ -12,18 +12,18 @@ use axum::routing::post;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::reply::{Piece, Wire, event, failure, pieces, streamed};
+use super::reply::{ReplyPiece, Wire, event, failure, pieces, streamed};
 use super::sample::sample;
 use super::script::{ModelResponseStep, Turn, answer};
-use super::seen::{Asked, ModelRequest, Seen};
-use super::tools::{Call, Input, Offer};
+use super::seen::{Asked, ModelRequest, RequestLog};
+use super::tools::{Call, Input, OfferedTool};
 
-pub(super) fn routes() -> Router<Arc<Seen>> {
+pub(super) fn routes() -> Router<Arc<RequestLog>> {
     Router::new().route("/v1beta/models/{call}", post(call))
 }
 
 /// `MODEL:METHOD` is one segment of the path.
-async fn call(State(seen): State<Arc<Seen>>, Path(call): Path<String>, body: Bytes) -> Response {
+async fn call(State(seen): State<Arc<RequestLog>>, Path(call): Path<String>, body: Bytes) -> Response {
     let path = format!("/v1beta/models/{call}");
     let body: Value = match serde_json::from_slice(&body) {
         Ok(body) => body,
@@ -78,12 +78,14 @@ fn turn(body: &Value) -> Turn {
 }
 
 /// Returns the tools that the model may call.
-fn offered(body: &Value) -> Vec<Offer> {
+fn offered(body: &Value) -> Vec<OfferedTool> {
     let groups = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     let tools = groups.filter_map(|group| group.get("functionDeclarations")?.as_array()).flatten();
     let schema = |tool: &Value| tool.get("parametersJsonSchema").or(tool.get("parameters")).cloned();
     tools
-        .filter_map(|tool| Some(Offer::new(tool.get("name")?.as_str()?, &schema(tool).unwrap_or_default())))
+        .filter_map(|tool| {
+            Some(OfferedTool::new(tool.get("name")?.as_str()?, &schema(tool).unwrap_or_default()))
+        })
         .collect()
 }
 
@@ -125,12 +127,12 @@ impl Wire for Gemini {
 }
 
 /// Returns the response in one piece.
-async fn whole(model: &str, turn: &Turn, offered: Vec<Offer>) -> Response {
+async fn whole(model: &str, turn: &Turn, offered: Vec<OfferedTool>) -> Response {
     let parts = pieces(answer(turn), offered).filter_map(|piece| {
         std::future::ready(match piece {
-            Piece::Text(text) => Some(json!({"text": text})),
-            Piece::Call(call) => Some(function_call(&call)),
-            Piece::Cut | Piece::End => None,
+            ReplyPiece::Text(text) => Some(json!({"text": text})),
+            ReplyPiece::Call(call) => Some(function_call(&call)),
+            ReplyPiece::Cut | ReplyPiece::End => None,
         })
     });
     Json(response(model, Value::Array(parts.collect().await), true)).into_response()

@@ -6,7 +6,7 @@
 // what the model does.
 //
 // One file per wire format (`anthropic`, `gemini`, `openai_chat`, `openai_responses`) translates
-// to and from the neutral `script::Turn` and `reply::Piece`. A new format is one more file with a
+// to and from the neutral `script::Turn` and `reply::ReplyPiece`. A new format is one more file with a
 // `routes()` that is merged in `routes`. Only these know a vendor, only `tools` knows the names of
 // agents' tools, and nothing knows ACP or our product.
 //
@@ -36,7 +36,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
 use tokio::sync::oneshot;
 
-use seen::Seen;
+use seen::RequestLog;
 pub use seen::{Asked, ModelRequest};
 
 /// An agent sends the whole history, which grows with every turn; the default limit of 2
@@ -47,7 +47,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
-    seen: Arc<Seen>,
+    seen: Arc<RequestLog>,
     /// Dropping it makes the thread end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -68,7 +68,7 @@ impl ModelServer {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener)?
         };
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(RequestLog::default());
         let app = routes(Arc::clone(&seen));
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("model-server".into()).spawn(move || {
@@ -141,7 +141,7 @@ impl Drop for ModelServer {
 }
 
 /// Returns the routes of all vendors.
-fn routes(seen: Arc<Seen>) -> Router {
+fn routes(seen: Arc<RequestLog>) -> Router {
     Router::new()
         .merge(anthropic::routes())
         .merge(gemini::routes())
@@ -154,7 +154,7 @@ fn routes(seen: Arc<Seen>) -> Router {
 
 /// An unknown path: recorded, so that a test can see the agent's request.
 async fn unknown(
-    axum::extract::State(seen): axum::extract::State<Arc<Seen>>,
+    axum::extract::State(seen): axum::extract::State<Arc<RequestLog>>,
     method: Method,
     uri: Uri,
 ) -> (StatusCode, String) {

@@ -14,17 +14,17 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::reply::{Piece, Wire, cut, event, failed, failure, pieces, streamed};
+use super::reply::{ReplyPiece, Wire, cut, event, failed, failure, pieces, streamed};
 use super::sample::aside;
 use super::script::{ModelResponseStep, Turn};
-use super::seen::{Asked, Seen, id};
-use super::tools::{Call, Input, Offer};
+use super::seen::{Asked, RequestLog, id};
+use super::tools::{Call, Input, OfferedTool};
 
-pub(super) fn routes() -> Router<Arc<Seen>> {
+pub(super) fn routes() -> Router<Arc<RequestLog>> {
     Router::new().route("/v1/chat/completions", post(completions))
 }
 
-async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Response {
+async fn completions(State(seen): State<Arc<RequestLog>>, uri: Uri, body: Bytes) -> Response {
     let body = match seen.read(&uri, &body, asked) {
         Ok(body) => body,
         Err(why) => return failure::<Chat>(StatusCode::BAD_REQUEST, &why),
@@ -39,7 +39,7 @@ async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Re
 }
 
 /// Returns the response in one piece, after its last step.
-async fn whole(mut chat: Chat, steps: Vec<ModelResponseStep>, offered: Vec<Offer>) -> Response {
+async fn whole(mut chat: Chat, steps: Vec<ModelResponseStep>, offered: Vec<OfferedTool>) -> Response {
     if let Some(failed) = failed::<Chat>(&steps) {
         return failed;
     }
@@ -47,11 +47,13 @@ async fn whole(mut chat: Chat, steps: Vec<ModelResponseStep>, offered: Vec<Offer
     let mut pieces = pin!(pieces(steps, offered));
     while let Some(piece) = pieces.next().await {
         match piece {
-            Piece::Text(more) => text += &more,
-            Piece::Call(call) => calls.push(chat.function(&call)),
-            Piece::End => {}
+            ReplyPiece::Text(more) => text += &more,
+            ReplyPiece::Call(call) => calls.push(chat.function(&call)),
+            ReplyPiece::End => {}
             // The connection breaks before the first byte of the response.
-            Piece::Cut => return Body::from_stream(stream::iter([Err::<Bytes, _>(cut())])).into_response(),
+            ReplyPiece::Cut => {
+                return Body::from_stream(stream::iter([Err::<Bytes, _>(cut())])).into_response();
+            }
         }
     }
     let reason = chat.finish_reason();
@@ -70,9 +72,9 @@ fn asked(body: &Value) -> Asked {
     if offered(body).is_empty() { Asked::Aside } else { Asked::of(&turn(body)) }
 }
 
-fn offered(body: &Value) -> Vec<Offer> {
+fn offered(body: &Value) -> Vec<OfferedTool> {
     let functions = body["tools"].as_array().into_iter().flatten().map(|tool| &tool["function"]);
-    functions.filter_map(|tool| Some(Offer::new(tool["name"].as_str()?, &tool["parameters"]))).collect()
+    functions.filter_map(|tool| Some(OfferedTool::new(tool["name"].as_str()?, &tool["parameters"]))).collect()
 }
 
 /// Returns the state of the conversation. Agents add reminders, as messages or as parts of one.

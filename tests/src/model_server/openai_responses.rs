@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use super::reply::{Wire, event, failure, streamed};
 use super::sample::aside;
 use super::script::Turn;
-use super::seen::{Asked, Seen, id};
-use super::tools::{Call, Input, Offer};
+use super::seen::{Asked, RequestLog, id};
+use super::tools::{Call, Input, OfferedTool};
 
-pub(super) fn routes() -> Router<Arc<Seen>> {
+pub(super) fn routes() -> Router<Arc<RequestLog>> {
     Router::new().route("/v1/responses", post(responses))
 }
 
-async fn responses(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Response {
+async fn responses(State(seen): State<Arc<RequestLog>>, uri: Uri, body: Bytes) -> Response {
     let body = match seen.read(&uri, &body, asked) {
         Ok(body) => body,
         Err(why) => return failure::<Responses>(StatusCode::BAD_REQUEST, &why),
@@ -36,10 +36,10 @@ fn asked(body: &Value) -> Asked {
 }
 
 /// A tool without a name is one of the vendor's, identified by its type.
-fn offered(body: &Value) -> Vec<Offer> {
+fn offered(body: &Value) -> Vec<OfferedTool> {
     let tools = body["tools"].as_array().into_iter().flatten();
     let name = |tool: &Value| tool["name"].as_str().or(tool["type"].as_str()).map(str::to_owned);
-    tools.filter_map(|tool| Some(Offer::new(&name(tool)?, &tool["parameters"]))).collect()
+    tools.filter_map(|tool| Some(OfferedTool::new(&name(tool)?, &tool["parameters"]))).collect()
 }
 
 fn turn(body: &Value) -> Turn {

@@ -15,14 +15,14 @@ use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::script::{GATE_LIMIT, ModelResponseStep};
-use super::tools::{Call, Offer, choose};
+use super::tools::{Call, OfferedTool, choose};
 
 /// Time between two checks for a gate's file.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A piece of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum ReplyPiece {
     /// A chunk of text.
     Text(String),
     /// A call of one of the agent's tools.
@@ -72,16 +72,20 @@ pub(super) fn cut() -> io::Error {
 }
 
 /// Streams the response piece by piece, as server-sent events.
-pub(super) fn streamed<W: Wire>(mut wire: W, steps: Vec<ModelResponseStep>, offered: Vec<Offer>) -> Response {
+pub(super) fn streamed<W: Wire>(
+    mut wire: W,
+    steps: Vec<ModelResponseStep>,
+    offered: Vec<OfferedTool>,
+) -> Response {
     if let Some(failed) = failed::<W>(&steps) {
         return failed;
     }
     let begin = wire.begin();
     let events = pieces(steps, offered).map(move |piece| match piece {
-        Piece::Text(text) => Ok(wire.text(&text)),
-        Piece::Call(call) => Ok(wire.call(&call)),
-        Piece::End => Ok(wire.end()),
-        Piece::Cut => Err(cut()),
+        ReplyPiece::Text(text) => Ok(wire.text(&text)),
+        ReplyPiece::Call(call) => Ok(wire.call(&call)),
+        ReplyPiece::End => Ok(wire.end()),
+        ReplyPiece::Cut => Err(cut()),
     });
     let events = stream::iter([Ok(begin)]).chain(events).map(|event| event.map(Bytes::from));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
@@ -96,19 +100,19 @@ pub(super) fn event(name: Option<&str>, data: &Value) -> String {
 /// up) ends every wait.
 pub(super) fn pieces(
     steps: Vec<ModelResponseStep>,
-    offered: Vec<Offer>,
-) -> impl Stream<Item = Piece> + Send + 'static {
+    offered: Vec<OfferedTool>,
+) -> impl Stream<Item = ReplyPiece> + Send + 'static {
     stream::unfold((Some(VecDeque::from(steps)), offered), |(left, offered)| async {
         let mut left = left?;
         loop {
             let piece = match left.pop_front() {
-                None => return Some((Piece::End, (None, offered))),
-                Some(ModelResponseStep::Cut) => return Some((Piece::Cut, (None, offered))),
+                None => return Some((ReplyPiece::End, (None, offered))),
+                Some(ModelResponseStep::Cut) => return Some((ReplyPiece::Cut, (None, offered))),
                 // Only occurs as the first step, and then there is no stream.
                 Some(ModelResponseStep::Fail { .. }) => continue,
-                Some(ModelResponseStep::Text(text)) => Piece::Text(text),
+                Some(ModelResponseStep::Text(text)) => ReplyPiece::Text(text),
                 Some(ModelResponseStep::Call(tool)) => {
-                    choose(&tool, &offered).map_or_else(Piece::Text, Piece::Call)
+                    choose(&tool, &offered).map_or_else(ReplyPiece::Text, ReplyPiece::Call)
                 }
                 Some(ModelResponseStep::Pause(time)) => {
                     sleep(time).await;
@@ -119,7 +123,7 @@ pub(super) fn pieces(
                         continue;
                     }
                     left.clear();
-                    Piece::Text(format!(
+                    ReplyPiece::Text(format!(
                         "GATE: {} did not appear in {} s",
                         path.display(),
                         GATE_LIMIT.as_secs()
@@ -148,38 +152,41 @@ async fn appears(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tools::Tool;
+    use super::super::tools::ScriptedTool;
     use super::*;
 
-    fn played(steps: Vec<ModelResponseStep>) -> Vec<Piece> {
+    fn played(steps: Vec<ModelResponseStep>) -> Vec<ReplyPiece> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(pieces(steps, vec![Offer::new("bash", &Value::Null)]).collect())
+        runtime.block_on(pieces(steps, vec![OfferedTool::new("bash", &Value::Null)]).collect())
     }
 
     #[test]
     fn an_answer_ends_once_also_when_it_is_empty() {
-        assert_eq!(played(vec![]), [Piece::End]);
-        let shell = ModelResponseStep::Call(Tool::Shell("b".into()));
+        assert_eq!(played(vec![]), [ReplyPiece::End]);
+        let shell = ModelResponseStep::Call(ScriptedTool::Shell("b".into()));
         let played = played(vec![
             ModelResponseStep::Text("a".into()),
             ModelResponseStep::Pause(Duration::ZERO),
             shell,
         ]);
         assert!(
-            matches!(&played[..], [Piece::Text(_), Piece::Call(call), Piece::End] if call.name == "bash"),
+            matches!(&played[..], [ReplyPiece::Text(_), ReplyPiece::Call(call), ReplyPiece::End] if call.name == "bash"),
             "{played:?}"
         );
     }
 
     #[test]
     fn nothing_follows_a_cut() {
-        assert_eq!(played(vec![ModelResponseStep::Cut, ModelResponseStep::Text("a".into())]), [Piece::Cut]);
+        assert_eq!(
+            played(vec![ModelResponseStep::Cut, ModelResponseStep::Text("a".into())]),
+            [ReplyPiece::Cut]
+        );
     }
 
     #[test]
     fn a_tool_that_is_not_offered_is_said_and_not_called() {
-        let played = played(vec![ModelResponseStep::Call(Tool::Write("a".into(), "b".into()))]);
-        assert!(matches!(&played[..], [Piece::Text(said), Piece::End] if said.contains("no tool")));
+        let played = played(vec![ModelResponseStep::Call(ScriptedTool::Write("a".into(), "b".into()))]);
+        assert!(matches!(&played[..], [ReplyPiece::Text(said), ReplyPiece::End] if said.contains("no tool")));
     }
 
     #[test]
@@ -194,7 +201,7 @@ mod tests {
             let early = tokio::time::timeout(Duration::from_millis(30), answer.next()).await;
             assert!(early.is_err(), "passed a closed gate: {early:?}");
             std::fs::write(&gate, "").unwrap();
-            assert_eq!(answer.next().await, Some(Piece::Text("opened".into())));
+            assert_eq!(answer.next().await, Some(ReplyPiece::Text("opened".into())));
         });
     }
 }

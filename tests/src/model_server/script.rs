@@ -21,7 +21,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::tools::Tool;
+use super::tools::ScriptedTool;
 
 /// The time between two chunks of `SLOW`.
 const TICK: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub(super) enum ModelResponseStep {
     /// Pauses until the file exists, [`GATE_LIMIT`] at most.
     WaitFor(PathBuf),
     /// Calls one of the agent's tools.
-    Call(Tool),
+    Call(ScriptedTool),
     /// Responds with this HTTP status instead of a stream; always the only step.
     Fail {
         status: u16,
@@ -75,14 +75,18 @@ pub(super) fn answer(turn: &Turn) -> Vec<ModelResponseStep> {
         Turn::ToolReturned(output) => chunks(&format!("DONE: {output}")),
         Turn::User(text) => match directive(text) {
             Some(("SAY", text)) => chunks(text),
-            Some(("RUN", command)) => vec![ModelResponseStep::Call(Tool::Shell(command.to_owned()))],
-            Some(("READ", path)) => vec![ModelResponseStep::Call(Tool::Read(path.to_owned()))],
+            Some(("RUN", command)) => vec![ModelResponseStep::Call(ScriptedTool::Shell(command.to_owned()))],
+            Some(("READ", path)) => vec![ModelResponseStep::Call(ScriptedTool::Read(path.to_owned()))],
             Some(("WRITE", file)) => match file.split_once('=') {
-                Some((path, text)) => vec![ModelResponseStep::Call(Tool::Write(path.into(), text.into()))],
+                Some((path, text)) => {
+                    vec![ModelResponseStep::Call(ScriptedTool::Write(path.into(), text.into()))]
+                }
                 None => chunks("WRITE: needs path=text"),
             },
             Some(("MCP", call)) => mcp(call),
-            Some(("DELEGATE", text)) => vec![ModelResponseStep::Call(Tool::Delegate(text.to_owned()))],
+            Some(("DELEGATE", text)) => {
+                vec![ModelResponseStep::Call(ScriptedTool::Delegate(text.to_owned()))]
+            }
             Some(("FAIL", words)) => vec![fail(words)],
             Some(("CUT", text)) => chunks(text).into_iter().chain([ModelResponseStep::Cut]).collect(),
             Some(("SLOW", seconds)) => slow(seconds),
@@ -128,7 +132,7 @@ fn fail(words: &str) -> ModelResponseStep {
 fn mcp(call: &str) -> Vec<ModelResponseStep> {
     let (name, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
     match serde_json::from_str(arguments) {
-        Ok(arguments) => vec![ModelResponseStep::Call(Tool::Mcp(name.into(), arguments))],
+        Ok(arguments) => vec![ModelResponseStep::Call(ScriptedTool::Mcp(name.into(), arguments))],
         Err(error) => chunks(&format!("MCP: {arguments:?} is no object of arguments: {error}")),
     }
 }
@@ -180,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_preamble_may_stand_before_the_directive() {
-        let shell = ModelResponseStep::Call(Tool::Shell("echo a\necho b".into()));
+        let shell = ModelResponseStep::Call(ScriptedTool::Shell("echo a\necho b".into()));
         assert_eq!(to("You are a reviewer.\n\nRUN: echo a\necho b"), [shell]);
     }
 

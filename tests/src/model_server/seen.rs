@@ -55,14 +55,14 @@ pub(super) type Reaction = Box<dyn FnOnce(&str) -> String + Send>;
 
 /// The log of requests.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct RequestLog {
     requests: Mutex<Vec<ModelRequest>>,
     reactions: Mutex<VecDeque<Reaction>>,
     /// Replacements for user texts that contain certain words.
     meanings: Mutex<Vec<(String, String)>>,
 }
 
-impl fmt::Debug for Seen {
+impl fmt::Debug for RequestLog {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Seen").field("requests", &self.requests).finish_non_exhaustive()
     }
@@ -74,7 +74,7 @@ pub(super) fn id(kind: &str) -> String {
     format!("{kind}_{:08}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-impl Seen {
+impl RequestLog {
     /// Parses the body of a request and records it with its purpose.
     pub(super) fn read(
         &self,

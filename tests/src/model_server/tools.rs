@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// An action of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Tool {
+pub(super) enum ScriptedTool {
     /// A command for a shell.
     Shell(String),
     /// Reads the file with this path.
@@ -38,13 +38,13 @@ pub(super) enum Input {
 
 /// A tool that an agent offers its model.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(super) struct OfferedTool {
     pub name: String,
     /// The names of its arguments; empty if the agent sends no schema.
     arguments: Vec<String>,
 }
 
-impl Offer {
+impl OfferedTool {
     /// Creates a tool whose arguments this JSON schema describes.
     pub(super) fn new(name: &str, schema: &Value) -> Self {
         let properties = schema["properties"].as_object().into_iter().flatten();
@@ -81,13 +81,13 @@ impl Offer {
 
 /// Returns the call for an action. The error, for the model to print, means that
 /// no offered tool fits.
-pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
+pub(super) fn choose(tool: &ScriptedTool, offered: &[OfferedTool]) -> Result<Call, String> {
     let first = |names: &[&'static str]| {
         let found = names.iter().find_map(|name| offered.iter().find(|offer| offer.name == *name));
         found.ok_or_else(|| format!("no tool for {tool:?} among {}", names_of(offered)))
     };
     let (offer, input) = match tool {
-        Tool::Shell(command) => {
+        ScriptedTool::Shell(command) => {
             let offer = first(&["Bash", "bash", "run_shell_command", "execute", "exec_command", "terminal"])?;
             let args = match offer.name.as_str() {
                 // Otherwise the command would run in a sandbox, without a permission request.
@@ -100,7 +100,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             };
             (offer, offer.takes(args))
         }
-        Tool::Read(path) => {
+        ScriptedTool::Read(path) => {
             let offer =
                 first(&["Read", "read", "read_file", "read_text_file", "exec_command", "file_editor"])?;
             let args = match offer.name.as_str() {
@@ -111,7 +111,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             };
             (offer, offer.takes(args))
         }
-        Tool::Write(path, text) => {
+        ScriptedTool::Write(path, text) => {
             let offer =
                 first(&["Write", "write", "write_file", "write_text_file", "apply_patch", "file_editor"])?;
             let input = match offer.name.as_str() {
@@ -128,7 +128,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             };
             (offer, input)
         }
-        Tool::Delegate(prompt) => {
+        ScriptedTool::Delegate(prompt) => {
             let offer = first(&["Agent", "Task", "task", "invoke_agent"])?;
             let args = match offer.name.as_str() {
                 "invoke_agent" => json!({"agent_name": "generalist", "prompt": prompt}),
@@ -147,7 +147,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             };
             (offer, offer.takes(args))
         }
-        Tool::Mcp(name, args) => return mcp(name, args, offered),
+        ScriptedTool::Mcp(name, args) => return mcp(name, args, offered),
     };
     Ok(Call { namespace: None, name: offer.name.clone(), input })
 }
@@ -163,14 +163,14 @@ pub(super) fn offered(body: &Value) -> Vec<String> {
     named.map(str::to_owned).collect()
 }
 
-fn names_of(offered: &[Offer]) -> String {
+fn names_of(offered: &[OfferedTool]) -> String {
     let names: Vec<_> = offered.iter().map(|offer| &offer.name).collect();
     format!("{names:?}")
 }
 
 /// Finds an MCP tool. Its name is prefixed with the server's, in each agent's own way. An agent
 /// that can search for tools does not list them.
-fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call, String> {
+fn mcp(name: &str, args: &Map<String, Value>, offered: &[OfferedTool]) -> Result<Call, String> {
     let input = Input::Args(Value::Object(args.clone()));
     let (server, tool) = name.split_once('/').ok_or_else(|| format!("{name:?} is not SERVER/TOOL"))?;
     let ways = [

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::model_server::ModelServer;
 use installed::find_packages;
-use known::{Places, Setup};
+use known::{AgentSetup, SetupFolders};
 
 /// Set to 1 where the agents are required, as in CI: a missing agent is then a panic and
 /// not a skipped test.
@@ -81,13 +81,13 @@ impl RealAgent {
         let home = tempfile::Builder::new().prefix(&format!("{name}-home-")).tempdir()?;
         fs::create_dir(home.path().join("tmp"))?;
         let (node, agent) = packages.split_last().ok_or_else(|| io::Error::other("no packages"))?;
-        let places = Places {
+        let places = SetupFolders {
             node: node.0.join("bin"),
             packages: agent.iter().map(|(folder, _)| folder.clone()).collect(),
             home: home.path().to_owned(),
             models: models.url(),
         };
-        let Setup { command, args, typed, env, files, chosen } = known::set_up(name, &places);
+        let AgentSetup { command, args, typed, env, files, chosen } = known::set_up(name, &places);
         for (file, contents) in files {
             let file = home.path().join(file);
             fs::create_dir_all(file.parent().unwrap_or(home.path()))?;

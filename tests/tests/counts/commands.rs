@@ -2,8 +2,8 @@
 
 use subagent_tests::harness::{Output, Sandbox};
 
-use crate::limits::Counts;
-use crate::strace::{Attached, command};
+use crate::limits::MeasuredCounts;
+use crate::strace::{AttachedStrace, command};
 use crate::tools::{has, skipped};
 
 /// Number of commands over which effects at the edges of the measurement are spread.
@@ -26,7 +26,7 @@ fn a_read_command_calls_the_system_no_more_often_than_before() {
         return;
     }
     let (sandbox, _) = with_three_workers();
-    let mut counts = Counts::default();
+    let mut counts = MeasuredCounts::default();
     // The daemon reads its own ancestors once, and keeps those of a caller open.
     let _ = sandbox.run(&["worker", "list"]).data();
     let (output, calls) = command(&sandbox, &["worker", "list"]);
@@ -36,7 +36,7 @@ fn a_read_command_calls_the_system_no_more_often_than_before() {
     counts.add("list: connections", calls.of(&["connect"]));
     counts.add("list: threads", calls.of(&["clone", "clone3", "fork", "vfork"]));
     let mut evidence = format!("the command: {}", calls.histogram());
-    match Attached::to(&sandbox, "daemon", sandbox.daemon().pid) {
+    match AttachedStrace::to(&sandbox, "daemon", sandbox.daemon().pid) {
         None => drop(skipped("the kernel does not allow tracing a running process")),
         Some(daemon) => {
             for _ in 0..REPEATED {
@@ -62,7 +62,7 @@ fn a_message_takes_no_more_system_calls_connections_and_commits_than_before() {
         return;
     }
     let (sandbox, worker) = Sandbox::with_worker();
-    let mut counts = Counts::default();
+    let mut counts = MeasuredCounts::default();
     let _ = sandbox.send(&worker, "the first");
     let (output, calls) = command(&sandbox, &["send", "--worker-id", &worker, "--text", "the second"]);
     let _ = output.data_of("turn.waited");
@@ -70,8 +70,8 @@ fn a_message_takes_no_more_system_calls_connections_and_commits_than_before() {
     counts.add("send: connections", calls.of(&["connect"]));
     let mut evidence = format!("the command: {}", calls.histogram());
     let runtime = sandbox.runtime(&worker).pid;
-    let daemon = Attached::to(&sandbox, "daemon", sandbox.daemon().pid);
-    let runtime = Attached::to(&sandbox, "runtime", runtime);
+    let daemon = AttachedStrace::to(&sandbox, "daemon", sandbox.daemon().pid);
+    let runtime = AttachedStrace::to(&sandbox, "runtime", runtime);
     match (daemon, runtime) {
         (Some(daemon), Some(runtime)) => {
             for _ in 0..REPEATED {
@@ -110,7 +110,7 @@ fn a_read_command_takes_no_more_instructions_and_allocations_than_before() {
         return;
     }
     let (sandbox, _) = with_three_workers();
-    let mut counts = Counts::default();
+    let mut counts = MeasuredCounts::default();
     let subagent = sandbox.executable("subagent");
     let run = |tool: &[&str]| {
         let command =

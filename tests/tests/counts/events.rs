@@ -5,8 +5,8 @@ use std::path::Path;
 
 use subagent_tests::harness::{Gate, Sandbox};
 
-use crate::limits::Counts;
-use crate::strace::Attached;
+use crate::limits::MeasuredCounts;
+use crate::strace::AttachedStrace;
 use crate::tools::{has, io, skipped};
 
 const PIECES: usize = 20;
@@ -19,10 +19,10 @@ fn pieces_that_come_one_by_one_cost_no_more_calls_than_before() {
     }
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "the first");
-    let mut counts = Counts::default();
+    let mut counts = MeasuredCounts::default();
     let (daemon, runtime) = (sandbox.daemon().pid, sandbox.runtime(&worker).pid);
-    let daemon = Attached::to(&sandbox, "daemon", daemon);
-    let runtime = Attached::to(&sandbox, "runtime", runtime);
+    let daemon = AttachedStrace::to(&sandbox, "daemon", daemon);
+    let runtime = AttachedStrace::to(&sandbox, "runtime", runtime);
     let follower = sandbox.follow(&worker);
     let (Some(daemon), Some(runtime)) = (daemon, runtime) else {
         skipped("the kernel does not allow tracing a running process");
@@ -70,12 +70,12 @@ fn bytes_below(folder: &Path, ending: &str) -> f64 {
 fn a_stream_reads_and_writes_no_more_bytes_than_before() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "the first");
-    let mut counts = Counts::default();
+    let mut counts = MeasuredCounts::default();
     let (daemon, runtime) = (sandbox.daemon().pid, sandbox.runtime(&worker).pid);
     let journal = sandbox.state_dir().join("runtimes").join(&worker);
     let at = || (io(daemon), io(runtime), bytes_below(&journal, ".journal"));
     let before = at();
-    let traced = if has("strace") { Attached::to(&sandbox, "daemon", daemon) } else { None };
+    let traced = if has("strace") { AttachedStrace::to(&sandbox, "daemon", daemon) } else { None };
     let prompt = format!("!stream {STREAM}");
     let command = sandbox.sending(&worker, &prompt).args(["--wait-timeout-seconds", "0"]);
     let _ = command.run().data_of("turn.waited");

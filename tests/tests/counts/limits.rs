@@ -7,11 +7,11 @@
 use std::fmt::Write as _;
 
 /// The name of a count, its value when the limit was set, and the limit.
-type Limit = (&'static str, f64, f64);
+type CountLimit = (&'static str, f64, f64);
 
 /// Measured in the test profile, where the standard library checks each
 /// descriptor before closing it.
-const LIMITS: &[Limit] = &[
+const LIMITS: &[CountLimit] = &[
     // The command `worker list --json` with three workers.
     ("list: system calls of the command", 109.0, 120.0),
     ("list: files opened by the command", 4.0, 5.0),
@@ -54,12 +54,12 @@ const LIMITS: &[Limit] = &[
 
 /// The counts of a test.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct MeasuredCounts {
     report: String,
     above: String,
 }
 
-impl Counts {
+impl MeasuredCounts {
     /// Compares one count with its limit.
     #[track_caller]
     pub(crate) fn add(&mut self, name: &str, found: f64) {

@@ -5,7 +5,7 @@ use subagent_tests::harness::Sandbox;
 use subagent_tests::harness::process::Process;
 use subagent_tests::measure::peak_of;
 
-use crate::limits::Counts;
+use crate::limits::MeasuredCounts;
 
 const LINE: u32 = 32 * 1024 * 1024;
 /// Number of measurements. On a busy machine pieces of the work overlap by chance, so the smallest
@@ -20,7 +20,7 @@ fn a_long_line_is_held_no_more_often_at_once_than_before() {
             least.1 = least.1.min(peak.1);
         }
     }
-    let mut counts = Counts::default();
+    let mut counts = MeasuredCounts::default();
     for (who, lengths) in smallest {
         counts.add(&format!("line: lengths of it that the {who} holds at most"), lengths);
     }

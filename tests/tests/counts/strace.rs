@@ -95,12 +95,12 @@ pub(crate) fn command(sandbox: &Sandbox, args: &[&str]) -> (Output, Calls) {
 }
 
 /// An `strace` attached to a running process.
-pub(crate) struct Attached {
+pub(crate) struct AttachedStrace {
     strace: Running,
     file: PathBuf,
 }
 
-impl Attached {
+impl AttachedStrace {
     /// Attaches to all threads of the process; `None` if the kernel forbids it.
     pub(crate) fn to(sandbox: &Sandbox, name: &str, pid: i32) -> Option<Self> {
         let file = sandbox.file(&format!("{name}.strace"));

@@ -19,20 +19,20 @@ const MAX_STEPS: usize = 8;
 const ALLOWANCES: &[(&str, &[usize])] = &[("subagentd", &[29]), ("tests", &[16]), ("worker-runtime", &[12])];
 
 /// A path without its `::`. A module's path begins at the crate's root.
-type Names = Vec<String>;
-type Modules = BTreeMap<Names, Module>;
+type ModulePath = Vec<String>;
+type Modules = BTreeMap<ModulePath, SourceModule>;
 
 /// One file of a crate.
 #[derive(Default)]
-struct Module {
+struct SourceModule {
     file: String,
     defines: BTreeSet<String>,
     /// The path behind each imported name, as written.
-    imports: BTreeMap<String, Names>,
+    imports: BTreeMap<String, ModulePath>,
     /// The paths of glob imports.
-    globs: Vec<Names>,
+    globs: Vec<ModulePath>,
     /// The paths that the file depends on.
-    uses: BTreeSet<Names>,
+    uses: BTreeSet<ModulePath>,
 }
 
 fn is_word(token: &str) -> bool {
@@ -65,8 +65,8 @@ fn tokens(text: &str) -> Vec<&str> {
 }
 
 /// Returns the imported names of a `use` statement, and the paths behind them.
-fn read_imports(statement: &[&str]) -> Vec<(String, Names)> {
-    let (mut found, mut path, mut outer) = (Vec::new(), Names::new(), vec![Names::new()]);
+fn read_imports(statement: &[&str]) -> Vec<(String, ModulePath)> {
+    let (mut found, mut path, mut outer) = (Vec::new(), ModulePath::new(), vec![ModulePath::new()]);
     for token in statement {
         match *token {
             "::" => {}
@@ -81,7 +81,7 @@ fn read_imports(statement: &[&str]) -> Vec<(String, Names)> {
             name => path.push(name.to_owned()),
         }
     }
-    let named = |mut path: Names| {
+    let named = |mut path: ModulePath| {
         let alias = path.iter().position(|name| name == "as").map(|at| path.split_off(at).remove(1));
         path.pop_if(|last| last == "self");
         (alias.or_else(|| path.last().cloned()).unwrap_or_default(), path)
@@ -90,9 +90,9 @@ fn read_imports(statement: &[&str]) -> Vec<(String, Names)> {
 }
 
 /// Reads what a file defines, imports and depends on.
-fn read_module(file: &str, text: &str) -> Module {
+fn read_module(file: &str, text: &str) -> SourceModule {
     let tokens = tokens(text);
-    let mut module = Module { file: file.to_owned(), ..Module::default() };
+    let mut module = SourceModule { file: file.to_owned(), ..SourceModule::default() };
     let mut at = 0;
     while at < tokens.len() {
         let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
@@ -135,7 +135,7 @@ fn read_module(file: &str, text: &str) -> Module {
 /// Reads the files of a crate, by their paths below `src`.
 fn read_modules<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Modules {
     let names = |file: &str| {
-        let mut names: Names = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+        let mut names: ModulePath = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
         names.pop_if(|last| matches!(last.as_str(), "mod" | "lib" | "main"));
         names
     };
@@ -145,7 +145,7 @@ fn read_modules<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Modu
 /// Returns the module that defines `path` when used in the module `at`.
 ///
 /// `None` means outside of the crate. `steps` limits how many imports are followed.
-fn definer(modules: &Modules, at: &[String], path: &[String], steps: usize) -> Option<Names> {
+fn definer(modules: &Modules, at: &[String], path: &[String], steps: usize) -> Option<ModulePath> {
     let (first, rest) = path.split_first()?;
     let below = [at, &path[..1]].concat();
     match first.as_str() {
@@ -171,8 +171,8 @@ fn definer(modules: &Modules, at: &[String], path: &[String], steps: usize) -> O
 
 /// Returns the circles, largest first: each file of one, with the other files that it imports.
 fn circles(modules: &Modules) -> Vec<BTreeMap<&str, BTreeSet<&str>>> {
-    let file = |names: Names| Some(modules.get(&names)?.file.as_str());
-    let needed = |names: &Names, module: &Module| {
+    let file = |names: ModulePath| Some(modules.get(&names)?.file.as_str());
+    let needed = |names: &ModulePath, module: &SourceModule| {
         let files = module.uses.iter().filter_map(|path| file(definer(modules, names, path, MAX_STEPS)?));
         files.filter(|file| *file != module.file).collect()
     };
@@ -256,6 +256,6 @@ fn a_circle_is_found_through_a_re_export() {
     let needs = |file, others: [&'static str; 1]| (file, BTreeSet::from(others));
     let circle = [needs("a.rs", ["b/inner.rs"]), needs("b/inner.rs", ["c.rs"]), needs("c.rs", ["a.rs"])];
     assert_eq!(found, [BTreeMap::from(circle)]);
-    let below: Names = ["super", "below", "i"].map(str::to_owned).into();
+    let below: ModulePath = ["super", "below", "i"].map(str::to_owned).into();
     assert_eq!(definer(&modules, &["c".to_owned()], &below, MAX_STEPS), Some(vec!["below".to_owned()]));
 }

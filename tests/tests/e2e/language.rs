@@ -143,16 +143,20 @@ fn comments_of_items_are_sentences() {
     allow(72, "comments of fewer than four words", &short);
 }
 
-/// Returns the name of the type that a line defines.
+/// Returns the name of the type that a line defines. Aliases inside of `impl` belong to a trait, and
+/// each crate with an error of its own has an alias `Result`.
 fn defined_type(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
+    let is_inside = rest.len() < line.len();
     if let Some(after) = rest.strip_prefix("pub") {
         rest = after.strip_prefix('(').map_or(after, |scoped| scoped.split_once(')').map_or("", |two| two.1));
         rest = rest.trim_start();
     }
-    let rest = ["struct ", "enum ", "trait ", "union "].iter().find_map(|word| rest.strip_prefix(word))?;
+    let rest_of_definition =
+        ["struct ", "enum ", "trait ", "union "].iter().find_map(|word| rest.strip_prefix(word));
+    let rest = rest_of_definition.or_else(|| rest.strip_prefix("type ").filter(|_| !is_inside))?;
     let name = rest.split(|char: char| !char.is_alphanumeric() && char != '_').next()?;
-    name.starts_with(|char: char| char.is_ascii_uppercase()).then_some(name)
+    (name != "Result" && name.starts_with(|char: char| char.is_ascii_uppercase())).then_some(name)
 }
 
 #[test]
@@ -163,9 +167,10 @@ fn a_type_name_has_one_meaning() {
             defined.entry(found.to_owned()).or_default().push(name.clone());
         }
     }
-    let often = defined.iter().filter(|(_, places)| places.len() > 2);
+    let often = defined.iter().filter(|(_, places)| places.len() > 1);
     let often: Vec<String> = often.map(|(name, places)| format!("{name}: {}", places.join(", "))).collect();
-    allow(0, "names of three or more types", &often);
+    // `Sandbox` and `Launcher`, which the harness of the tests has beside the product.
+    allow(2, "names of two or more types", &often);
 }
 
 /// Returns the prose of a document: paragraphs and items of lists, each on one line, with the

@@ -18,7 +18,7 @@ struct PrivateHomeFixture {
 }
 
 #[must_use]
-struct Output {
+struct LocalOutput {
     stdout: String,
     stderr: String,
     code: i32,
@@ -47,7 +47,7 @@ impl PrivateHomeFixture {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    fn run(&self, args: &[&str]) -> LocalOutput {
         output(self.command(args))
     }
 
@@ -58,16 +58,16 @@ impl PrivateHomeFixture {
     }
 }
 
-fn output(mut command: Command) -> Output {
+fn output(mut command: Command) -> LocalOutput {
     let found = command.output().unwrap();
-    Output {
+    LocalOutput {
         stdout: String::from_utf8(found.stdout).unwrap(),
         stderr: String::from_utf8(found.stderr).unwrap(),
         code: found.status.code().unwrap(),
     }
 }
 
-impl Output {
+impl LocalOutput {
     /// Returns the only document on stdout.
     #[track_caller]
     fn document(&self, code: i32) -> Value {

@@ -10,7 +10,7 @@ use subagent_tests::harness::{Sandbox, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An open event stream.
-struct Stream(BufReader<UnixStream>);
+struct SseStream(BufReader<UnixStream>);
 
 /// One frame of a stream.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ struct Frame {
     data: Value,
 }
 
-impl Stream {
+impl SseStream {
     /// Opens it at the running daemon, once that answers.
     fn open(sandbox: &Sandbox, path: &str, last: Option<&str>) -> (String, Self) {
         wait_until("an open stream", LIMIT, || {
@@ -67,7 +67,7 @@ fn a_stream_has_the_events_as_frames_and_goes_on() {
     let worker = sandbox.start("demo");
     let _ = sandbox.send(&worker, "one");
     let expected = sandbox.events(&worker);
-    let (head, mut stream) = Stream::open(&sandbox, &format!("/v1/workers/{worker}/events"), None);
+    let (head, mut stream) = SseStream::open(&sandbox, &format!("/v1/workers/{worker}/events"), None);
     assert!(head.contains(" 200 ") && head.contains("content-type: text/event-stream"), "{head}");
     assert!(head.contains("cache-control: no-store"), "{head}");
     for event in &expected {
@@ -81,10 +81,10 @@ fn a_stream_has_the_events_as_frames_and_goes_on() {
     let _ = sandbox.send(&worker, "two");
     let newest = stream.next().unwrap();
     assert_eq!(newest.event.as_deref(), Some("turn.started"), "{newest:?}");
-    let (_, mut rest) = Stream::open(&sandbox, "/v1/events?from=ev_0", newest.id.as_deref());
+    let (_, mut rest) = SseStream::open(&sandbox, "/v1/events?from=ev_0", newest.id.as_deref());
     let next = rest.next().unwrap();
     assert!(next.id > newest.id, "Last-Event-ID counts before from: {next:?}");
-    let (head, _) = Stream::open(&sandbox, "/v1/events", Some("nonsense"));
+    let (head, _) = SseStream::open(&sandbox, "/v1/events", Some("nonsense"));
     assert!(head.contains(" 404 "), "{head}");
     sandbox.finish();
 }
@@ -93,7 +93,7 @@ fn a_stream_has_the_events_as_frames_and_goes_on() {
 fn a_silent_stream_has_a_comment() {
     let sandbox = Sandbox::new();
     sandbox.init();
-    let (_, Stream(mut lines)) = Stream::open(&sandbox, "/v1/events", None);
+    let (_, SseStream(mut lines)) = SseStream::open(&sandbox, "/v1/events", None);
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, ":\n", "after 15 s");
@@ -108,7 +108,7 @@ fn a_client_that_connects_again_misses_nothing_and_hears_nothing_twice_while_dae
     let (mut heard, mut last): (Vec<String>, Option<String>) = (Vec::new(), None);
     let begun = Instant::now();
     for round in 0..20 {
-        let (_, mut stream) = Stream::open(&sandbox, "/v1/events", last.as_deref());
+        let (_, mut stream) = SseStream::open(&sandbox, "/v1/events", last.as_deref());
         let _ = sandbox.send_no_wait(&worker, &format!("!chunks 20\nround {round}"));
         // The daemon dies at some point of the turn.
         for _ in 0..round % 7 + 1 {
@@ -127,7 +127,7 @@ fn a_client_that_connects_again_misses_nothing_and_hears_nothing_twice_while_dae
             (sandbox.events(&worker).iter().filter(|event| ended(event)).count() == round + 1).then_some(())
         });
     }
-    let (_, mut stream) = Stream::open(&sandbox, "/v1/events", last.as_deref());
+    let (_, mut stream) = SseStream::open(&sandbox, "/v1/events", last.as_deref());
     let all: Vec<String> =
         sandbox.events(&worker).iter().map(|event| event["eventId"].as_str().unwrap().to_owned()).collect();
     while heard.last() != all.last() {

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Running, Sandbox, assert_shape, say};
 
 /// A receiver of notifications.
-struct Manager(UnixDatagram);
+struct NotifyReceiver(UnixDatagram);
 
-impl Manager {
+impl NotifyReceiver {
     /// Binds it to a path that every later command of the sandbox gets.
     fn at_path(sandbox: &mut Sandbox) -> Self {
         let path = sandbox.file("notify");
@@ -62,7 +62,7 @@ fn end(daemon: Running) {
 #[test]
 fn a_manager_hears_of_readiness_of_the_workers_and_of_the_end() {
     let mut sandbox = Sandbox::new();
-    let manager = Manager::at_path(&mut sandbox);
+    let manager = NotifyReceiver::at_path(&mut sandbox);
     let daemon = foreground(&sandbox);
     assert_eq!(manager.next(), ["READY=1", "STATUS=0 live workers"]);
     // Ready means that it answers.
@@ -83,7 +83,7 @@ fn a_manager_in_the_abstract_namespace_hears_it_too() {
     let mut sandbox = Sandbox::new();
     let name = format!("subagent-notify-{}", sandbox.path().file_name().unwrap().to_str().unwrap());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let manager = Manager::of(UnixDatagram::bind_addr(&address).unwrap());
+    let manager = NotifyReceiver::of(UnixDatagram::bind_addr(&address).unwrap());
     sandbox.set_env("NOTIFY_SOCKET", format!("@{name}"));
     let daemon = foreground(&sandbox);
     assert_eq!(manager.next(), ["READY=1", "STATUS=0 live workers"]);
@@ -100,7 +100,7 @@ fn nothing_that_the_daemon_starts_has_the_managers_variables() {
     for name in ABOUT_ONE {
         sandbox.set_env(name, "1");
     }
-    let manager = Manager::at_path(&mut sandbox);
+    let manager = NotifyReceiver::at_path(&mut sandbox);
     let daemon = foreground(&sandbox);
     assert_eq!(manager.next()[0], "READY=1");
     sandbox.init();
@@ -124,7 +124,7 @@ fn nothing_that_the_daemon_starts_has_the_managers_variables() {
 #[test]
 fn a_daemon_that_a_command_started_has_no_manager() {
     let mut sandbox = Sandbox::new();
-    let manager = Manager::at_path(&mut sandbox);
+    let manager = NotifyReceiver::at_path(&mut sandbox);
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]);
@@ -139,7 +139,7 @@ fn a_manager_hears_why_there_is_no_daemon() {
     let mut sandbox = Sandbox::new();
     let first = foreground(&sandbox);
     first.wait_line("anything", |_| Some(()));
-    let manager = Manager::at_path(&mut sandbox);
+    let manager = NotifyReceiver::at_path(&mut sandbox);
     let second = foreground(&sandbox).output();
     assert_eq!(second.status.code(), Some(1), "{second}");
     let said = manager.next();

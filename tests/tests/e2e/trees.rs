@@ -76,9 +76,9 @@ fn die(death: TeardownCause, sandbox: &Sandbox, worker: &str, registry: &Registr
 
 /// A tree of this test. None survives a failed test: the sandbox cannot find processes
 /// that have hidden themselves.
-struct Planted(Registry);
+struct PlantedTree(Registry);
 
-impl Drop for Planted {
+impl Drop for PlantedTree {
     fn drop(&mut self) {
         let gone = || {
             let left = self.0.left();
@@ -103,7 +103,7 @@ fn all_die(death: TeardownCause, shapes: &[ProcessShape]) {
     let mut ends = Vec::new();
     for (index, shape) in shapes.iter().enumerate() {
         let file = sandbox.file(&format!("registry-{index}"));
-        let planted = Planted(Registry::new(&file, &programs[index]));
+        let planted = PlantedTree(Registry::new(&file, &programs[index]));
         let registry = &planted.0;
         let worker = sandbox.start(&format!("tree-{index}"));
         let accepted =
@@ -119,7 +119,7 @@ fn all_die(death: TeardownCause, shapes: &[ProcessShape]) {
     // A single check can miss a process that keeps forking, but live processes join repeatedly.
     let joined: Vec<usize> = ends.iter().map(|(planted, _)| planted.0.joined()).collect();
     let _ = wait_while(CHAIN, || Some(()));
-    for ((Planted(registry), shape), joined) in ends.iter().zip(joined) {
+    for ((PlantedTree(registry), shape), joined) in ends.iter().zip(joined) {
         assert_eq!((registry.joined(), registry.left()), (joined, vec![]), "{death:?}: `{shape}` lives on");
     }
     sandbox.finish();
@@ -173,7 +173,7 @@ fn a_tree_that_does_not_end_is_found() {
     ];
     for (index, text) in texts.iter().enumerate() {
         let file = folder.path().join(format!("registry-{index}"));
-        let planted = Planted(Registry::new(&file, &program));
+        let planted = PlantedTree(Registry::new(&file, &program));
         let registry = &planted.0;
         let mut command = Command::new(&program);
         command.args(["--tree", file.to_str().unwrap(), text]);

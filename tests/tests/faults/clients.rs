@@ -19,13 +19,13 @@ const KILLS: usize = 1;
 const PROMPT: Duration = Duration::from_secs(8);
 
 /// The data on which a command is tried.
-struct Scene<'a> {
+struct CommandScene<'a> {
     sandbox: &'a Sandbox,
     worker: &'a str,
     number: usize,
 }
 
-impl Scene<'_> {
+impl CommandScene<'_> {
     /// Returns an idle worker.
     fn worker(&self) -> String {
         wait_until("the worker to be idle", Duration::from_secs(20), || {
@@ -356,7 +356,7 @@ fn kill_each(commands: &[&String], random: &mut Random) -> usize {
             }
             assert!(attempt < wanted + ATTEMPTS, "{command} was killed {killed_running} times while it ran");
             number += 1;
-            let scene = Scene { sandbox: &sandbox, worker: &worker, number };
+            let scene = CommandScene { sandbox: &sandbox, worker: &worker, number };
             let (more, codes) = scene.words(command);
             let mut parts = command.split(' ');
             let mut whole = sandbox.command(parts.next().unwrap()).args(parts).args(more);

@@ -67,10 +67,16 @@ const LEFT: [&str; 24] = [
 ];
 
 /// A manager's turns: for each the file that it touches, and whether it completed.
-type Turns = BTreeMap<String, bool>;
+type ManagerTurns = BTreeMap<String, bool>;
 
-fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool, hit: &AtomicUsize) -> Turns {
-    let mut turns = Turns::new();
+fn manage(
+    sandbox: &Sandbox,
+    worker: &str,
+    index: usize,
+    over: &AtomicBool,
+    hit: &AtomicUsize,
+) -> ManagerTurns {
+    let mut turns = ManagerTurns::new();
     for number in 0.. {
         if over.load(Ordering::Relaxed) {
             break;
@@ -173,7 +179,7 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
     let lookout = sandbox.lookout();
     let (over, watchers, open) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    let mut turns = Turns::new();
+    let mut turns = ManagerTurns::new();
     let mut killed = Killed::default();
     let begun = Instant::now();
     thread::scope(|scope| {

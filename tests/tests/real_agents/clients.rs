@@ -23,9 +23,9 @@ fn document() -> String {
 }
 
 /// The document's row of a client: the parts in backticks of each cell.
-struct Row(Vec<Vec<String>>);
+struct ClientRow(Vec<Vec<String>>);
 
-impl Row {
+impl ClientRow {
     fn of(title: &str) -> Self {
         let text = document();
         let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {title} | "))).unwrap();
@@ -75,7 +75,7 @@ fn install(agent: &RealAgent) {
 }
 
 /// Adds `subagent` to it, as the document describes.
-fn add(sandbox: &Sandbox, agent: &RealAgent, row: &Row) {
+fn add(sandbox: &Sandbox, agent: &RealAgent, row: &ClientRow) {
     let code = row.adding();
     if agent.name == "opencode" {
         let file = sandbox.workspace().join("opencode.json");
@@ -106,16 +106,16 @@ fn record_what_it_says(sandbox: &Sandbox, agent: &RealAgent) {
 }
 
 /// A client with its server, and a user who can run it without permission requests.
-struct Manager {
+struct ClientWorld {
     models: ModelServer,
     sandbox: Sandbox,
     agent: RealAgent,
-    row: Row,
+    row: ClientRow,
 }
 
-impl Manager {
+impl ClientWorld {
     fn new(name: &'static str, title: &str) -> Self {
-        let (models, sandbox, row) = (ModelServer::start().unwrap(), Sandbox::new(), Row::of(title));
+        let (models, sandbox, row) = (ModelServer::start().unwrap(), Sandbox::new(), ClientRow::of(title));
         let agent = RealAgent::new(name, &models);
         install(&agent);
         let _ = sandbox.command("git").args(["init", "-q"]).run().text();
@@ -178,7 +178,7 @@ fn id(kind: &str, text: &str) -> String {
 
 /// It starts a worker, gets its question, answers it, gets the end, and stops the worker.
 fn manages_a_worker(name: &'static str, title: &str) {
-    let manager = Manager::new(name, title);
+    let manager = ClientWorld::new(name, title);
     let models = &manager.models;
     let calls = |tool: &str, arguments: Value| format!("MCP: subagent/{tool} {arguments}");
     models.react(move |started| {
@@ -203,7 +203,7 @@ fn manages_a_worker(name: &'static str, title: &str) {
 
 /// A task asks while the client waits for it. Without a user who answers its form, the owner answers.
 fn waits_for_an_answer(name: &'static str, title: &str) {
-    let manager = Manager::new(name, title);
+    let manager = ClientWorld::new(name, title);
     let sandbox = &manager.sandbox;
     define_scout(sandbox);
     let task = json!({"agent": "scout", "description": "Ask", "prompt": "!ask execute make all\nfound it"});
@@ -233,8 +233,8 @@ fn waits_for_an_answer(name: &'static str, title: &str) {
 
 /// It starts a worker in a worktree, has it change a file, and lands the change twice: there is one commit.
 fn lands_once(name: &'static str, title: &str) {
-    let manager = Manager::new(name, title);
-    let Manager { models, sandbox, .. } = &manager;
+    let manager = ClientWorld::new(name, title);
+    let ClientWorld { models, sandbox, .. } = &manager;
     let git = |line: &str| {
         let line = format!("git -c user.name=me -c user.email=me@example.com {line}");
         sandbox.command("sh").args(["-euc", &line]).run().text().trim().to_owned()
@@ -276,8 +276,8 @@ fn define_scout(sandbox: &Sandbox) {
 }
 
 fn gives_a_task(name: &'static str, title: &str) {
-    let manager = Manager::new(name, title);
-    let Manager { sandbox, agent, .. } = &manager;
+    let manager = ClientWorld::new(name, title);
+    let ClientWorld { sandbox, agent, .. } = &manager;
     define_scout(sandbox);
     if name == "claude" {
         // For the others, the packages' versions are their own.

@@ -49,14 +49,14 @@ pub(crate) enum ClientOperation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClientOperationStep {
     /// Find out where the path leads, without carrying anything out.
-    Find(Subject),
+    Find(OperationSubject),
     /// Carry it out. With a path, only if the request still leads to it.
     Do(ClientOperation, Option<String>),
 }
 
 /// What a request refers to, before it is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum OperationSubject {
     /// A file to read.
     File(String),
     /// A file to write. `true`: also return its present text, if that is short enough to show.

@@ -13,13 +13,13 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use super::machine::{AgentQueryAction, AgentQueryInput, AgentQueryMachine, Cx};
+use super::machine::{AgentQueryAction, AgentQueryInput, AgentQueryMachine, QueryContext};
 use crate::acp::lines::{AgentLine, LineSplitter};
 use crate::acp::outgoing::Outgoing;
 use crate::conversation::Exit;
 use crate::guard::{self, GuardStatus};
 use crate::spawn::{self, AgentIo};
-use crate::stderr::{self, Tail};
+use crate::stderr::{self, StderrTail};
 
 /// Maximum length of an agent's line, in bytes: far more than any agent needs.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
@@ -44,7 +44,7 @@ impl Drop for Temporary {
 }
 
 /// The event that ended a wait.
-enum Wake {
+enum QueryWake {
     Output,
     Errors,
     Writable,
@@ -64,7 +64,7 @@ enum PipeChunk {
     End,
 }
 
-struct Driver {
+struct QueryDriver {
     machine: AgentQueryMachine,
     begun: Instant,
     agent: Option<AgentIo>,
@@ -72,7 +72,7 @@ struct Driver {
     closes_input: bool,
     lines: LineSplitter,
     status_lines: LineSplitter,
-    tail: Tail,
+    tail: StderrTail,
     /// How the agent ended. Its output is still being read.
     exit: Option<Exit>,
     clean: bool,
@@ -100,7 +100,7 @@ pub(super) async fn run(ask: AgentQuery) -> io::Result<()> {
     let mut child = signal(SignalKind::child())?;
     // Installs handlers that do nothing. The agent would inherit ignored signals.
     let _ignored = [signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?];
-    let mut driver = Driver {
+    let mut driver = QueryDriver {
         begun: Instant::now(),
         deadline: Instant::now().checked_add(machine.first_deadline()),
         machine,
@@ -109,7 +109,7 @@ pub(super) async fn run(ask: AgentQuery) -> io::Result<()> {
         closes_input: false,
         lines: LineSplitter::new(MAX_LINE_BYTES),
         status_lines: LineSplitter::new(STATUS_LINE_BYTES),
-        tail: Tail::default(),
+        tail: StderrTail::default(),
         exit: None,
         clean: false,
         drain: None,
@@ -217,33 +217,33 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-impl Driver {
-    async fn wait(&mut self, terminate: &mut Signal, child: &mut Signal) -> Wake {
+impl QueryDriver {
+    async fn wait(&mut self, terminate: &mut Signal, child: &mut Signal) -> QueryWake {
         let agent = self.agent.as_ref();
         let writes = !self.outgoing.is_empty();
         tokio::select! {
-            () = readable(agent.and_then(|agent| agent.output.as_ref())) => Wake::Output,
-            () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
-            () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
-            () = writable(Some(&self.response.to)), if !self.response.waiting.is_empty() => Wake::Readable,
-            () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::Status,
-            () = readable(self.asker.as_ref()) => Wake::Asker,
-            () = at(self.deadline) => Wake::Deadline,
-            () = at(self.drain) => Wake::Drained,
-            () = at(self.rescue) => Wake::Rescue,
-            _ = terminate.recv() => Wake::Terminated,
-            _ = child.recv() => Wake::ChildExited,
+            () = readable(agent.and_then(|agent| agent.output.as_ref())) => QueryWake::Output,
+            () = readable(agent.and_then(|agent| agent.errors.as_ref())) => QueryWake::Errors,
+            () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => QueryWake::Writable,
+            () = writable(Some(&self.response.to)), if !self.response.waiting.is_empty() => QueryWake::Readable,
+            () = readable(agent.and_then(|agent| agent.status.as_ref())) => QueryWake::Status,
+            () = readable(self.asker.as_ref()) => QueryWake::Asker,
+            () = at(self.deadline) => QueryWake::Deadline,
+            () = at(self.drain) => QueryWake::Drained,
+            () = at(self.rescue) => QueryWake::Rescue,
+            _ = terminate.recv() => QueryWake::Terminated,
+            _ = child.recv() => QueryWake::ChildExited,
         }
     }
 
-    fn take(&mut self, wake: Wake) {
+    fn take(&mut self, wake: QueryWake) {
         match wake {
-            Wake::Output => self.read_output(),
-            Wake::Errors => self.read_errors(),
-            Wake::Writable => self.write_input(),
-            Wake::Readable => self.response.write(),
-            Wake::Status => self.read_status(),
-            Wake::Asker => match read(self.asker.as_ref()) {
+            QueryWake::Output => self.read_output(),
+            QueryWake::Errors => self.read_errors(),
+            QueryWake::Writable => self.write_input(),
+            QueryWake::Readable => self.response.write(),
+            QueryWake::Status => self.read_status(),
+            QueryWake::Asker => match read(self.asker.as_ref()) {
                 PipeChunk::End => {
                     self.asker = None;
                     self.apply(AgentQueryInput::HungUp);
@@ -251,20 +251,20 @@ impl Driver {
                 // The agent is expected to write nothing there.
                 PipeChunk::Bytes(_) | PipeChunk::NotNow => {}
             },
-            Wake::Deadline => {
+            QueryWake::Deadline => {
                 self.deadline = None;
                 self.apply(AgentQueryInput::Deadline);
             }
-            Wake::Drained => {
+            QueryWake::Drained => {
                 self.drain = None;
                 match self.exit.take() {
                     Some(exit) => self.ended(exit),
                     None => self.apply(AgentQueryInput::PipeClosed),
                 }
             }
-            Wake::Rescue => self.end_descendants(),
-            Wake::Terminated => self.apply(AgentQueryInput::HungUp),
-            Wake::ChildExited => {
+            QueryWake::Rescue => self.end_descendants(),
+            QueryWake::Terminated => self.apply(AgentQueryInput::HungUp),
+            QueryWake::ChildExited => {
                 if let Some(agent) = &mut self.agent {
                     // The exit status adds nothing to the guard's last line.
                     let _ = agent.guard.try_wait();
@@ -275,7 +275,7 @@ impl Driver {
 
     fn apply(&mut self, input: AgentQueryInput<'_>) {
         let (tail, now) = (&self.tail, millis_since(self.begun));
-        let mut cx = Cx { now, tail: &|| tail.text(), actions: Vec::new() };
+        let mut cx = QueryContext { now, tail: &|| tail.text(), actions: Vec::new() };
         self.machine.handle(input, &mut cx);
         for action in cx.actions {
             self.perform(action);
@@ -306,7 +306,7 @@ impl Driver {
         let mut actions = Vec::new();
         let (machine, tail, now) = (&mut self.machine, &self.tail, millis_since(self.begun));
         let on_line = |line: AgentLine<'_>| {
-            let mut cx = Cx { now, tail: &|| tail.text(), actions: Vec::new() };
+            let mut cx = QueryContext { now, tail: &|| tail.text(), actions: Vec::new() };
             machine.handle(AgentQueryInput::Line(line), &mut cx);
             actions.extend(cx.actions);
         };

@@ -141,7 +141,7 @@ pub(super) struct AgentQueryMachine {
 }
 
 /// The context of one input.
-pub(super) struct Cx<'a> {
+pub(super) struct QueryContext<'a> {
     /// Milliseconds since the start.
     pub(super) now: u64,
     /// Returns the end of the agent's stderr.
@@ -150,7 +150,7 @@ pub(super) struct Cx<'a> {
     pub(super) actions: Vec<AgentQueryAction>,
 }
 
-impl Cx<'_> {
+impl QueryContext<'_> {
     fn push(&mut self, action: AgentQueryAction) {
         self.actions.push(action);
     }
@@ -203,7 +203,7 @@ impl AgentQueryMachine {
     }
 
     /// Handles one input and adds the resulting actions.
-    pub(super) fn handle(&mut self, input: AgentQueryInput<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn handle(&mut self, input: AgentQueryInput<'_>, cx: &mut QueryContext<'_>) {
         match input {
             AgentQueryInput::Spawned => {
                 self.phase_over("spawn", cx.now);
@@ -254,7 +254,7 @@ impl AgentQueryMachine {
     }
 
     /// A deadline has passed: takes the next step.
-    fn too_late(&mut self, cx: &mut Cx<'_>) {
+    fn too_late(&mut self, cx: &mut QueryContext<'_>) {
         match self.state {
             AgentQueryState::Spawning => {
                 self.no_answer("initialize", "spawn", self.deadlines.initialize_ms, cx)
@@ -283,7 +283,7 @@ impl AgentQueryMachine {
         }
     }
 
-    fn no_answer(&mut self, method: &str, phase: &str, millis: u64, cx: &mut Cx<'_>) {
+    fn no_answer(&mut self, method: &str, phase: &str, millis: u64, cx: &mut QueryContext<'_>) {
         let mut error = errors::no_answer(&self.command, method, phase, millis as f64 / 1000.0);
         if let Some(noise) = &self.first_noise {
             error = error.with("stdoutHead", noise.as_str());
@@ -291,7 +291,7 @@ impl AgentQueryMachine {
         self.give_up(error, cx);
     }
 
-    fn ask(&mut self, step: AgentQueryStep, cx: &mut Cx<'_>) {
+    fn ask(&mut self, step: AgentQueryStep, cx: &mut QueryContext<'_>) {
         self.next_rpc += 1;
         let rpc = self.next_rpc;
         let bytes = match (step, &self.question) {
@@ -325,7 +325,7 @@ impl AgentQueryMachine {
         });
     }
 
-    fn line(&mut self, line: AgentLine<'_>, cx: &mut Cx<'_>) {
+    fn line(&mut self, line: AgentLine<'_>, cx: &mut QueryContext<'_>) {
         let line = match line {
             AgentLine::Whole(line) => line,
             AgentLine::TooLong { bytes, crc, head } => {
@@ -362,12 +362,12 @@ impl AgentQueryMachine {
         }
     }
 
-    fn noise(&mut self, head: String, cx: &mut Cx<'_>) {
+    fn noise(&mut self, head: String, cx: &mut QueryContext<'_>) {
         self.first_noise.get_or_insert_with(|| head.clone());
         cx.push(AgentQueryAction::Stdout(head));
     }
 
-    fn answered(&mut self, id: &str, outcome: RpcOutcome<'_>, bytes: usize, cx: &mut Cx<'_>) {
+    fn answered(&mut self, id: &str, outcome: RpcOutcome<'_>, bytes: usize, cx: &mut QueryContext<'_>) {
         let (rpc, step) = match self.state {
             AgentQueryState::Asking { rpc, step } => (rpc, step),
             AgentQueryState::Closing { rpc } if message::quotes(id, rpc) => return self.close_input(cx),
@@ -416,7 +416,7 @@ impl AgentQueryMachine {
         }
     }
 
-    fn initialized(&mut self, result: Value, cx: &mut Cx<'_>) {
+    fn initialized(&mut self, result: Value, cx: &mut QueryContext<'_>) {
         let foreign =
             (!results::speaks_v1(&result)).then(|| errors::foreign_version(&result["protocolVersion"]));
         self.capabilities = result["agentCapabilities"].clone();
@@ -453,7 +453,7 @@ impl AgentQueryMachine {
         }
     }
 
-    fn session_made(&mut self, result: Value, raw: &str, cx: &mut Cx<'_>) {
+    fn session_made(&mut self, result: Value, raw: &str, cx: &mut QueryContext<'_>) {
         let id = results::session_id(&result).map(str::to_owned);
         self.answer.session = Some(result);
         match id {
@@ -468,7 +468,7 @@ impl AgentQueryMachine {
         }
     }
 
-    fn page(&mut self, result: &Value, pages: usize, bytes: usize, cx: &mut Cx<'_>) {
+    fn page(&mut self, result: &Value, pages: usize, bytes: usize, cx: &mut QueryContext<'_>) {
         self.kept += bytes;
         let sessions = result["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let room = MAX_SESSIONS - self.answer.sessions.len();
@@ -487,7 +487,7 @@ impl AgentQueryMachine {
     }
 
     /// The question failed. Ends the agent.
-    fn give_up(&mut self, error: Error, cx: &mut Cx<'_>) {
+    fn give_up(&mut self, error: Error, cx: &mut QueryContext<'_>) {
         if let AgentQueryState::Asking { step, .. } = self.state
             && !self.answer.phases.iter().any(|phase| phase.phase == step.phase())
         {
@@ -504,7 +504,7 @@ impl AgentQueryMachine {
         }
     }
 
-    fn fail(&mut self, error: Error, cx: &mut Cx<'_>) {
+    fn fail(&mut self, error: Error, cx: &mut QueryContext<'_>) {
         if self.answer.error.is_none() {
             self.answer.error = Some(match error.code {
                 // The user's choice was wrong or is not offered. The launcher is not at fault.
@@ -518,20 +518,20 @@ impl AgentQueryMachine {
         }
     }
 
-    fn close_input(&mut self, cx: &mut Cx<'_>) {
+    fn close_input(&mut self, cx: &mut QueryContext<'_>) {
         self.state = AgentQueryState::InputClosed;
         cx.push(AgentQueryAction::CloseInput);
         cx.deadline(self.deadlines.stop_grace_ms);
     }
 
-    fn terminate(&mut self, cx: &mut Cx<'_>) {
+    fn terminate(&mut self, cx: &mut QueryContext<'_>) {
         self.state = AgentQueryState::Terminated;
         cx.push(AgentQueryAction::Terminate);
         cx.deadline(self.deadlines.stop_grace_ms);
     }
 
     /// From here on, only the guard can report the end.
-    fn killing(&mut self, cx: &mut Cx<'_>) {
+    fn killing(&mut self, cx: &mut QueryContext<'_>) {
         self.state = AgentQueryState::Killing;
         cx.push(AgentQueryAction::Deadline(KILL_TIMEOUT));
     }

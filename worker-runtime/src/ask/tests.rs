@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{AgentQueryResult, AgentQuestion, Deadlines};
 
-use super::machine::{AgentQueryAction, AgentQueryInput, AgentQueryMachine, Cx};
+use super::machine::{AgentQueryAction, AgentQueryInput, AgentQueryMachine, QueryContext};
 use crate::acp::lines::AgentLine;
 use crate::conversation::Exit;
 
@@ -27,7 +27,7 @@ impl AgentQueryHarness {
 
     fn take(&mut self, input: AgentQueryInput<'_>) {
         self.now += 10;
-        let mut cx = Cx { now: self.now, tail: &|| "last words".to_owned(), actions: Vec::new() };
+        let mut cx = QueryContext { now: self.now, tail: &|| "last words".to_owned(), actions: Vec::new() };
         self.machine.handle(input, &mut cx);
         self.wanted.extend(cx.actions);
     }

@@ -19,14 +19,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use subagent_protocol::sandbox::{Network, Sandbox};
-use subagent_protocol::start::{AgentCommand, RuntimeStart};
+use subagent_protocol::start::{AgentProgram, RuntimeStart};
 use tokio::sync::mpsc;
 
-use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject};
+use crate::acp::client_operation::{ClientOperation, ClientOperationStep, OperationSubject};
 use crate::conversation::{ClientOperationError, ClientOperationResult, ConversationInput, ResolvedRequest};
 use crate::guard::GuardStatus;
 use crate::proxy::Proxy;
-use terminals::{Spawned, Terminals};
+use terminals::{SpawnedTerminal, Terminals};
 use walk::AccessScope;
 
 /// Capacity of the event channel; senders wait when it is full.
@@ -55,7 +55,7 @@ pub(crate) enum Done {
     /// The path of a request was resolved.
     Found(Result<ResolvedRequest, ClientOperationError>),
     /// A terminal was started.
-    Spawned(Box<Result<Spawned, ClientOperationError>>),
+    Spawned(Box<Result<SpawnedTerminal, ClientOperationError>>),
 }
 
 /// The thread's current request.
@@ -84,7 +84,7 @@ pub(crate) struct ClientExecutor {
 struct JobContext {
     readable: AccessScope,
     writable: AccessScope,
-    agent: AgentCommand,
+    agent: AgentProgram,
     marker: String,
     guard_lock: OwnedFd,
     /// The only way out of the network of the agent's sandbox, if that lists hosts.
@@ -100,7 +100,7 @@ impl ClientExecutor {
     pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> io::Result<Self> {
         let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
         let (readable, writable) = scopes(roots, start);
-        let agent = AgentCommand { args: Vec::new(), ..start.agent.clone() };
+        let agent = AgentProgram { args: Vec::new(), ..start.agent.clone() };
         let (events_in, events) = mpsc::channel(EVENTS);
         let listed = agent.sandbox.as_ref().filter(|sandbox| sandbox.spec.network == Network::Hosts);
         let start_proxy = |sandbox: &Sandbox| Proxy::start(sandbox.spec.hosts.clone(), events_in.clone());
@@ -314,12 +314,14 @@ impl JobContext {
         }
     }
 
-    fn find(&self, subject: &Subject) -> Result<ResolvedRequest, ClientOperationError> {
+    fn find(&self, subject: &OperationSubject) -> Result<ResolvedRequest, ClientOperationError> {
         match subject {
-            Subject::File(path) => files::find_source(&self.readable, path),
-            Subject::Target(path, shown) => files::find_target(&self.writable, path, *shown),
-            Subject::Folder(Some(path)) => files::find_folder(&self.readable, path),
-            Subject::Folder(None) => files::find_folder(&self.readable, &self.agent.cwd.to_string_lossy()),
+            OperationSubject::File(path) => files::find_source(&self.readable, path),
+            OperationSubject::Target(path, shown) => files::find_target(&self.writable, path, *shown),
+            OperationSubject::Folder(Some(path)) => files::find_folder(&self.readable, path),
+            OperationSubject::Folder(None) => {
+                files::find_folder(&self.readable, &self.agent.cwd.to_string_lossy())
+            }
         }
     }
 

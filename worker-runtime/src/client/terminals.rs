@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::sys::signal::Signal;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::client::{ExitStatus, TerminalExited};
-use subagent_protocol::start::AgentCommand;
+use subagent_protocol::start::AgentProgram;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 
@@ -36,7 +36,7 @@ const STATUS_LINE_BYTES: usize = 16 * 1024;
 
 /// A guard with its command and the command's output pipe.
 #[derive(Debug)]
-pub(crate) struct Spawned {
+pub(crate) struct SpawnedTerminal {
     guard: Child,
     life: File,
     status: PipeReader,
@@ -49,7 +49,7 @@ pub(super) fn spawn(
     job_context: &JobContext,
     command: &TerminalCommand,
     allowed: Option<&str>,
-) -> Result<Spawned, ClientOperationError> {
+) -> Result<SpawnedTerminal, ClientOperationError> {
     let name = command.cwd.as_deref().map_or_else(|| job_context.agent.cwd.to_string_lossy(), Into::into);
     let (folder, _) = walk::to_folder(&job_context.readable, files::walk_path(&name, allowed))
         .map_err(|error| files::refused_cwd(&name, &error))?;
@@ -66,7 +66,7 @@ fn spawn_in(
     command: &TerminalCommand,
     name: &str,
     folder: &OwnedFd,
-) -> io::Result<Spawned> {
+) -> io::Result<SpawnedTerminal> {
     let (output, printed) = io::pipe()?;
     let variable =
         |name: String, value: &str| (Bytes64(name.into_bytes()), Bytes64(value.as_bytes().to_vec()));
@@ -75,7 +75,7 @@ fn spawn_in(
     // Only for the command: its variables must not change which guard runs.
     let own = command.env.iter().filter(|(name, _)| name != spawn::MARKER);
     env.extend(own.map(|(name, value)| variable(format!("{}{name}", guard::COMMAND_ENV), value)));
-    let guarded = AgentCommand {
+    let guarded = AgentProgram {
         program: command.program.clone(),
         args: command.args.clone(),
         // The folder that was found, even if its name leads elsewhere by now.
@@ -89,7 +89,7 @@ fn spawn_in(
     let (lock, proxy) = (job_context.guard_lock.try_clone()?, job_context.proxy_channel()?);
     let SpawnedGuard { guard, life, status } =
         spawn::start_guard(&guarded, &job_context.marker, lock, proxy, stdio)?;
-    Ok(Spawned { guard, life, status, output, output_bytes: command.output_bytes })
+    Ok(SpawnedTerminal { guard, life, status, output, output_bytes: command.output_bytes })
 }
 
 /// The state of a terminal.
@@ -103,7 +103,7 @@ enum TerminalPhase {
     Exited(ExitStatus),
 }
 
-struct Terminal {
+struct AgentTerminal {
     number: u64,
     phase: TerminalPhase,
     guard: Child,
@@ -123,7 +123,7 @@ struct Terminal {
 pub(super) struct Terminals {
     incarnation: u64,
     last: u64,
-    all: Vec<Terminal>,
+    all: Vec<AgentTerminal>,
     answers: Vec<ConversationInput<'static>>,
 }
 
@@ -140,14 +140,14 @@ impl Terminals {
     /// Takes over a guard. Ends it at once if its request was dropped.
     pub(super) fn add(
         &mut self,
-        spawned: Spawned,
+        spawned: SpawnedTerminal,
         call: Option<u64>,
         events: &mpsc::Sender<ClientEvent>,
     ) -> Vec<ConversationInput<'static>> {
-        let Spawned { guard, life, status, output: pipe, output_bytes } = spawned;
+        let SpawnedTerminal { guard, life, status, output: pipe, output_bytes } = spawned;
         self.last += 1;
         let output = Arc::new(Mutex::new(TerminalOutput::new(output_bytes)));
-        let mut terminal = Terminal {
+        let mut terminal = AgentTerminal {
             number: self.last,
             phase: TerminalPhase::Starting(call),
             guard,
@@ -180,9 +180,9 @@ impl Terminals {
         answers
     }
 
-    fn find(&mut self, id: &str) -> Result<&mut Terminal, ClientOperationError> {
+    fn find(&mut self, id: &str) -> Result<&mut AgentTerminal, ClientOperationError> {
         let incarnation = self.incarnation;
-        let of_this_name = |terminal: &&mut Terminal| {
+        let of_this_name = |terminal: &&mut AgentTerminal| {
             let known = !matches!(terminal.phase, TerminalPhase::Starting(_)) && !terminal.released;
             known && name(incarnation, terminal.number) == id
         };
@@ -324,7 +324,7 @@ impl Terminals {
     }
 
     pub(super) fn all_ended(&self) -> bool {
-        self.all.iter().all(Terminal::has_ended)
+        self.all.iter().all(AgentTerminal::has_ended)
     }
 
     pub(super) fn has_lost(&self) -> bool {
@@ -344,7 +344,7 @@ impl Terminals {
     }
 }
 
-impl Terminal {
+impl AgentTerminal {
     fn has_ended(&self) -> bool {
         self.gone && self.clean && self.reaped
     }
@@ -525,7 +525,7 @@ mod tests {
             let room = fcntl(&life, FcntlArg::F_SETPIPE_SZ(1)).unwrap();
             let guard = Program::new("true").spawn().unwrap();
             let spawned =
-                Spawned { guard, life: OwnedFd::from(life).into(), status, output, output_bytes: 1 };
+                SpawnedTerminal { guard, life: OwnedFd::from(life).into(), status, output, output_bytes: 1 };
             let (mut terminals, (events, _)) = (Terminals::new(1), mpsc::channel(1));
             terminals.add(spawned, Some(1), &events);
             terminals.guard_says(1, GuardStatus::Spawned { pid: 1 });

@@ -36,11 +36,11 @@ enum Asker {
 
 /// All open requests; rarely more than two.
 #[derive(Default)]
-pub(super) struct Approvals {
+pub(super) struct PendingQuestions {
     open: Vec<PendingQuestion>,
 }
 
-impl Approvals {
+impl PendingQuestions {
     pub(super) fn ids(&self) -> Vec<RequestId> {
         self.open.iter().map(|open| open.id.clone()).collect()
     }

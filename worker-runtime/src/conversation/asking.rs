@@ -13,7 +13,7 @@ use subagent_protocol::start::ClientRules;
 use super::calls::OpenClientRequest;
 use super::effects::{ClientOperationError, ResolvedRequest};
 use super::{Conversation, ConversationAction, Cx};
-use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject, TerminalCommand};
+use crate::acp::client_operation::{ClientOperation, ClientOperationStep, OperationSubject, TerminalCommand};
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
 use crate::shorten;
@@ -28,7 +28,7 @@ const REJECT: &str = "reject-once";
 
 /// The state of a client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum RequestStage {
     /// Its record may not be written yet.
     Begun,
     /// Its path is being resolved.
@@ -43,31 +43,35 @@ impl OpenClientRequest {
     /// Returns the next step, once.
     pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<ClientOperationStep> {
         match &self.stage {
-            Stage::Begun => {
+            RequestStage::Begun => {
                 match self.request.as_ref().zip(rules).and_then(|(request, rules)| find(request, rules)) {
                     Some(subject) => {
-                        self.stage = Stage::Finding;
+                        self.stage = RequestStage::Finding;
                         Some(ClientOperationStep::Find(subject))
                     }
                     None => Some(ClientOperationStep::Do(self.request.take()?, None)),
                 }
             }
-            Stage::Allowed(path) => Some(ClientOperationStep::Do(self.request.take()?, Some(path.clone()))),
-            Stage::Finding | Stage::Asking(_) => None,
+            RequestStage::Allowed(path) => {
+                Some(ClientOperationStep::Do(self.request.take()?, Some(path.clone())))
+            }
+            RequestStage::Finding | RequestStage::Asking(_) => None,
         }
     }
 }
 
 /// Returns what must be resolved to know whether a permission is needed; `None` for
 /// requests that need none.
-fn find(request: &ClientOperation, rules: &ClientRules) -> Option<Subject> {
+fn find(request: &ClientOperation, rules: &ClientRules) -> Option<OperationSubject> {
     match request {
-        ClientOperation::Read { path, .. } => rules.read.then(|| Subject::File(path.clone())),
+        ClientOperation::Read { path, .. } => rules.read.then(|| OperationSubject::File(path.clone())),
         ClientOperation::Write { path, content } => {
             let shown = content.len() <= MAX_SHOWN_BYTES;
-            Some(Subject::Target(path.clone(), shown))
+            Some(OperationSubject::Target(path.clone(), shown))
         }
-        ClientOperation::Create(command) => rules.execute.then(|| Subject::Folder(command.cwd.clone())),
+        ClientOperation::Create(command) => {
+            rules.execute.then(|| OperationSubject::Folder(command.cwd.clone()))
+        }
         ClientOperation::Output { .. }
         | ClientOperation::WaitForExit { .. }
         | ClientOperation::Kill { .. }
@@ -106,14 +110,16 @@ impl Conversation {
         found: Result<ResolvedRequest, ClientOperationError>,
         cx: &mut Cx<'_>,
     ) {
-        let Some(open) = self.calls.find(call).filter(|open| open.stage == Stage::Finding) else { return };
+        let Some(open) = self.calls.find(call).filter(|open| open.stage == RequestStage::Finding) else {
+            return;
+        };
         let found = match found {
             Ok(found) => found,
             Err(refused) => return self.refuse_call(call, refused, cx),
         };
         let (Some(request), Some(rules)) = (&open.request, &self.config.client_rules) else { return };
         if !needs_permission(request, &found.path, rules) {
-            open.stage = Stage::Allowed(found.path);
+            open.stage = RequestStage::Allowed(found.path);
             return cx.push(ConversationAction::Call(call));
         }
         if self.approvals.is_full() {
@@ -131,7 +137,7 @@ impl Conversation {
             Err(refused) => return self.refuse_call(call, refused, cx),
         };
         let session = open.session.clone().filter(|session| session.len() <= MAX_ID_BYTES);
-        open.stage = Stage::Asking(found.path);
+        open.stage = RequestStage::Asking(found.path);
         if let Some(session) = session.or_else(|| self.own_session().map(str::to_owned)) {
             params["sessionId"] = session.into();
         }
@@ -147,9 +153,9 @@ impl Conversation {
         cx: &mut Cx<'_>,
     ) {
         let Some(open) = self.calls.find(call) else { return };
-        let Stage::Asking(found) = &open.stage else { return };
+        let RequestStage::Asking(found) = &open.stage else { return };
         if option == Some(ALLOW) {
-            open.stage = Stage::Allowed(found.clone());
+            open.stage = RequestStage::Allowed(found.clone());
             return cx.push(ConversationAction::Call(call));
         }
         let why = match (option, rule) {

@@ -11,11 +11,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::client::{
-    self, ClientRequest, ClientRequestFacts, ClientResponse, Failure, TerminalExited,
+    self, ClientRequest, ClientRequestFacts, ClientResponse, RequestFailure, TerminalExited,
 };
 use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 
-use super::asking::Stage;
+use super::asking::RequestStage;
 use super::effects::{ClientOperationError, ClientOperationResult};
 use super::{Conversation, ConversationAction, ConversationState, Cx};
 use crate::acp::client_operation::{self, ClientOperation, ClientOperationStep};
@@ -45,7 +45,7 @@ pub(super) struct OpenClientRequest {
     /// The operation, until the driver takes it.
     pub(super) request: Option<ClientOperation>,
     /// Progress before the operation.
-    pub(super) stage: Stage,
+    pub(super) stage: RequestStage,
 }
 
 /// All unanswered client requests.
@@ -99,7 +99,7 @@ impl Conversation {
             about,
             bytes,
             request: None,
-            stage: Stage::Begun,
+            stage: RequestStage::Begun,
         };
         match request {
             Ok(request) => {
@@ -175,7 +175,8 @@ impl Conversation {
     /// Rejects requests whose records are given up on a full disk: nothing
     /// happens without a record.
     pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
-        let unwritten = |open: &mut OpenClientRequest| open.request.is_some() && open.stage == Stage::Begun;
+        let unwritten =
+            |open: &mut OpenClientRequest| open.request.is_some() && open.stage == RequestStage::Begun;
         for open in self.calls.open.extract_if(.., unwritten) {
             let message = "the disk is full: the request could not be written down";
             cx.send(OutgoingKind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
@@ -206,11 +207,11 @@ impl Conversation {
             }
             _ => requests::error(&open.rpc, refused.code, &refused.message),
         };
-        self.record_response(open, Some(Failure { code: refused.code, message: refused.message }), cx);
+        self.record_response(open, Some(RequestFailure { code: refused.code, message: refused.message }), cx);
         cx.send(OutgoingKind::Automatic, line);
     }
 
-    fn record_response(&self, open: OpenClientRequest, error: Option<Failure>, cx: &mut Cx<'_>) {
+    fn record_response(&self, open: OpenClientRequest, error: Option<RequestFailure>, cx: &mut Cx<'_>) {
         let OpenClientRequest { call, method, about: facts, .. } = open;
         let body = ClientResponse { call, method: method.clone(), facts, error };
         self.record_call(RecordType::ClientResponse, &method, &to_raw(&body), cx);

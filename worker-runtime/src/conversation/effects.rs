@@ -10,7 +10,7 @@ use subagent_protocol::record::{AgentStarted, RecordType};
 use crate::acp::lines::AgentLine;
 use crate::acp::outgoing::{OutgoingKind, OutgoingLine};
 use crate::journal::batch::RecordBatch;
-use crate::stderr::Tail;
+use crate::stderr::StderrTail;
 
 /// An event for the conversation.
 #[derive(Debug)]
@@ -204,7 +204,7 @@ pub(crate) struct Cx<'a> {
     /// The resulting actions, in order.
     pub(crate) actions: &'a mut Vec<ConversationAction>,
     /// The last lines of the agent's stderr.
-    pub(crate) tail: &'a Tail,
+    pub(crate) tail: &'a StderrTail,
 }
 
 impl Cx<'_> {

@@ -35,7 +35,7 @@ use subagent_protocol::start::{ClientRules, Login, Timeouts};
 
 use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
-use approvals::Approvals;
+use approvals::PendingQuestions;
 pub(crate) use asking::MAX_SHOWN_BYTES;
 use calls::OpenClientRequests;
 use children::KnownChildSessions;
@@ -119,7 +119,7 @@ enum ConversationState {
 pub(crate) struct Conversation {
     config: ConversationConfig,
     state: ConversationState,
-    approvals: Approvals,
+    approvals: PendingQuestions,
     calls: OpenClientRequests,
     tool_calls: ToolCalls,
     settings: SessionSettings,
@@ -154,7 +154,7 @@ impl Conversation {
             last_turn: config.last_turn,
             config,
             state: ConversationState::Starting,
-            approvals: Approvals::default(),
+            approvals: PendingQuestions::default(),
             calls: OpenClientRequests::default(),
             tool_calls: ToolCalls::default(),
             settings: SessionSettings::default(),

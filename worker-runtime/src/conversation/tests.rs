@@ -18,13 +18,13 @@ use crate::acp::lines::AgentLine;
 use crate::acp::outgoing::OutgoingKind;
 use crate::journal::batch::RecordBatch;
 use crate::journal::batch::reading::{OwnedRecord, records};
-use crate::stderr::Tail;
+use crate::stderr::StderrTail;
 
 /// A conversation with all its effects.
 pub(super) struct Talk {
     pub(super) conversation: Conversation,
     batch: RecordBatch,
-    tail: Tail,
+    tail: StderrTail,
     pub(super) records: Vec<OwnedRecord>,
     pub(super) actions: Vec<ConversationAction>,
     connection: u64,
@@ -55,7 +55,7 @@ impl Talk {
         let mut talk = Self {
             conversation: Conversation::new(config),
             batch: RecordBatch::new(1),
-            tail: Tail::default(),
+            tail: StderrTail::default(),
             records: Vec::new(),
             actions: Vec::new(),
             connection: 1,

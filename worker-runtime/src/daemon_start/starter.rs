@@ -39,7 +39,7 @@ struct LastStart {
 
 /// Starts daemons for one state directory.
 #[derive(Debug)]
-pub(crate) struct Starter {
+pub(crate) struct DaemonStarter {
     start: DaemonStart,
     program: PathBuf,
     /// The database of the last connected daemon. A restore replaces the database.
@@ -56,7 +56,7 @@ struct FileId {
 }
 
 /// A daemon that was started and has not reported yet.
-pub(crate) struct Starting {
+pub(crate) struct PendingDaemon {
     /// The daemon's standard output.
     pub(crate) output: Receiver,
     said: Vec<u8>,
@@ -66,7 +66,7 @@ pub(crate) struct Starting {
 
 /// The readiness line of a daemon.
 #[derive(Debug, Deserialize)]
-struct Readiness {
+struct DaemonReadiness {
     #[serde(default)]
     ready: bool,
     #[serde(default)]
@@ -81,7 +81,7 @@ struct ReadinessError {
     message: String,
 }
 
-impl Starter {
+impl DaemonStarter {
     /// Creates a starter for this state directory and the daemon beside this program.
     ///
     /// # Errors
@@ -106,11 +106,11 @@ impl Starter {
     }
 
     /// Checks, and starts a daemon if necessary.
-    pub(crate) fn look(&self) -> (DaemonCheckResult, Option<Starting>) {
+    pub(crate) fn look(&self) -> (DaemonCheckResult, Option<PendingDaemon>) {
         self.try_look().unwrap_or_else(|error| (DaemonCheckResult::Failed(error), None))
     }
 
-    fn try_look(&self) -> Result<(DaemonCheckResult, Option<Starting>), String> {
+    fn try_look(&self) -> Result<(DaemonCheckResult, Option<PendingDaemon>), String> {
         let path = self.start.state_dir.join("start.lock");
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         let lock = open(&path, OpenOptions::new().read(true).write(true)).map_err(failed)?;
@@ -166,7 +166,7 @@ impl Starter {
         Ok(info)
     }
 
-    fn spawn(&self, start_lock: File) -> io::Result<Starting> {
+    fn spawn(&self, start_lock: File) -> io::Result<PendingDaemon> {
         let folder = self.start.state_dir.join("logs");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let log =
@@ -184,11 +184,11 @@ impl Starter {
         subagent_failpoint::check("daemon_start.before_spawn")?;
         sibling::spawn(&self.program, &args, env, [null.as_fd(), write.as_fd(), log.as_fd()])?;
         subagent_failpoint::hit("daemon_start.after_spawn");
-        Ok(Starting { output: receiver(output)?, said: Vec::new(), _start_lock: start_lock })
+        Ok(PendingDaemon { output: receiver(output)?, said: Vec::new(), _start_lock: start_lock })
     }
 }
 
-impl Starting {
+impl PendingDaemon {
     /// Reads what is available. Returns `None` while the line is incomplete.
     pub(crate) fn read(&mut self) -> Option<StartReport> {
         let mut chunk = [0; 4096];
@@ -212,12 +212,12 @@ impl Starting {
 fn meaning(said: &[u8]) -> StartReport {
     let line = said.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match serde_json::from_slice(line) {
-        Ok(Readiness { ready: true, .. }) => StartReport::Ready,
+        Ok(DaemonReadiness { ready: true, .. }) => StartReport::Ready,
         // Another process started it first.
-        Ok(Readiness { error: Some(error), .. }) if error.code == "DAEMON_ALREADY_RUNNING" => {
+        Ok(DaemonReadiness { error: Some(error), .. }) if error.code == "DAEMON_ALREADY_RUNNING" => {
             StartReport::Ready
         }
-        Ok(Readiness { error: Some(error), .. }) => {
+        Ok(DaemonReadiness { error: Some(error), .. }) => {
             let colon = if error.code.is_empty() { "" } else { ": " };
             StartReport::Failed(format!("{}{colon}{}", error.code, error.message))
         }
@@ -301,7 +301,7 @@ mod tests {
 
     struct StateDirFixture {
         dir: tempfile::TempDir,
-        starter: Starter,
+        starter: DaemonStarter,
     }
 
     /// A state directory whose daemon died.
@@ -310,7 +310,7 @@ mod tests {
         fs::write(dir.path().join("start.lock"), "").unwrap();
         fs::write(dir.path().join("state.db"), "").unwrap();
         let start = DaemonStart { state_dir: dir.path().to_owned(), settings: Vec::new(), if_awaited: false };
-        let mut starter = Starter::new(start).unwrap();
+        let mut starter = DaemonStarter::new(start).unwrap();
         starter.program = "/no/such/program".into();
         let fixture = StateDirFixture { dir, starter };
         fixture.announce("background", false);

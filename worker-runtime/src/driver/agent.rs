@@ -120,7 +120,7 @@ impl Driver {
     }
 
     pub(super) fn take_errors(&mut self, bytes: &[u8]) {
-        let (log, tail): (&mut stderr::Log, &mut stderr::Tail) = (&mut self.log, &mut self.tail);
+        let (log, tail): (&mut stderr::StderrLog, &mut stderr::StderrTail) = (&mut self.log, &mut self.tail);
         log.write(bytes);
         tail.push(bytes);
     }

@@ -1,19 +1,19 @@
 //! Carries out decisions about a daemon that died.
 
 use super::alarms::{Alarm, Alarms};
-use crate::daemon_start::starter::{Starter, Starting};
+use crate::daemon_start::starter::{DaemonStarter, PendingDaemon};
 use crate::daemon_start::{DaemonCheckResult, DaemonStartEffect, DaemonStartInput, DaemonStartMachine};
-use crate::stderr::Log;
+use crate::stderr::StderrLog;
 
 /// A dead daemon and its replacement.
-pub(super) struct DaemonRestart {
+pub(super) struct DaemonReplacement {
     decision: DaemonStartMachine,
-    starter: Starter,
-    pub(super) starting: Option<Starting>,
+    starter: DaemonStarter,
+    pub(super) starting: Option<PendingDaemon>,
 }
 
-impl DaemonRestart {
-    pub(super) fn new(starter: Starter) -> Self {
+impl DaemonReplacement {
+    pub(super) fn new(starter: DaemonStarter) -> Self {
         Self { decision: DaemonStartMachine::default(), starter, starting: None }
     }
 
@@ -23,7 +23,7 @@ impl DaemonRestart {
         input: DaemonStartInput,
         is_ending: bool,
         alarms: &mut Alarms,
-        log: &mut Log,
+        log: &mut StderrLog,
     ) {
         if input == DaemonStartInput::Served {
             self.starter.served();
@@ -49,6 +49,6 @@ impl DaemonRestart {
 
     /// Reads the report of the started daemon.
     pub(super) fn read(&mut self) -> Option<DaemonStartInput> {
-        self.starting.as_mut().and_then(Starting::read).map(DaemonStartInput::Report)
+        self.starting.as_mut().and_then(PendingDaemon::read).map(DaemonStartInput::Report)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::alarms::Alarm;
-use super::daemon_restart::DaemonRestart;
+use super::daemon_restart::DaemonReplacement;
 use crate::conversation::ConversationInput;
 use crate::daemon_start::DaemonStartInput as Daemon;
 use crate::socket::Endpoint;
@@ -44,7 +44,7 @@ impl Driver {
 
     /// The started daemon has reported.
     pub(super) fn read_readiness(&mut self) {
-        if let Some(said) = self.daemon_restart.as_mut().and_then(DaemonRestart::read) {
+        if let Some(said) = self.daemon_restart.as_mut().and_then(DaemonReplacement::read) {
             self.decide(said);
         }
     }

@@ -35,17 +35,17 @@ use crate::conversation::{
     Conversation, ConversationAction, ConversationConfig, ConversationInput, Exit, Storage,
 };
 use crate::daemon_start::DaemonStartInput as Daemon;
-use crate::daemon_start::starter::Starter;
+use crate::daemon_start::starter::DaemonStarter;
 use crate::journal::{Identity, Journal, JournalLayout};
 use crate::memory;
 use crate::socket::{ConnectionEvent, Endpoint};
 use crate::spawn::{self, AgentIo};
 use crate::startup::{self, Startup};
-use crate::stderr::{Log, Tail};
+use crate::stderr::{StderrLog, StderrTail};
 use crate::watch::FileWatch;
 use alarms::{Alarm, Alarms};
 use daemon::Serving;
-use daemon_restart::DaemonRestart;
+use daemon_restart::DaemonReplacement;
 #[cfg(feature = "testing")]
 pub(crate) use effects::withhold;
 
@@ -73,8 +73,8 @@ struct Driver {
     lock: File,
     journal: Journal,
     conversation: Conversation,
-    tail: Tail,
-    log: Log,
+    tail: StderrTail,
+    log: StderrLog,
     agent: Option<AgentIo>,
     guard: Option<ProcessId>,
     splitter: LineSplitter,
@@ -106,13 +106,13 @@ struct Driver {
     next_connection: u64,
     serving: Option<Serving>,
     /// `None` if another process has to start a daemon.
-    daemon_restart: Option<DaemonRestart>,
+    daemon_restart: Option<DaemonReplacement>,
     generation: u64,
-    signals: Signals,
+    signals: DriverSignals,
     done: bool,
 }
 
-struct Signals {
+struct DriverSignals {
     terminate: Signal,
     child: Signal,
     /// Handlers that do nothing. The agent would inherit ignored signals.
@@ -220,8 +220,8 @@ impl Driver {
             ends: latest::Sender::new(journal.end()),
             journal,
             conversation,
-            tail: Tail::default(),
-            log: Log::open(&start.log),
+            tail: StderrTail::default(),
+            log: StderrLog::open(&start.log),
             agent: None,
             guard: None,
             splitter: LineSplitter::new(
@@ -253,10 +253,10 @@ impl Driver {
             daemon_restart: start
                 .daemon
                 .clone()
-                .and_then(|start| Starter::new(start).ok())
-                .map(DaemonRestart::new),
+                .and_then(|start| DaemonStarter::new(start).ok())
+                .map(DaemonReplacement::new),
             generation: start.generation,
-            signals: Signals {
+            signals: DriverSignals {
                 terminate: signal(SignalKind::terminate())?,
                 child: signal(SignalKind::child())?,
                 _ignored: [signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?],

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::reap::{self, Reaped};
-use super::state::Exit;
+use super::state::ChildExit;
 use super::tree::{self, DescendantTree};
 use super::{EndReport, pidfd};
 
@@ -72,7 +72,7 @@ pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
 /// Reaps ended children. Returns true when nothing is left to end.
 fn reap_all(tree: &DescendantTree<'_>, spare: &[i32], killed: &mut u32) -> bool {
     let mut count =
-        |exit| *killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
+        |exit| *killed = killed.saturating_add(u32::from(exit == ChildExit::Signal(nix::libc::SIGKILL)));
     if spare.is_empty() {
         loop {
             match reap::next(None) {

@@ -7,13 +7,13 @@ use std::process::ExitStatus;
 
 use nix::libc;
 
-use super::state::Exit;
+use super::state::ChildExit;
 
 /// The result of `waitpid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaped {
     /// This child has ended and was reaped.
-    Child { pid: i32, exit: Exit },
+    Child { pid: i32, exit: ChildExit },
     /// There are children, but none has ended.
     NothingYet,
     /// The given child does not exist; for any child: none is left at all.
@@ -35,7 +35,9 @@ pub(super) fn next(child: Option<i32>) -> Reaped {
         if pid > 0 {
             let status = ExitStatus::from_raw(status);
             // Without WUNTRACED and WCONTINUED it is one of the two.
-            let exit = status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code);
+            let exit = status
+                .code()
+                .map_or_else(|| ChildExit::Signal(status.signal().unwrap_or(0)), ChildExit::Code);
             return Reaped::Child { pid, exit };
         }
         if pid == 0 {

@@ -30,7 +30,7 @@ pub(super) enum GuardState {
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(super) enum ChildExit {
     Code(i32),
     Signal(i32),
 }
@@ -43,7 +43,7 @@ pub(super) enum GuardInput {
     /// The runtime or a signal asks for the end, or the runtime is gone.
     EndAsked,
     /// A child was reaped.
-    Reaped { pid: i32, exit: Exit },
+    Reaped { pid: i32, exit: ChildExit },
     /// The call of `waitpid` returned ECHILD.
     NoneLeft,
     /// A round of the kill loop is done, and these processes remain.
@@ -87,7 +87,7 @@ pub(super) fn step(state: GuardState, input: GuardInput, now: Duration) -> (Guar
             GuardState::Ending { agent, since, killed, reported_incomplete },
             GuardInput::Reaped { pid, exit },
         ) => {
-            let killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
+            let killed = killed.saturating_add(u32::from(exit == ChildExit::Signal(nix::libc::SIGKILL)));
             let report = (pid == agent).then(|| GuardEffect::Report(exited(pid, Some(exit))));
             (GuardState::Ending { agent, since, killed, reported_incomplete }, report.into_iter().collect())
         }
@@ -116,10 +116,10 @@ fn ending(agent: i32, since: Duration) -> GuardState {
     GuardState::Ending { agent, since, killed: 0, reported_incomplete: false }
 }
 
-fn exited(pid: i32, exit: Option<Exit>) -> GuardStatus {
+fn exited(pid: i32, exit: Option<ChildExit>) -> GuardStatus {
     let (code, signal) = match exit {
-        Some(Exit::Code(code)) => (Some(code), None),
-        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        Some(ChildExit::Code(code)) => (Some(code), None),
+        Some(ChildExit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
     GuardStatus::Exited { pid, code, signal }
@@ -154,7 +154,7 @@ mod tests {
             (5_000, GuardInput::StillLeft(vec![11])),
             (10_100, GuardInput::StillLeft((11..111).collect())),
             (10_200, GuardInput::StillLeft(vec![11])),
-            (12_000, GuardInput::Reaped { pid: 11, exit: Exit::Signal(9) }),
+            (12_000, GuardInput::Reaped { pid: 11, exit: ChildExit::Signal(9) }),
             (12_100, GuardInput::NoneLeft),
         ]);
         let expected = [
@@ -172,13 +172,13 @@ mod tests {
             step(running, GuardInput::TerminateAsked, Duration::ZERO).1,
             [GuardEffect::Terminate(AGENT)]
         );
-        let exit = GuardInput::Reaped { pid: AGENT, exit: Exit::Code(0) };
+        let exit = GuardInput::Reaped { pid: AGENT, exit: ChildExit::Code(0) };
         let (ended, _) = step(running, exit, Duration::ZERO);
         assert_eq!(step(ended, GuardInput::TerminateAsked, Duration::ZERO).1, []);
     }
 
     fn any_input() -> impl Strategy<Value = GuardInput> {
-        let exit = prop_oneof![Just(Exit::Code(1)), Just(Exit::Signal(9))];
+        let exit = prop_oneof![Just(ChildExit::Code(1)), Just(ChildExit::Signal(9))];
         prop_oneof![
             Just(GuardInput::TerminateAsked),
             Just(GuardInput::EndAsked),

@@ -34,7 +34,7 @@ enum Kinship {
     Further,
 }
 
-type Members = BTreeMap<i32, Kinship>;
+type TreeMembers = BTreeMap<i32, Kinship>;
 
 /// The descendants of this process, without spared ones and their descendants.
 pub(super) struct DescendantTree<'a> {
@@ -63,7 +63,7 @@ impl<'a> DescendantTree<'a> {
     ///
     /// Stops everything first, so that no parent can replace a killed child.
     pub(super) fn sweep(&self) -> Vec<i32> {
-        let mut members = Members::new();
+        let mut members = TreeMembers::new();
         for _ in 0..MAX_PASSES {
             if self.freeze(&mut members) == 0 {
                 break;
@@ -76,7 +76,7 @@ impl<'a> DescendantTree<'a> {
     }
 
     /// Walks once from the top, parents before children. Returns the number of new members.
-    fn freeze(&self, members: &mut Members) -> usize {
+    fn freeze(&self, members: &mut TreeMembers) -> usize {
         let families = self.families();
         let mut new = 0;
         let mut seen = BTreeSet::new();
@@ -106,7 +106,7 @@ impl<'a> DescendantTree<'a> {
     ///
     /// Also returns true if the signal was refused, for example for another user's child. It stays
     /// a member: we may be able to end it later, and its children now.
-    fn send(&self, pid: i32, kinship: Kinship, signal: Signal, members: &Members) -> bool {
+    fn send(&self, pid: i32, kinship: Kinship, signal: Signal, members: &TreeMembers) -> bool {
         if kinship == Kinship::Child {
             return kill(Pid::from_raw(pid), signal) != Err(Errno::ESRCH);
         }
@@ -121,7 +121,7 @@ impl<'a> DescendantTree<'a> {
         }
     }
 
-    fn is_below(&self, pid: i32, members: &Members) -> bool {
+    fn is_below(&self, pid: i32, members: &TreeMembers) -> bool {
         let mut buffer = [0; procfs::STAT_BYTES];
         // A process that we may not inspect is left alone until its parent is gone and
         // it is our child.
@@ -220,7 +220,7 @@ mod tests {
         let tree = DescendantTree::below_self(&[]);
         let parent = Pid::parent().as_raw();
         // SIGCONT does no harm if this test fails.
-        assert!(!tree.send(parent, Kinship::Further, Signal::SIGCONT, &Members::new()));
+        assert!(!tree.send(parent, Kinship::Further, Signal::SIGCONT, &TreeMembers::new()));
         assert!(!tree.children().contains(&parent));
     }
 }

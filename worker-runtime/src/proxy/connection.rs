@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use super::request::{self, MAX_HEAD_BYTES, Rejected};
-use super::{Shared, addresses};
+use super::{ProxyState, addresses};
 
 /// Time for a complete head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves a connection to its end.
-pub(super) async fn serve(mut agent: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+pub(super) async fn serve(mut agent: TcpStream, shared: Arc<ProxyState>) -> io::Result<()> {
     let opened = match timeout(HEAD_TIMEOUT, head(&mut agent, &shared)).await {
         Err(_) => Err(Rejected::new("408 Request Timeout", "the request was not complete in time")),
         Ok(Err(rejected)) => Err(rejected),
@@ -48,7 +48,7 @@ pub(super) async fn serve(mut agent: TcpStream, shared: Arc<Shared>) -> io::Resu
 }
 
 /// Reads the head. Returns the target and the bytes that follow, or `None` at the end of the stream.
-async fn head(agent: &mut TcpStream, shared: &Shared) -> Result<Option<(HostPort, Vec<u8>)>, Rejected> {
+async fn head(agent: &mut TcpStream, shared: &ProxyState) -> Result<Option<(HostPort, Vec<u8>)>, Rejected> {
     let mut bytes = Vec::new();
     loop {
         let mut room = [0; 1024];
@@ -63,7 +63,7 @@ async fn head(agent: &mut TcpStream, shared: &Shared) -> Result<Option<(HostPort
     }
 }
 
-async fn connect(target: &HostPort, shared: &Shared) -> Result<TcpStream, Rejected> {
+async fn connect(target: &HostPort, shared: &ProxyState) -> Result<TcpStream, Rejected> {
     if !shared.hosts.contains(target) {
         return Err(Rejected::new("403 Forbidden", format!("{target} is not in the list `network`")));
     }

@@ -44,7 +44,7 @@ pub(crate) struct Proxy {
 }
 
 /// What all connections share.
-struct Shared {
+struct ProxyState {
     hosts: Vec<HostPort>,
     credentials: Credentials,
     noted: Mutex<BTreeSet<String>>,
@@ -60,7 +60,7 @@ impl Proxy {
         let token = hex(&random);
         let (channels, received) = mpsc::unbounded_channel();
         let credentials = Credentials::new(&token);
-        let shared = Shared { hosts, credentials, noted: Mutex::default(), events };
+        let shared = ProxyState { hosts, credentials, noted: Mutex::default(), events };
         tokio::spawn(serve(received, Arc::new(shared)));
         Ok(Self { token, channels })
     }
@@ -76,7 +76,7 @@ impl Proxy {
     }
 }
 
-impl Shared {
+impl ProxyState {
     /// Writes a refusal to the log, once.
     async fn note(&self, refusal: String) {
         let text = {
@@ -92,7 +92,7 @@ impl Shared {
     }
 }
 
-async fn serve(mut channels: mpsc::UnboundedReceiver<UnixStream>, shared: Arc<Shared>) {
+async fn serve(mut channels: mpsc::UnboundedReceiver<UnixStream>, shared: Arc<ProxyState>) {
     let mut served = JoinSet::new();
     loop {
         tokio::select! {
@@ -107,7 +107,7 @@ async fn serve(mut channels: mpsc::UnboundedReceiver<UnixStream>, shared: Arc<Sh
 }
 
 /// Serves the socket of one sandbox until its guard ends.
-async fn serve_channel(channel: UnixStream, shared: Arc<Shared>) -> io::Result<()> {
+async fn serve_channel(channel: UnixStream, shared: Arc<ProxyState>) -> io::Result<()> {
     let channel = tokio::net::UnixStream::from_std(channel)?;
     let received = tokio::time::timeout(HANDOVER_TIMEOUT, receive::listener(&channel));
     let listener = TcpListener::from_std(received.await??)?;

@@ -25,7 +25,7 @@ impl Credentials {
 
 /// A complete head of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct ProxyRequest {
     /// The target that it names.
     pub(super) target: HostPort,
     /// Length of the head in bytes. What follows is for the target.
@@ -58,7 +58,7 @@ impl Rejected {
 }
 
 /// Parses the start of a connection. Returns `None` while the head is incomplete.
-pub(super) fn parse(bytes: &[u8], credentials: &Credentials) -> Result<Option<Request>, Rejected> {
+pub(super) fn parse(bytes: &[u8], credentials: &Credentials) -> Result<Option<ProxyRequest>, Rejected> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
@@ -79,7 +79,7 @@ pub(super) fn parse(bytes: &[u8], credentials: &Credentials) -> Result<Option<Re
         return Err(Rejected::new("405 Method Not Allowed", reason));
     }
     match request.path.unwrap_or_default().parse() {
-        Ok(target) => Ok(Some(Request { target, bytes: length })),
+        Ok(target) => Ok(Some(ProxyRequest { target, bytes: length })),
         Err(error) => Err(Rejected::new("400 Bad Request", format!("the target {error}"))),
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn parse(bytes: &[u8], credentials: &Credentials) -> Result<Option<Re
 mod tests {
     use super::*;
 
-    fn of(head: &str) -> Result<Option<Request>, &'static str> {
+    fn of(head: &str) -> Result<Option<ProxyRequest>, &'static str> {
         let own = Credentials::new("token");
         parse(head.as_bytes(), &own).map_err(|rejected| rejected.status.split_at(3).0)
     }

@@ -39,7 +39,7 @@ pub fn compare(
     let root = Path::new(&root);
     let failed = |error: std::io::Error| format!("no temporary file can be written: {error}");
     // The base stays unchanged: index and objects of this comparison are temporary.
-    let scratch = Scratch::new(folder).map_err(failed)?;
+    let scratch = ComparisonFolder::new(folder).map_err(failed)?;
     let mut git = record::own(folder, root, env, limits.until);
     git.places.retain(|(name, _)| *name != "GIT_INDEX_FILE");
     git.places.extend([
@@ -67,9 +67,9 @@ pub fn compare(
 }
 
 /// A folder for one comparison; removed on drop.
-struct Scratch(std::path::PathBuf);
+struct ComparisonFolder(std::path::PathBuf);
 
-impl Scratch {
+impl ComparisonFolder {
     fn new(base: &Path) -> std::io::Result<Self> {
         let scratch = Self(base.join(format!("compare.{}", std::process::id())));
         let _ = fs::remove_dir_all(&scratch.0);
@@ -82,7 +82,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ComparisonFolder {
     fn drop(&mut self) {
         // Remaining files are deleted with the worker.
         let _ = fs::remove_dir_all(&self.0);
@@ -181,7 +181,7 @@ mod tests {
         for folder in [&dead, &alive] {
             fs::create_dir_all(folder.join("objects")).unwrap();
         }
-        let scratch = Scratch::new(base.path()).unwrap();
+        let scratch = ComparisonFolder::new(base.path()).unwrap();
         assert_eq!((dead.exists(), alive.exists(), scratch.0.exists()), (false, true, true));
     }
 

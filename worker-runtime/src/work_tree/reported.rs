@@ -17,7 +17,7 @@ const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A replaced piece of a file; `None`: there was no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Piece {
+struct ReplacedText {
     old: Option<String>,
     new: String,
 }
@@ -25,7 +25,7 @@ struct Piece {
 /// Returns the changes in the tool calls of these events, which are in the order of their ids.
 #[must_use]
 pub fn reported(events: &[Value], cwd: &Path) -> Changes {
-    let mut files: BTreeMap<String, Vec<Piece>> = BTreeMap::new();
+    let mut files: BTreeMap<String, Vec<ReplacedText>> = BTreeMap::new();
     for (path, piece) in pieces(events) {
         let path = Path::new(&path).strip_prefix(cwd).map_or(path.clone(), |path| path.display().to_string());
         let known = files.entry(path).or_default();
@@ -40,8 +40,8 @@ pub fn reported(events: &[Value], cwd: &Path) -> Changes {
 }
 
 /// The diffs of calls that have not failed, in the order in which the calls began.
-fn pieces(events: &[Value]) -> Vec<(String, Piece)> {
-    let mut calls: Vec<(Vec<(String, Piece)>, bool)> = Vec::new();
+fn pieces(events: &[Value]) -> Vec<(String, ReplacedText)> {
+    let mut calls: Vec<(Vec<(String, ReplacedText)>, bool)> = Vec::new();
     let mut numbers: HashMap<(String, String), usize> = HashMap::new();
     for event in events {
         let data = &event["data"];
@@ -64,13 +64,13 @@ fn pieces(events: &[Value]) -> Vec<(String, Piece)> {
     calls.into_iter().filter(|(_, failed)| !failed).flat_map(|(diffs, _)| diffs).collect()
 }
 
-fn diff(content: &Value) -> Option<(String, Piece)> {
+fn diff(content: &Value) -> Option<(String, ReplacedText)> {
     let path = content["path"].as_str().filter(|_| content["type"] == "diff")?;
     let new = content["newText"].as_str().unwrap_or_default().to_owned();
-    Some((path.to_owned(), Piece { old: content["oldText"].as_str().map(str::to_owned), new }))
+    Some((path.to_owned(), ReplacedText { old: content["oldText"].as_str().map(str::to_owned), new }))
 }
 
-fn change(path: String, pieces: &[Piece]) -> Option<FileChange> {
+fn change(path: String, pieces: &[ReplacedText]) -> Option<FileChange> {
     let (first, last) = (pieces.first()?, pieces.last()?);
     let status = match (&first.old, last.new.is_empty()) {
         (None, false) => "added",

@@ -7,7 +7,7 @@ use subagent_protocol::Error;
 use subagent_protocol::worktree::Worktree;
 
 use super::look;
-use super::modules::{self, Module};
+use super::modules::{self, Submodule};
 use super::registration::Registration;
 use super::work::{OperationContext, line};
 
@@ -40,7 +40,11 @@ impl Checkout {
     }
 
     /// Returns those of these submodules that have a repository.
-    pub(super) fn those(&self, work: &OperationContext<'_>, modules: &[Module]) -> Result<Vec<Self>, Error> {
+    pub(super) fn those(
+        &self,
+        work: &OperationContext<'_>,
+        modules: &[Submodule],
+    ) -> Result<Vec<Self>, Error> {
         let mut found = Vec::new();
         for module in modules {
             let top = self.top.join(&module.path);

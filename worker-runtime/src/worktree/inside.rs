@@ -6,11 +6,11 @@ use subagent_protocol::worktree::Worktree;
 use super::exclusive::exclusively;
 use super::keep::Keeping;
 use super::own::ask::{BranchTip, InsideOperation, InsideRequest, InsideResult};
-use super::work::{Env, OperationContext, WaitLimits, line};
+use super::work::{CallerEnvironment, OperationContext, WaitLimits, line};
 use super::{discard, land, look, patch, usable};
 
 /// Carries out a request inside the sandbox.
-pub(super) fn answer(request: InsideRequest, env: &Env, waits: WaitLimits) -> InsideResult {
+pub(super) fn answer(request: InsideRequest, env: &CallerEnvironment, waits: WaitLimits) -> InsideResult {
     let work = OperationContext::new(env, waits);
     let InsideRequest { worktree, wish } = request;
     let result = exclusively(&work, "inside", &worktree, |work| {

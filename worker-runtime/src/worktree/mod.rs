@@ -53,7 +53,7 @@ use self::exclusive::exclusively;
 pub use self::identity::lacks_identity;
 pub use self::patch::{changed_files, patch};
 pub use self::plan::repository;
-use self::work::{Env, OperationContext, WAIT_LIMITS, WaitLimits};
+use self::work::{CallerEnvironment, OperationContext, WAIT_LIMITS, WaitLimits};
 
 /// Returns the folder of all copies of a folder. `root` is the folder of all worktrees.
 #[must_use]
@@ -77,7 +77,9 @@ pub(crate) fn run(word: Option<OsString>) -> io::Result<()> {
 }
 
 /// Reads one request from standard input and writes its result.
-fn serve<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -> io::Result<()> {
+fn serve<R: DeserializeOwned, A: Serialize>(
+    answer: impl FnOnce(R, &CallerEnvironment) -> A,
+) -> io::Result<()> {
     let mut text = Vec::new();
     let _ = io::stdin().lock().read_to_end(&mut text)?;
     let request = serde_json::from_slice(&text).map_err(io::Error::other)?;
@@ -87,7 +89,7 @@ fn serve<R: DeserializeOwned, A: Serialize>(answer: impl FnOnce(R, &Env) -> A) -
     io::stdout().write_all(&line)
 }
 
-fn answer(operation: Operation, env: &Env, waits: WaitLimits) -> WorktreeResult {
+fn answer(operation: Operation, env: &CallerEnvironment, waits: WaitLimits) -> WorktreeResult {
     let work = OperationContext::new(env, waits);
     if let Some(answer) = copy::answer(&work, &operation) {
         return answer.unwrap_or_else(WorktreeResult::Failed);

@@ -16,7 +16,7 @@ use super::work::{OperationContext, line, step};
 
 /// A folder of a work tree that is a separate repository.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(super) struct Submodule {
     /// Its folder in the work tree.
     pub(super) path: PathBuf,
     /// The commit that the index names.
@@ -24,20 +24,20 @@ pub(super) struct Module {
 }
 
 /// Returns the submodules in a work tree's index, with and without a repository.
-pub(super) fn all(work: &OperationContext<'_>, top: &Path) -> Result<Vec<Module>, Error> {
+pub(super) fn all(work: &OperationContext<'_>, top: &Path) -> Result<Vec<Submodule>, Error> {
     Ok(listed(parts(&work.run(top, &["ls-files", "-z", "--stage"])?)))
 }
 
 /// Returns the submodules among entries of `ls-files --stage`.
-pub(super) fn listed<'a>(entries: impl Iterator<Item = &'a [u8]>) -> Vec<Module> {
-    let mut found: Vec<Module> = Vec::new();
+pub(super) fn listed<'a>(entries: impl Iterator<Item = &'a [u8]>) -> Vec<Submodule> {
+    let mut found: Vec<Submodule> = Vec::new();
     for (facts, name) in entries.filter_map(split_at_tab) {
         let facts = String::from_utf8_lossy(facts).into_owned();
         let mut facts = facts.split(' ');
         if let (Some("160000"), Some(commit)) = (facts.next(), facts.next())
             && found.last().is_none_or(|last| last.path != path(name))
         {
-            found.push(Module { path: path(name).to_owned(), commit: commit.to_owned() });
+            found.push(Submodule { path: path(name).to_owned(), commit: commit.to_owned() });
         }
     }
     found

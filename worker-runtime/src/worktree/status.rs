@@ -5,7 +5,7 @@ use std::path::Path;
 use subagent_protocol::Error;
 
 use super::errors;
-use super::modules::{self, Module};
+use super::modules::{self, Submodule};
 use super::scratch::Scratch;
 use super::work::OperationContext;
 use crate::git::Git;
@@ -48,7 +48,7 @@ pub(super) fn refuse_under_way(work: &OperationContext<'_>, top: &Path, git_dir:
 pub(super) struct OwnIndex<'a> {
     pub(super) git: Git<'a>,
     /// The submodules in the index.
-    pub(super) modules: Vec<Module>,
+    pub(super) modules: Vec<Submodule>,
     /// Whether it has files with several sides.
     pub(super) is_unmerged: bool,
 }

@@ -13,7 +13,7 @@ use super::{errors, waiting};
 use crate::git::{Git, GitFailure, GitSettings};
 
 /// The environment of the caller.
-pub(super) type Env = [(OsString, OsString)];
+pub(super) type CallerEnvironment = [(OsString, OsString)];
 
 /// Upper limit for any operation. The caller's deadline is shorter.
 const DEADLINE: Duration = Duration::from_secs(3600);
@@ -35,7 +35,7 @@ pub(super) const WAIT_LIMITS: WaitLimits =
 
 /// The state of one operation.
 pub(super) struct OperationContext<'a> {
-    env: &'a Env,
+    env: &'a CallerEnvironment,
     waits: WaitLimits,
     until: Instant,
     begun: SystemTime,
@@ -51,7 +51,7 @@ pub(super) struct OperationContext<'a> {
 }
 
 impl<'a> OperationContext<'a> {
-    pub(super) fn new(env: &'a Env, waits: WaitLimits) -> Self {
+    pub(super) fn new(env: &'a CallerEnvironment, waits: WaitLimits) -> Self {
         let until = Instant::now() + DEADLINE;
         let (begun, repository) = (SystemTime::now(), PathBuf::new());
         let git_version = OnceCell::new();
@@ -107,7 +107,7 @@ impl<'a> OperationContext<'a> {
         &self.git_version
     }
 
-    pub(super) const fn env(&self) -> &'a Env {
+    pub(super) const fn env(&self) -> &'a CallerEnvironment {
         self.env
     }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Runtime, WorkerFixture, is_alive, until};
+use crate::support::{RuntimeProcess, WorkerFixture, is_alive, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl ClientWorkspace {
         until("a pid", || fs::read_to_string(self.path(name)).ok()?.trim().parse().ok())
     }
 
-    fn ended(&self, runtime: &mut Runtime) {
+    fn ended(&self, runtime: &mut RuntimeProcess) {
         runtime.ended();
         until("the end of all guards", || self.worker.guard_lock_is_free().then_some(()));
     }

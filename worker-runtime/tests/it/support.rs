@@ -16,7 +16,7 @@ use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeCommand as Order, RuntimeHello, ToRuntime};
 use subagent_protocol::ids::{RequestId, TurnId, WorkerId};
 use subagent_protocol::record::{JournalRecord, RecordType};
-use subagent_protocol::start::{AgentCommand, GUARD_LOCK_FD, LOCK_FD, RuntimeLimits, RuntimeStart, Timeouts};
+use subagent_protocol::start::{AgentProgram, GUARD_LOCK_FD, LOCK_FD, RuntimeLimits, RuntimeStart, Timeouts};
 use subagent_protocol::state::Desired;
 use tempfile::TempDir;
 
@@ -61,7 +61,7 @@ pub(crate) struct WorkerFixture {
 }
 
 /// A running runtime. Dropping it kills it with everything below it.
-pub(crate) struct Runtime {
+pub(crate) struct RuntimeProcess {
     pub(crate) child: Child,
 }
 
@@ -83,7 +83,7 @@ impl WorkerFixture {
             last_turn: 0,
             boot_id: "boot".to_owned(),
             marker: "marker-of-a-test".to_owned(),
-            agent: AgentCommand {
+            agent: AgentProgram {
                 sandbox: None,
                 program: example("mini-agent").to_str().unwrap().to_owned(),
                 args: agent_args.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -123,12 +123,12 @@ impl WorkerFixture {
         file.into()
     }
 
-    pub(crate) fn run(&self) -> Runtime {
+    pub(crate) fn run(&self) -> RuntimeProcess {
         self.run_with(&[])
     }
 
     /// Runs it with these variables in the runtime's own environment.
-    pub(crate) fn run_with(&self, env: &[(&str, &str)]) -> Runtime {
+    pub(crate) fn run_with(&self, env: &[(&str, &str)]) -> RuntimeProcess {
         let mut command = Command::new(example("runtime"));
         command.envs(env.iter().copied());
         command.arg("run").stdin(Stdio::piped()).stdout(Stdio::null());
@@ -141,7 +141,7 @@ impl WorkerFixture {
         let mut child = command.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         input.write_all(&serde_json::to_vec(&self.start).unwrap()).unwrap();
-        Runtime { child }
+        RuntimeProcess { child }
     }
 
     pub(crate) fn connect(&self) -> Connection {
@@ -223,7 +223,7 @@ impl WorkerFixture {
     }
 }
 
-impl Runtime {
+impl RuntimeProcess {
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
@@ -234,7 +234,7 @@ impl Runtime {
     }
 }
 
-impl Drop for Runtime {
+impl Drop for RuntimeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Judge, Judged, RuleDecision, RuleQuery, Subject, stricter, strictest};
+use super::{Judge, Judged, MatchedText, RuleDecision, RuleQuery, stricter, strictest};
 use crate::policy::call::CallCommand;
-use crate::policy::paths::{self, Places};
+use crate::policy::paths::{self, BaseFolders};
 use crate::policy::rule::{Rule, RuleAction};
 use crate::policy::shell::{self, CommandPart, ParsedLine, ShellText, behind_names};
 use crate::policy::tool::ToolKind;
@@ -53,7 +53,7 @@ impl Judge<'_> {
         if let Some(why) = line.opaque.clone().or_else(nothing) {
             let text = ShellText::open(&whole);
             let query =
-                RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Execute, name, Subject::Text(&text)) };
+                RuleQuery { doubt: true, ..RuleQuery::of(ToolKind::Execute, name, MatchedText::Text(&text)) };
             judged.push(Judged {
                 note: Some(why),
                 ..self.answer(&query).judged(ToolKind::Execute, Some(whole))
@@ -65,16 +65,15 @@ impl Judge<'_> {
     /// starts counts.
     fn part(&self, part: &CommandPart, name: Option<&str>, elsewhere: bool) -> Option<Judged> {
         let ask = |text: &ShellText| {
-            let query = RuleQuery::of(ToolKind::Execute, name, Subject::Text(text));
+            let query = RuleQuery::of(ToolKind::Execute, name, MatchedText::Text(text));
             self.answer(&RuleQuery { doubt: part.unknown, ..query })
         };
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
         // The start of the inner command is not always known, so restrictions apply from every word on.
-        let inner =
-            part.by_name.iter().chain(&part.handed_on).filter_map(|text| {
-                self.restricted(&RuleQuery::of(ToolKind::Execute, name, Subject::Text(text)))
-            });
+        let inner = part.by_name.iter().chain(&part.handed_on).filter_map(|text| {
+            self.restricted(&RuleQuery::of(ToolKind::Execute, name, MatchedText::Text(text)))
+        });
         if let Some(inner) = inner.reduce(stricter) {
             let unsaid = answer.action == inner.action && answer.by.is_none();
             answer = if unsaid { inner } else { stricter(answer, inner) };
@@ -151,7 +150,7 @@ impl Judge<'_> {
             };
             for place in places {
                 let text = ShellText::literal(&place);
-                let query = RuleQuery::of(ToolKind::Execute, name, Subject::Text(&text));
+                let query = RuleQuery::of(ToolKind::Execute, name, MatchedText::Text(&text));
                 if let Some(answer) = self.restricted(&query) {
                     let note = Some("an argument holds a command that this rule restricts");
                     let never_asks = self.policy.chain.iter().any(Node::never_asks);
@@ -177,10 +176,13 @@ impl Judge<'_> {
         for redirect in &line.redirects {
             let kind = if redirect.writes { ToolKind::Edit } else { ToolKind::Read };
             let doubt = kind.changes_files();
-            let about =
-                RuleQuery { doubt, opened: !redirect.writes, ..RuleQuery::of(kind, None, Subject::Unknown) };
+            let about = RuleQuery {
+                doubt,
+                opened: !redirect.writes,
+                ..RuleQuery::of(kind, None, MatchedText::Unknown)
+            };
             let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
-                Some(path) => self.known_path(&about, &Places::from(cwd, path), real),
+                Some(path) => self.known_path(&about, &BaseFolders::from(cwd, path), real),
                 None => self.noted(&about, "which file the shell opens is known only when it runs"),
             };
             // Reading a file needs no `allow`.

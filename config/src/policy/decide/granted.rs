@@ -1,15 +1,15 @@
 //! Pre-approved permissions of a node that cannot ask. Pure. A grant replaces only an `ask`, never
 //! a `deny`. A node cannot grant what its parent would have to ask for.
 
-use super::{MatchResult, Node, Places, RuleDecision, RuleQuery, names_protected};
-use crate::policy::{Decider, LayerKind, RuleAction};
+use super::{BaseFolders, MatchResult, Node, RuleDecision, RuleQuery, names_protected};
+use crate::policy::{LayerKind, MatchedRule, RuleAction};
 
 impl Node {
     /// Turns an `ask` of this node into `allow` or `deny`; `depth` is its distance from the root. Other
     /// answers are unchanged.
     pub(super) fn instead_of_asking(
         &self,
-        places: &Places,
+        places: &BaseFolders,
         query: &RuleQuery<'_>,
         asked: RuleDecision,
         depth: usize,
@@ -25,7 +25,7 @@ impl Node {
         match fitting.filter(|_| !query.doubt && may_grant()) {
             Some(rule) => RuleDecision {
                 action: RuleAction::Allow,
-                by: Some(Decider {
+                by: Some(MatchedRule {
                     node: self.name.clone(),
                     depth,
                     layer: LayerKind::Definition,

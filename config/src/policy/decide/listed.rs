@@ -1,7 +1,7 @@
 //! The tool list of a definition: unlisted tools are denied, but listing a tool does not allow it. Pure.
 
-use super::{MatchResult, Node, Places, Rule, RuleDecision, RuleQuery, stricter};
-use crate::policy::{Decider, LayerKind, RuleAction, ToolKind};
+use super::{BaseFolders, MatchResult, Node, Rule, RuleDecision, RuleQuery, stricter};
+use crate::policy::{LayerKind, MatchedRule, RuleAction, ToolKind};
 
 /// The listed tools of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl ToolList {
         self.tools.iter().any(|tool| tool.is_whole() && tool.is_about(kind, None))
     }
 
-    fn fits(&self, places: &Places, query: &RuleQuery<'_>) -> MatchResult {
+    fn fits(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> MatchResult {
         let fits = |tool: &Rule| match tool.names_tool(query.name) {
             // Listing does not allow, so the name of the tool suffices even for a task.
             true => MatchResult::Yes,
@@ -32,7 +32,7 @@ impl Node {
     /// Returns the answer of the rules, or a denial if one of the lists lacks the tool.
     pub(super) fn within_listed(
         &self,
-        places: &Places,
+        places: &BaseFolders,
         query: &RuleQuery<'_>,
         answer: Option<RuleDecision>,
     ) -> Option<RuleDecision> {
@@ -42,13 +42,13 @@ impl Node {
     fn within(
         &self,
         listed: &ToolList,
-        places: &Places,
+        places: &BaseFolders,
         query: &RuleQuery<'_>,
         answer: Option<RuleDecision>,
     ) -> Option<RuleDecision> {
         let by_list = |action, note| RuleDecision {
             action,
-            by: Some(Decider {
+            by: Some(MatchedRule {
                 node: self.name.clone(),
                 depth: 0,
                 layer: LayerKind::Definition,

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Node, RuleDecision, RuleQuery, Subject};
+use super::{MatchedText, Node, RuleDecision, RuleQuery};
 use crate::policy::paths::Spelling;
-use crate::policy::{Decider, LayerKind, RuleAction, ToolKind};
+use crate::policy::{LayerKind, MatchedRule, RuleAction, ToolKind};
 
 impl Node {
     /// Allows reads and edits in the memory folder if no rule matches or only the definition asks. Other
@@ -21,13 +21,13 @@ impl Node {
             let by = answer.by.as_ref();
             answer.action == RuleAction::Ask && by.is_some_and(|by| by.layer == LayerKind::Definition)
         };
-        let notes = matches!(query.subject, Subject::Path(path) if self.keeps_notes(query.kind, path));
+        let notes = matches!(query.subject, MatchedText::Path(path) if self.keeps_notes(query.kind, path));
         if !notes || !answer.as_ref().is_none_or(asks) {
             return answer;
         }
         Some(RuleDecision {
             action: RuleAction::Allow,
-            by: Some(Decider {
+            by: Some(MatchedRule {
                 node: self.name.clone(),
                 depth: 0,
                 layer: LayerKind::Definition,

@@ -2,22 +2,22 @@
 
 use super::super::address;
 use super::super::glob::{self, MatchResult};
-use super::super::paths::Places;
+use super::super::paths::BaseFolders;
 use super::super::rule::{Rule, RuleAction};
 use super::super::tool::ToolKind;
 use super::super::{Layer, LayerKind, Node};
-use super::{Decider, RuleDecision, RuleQuery, Subject, stricter, strictest};
+use super::{MatchedRule, MatchedText, RuleDecision, RuleQuery, stricter, strictest};
 
 impl Node {
     /// Returns the answer of the node; `None` if no rule matches.
-    pub(super) fn answer(&self, places: &Places, query: &RuleQuery<'_>) -> Option<RuleDecision> {
+    pub(super) fn answer(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         self.within_listed(places, query, self.by_rules(places, query))
     }
 
     /// Returns the answer of its rules; `None` if none matches.
-    pub(super) fn by_rules(&self, places: &Places, query: &RuleQuery<'_>) -> Option<RuleDecision> {
+    pub(super) fn by_rules(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
-        if matches!(query.subject, Subject::AnyAgent) {
+        if matches!(query.subject, MatchedText::AnyAgent) {
             return self.any_agent(query);
         }
         let own = self.last(places, query, definition);
@@ -34,7 +34,7 @@ impl Node {
 
     /// Returns the last matching rule of all layers. A project's rule cannot loosen a `deny` of the user
     /// file.
-    pub(super) fn last_of_files(&self, places: &Places, query: &RuleQuery<'_>) -> Option<RuleDecision> {
+    pub(super) fn last_of_files(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let all = self.last(places, query, |_| true);
         if !self.has_user_layer() {
             return all;
@@ -64,7 +64,7 @@ impl Node {
     /// Returns the last matching rule of these layers, or a stricter later rule that may match.
     pub(super) fn last(
         &self,
-        places: &Places,
+        places: &BaseFolders,
         query: &RuleQuery<'_>,
         which: impl Fn(LayerKind) -> bool,
     ) -> Option<RuleDecision> {
@@ -100,7 +100,7 @@ impl Node {
     ) -> RuleDecision {
         RuleDecision {
             action,
-            by: Some(Decider {
+            by: Some(MatchedRule {
                 node: self.name.clone(),
                 depth: 0,
                 layer: layer.kind,
@@ -116,7 +116,7 @@ impl Node {
 }
 
 impl Rule {
-    pub(super) fn fits(&self, places: &Places, query: &RuleQuery<'_>) -> MatchResult {
+    pub(super) fn fits(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> MatchResult {
         if !self.is_about(query.kind, query.name) {
             let bare = query.kind == ToolKind::Other && self.restricts_bare(query.labels);
             return self.fits_label(query.labels).max(if bare {
@@ -129,22 +129,24 @@ impl Rule {
     }
 
     /// Matches the pattern against the subject.
-    pub(super) fn fits_subject(&self, places: &Places, query: &RuleQuery<'_>) -> MatchResult {
+    pub(super) fn fits_subject(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> MatchResult {
         if self.is_whole() {
             return MatchResult::Yes;
         }
         let yes = |fits| if fits { MatchResult::Yes } else { MatchResult::No };
         match &query.subject {
-            Subject::Unknown => MatchResult::Could,
-            Subject::AnyAgent => MatchResult::Yes,
+            MatchedText::Unknown => MatchResult::Could,
+            MatchedText::AnyAgent => MatchResult::Yes,
             // Agent names ignore case.
-            Subject::Word(word) if query.kind == ToolKind::Task => {
+            MatchedText::Word(word) if query.kind == ToolKind::Task => {
                 yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
             }
-            Subject::Word(word) if query.kind == ToolKind::Fetch => yes(address::fits(self.pattern(), word)),
-            Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
-            Subject::Path(path) => places.fits(self.pattern(), path),
-            Subject::Text(text) => match &text.units {
+            MatchedText::Word(word) if query.kind == ToolKind::Fetch => {
+                yes(address::fits(self.pattern(), word))
+            }
+            MatchedText::Word(word) => yes(glob::matches(self.pattern(), word)),
+            MatchedText::Path(path) => places.fits(self.pattern(), path),
+            MatchedText::Text(text) => match &text.units {
                 None => yes(glob::matches(self.pattern(), &text.shown)),
                 Some(_) if glob::matches(self.pattern(), &text.shown) => MatchResult::Yes,
                 Some(units) if glob::could_match(self.pattern(), units) => MatchResult::Could,

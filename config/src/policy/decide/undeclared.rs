@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Judge, Judged, RuleQuery, Subject};
+use super::{Judge, Judged, MatchedText, RuleQuery};
 use crate::policy::call::ToolCallDescription;
 use crate::policy::rule::Rule;
 use crate::policy::tool::ToolKind;
@@ -60,7 +60,7 @@ impl Judge<'_> {
         let name = call.name.as_deref();
         let kind = kinds.into_iter().find(|kind| !self.allows_all(*kind, name))?;
         let note = "not all of it is examined, and it may hold what is not allowed";
-        let found = self.noted(&RuleQuery::of(kind, name, Subject::Unknown), note);
+        let found = self.noted(&RuleQuery::of(kind, name, MatchedText::Unknown), note);
         // That it is so is not known, so that it is no reason for a denial.
         let never_asks = self.policy.chain.iter().any(Node::never_asks);
         let action = if never_asks { RuleAction::Deny } else { RuleAction::Ask };
@@ -68,7 +68,7 @@ impl Judge<'_> {
     }
 
     fn allows_all(&self, kind: ToolKind, name: Option<&str>) -> bool {
-        self.answer(&RuleQuery::of(kind, name, Subject::Unknown)).action == RuleAction::Allow
+        self.answer(&RuleQuery::of(kind, name, MatchedText::Unknown)).action == RuleAction::Allow
     }
 
     /// Whether no rule restricts tools of MCP servers, tasks or lists of what is to do.

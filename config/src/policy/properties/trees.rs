@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
 use super::*;
 
 /// A function that judges a call.
-type Decide = fn(&Policy, &ToolCallDescription) -> CallVerdict;
+type JudgeFunction = fn(&Policy, &ToolCallDescription) -> CallVerdict;
 
 const RULES: &[&str] = &[
     "*",
@@ -147,7 +147,7 @@ fn about(
 fn none_is_weaker_than_one_above(
     chain: &[Node],
     call: &ToolCallDescription,
-    decide: Decide,
+    decide: JudgeFunction,
 ) -> Result<(), TestCaseError> {
     let verdicts: Vec<CallVerdict> =
         (1..=chain.len()).map(|to| decide(&of(chain[..to].to_vec()), call)).collect();
@@ -173,7 +173,7 @@ fn another_never_loosens(
     at: usize,
     added: &Node,
     call: &ToolCallDescription,
-    decide: Decide,
+    decide: JudgeFunction,
 ) -> Result<(), TestCaseError> {
     let mut longer = chain.to_vec();
     longer.insert(at.min(chain.len()), added.clone());
@@ -193,7 +193,7 @@ fn another_never_loosens(
 fn it_is_the_strictest_of_all(
     chain: &[Node],
     call: &ToolCallDescription,
-    decide: Decide,
+    decide: JudgeFunction,
 ) -> Result<(), TestCaseError> {
     let alone: Vec<_> = chain.iter().map(|node| said(&of(vec![node.clone()]).decide(call, &real))).collect();
     let verdict = decide(&of(chain.to_vec()), call);
@@ -213,7 +213,7 @@ fn it_is_the_strictest_of_all(
 fn no_node_grants_beyond_its_own(
     chain: &[Node],
     call: &ToolCallDescription,
-    decide: Decide,
+    decide: JudgeFunction,
 ) -> Result<(), TestCaseError> {
     let verdict = decide(&of(chain.to_vec()), call);
     let (last, above) = chain.split_last().unwrap();
@@ -318,10 +318,10 @@ where
 
 #[test]
 fn what_forgets_those_above_is_found_out() {
-    let last_alone: Decide =
+    let last_alone: JudgeFunction =
         |policy, call| of(policy.chain.last().cloned().into_iter().collect()).decide(call, &real);
-    let root_alone: Decide = |policy, call| of(policy.chain[..1].to_vec()).decide(call, &real);
-    let weakest: Decide = |policy, call| {
+    let root_alone: JudgeFunction = |policy, call| of(policy.chain[..1].to_vec()).decide(call, &real);
+    let weakest: JudgeFunction = |policy, call| {
         let each = policy.chain.iter().map(|node| of(vec![node.clone()]).decide(call, &real));
         each.min_by_key(|verdict| verdict.action).unwrap()
     };
@@ -342,7 +342,7 @@ fn what_forgets_those_above_is_found_out() {
     };
     assert!(is_found_out(&(a_chain(false), a_node(false), any_call()), loosens));
     // A faulty decider: all grants apply, and ancestors are ignored.
-    let grants_all: Decide = |policy, call| {
+    let grants_all: JudgeFunction = |policy, call| {
         let last = policy.chain.last().cloned().into_iter().collect();
         let granted = of(last).decide(call, &real);
         let whole = policy.decide(call, &real);

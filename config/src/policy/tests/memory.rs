@@ -113,7 +113,7 @@ fn a_link_out_of_it_leads_out() {
     std::fs::create_dir_all(base.join(".agents/agents")).unwrap();
     symlink(base.join(".agents/agents"), folder.join("agents")).unwrap();
     symlink(base.join("none"), folder.join("dangling.md")).unwrap();
-    let places = Places { workspace: base.clone(), cwd: base.clone(), home: None };
+    let places = BaseFolders { workspace: base.clone(), cwd: base.clone(), home: None };
     let node = Node::new("worker", Vec::new()).with_memory(Some(folder.clone()));
     let policy = Policy { places, chain: vec![node] };
     let says = |path: PathBuf| policy.decide(&call("edit", path.to_str().unwrap()), &real_path).action;

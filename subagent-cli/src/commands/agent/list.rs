@@ -15,12 +15,12 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent agent list
   subagent agent list --cwd ~/src/thing --json")]
-pub(crate) struct AgentList {
+pub(crate) struct AgentListArgs {
     #[command(flatten)]
     pub(crate) place: DefinitionPlace,
 }
 
-pub(super) fn run(args: &AgentList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &AgentListArgs, context: &CliContext) -> Result<CliOutcome> {
     let (catalog, root) = agent::catalog(&args.place, context)?;
     let items: Vec<Value> = catalog.found.iter().map(agent::brief).collect();
     let problems = agent::problems(&catalog);

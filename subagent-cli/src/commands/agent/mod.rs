@@ -22,9 +22,9 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum AgentCommand {
-    List(list::AgentList),
-    Show(show::AgentShow),
-    Validate(validate::AgentValidate),
+    List(list::AgentListArgs),
+    Show(show::AgentShowArgs),
+    Validate(validate::AgentValidateArgs),
 }
 
 impl AgentCommand {

@@ -15,7 +15,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent agent show explore")]
-pub(crate) struct AgentShow {
+pub(crate) struct AgentShowArgs {
     /// Its name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -42,7 +42,7 @@ const KEYS: &[&str] = &[
     "hides",
 ];
 
-pub(super) fn run(args: &AgentShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &AgentShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let (catalog, _) = agent::catalog(&args.place, context)?;
     let found = named(&catalog, &args.name)?;
     let data = agent::whole(found);

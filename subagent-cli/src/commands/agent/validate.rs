@@ -22,7 +22,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent agent validate
   subagent agent validate .agents/agents/reviewer.md")]
-pub(crate) struct AgentValidate {
+pub(crate) struct AgentValidateArgs {
     /// Files, or folders with files
     #[arg(value_name = "PATH", value_parser = existing())]
     pub(crate) paths: Vec<PathBuf>,
@@ -38,7 +38,7 @@ fn existing() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-pub(super) fn run(args: &AgentValidate, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &AgentValidateArgs, context: &CliContext) -> Result<CliOutcome> {
     let typed = args.paths.iter().filter_map(|path| present_path(Some(path.clone())));
     let paths: Vec<PathBuf> = typed.map(|path| context.env.cwd.join(path)).collect();
     let (mut catalog, root) = match paths.is_empty() {

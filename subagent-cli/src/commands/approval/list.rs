@@ -21,7 +21,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent approval list
   subagent approval list -l job=review --json")]
-pub(crate) struct ApprovalList {
+pub(crate) struct ApprovalListArgs {
     /// Only what this worker asks; can be repeated
     #[arg(long, value_name = "ID")]
     pub(crate) worker_id: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct ApprovalList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ApprovalList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ApprovalListArgs, context: &CliContext) -> Result<CliOutcome> {
     if let Some(selector) = &args.selector.selector {
         Selector::parse(selector)?;
     }

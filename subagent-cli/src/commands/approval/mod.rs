@@ -14,8 +14,8 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum ApprovalCommand {
-    List(list::ApprovalList),
-    Show(show::ApprovalShow),
+    List(list::ApprovalListArgs),
+    Show(show::ApprovalShowArgs),
 }
 
 impl ApprovalCommand {

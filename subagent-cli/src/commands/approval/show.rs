@@ -20,7 +20,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent approval show ap_0123456789")]
-pub(crate) struct ApprovalShow {
+pub(crate) struct ApprovalShowArgs {
     /// The id of the question
     #[arg(value_name = "REQUEST_ID")]
     pub(crate) request_id: String,
@@ -30,7 +30,7 @@ pub(crate) struct ApprovalShow {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ApprovalShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ApprovalShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let request = args.request_id.as_str();
     if request.is_empty() || !has_state(&workspace) {

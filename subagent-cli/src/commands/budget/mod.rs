@@ -19,8 +19,8 @@ use crate::output::{CliOutcome, text};
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum BudgetCommand {
-    Show(show::BudgetShow),
-    Set(set::BudgetSet),
+    Show(show::BudgetShowArgs),
+    Set(set::BudgetSetArgs),
 }
 
 impl BudgetCommand {

@@ -22,7 +22,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent budget set --max-cost 20 --on-budget cancel
   subagent budget set --max-turns none")]
-pub(crate) struct BudgetSet {
+pub(crate) struct BudgetSetArgs {
     #[command(flatten)]
     pub(crate) limits: BudgetFlags,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct BudgetSet {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: BudgetSet, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: BudgetSetArgs, context: &CliContext) -> Result<CliOutcome> {
     let limits = typed(args.limits, &InputObject::default())?;
     if limits.is_empty() {
         return Err(Failure::input(

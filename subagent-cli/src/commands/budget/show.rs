@@ -10,7 +10,7 @@ use crate::commands::targets::{has_state, named_worker};
 use crate::context::{CliContext, present};
 use crate::controller;
 use crate::failure::Result;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{CliOutcome, OutputFormat};
 
 /// Show what a controller's workers have used, and what they may use
@@ -21,7 +21,7 @@ use crate::output::{CliOutcome, OutputFormat};
 Examples:
   subagent budget show
   subagent budget show --worker-id w_0123456789 --json")]
-pub(crate) struct BudgetShow {
+pub(crate) struct BudgetShowArgs {
     /// Only this worker's
     #[arg(long, value_name = "ID")]
     pub(crate) worker_id: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct BudgetShow {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: BudgetShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: BudgetShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let worker = present(args.worker_id);
     let path = match &worker {
@@ -51,7 +51,7 @@ pub(super) fn run(args: BudgetShow, context: &CliContext) -> Result<CliOutcome> 
         }
     };
     let mut client = DaemonClient::new(context, &workspace);
-    let is_seen = context.format == OutputFormat::Text && Terminal::of_stdout().is_some();
+    let is_seen = context.format == OutputFormat::Text && OutputTerminal::of_stdout().is_some();
     let data = block_on(async move {
         let mut data = client.ask(&ApiRequest::get(path)).await?;
         if is_seen {

@@ -21,7 +21,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent config check
   subagent config check --config team.yaml --json")]
-pub(crate) struct ConfigCheck {
+pub(crate) struct ConfigCheckArgs {
     /// The folder from which the project's file is searched [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) cwd: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub(crate) struct ConfigCheck {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ConfigCheck, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ConfigCheckArgs, context: &CliContext) -> Result<CliOutcome> {
     let (config, cwd) = (args.config.config.as_deref(), args.cwd.as_deref());
     let mut found = problems::of_command(config, cwd, &context.env)?;
     // Without a config that can be used, the problems are known by now.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use subagent_config::init::{self, Existing, Scope};
+use subagent_config::init::{self, Existing, InitScope};
 
 use crate::command_line::flags::{JsonFlag, path};
 use crate::context::{CliContext, path_value};
@@ -18,7 +18,7 @@ Examples:
   subagent config init
   subagent config init --scope project --cwd ~/src/thing
   subagent config init --path /tmp/subagent.yaml --force")]
-pub(crate) struct ConfigInit {
+pub(crate) struct ConfigInitArgs {
     /// For whom: user (all your projects) or project (the folder of --cwd)
     #[arg(long, default_value = "user")]
     pub(crate) scope: String,
@@ -35,8 +35,8 @@ pub(crate) struct ConfigInit {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ConfigInit, context: &CliContext) -> Result<CliOutcome> {
-    let scope = Scope::parse(&args.scope)?;
+pub(super) fn run(args: &ConfigInitArgs, context: &CliContext) -> Result<CliOutcome> {
+    let scope = InitScope::parse(&args.scope)?;
     let target = init::target(args.path.as_deref(), scope, args.cwd.as_deref(), &context.env)?;
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let written = init::init(target, scope, existing)?;

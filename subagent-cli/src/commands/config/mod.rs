@@ -14,9 +14,9 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum ConfigCommand {
-    Init(init::ConfigInit),
-    Show(show::ConfigShow),
-    Check(check::ConfigCheck),
+    Init(init::ConfigInitArgs),
+    Show(show::ConfigShowArgs),
+    Check(check::ConfigCheckArgs),
 }
 
 impl ConfigCommand {

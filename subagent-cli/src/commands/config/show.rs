@@ -21,7 +21,7 @@ Examples:
   subagent config show
   subagent config show --origin
   subagent config show --config team.yaml --json")]
-pub(crate) struct ConfigShow {
+pub(crate) struct ConfigShowArgs {
     /// Show each value with its file and line
     #[arg(long)]
     pub(crate) origin: bool,
@@ -34,7 +34,7 @@ pub(crate) struct ConfigShow {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ConfigShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ConfigShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;
     let (merged, entries) = shown::of(&loaded, &context.env);
     let files: Vec<Value> = loaded

@@ -20,7 +20,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent controller attach
   eval \"$(subagent controller attach --takeover --print-env)\"")]
-pub(crate) struct ControllerAttach {
+pub(crate) struct ControllerAttachArgs {
     #[command(flatten)]
     pub(crate) which: ControllerFlags,
     /// Also if its owner lives
@@ -33,7 +33,7 @@ pub(crate) struct ControllerAttach {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ControllerAttach, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ControllerAttachArgs, context: &CliContext) -> Result<CliOutcome> {
     let show = Show::of(args.print_env, args.json)?;
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let request = AttachController {

@@ -25,7 +25,7 @@ Examples:
   subagent controller init --cwd . --label build-bot
   eval \"$(subagent controller init --print-env)\"
   eval \"$(subagent controller init --require-handle --print-env)\"")]
-pub(crate) struct ControllerInit {
+pub(crate) struct ControllerInitArgs {
     /// A folder of the workspace [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) cwd: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(crate) struct ControllerInit {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ControllerInit, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ControllerInitArgs, context: &CliContext) -> Result<CliOutcome> {
     let show = Show::of(args.print_env, args.json)?;
     let workspace = context.workspace(args.cwd.as_deref())?;
     let config = context.config(None, args.cwd.as_deref())?;

@@ -17,11 +17,11 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum ControllerCommand {
-    Init(init::ControllerInit),
-    Attach(attach::ControllerAttach),
-    Status(status::ControllerStatus),
-    Recover(recover::ControllerRecover),
-    Release(release::ControllerRelease),
+    Init(init::ControllerInitArgs),
+    Attach(attach::ControllerAttachArgs),
+    Status(status::ControllerStatusArgs),
+    Recover(recover::ControllerRecoverArgs),
+    Release(release::ControllerReleaseArgs),
 }
 
 impl ControllerCommand {

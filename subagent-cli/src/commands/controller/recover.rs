@@ -21,7 +21,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent controller recover
   subagent controller recover --cwd . --json")]
-pub(crate) struct ControllerRecover {
+pub(crate) struct ControllerRecoverArgs {
     /// A folder of the workspace [default: all workspaces of the state dir]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) cwd: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(crate) struct ControllerRecover {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ControllerRecover, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ControllerRecoverArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.as_deref())?;
     let root = workspace.root.to_string_lossy();
     let filter = present_path(args.cwd.clone()).map(|_| &*root);

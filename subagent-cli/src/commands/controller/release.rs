@@ -17,7 +17,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent controller release
   subagent controller release --force --json")]
-pub(crate) struct ControllerRelease {
+pub(crate) struct ControllerReleaseArgs {
     #[command(flatten)]
     pub(crate) which: ControllerFlags,
     /// Without the three variables, whether or not there is an owner
@@ -27,7 +27,7 @@ pub(crate) struct ControllerRelease {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ControllerRelease, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ControllerReleaseArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     let ask =

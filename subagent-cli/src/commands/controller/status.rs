@@ -19,14 +19,14 @@ use crate::output::CliOutcome;
 Examples:
   subagent controller status
   subagent controller status --controller-id ctl_0123456789 --json")]
-pub(crate) struct ControllerStatus {
+pub(crate) struct ControllerStatusArgs {
     #[command(flatten)]
     pub(crate) which: ControllerFlags,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ControllerStatus, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ControllerStatusArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !has_state(&workspace) {

@@ -30,7 +30,7 @@ Examples:
   subagent daemon install
   subagent daemon install --print
   subagent daemon install --cwd ~/src/thing --json")]
-pub(crate) struct DaemonInstall {
+pub(crate) struct DaemonInstallArgs {
     /// Only print the unit; nothing is written or started
     #[arg(long)]
     pub(crate) print: bool,
@@ -40,7 +40,7 @@ pub(crate) struct DaemonInstall {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &DaemonInstall, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &DaemonInstallArgs, context: &CliContext) -> Result<CliOutcome> {
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
     let unit = SystemdUnit::of(&state_dir, &context.env)?;
     let program = subagentd()?;

@@ -22,7 +22,7 @@ Examples:
   subagent daemon list
   subagent daemon list --json"
 )]
-pub(crate) struct DaemonList {
+pub(crate) struct DaemonListArgs {
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }

@@ -21,7 +21,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent daemon logs --lines 20
   subagent daemon logs --tail-bytes 1000000 --json")]
-pub(crate) struct DaemonLogs {
+pub(crate) struct DaemonLogsArgs {
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = count)]
     pub(crate) tail_bytes: u64,
@@ -34,7 +34,7 @@ pub(crate) struct DaemonLogs {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &DaemonLogs, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &DaemonLogsArgs, context: &CliContext) -> Result<CliOutcome> {
     let path = log_path(&context.workspace(args.cwd.cwd.as_deref())?.state_dir);
     let (text, cut) = match tail(&path, args.tail_bytes) {
         Ok(tail) => tail,

@@ -24,14 +24,14 @@ pub(super) use status::data as status;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum DaemonCommand {
-    Start(start::DaemonStart),
-    Stop(stop::DaemonStop),
-    Restart(restart::DaemonRestart),
-    Status(status::DaemonStatus),
-    List(list::DaemonList),
-    Logs(logs::DaemonLogs),
-    Install(install::DaemonInstall),
-    Uninstall(uninstall::DaemonUninstall),
+    Start(start::DaemonStartArgs),
+    Stop(stop::DaemonStopArgs),
+    Restart(restart::DaemonRestartArgs),
+    Status(status::DaemonStatusArgs),
+    List(list::DaemonListArgs),
+    Logs(logs::DaemonLogsArgs),
+    Install(install::DaemonInstallArgs),
+    Uninstall(uninstall::DaemonUninstallArgs),
 }
 
 impl DaemonCommand {

@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent daemon restart --json")]
-pub(crate) struct DaemonRestart {
+pub(crate) struct DaemonRestartArgs {
     #[command(flatten)]
     pub(crate) flags: DaemonFlags,
 }

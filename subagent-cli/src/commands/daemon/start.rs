@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent daemon start
   subagent daemon start --cwd ~/src/thing --json")]
-pub(crate) struct DaemonStart {
+pub(crate) struct DaemonStartArgs {
     #[command(flatten)]
     pub(crate) flags: DaemonFlags,
 }

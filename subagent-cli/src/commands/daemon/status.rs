@@ -19,7 +19,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent daemon status
   subagent daemon status --json")]
-pub(crate) struct DaemonStatus {
+pub(crate) struct DaemonStatusArgs {
     #[command(flatten)]
     pub(crate) flags: DaemonFlags,
 }

@@ -14,7 +14,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent daemon stop
   subagent daemon stop --workers --json")]
-pub(crate) struct DaemonStop {
+pub(crate) struct DaemonStopArgs {
     /// Also stop all workers
     #[arg(long)]
     pub(crate) workers: bool,
@@ -24,7 +24,7 @@ pub(crate) struct DaemonStop {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &DaemonStop, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &DaemonStopArgs, context: &CliContext) -> Result<CliOutcome> {
     let handle = if args.workers { context.handle() } else { None };
     daemon::stop(args.workers, handle, context.workspace(args.cwd.cwd.as_deref())?.state_dir)
 }

@@ -22,7 +22,7 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent daemon uninstall --json")]
-pub(crate) struct DaemonUninstall {
+pub(crate) struct DaemonUninstallArgs {
     #[command(flatten)]
     pub(crate) flags: DaemonFlags,
 }

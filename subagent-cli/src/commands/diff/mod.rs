@@ -23,7 +23,7 @@ use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::commands::show::overview;
 use crate::context::CliContext;
 use crate::failure::Result;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{self, CliOutcome, OutputFormat, human};
 use rendered::DiffFormat;
 
@@ -112,7 +112,7 @@ pub(super) fn text_of(
     worker: &str,
     workspace: &Workspace,
     context: &CliContext,
-    terminal: Terminal,
+    terminal: OutputTerminal,
 ) -> Result<String> {
     let (_, found) = look(Some(worker.to_owned()), true, workspace, context)?;
     let reason = found.reason.filter(|_| !found.changes.is_empty());
@@ -236,12 +236,12 @@ fn data(worker: &Value, found: &DetectedChanges) -> Value {
 }
 
 fn print(found: &DetectedChanges, form: DiffFormat, name: &str) -> Result<CliOutcome> {
-    let terminal = Terminal::of_stdout();
+    let terminal = OutputTerminal::of_stdout();
     if let Some(reason) = &found.reason {
         output::complain(&note(reason));
     }
     if found.changes.is_empty() {
-        if Terminal::of_stderr().is_some() {
+        if OutputTerminal::of_stderr().is_some() {
             output::complain(&format!("nothing has changed since the first turn of {name}"));
         }
         return Ok(CliOutcome::Printed(ExitCode::SUCCESS));

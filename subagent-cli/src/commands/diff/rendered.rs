@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::output::page::{TextPage, shorten};
 use crate::output::style::Style;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// The width where there is no terminal, as git's.
 const USUAL_WIDTH: usize = 80;
@@ -23,7 +23,7 @@ pub(super) enum DiffFormat {
 }
 
 /// The text for a terminal, or for a pipe, which gets patches as they are.
-pub(super) fn text(changes: &Changes, form: DiffFormat, terminal: Option<Terminal>) -> String {
+pub(super) fn text(changes: &Changes, form: DiffFormat, terminal: Option<OutputTerminal>) -> String {
     let mut page = TextPage::new(terminal.is_some_and(|terminal| terminal.colour));
     match form {
         DiffFormat::Patch if terminal.is_none() => {
@@ -101,8 +101,8 @@ mod tests {
         FileChange { path: path.into(), old_path: None, status: "modified".into(), added, deleted, patch }
     }
 
-    fn at(columns: usize, colour: bool) -> Option<Terminal> {
-        Some(Terminal { width: columns, colour })
+    fn at(columns: usize, colour: bool) -> Option<OutputTerminal> {
+        Some(OutputTerminal { width: columns, colour })
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// What is started, and how firings are handled.
 #[derive(Debug, Args)]
-pub(crate) struct FiringFlags {
+pub(crate) struct FiringFlagsArgs {
     /// A launcher or a definition of an agent
     #[arg(value_name = "AGENT", conflicts_with_all = ["task", "send"])]
     pub(crate) agent: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct FiringFlags {
     pub(crate) cwd: Option<PathBuf>,
 }
 
-impl FiringFlags {
+impl FiringFlagsArgs {
     /// What happens to firings that overlap.
     pub(crate) fn overlap(&self) -> Overlap {
         Overlap::parse(&self.overlap).unwrap_or(Overlap::Queue)

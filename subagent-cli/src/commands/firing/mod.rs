@@ -11,7 +11,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::clean::one_line;
 
-use self::flags::{FiringFlags, OneStarter};
+use self::flags::{FiringFlagsArgs, OneStarter};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::commands::message::text_source::TextSources;
 use crate::commands::targets::has_state;
@@ -22,7 +22,7 @@ use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// Reads what is to be started, and sends the request that `request` makes of it. `kind` is `schedule` or `trigger`.
 pub(crate) fn add<T: serde::Serialize>(
-    args: FiringFlags,
+    args: FiringFlagsArgs,
     (kind, name): (&str, &str),
     context: &CliContext,
     path: &str,

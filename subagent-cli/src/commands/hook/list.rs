@@ -23,7 +23,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent hook list
   subagent hook list --agent reviewer --json")]
-pub(crate) struct HookList {
+pub(crate) struct HookListArgs {
     /// Of the definitions only this one
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct HookList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &HookList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &HookListArgs, context: &CliContext) -> Result<CliOutcome> {
     let agent = present(args.agent.clone());
     let wanted = agent.as_deref().map_or(DefinitionFilter::All, DefinitionFilter::Named);
     let found = of_place(&args.config, &args.cwd, wanted, context)?;

@@ -20,9 +20,9 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum HookCommand {
-    List(list::HookList),
-    Test(Box<test::HookTest>),
-    Trust(trust::HookTrust),
+    List(list::HookListArgs),
+    Test(Box<test::HookTestArgs>),
+    Trust(trust::HookTrustArgs),
 }
 
 impl HookCommand {

@@ -36,7 +36,7 @@ use crate::sibling_executable::sibling_executable;
 Examples:
   subagent hook test PreToolUse --tool Bash --input '{\"command\": \"rm -rf build\"}'
   subagent hook test Stop --agent reviewer --json")]
-pub(crate) struct HookTest {
+pub(crate) struct HookTestArgs {
     /// The event: SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, ApprovalRequested, SubagentStart, SubagentStop,
     /// Stop or Notification
     #[arg(value_name = "EVENT")]
@@ -61,7 +61,7 @@ pub(crate) struct HookTest {
 /// The session and the tool call of the sample.
 const SAMPLE: &str = "sample";
 
-pub(super) fn run(args: HookTest, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: HookTestArgs, context: &CliContext) -> Result<CliOutcome> {
     let event = match event_named(&args.event) {
         Ok(event) => event,
         Err(problem) => {
@@ -122,7 +122,7 @@ fn matches(hook: &Hook, input: &HookInput) -> bool {
 }
 
 /// The input of a hook as a worker of this place would give it.
-fn sample(event: HookEvent, args: &HookTest, cwd: PathBuf) -> Result<HookInput> {
+fn sample(event: HookEvent, args: &HookTestArgs, cwd: PathBuf) -> Result<HookInput> {
     let given = match args.input.as_deref().filter(|text| !text.trim().is_empty()) {
         None => Map::new(),
         Some(text) => serde_json::from_str(text).map_err(|error| {

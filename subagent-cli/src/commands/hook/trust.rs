@@ -27,7 +27,7 @@ Examples:
   subagent hook trust .claude/agents/reviewer.md --yes
   subagent hook trust --list
   subagent hook trust --remove .subagent/config.yaml")]
-pub(crate) struct HookTrust {
+pub(crate) struct HookTrustArgs {
     /// The file
     #[arg(value_name = "FILE", value_parser = path(), required_unless_present = "list")]
     pub(crate) file: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct HookTrust {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &HookTrust, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &HookTrustArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
     if args.list {

@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Whether an agent is logged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Login {
+pub(super) enum LoginState {
     /// It can create a session.
     Done,
     /// It wants a login first.
@@ -36,7 +36,7 @@ pub(super) enum Login {
 pub(super) struct KnownAgent {
     pub(super) name: String,
     presence: Presence,
-    pub(super) login: Login,
+    pub(super) login: LoginState,
 }
 
 /// Returns all known agents. If `asks` is set, the installed ones are asked, all at once. One that npx would fetch
@@ -46,7 +46,7 @@ pub(super) fn find(loaded: &LoadedConfig, asks: bool, context: &CliContext) -> V
     let agent = |(name, presence): (&str, Presence)| KnownAgent {
         name: name.to_owned(),
         presence,
-        login: Login::NotAsked,
+        login: LoginState::NotAsked,
     };
     let mut all: Vec<KnownAgent> = all.into_iter().map(agent).collect();
     if asks {
@@ -88,14 +88,14 @@ fn ask_all(loaded: &LoadedConfig, mut agents: Vec<&mut KnownAgent>, context: &Cl
     });
 }
 
-fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> Login {
+fn login(loaded: &LoadedConfig, name: &str, context: &CliContext) -> LoginState {
     let report = handshake::LauncherAgent::of(&loaded.config, name, None, context)
         .and_then(|agent| asked(&agent, LIMIT, context));
     match report {
-        Ok(report) if report["error"].is_null() && report["loginWanted"] != true => Login::Done,
-        Ok(_) => Login::Wanted,
-        Err(failure) if failure.is(Code::AuthRequired) => Login::Wanted,
-        Err(failure) => Login::Failed(failure.code.to_string()),
+        Ok(report) if report["error"].is_null() && report["loginWanted"] != true => LoginState::Done,
+        Ok(_) => LoginState::Wanted,
+        Err(failure) if failure.is(Code::AuthRequired) => LoginState::Wanted,
+        Err(failure) => LoginState::Failed(failure.code.to_string()),
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn first_of(agents: &[KnownAgent]) -> Option<&str> {
     installed.min_by_key(|agent| agent.login.rank()).map(|agent| agent.name.as_str())
 }
 
-impl Login {
+impl LoginState {
     /// Orders agents as defaults; the lowest is the best.
     const fn rank(&self) -> u8 {
         match self {
@@ -130,10 +130,10 @@ impl KnownAgent {
 
     fn login_word(&self) -> String {
         match &self.login {
-            Login::Done => "logged in".to_owned(),
-            Login::Wanted => "wants a login".to_owned(),
-            Login::NotAsked => "not asked".to_owned(),
-            Login::Failed(code) => format!("not usable: {code}"),
+            LoginState::Done => "logged in".to_owned(),
+            LoginState::Wanted => "wants a login".to_owned(),
+            LoginState::NotAsked => "not asked".to_owned(),
+            LoginState::Failed(code) => format!("not usable: {code}"),
         }
     }
 
@@ -148,12 +148,12 @@ impl KnownAgent {
 
     pub(super) fn data(&self) -> Value {
         let logged_in = match self.login {
-            Login::Done => Some(true),
-            Login::Wanted => Some(false),
-            Login::NotAsked | Login::Failed(_) => None,
+            LoginState::Done => Some(true),
+            LoginState::Wanted => Some(false),
+            LoginState::NotAsked | LoginState::Failed(_) => None,
         };
         let error = match &self.login {
-            Login::Failed(code) => Some(code.as_str()),
+            LoginState::Failed(code) => Some(code.as_str()),
             _ => None,
         };
         json!({"name": self.name, "state": self.presence.as_str(), "loggedIn": logged_in, "error": error})
@@ -164,19 +164,19 @@ impl KnownAgent {
 mod tests {
     use super::*;
 
-    fn agent(name: &str, presence: Presence, login: Login) -> KnownAgent {
+    fn agent(name: &str, presence: Presence, login: LoginState) -> KnownAgent {
         KnownAgent { name: name.to_owned(), presence, login }
     }
 
     #[test]
     fn an_installed_agent_counts_before_one_that_is_fetched() {
-        let fetchable = |name| agent(name, Presence::Fetchable("p".to_owned()), Login::NotAsked);
+        let fetchable = |name| agent(name, Presence::Fetchable("p".to_owned()), LoginState::NotAsked);
         let available = |name, login| agent(name, Presence::Available, login);
-        let all = [fetchable("a"), available("b", Login::Wanted), fetchable("c")];
+        let all = [fetchable("a"), available("b", LoginState::Wanted), fetchable("c")];
         assert_eq!(default_of(&all), Some("b"));
         assert_eq!(default_of(&all[..1]), Some("a"));
         assert_eq!(default_of(&[fetchable("a"), fetchable("c")]), None);
-        let several = [available("b", Login::Wanted), available("c", Login::Done)];
+        let several = [available("b", LoginState::Wanted), available("c", LoginState::Done)];
         assert_eq!((default_of(&several), first_of(&several)), (None, Some("c")));
         assert_eq!(first_of(&several[..1]), Some("b"));
     }
@@ -184,13 +184,15 @@ mod tests {
     #[test]
     fn of_several_agents_the_one_that_most_likely_works_is_the_default() {
         let available = |name, login| agent(name, Presence::Available, login);
-        let fetchable = agent("a", Presence::Fetchable("p".to_owned()), Login::NotAsked);
-        let failed = available("b", Login::Failed("BACKEND_LAUNCHER".to_owned()));
+        let fetchable = agent("a", Presence::Fetchable("p".to_owned()), LoginState::NotAsked);
+        let failed = available("b", LoginState::Failed("BACKEND_LAUNCHER".to_owned()));
         let mut all = vec![fetchable, failed];
         assert_eq!(first_of(&all), Some("b"));
-        for better in
-            [available("c", Login::NotAsked), available("d", Login::Wanted), available("e", Login::Done)]
-        {
+        for better in [
+            available("c", LoginState::NotAsked),
+            available("d", LoginState::Wanted),
+            available("e", LoginState::Done),
+        ] {
             all.push(better.clone());
             all.push(available("z", better.login.clone()));
             assert_eq!(first_of(&all), Some(better.name.as_str()));

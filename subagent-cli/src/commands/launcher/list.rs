@@ -17,7 +17,7 @@ Examples:
   subagent launcher list
   subagent launcher list --all --json
   subagent launcher list --config team.yaml --json")]
-pub(crate) struct LauncherList {
+pub(crate) struct LauncherListArgs {
     /// With --json: also those that are built in, and of each where it is from and whether it is installed
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
@@ -27,7 +27,7 @@ pub(crate) struct LauncherList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &LauncherList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &LauncherListArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let workspace = workspace_of(context);
     // The config's map is sorted by name.

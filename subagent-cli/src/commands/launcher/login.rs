@@ -30,7 +30,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent launcher login codex
   subagent launcher login gemini --method oauth-personal")]
-pub(crate) struct LauncherLogin {
+pub(crate) struct LauncherLoginArgs {
     /// Its name in the config file
     pub(crate) name: String,
     /// Which way, by its id [default: the only one]
@@ -51,7 +51,7 @@ pub(crate) struct LauncherLogin {
     pub(crate) json: JsonFlag,
 }
 
-pub(crate) fn run(args: &LauncherLogin, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &LauncherLoginArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
     let time = patience(args.timeout)?;

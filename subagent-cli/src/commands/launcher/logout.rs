@@ -16,7 +16,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent launcher logout codex --json")]
-pub(crate) struct LauncherLogout {
+pub(crate) struct LauncherLogoutArgs {
     /// Its name in the config file
     pub(crate) name: String,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct LauncherLogout {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &LauncherLogout, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &LauncherLogoutArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = LauncherAgent::of(&loaded.config, &args.name, None, context)?;
     agent.ask(AgentQuestion::Logout, Patience::of(agent.launcher, None))?;

@@ -18,11 +18,11 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum LauncherCommand {
-    List(list::LauncherList),
-    Show(show::LauncherShow),
-    Probe(probe::LauncherProbe),
-    Login(login::LauncherLogin),
-    Logout(logout::LauncherLogout),
+    List(list::LauncherListArgs),
+    Show(show::LauncherShowArgs),
+    Probe(probe::LauncherProbeArgs),
+    Login(login::LauncherLoginArgs),
+    Logout(logout::LauncherLogoutArgs),
 }
 
 impl LauncherCommand {

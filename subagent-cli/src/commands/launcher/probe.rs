@@ -29,7 +29,7 @@ Examples:
   subagent launcher probe codex --json
   subagent launcher probe codex --handshake
   subagent launcher probe gemini --handshake --timeout 2m --json")]
-pub(crate) struct LauncherProbe {
+pub(crate) struct LauncherProbeArgs {
     /// Its name in the config file
     pub(crate) name: String,
     /// Start the agent and ask what it is and offers
@@ -54,7 +54,7 @@ pub(crate) struct LauncherProbe {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &LauncherProbe, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &LauncherProbeArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let found = launcher::resolve(&args.name, launcher, &context.env.cwd, &context.env);
@@ -100,7 +100,7 @@ pub(super) fn run(args: &LauncherProbe, context: &CliContext) -> Result<CliOutco
 }
 
 /// What the agent says of itself. That it wants a login first is an answer, everything else that goes wrong is an error.
-fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbe) -> Result<(Value, AgentQueryResult)> {
+fn handshake(agent: &LauncherAgent<'_>, args: &LauncherProbeArgs) -> Result<(Value, AgentQueryResult)> {
     let place = match present_path(args.cwd.clone()) {
         Some(_) => AgentFolder::Folder(agent.cwd().to_owned()),
         None => AgentFolder::Empty,

@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent launcher show codex --json")]
-pub(crate) struct LauncherShow {
+pub(crate) struct LauncherShowArgs {
     /// Its name in the config file
     pub(crate) name: String,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct LauncherShow {
 /// What stands for the value of a variable.
 const HIDDEN: &str = "<set>";
 
-pub(super) fn run(args: &LauncherShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &LauncherShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let env: Map<String, Value> = launcher.env.keys().map(|name| (name.clone(), HIDDEN.into())).collect();

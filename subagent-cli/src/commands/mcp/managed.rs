@@ -23,13 +23,13 @@ use crate::input::InputObject;
 
 /// The commands of this process's caller, in one workspace.
 #[derive(Debug, Clone)]
-pub(crate) struct Commands {
+pub(crate) struct CallerCommands {
     pub(crate) context: CliContext,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
 }
 
-impl Commands {
+impl CallerCommands {
     /// Starts a worker, which is described by the keys of `worker start --input`.
     pub(crate) async fn start(&self, worker: Map<String, Value>) -> Result<Value> {
         let text = Value::Object(worker).to_string();

@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent memory clear reviewer
   subagent memory clear reviewer --scope local --yes")]
-pub(crate) struct MemoryClear {
+pub(crate) struct MemoryClearArgs {
     #[command(flatten)]
     pub(crate) one: OneMemory,
     /// Do not ask
@@ -25,7 +25,7 @@ pub(crate) struct MemoryClear {
     pub(crate) yes: bool,
 }
 
-pub(super) fn run(args: &MemoryClear, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &MemoryClearArgs, context: &CliContext) -> Result<CliOutcome> {
     let folder = chosen(&args.one, context)?;
     if folder.entry().is_ok_and(|entry| entry.is_none()) {
         return Err(nothing(&folder));

@@ -16,7 +16,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   EDITOR=nano subagent memory edit reviewer")]
-pub(crate) struct MemoryEdit {
+pub(crate) struct MemoryEditArgs {
     #[command(flatten)]
     pub(crate) one: OneMemory,
 }

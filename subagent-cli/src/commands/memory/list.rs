@@ -17,14 +17,14 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent memory list
   subagent memory list --json")]
-pub(crate) struct MemoryList {
+pub(crate) struct MemoryListArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &MemoryList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &MemoryListArgs, context: &CliContext) -> Result<CliOutcome> {
     let root = agent::workspace_of(args.cwd.cwd.as_deref(), context)?;
     let folders = Folder::all(&root, &context.env).map_err(unusable)?;
     // One that cannot be read does not hide the others.

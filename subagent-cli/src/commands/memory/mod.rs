@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use subagent_config::agents::{Catalog, Given};
+use subagent_config::agents::{Catalog, GivenAgents};
 use subagent_config::memory::{Folder, MemoryContent, Scope};
 use subagent_protocol::Code;
 use subagent_protocol::time::Timestamp;
@@ -25,10 +25,10 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum MemoryCommand {
-    List(list::MemoryList),
-    Show(show::MemoryShow),
-    Edit(edit::MemoryEdit),
-    Clear(clear::MemoryClear),
+    List(list::MemoryListArgs),
+    Show(show::MemoryShowArgs),
+    Edit(edit::MemoryEditArgs),
+    Clear(clear::MemoryClearArgs),
 }
 
 impl MemoryCommand {
@@ -65,7 +65,7 @@ fn scope(word: &str) -> Result<Scope, String> {
 /// The memory that is meant: of the scope that was typed, else of the definition's, else the only one that there is.
 fn chosen(one: &OneMemory, context: &CliContext) -> Result<Folder> {
     let root = agent::workspace_of(one.cwd.cwd.as_deref(), context)?;
-    let catalog = Catalog::find(&Given::default(), &root, &context.env);
+    let catalog = Catalog::find(&GivenAgents::default(), &root, &context.env);
     let definition = catalog.named(&one.agent).ok().map(|found| &found.definition);
     let agent = definition.map_or(one.agent.as_str(), |definition| &definition.name);
     let scope = one.scope.or_else(|| Some(definition?.memory?.scope));

@@ -13,7 +13,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent memory show reviewer
   subagent memory show reviewer --scope user --json")]
-pub(crate) struct MemoryShow {
+pub(crate) struct MemoryShowArgs {
     #[command(flatten)]
     pub(crate) one: OneMemory,
 }

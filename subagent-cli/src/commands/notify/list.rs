@@ -17,14 +17,14 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent notify list")]
-pub(crate) struct NotifyList {
+pub(crate) struct NotifyListArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &NotifyList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &NotifyListArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let mut client = DaemonClient::new(context, &workspace);
     let data: Value =

@@ -15,14 +15,14 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent notify log")]
-pub(crate) struct NotifyLog {
+pub(crate) struct NotifyLogArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &NotifyLog, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &NotifyLogArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = if has_state(&workspace) {
         let mut client = DaemonClient::new(context, &workspace);

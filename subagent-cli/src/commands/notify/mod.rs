@@ -14,9 +14,9 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum NotifyCommand {
-    List(list::NotifyList),
-    Test(test::NotifyTest),
-    Log(log::NotifyLog),
+    List(list::NotifyListArgs),
+    Test(test::NotifyTestArgs),
+    Log(log::NotifyLogArgs),
 }
 
 impl NotifyCommand {

@@ -19,7 +19,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent notify test
   subagent notify test phone")]
-pub(crate) struct NotifyTest {
+pub(crate) struct NotifyTestArgs {
     /// The name of the sink
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct NotifyTest {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: NotifyTest, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: NotifyTestArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let ask = ApiRequest::change("/v1/notifications/test", &TestSinks { name: present(args.name) })?;
     let mut client = DaemonClient::new(context, &workspace);

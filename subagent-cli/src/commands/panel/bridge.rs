@@ -14,7 +14,7 @@ use crate::client::{ApiRequest, DaemonClient, daemons, read_info};
 use crate::command_line::flags::JsonFlag;
 use crate::commands::agent::{self, DefinitionPlace};
 use crate::commands::land::LandOptions;
-use crate::commands::mcp::managed::Commands;
+use crate::commands::mcp::managed::CallerCommands;
 use crate::commands::targets::has_state;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -22,13 +22,13 @@ use crate::output::OutputFormat;
 
 /// The command line around a panel.
 #[derive(Debug)]
-pub(crate) struct Bridge {
+pub(crate) struct CommandBridge {
     context: CliContext,
     /// The workspace of the panel; none outside of one.
     own: Option<Workspace>,
 }
 
-impl Bridge {
+impl CommandBridge {
     /// Of this folder. Outside of a workspace the panel shows those of others.
     pub(crate) fn new(context: &CliContext, typed_cwd: Option<&Path>) -> Result<Self> {
         let own = match context.workspace(typed_cwd) {
@@ -84,7 +84,7 @@ impl Bridge {
     }
 
     /// The commands of this process in the workspace of a place.
-    fn commands(&self, place: &PanelWorkspace) -> Result<Commands> {
+    fn commands(&self, place: &PanelWorkspace) -> Result<CallerCommands> {
         let own = self.own.as_ref().filter(|_| place.is_own);
         let root = own.map_or_else(|| root_of(&place.state_dir), |own| own.root.clone());
         let workspace = self.context.workspace(Some(&root))?;
@@ -93,11 +93,11 @@ impl Bridge {
             return Err(Failure::new(Code::StateDirMismatch, message)
                 .recommend("start the panel in that workspace, with its SUBAGENT_STATE_DIR"));
         }
-        Ok(Commands { context: self.context.clone(), cwd: Some(root), config: None })
+        Ok(CallerCommands { context: self.context.clone(), cwd: Some(root), config: None })
     }
 
     fn offered(&self, place: &PanelWorkspace) -> Result<Value> {
-        let Commands { context, cwd, .. } = self.commands(place)?;
+        let CallerCommands { context, cwd, .. } = self.commands(place)?;
         let loaded = context.config(None, cwd.as_deref())?;
         let env = &context.env;
         let launchers = loaded.config.launchers.iter().map(|(name, launcher)| {
@@ -160,7 +160,7 @@ fn failure_document(failure: Failure) -> Value {
     json!(failure)
 }
 
-impl subagent_panel::Bridge for Bridge {
+impl subagent_panel::Bridge for CommandBridge {
     fn places(&self) -> BridgeFuture<'_, Vec<PanelWorkspace>> {
         Box::pin(self.find())
     }

@@ -13,7 +13,7 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum PolicyCommand {
-    Test(test::PolicyTest),
+    Test(test::PolicyTestArgs),
     /// The rules that decisions became (approve --always)
     #[command(subcommand)]
     Rules(rules::RulesCommand),

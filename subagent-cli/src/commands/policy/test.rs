@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use subagent_config::policy::{
-    CallVerdict, Judged, Node, Places, Policy, Rule, RuleAction, ToolCallDescription, ToolKind, real_path,
+    BaseFolders, CallVerdict, Judged, Node, Policy, Rule, RuleAction, ToolCallDescription, ToolKind,
+    real_path,
 };
 use subagent_config::start::policy::layers;
 use subagent_config::workspace;
@@ -26,7 +27,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent policy test execute 'git push -f'
   subagent policy test edit src/main.rs --deny 'edit(*.rs)' --json")]
-pub(crate) struct PolicyTest {
+pub(crate) struct PolicyTestArgs {
     /// What kind of call, or the name of a tool
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
@@ -44,7 +45,7 @@ pub(crate) struct PolicyTest {
     pub(crate) json: JsonFlag,
 }
 
-pub(crate) fn run(args: &PolicyTest, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &PolicyTestArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;
     let cwd = workspace::resolve_cwd(args.cwd.as_deref(), &context.env)?;
     // Outside of a workspace the folder itself stands for it.
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &PolicyTest, context: &CliContext) -> Result<CliOutcome>
         format!("`{}` is not a kind of tool, so it counts as a tool name; did you mean `{kind}`?", args.tool)
     }));
     let none = layers.is_empty();
-    let places = Places { workspace: root, cwd, home: context.env.home.clone() };
+    let places = BaseFolders { workspace: root, cwd, home: context.env.home.clone() };
     let policy = Policy { places, chain: vec![Node::new("worker", layers)] };
     let verdict = policy.decide(&call(&args.tool, args.subject.as_deref())?, &real_path);
     let data = json!({

@@ -12,7 +12,7 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum PromptCommand {
-    Render(render::PromptRender),
+    Render(render::PromptRenderArgs),
 }
 
 impl PromptCommand {

@@ -17,14 +17,14 @@ use crate::prompt;
 Examples:
   subagent prompt render
   subagent prompt render >> AGENTS.md")]
-pub(crate) struct PromptRender {
+pub(crate) struct PromptRenderArgs {
     #[command(flatten)]
     pub(crate) config: ConfigFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &PromptRender, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &PromptRenderArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let prompt = prompt::render(&loaded.config);
     let data = json!({"target": "manager", "prompt": prompt});

@@ -12,7 +12,7 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum QueueCommand {
-    Resume(resume::QueueResume),
+    Resume(resume::QueueResumeArgs),
 }
 
 impl QueueCommand {

@@ -18,7 +18,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent queue resume --worker-id w_0123456789")]
-pub(crate) struct QueueResume {
+pub(crate) struct QueueResumeArgs {
     /// The worker's id
     #[arg(long, value_name = "ID")]
     pub(crate) worker_id: String,
@@ -30,7 +30,7 @@ pub(crate) struct QueueResume {
     pub(crate) json: JsonFlag,
 }
 
-pub(crate) fn run(args: &QueueResume, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &QueueResumeArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker_id = named_worker(&args.worker_id, &workspace)?;
     let mut client = DaemonClient::new(context, &workspace);

@@ -15,14 +15,14 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent role list
   subagent role list --config team.yaml --json")]
-pub(crate) struct RoleList {
+pub(crate) struct RoleListArgs {
     #[command(flatten)]
     pub(crate) config: ConfigFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &RoleList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &RoleListArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     // The config's map is sorted by name.
     let items: Vec<Value> = loaded.config.role_hints.iter().map(|(name, hint)| role(name, hint)).collect();

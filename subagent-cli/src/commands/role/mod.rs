@@ -13,8 +13,8 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum RoleCommand {
-    List(list::RoleList),
-    Show(show::RoleShow),
+    List(list::RoleListArgs),
+    Show(show::RoleShowArgs),
 }
 
 impl RoleCommand {

@@ -14,7 +14,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent role show reviewer --json")]
-pub(crate) struct RoleShow {
+pub(crate) struct RoleShowArgs {
     /// Its name in the config file
     pub(crate) name: String,
     #[command(flatten)]
@@ -32,7 +32,7 @@ const KEYS: [&str; 6] = [
     "recommendedSkills",
 ];
 
-pub(super) fn run(args: &RoleShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &RoleShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let data = role(&args.name, loaded.config.role_hint(&args.name)?);
     let shown = text::fields(&data, &KEYS);

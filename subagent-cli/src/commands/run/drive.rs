@@ -14,12 +14,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::questions;
 use super::sink::RunPrinter;
-use super::transcript::Transcript;
+use super::transcript::RunTranscript;
 use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, segment};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::signals::{Interruptions, end_by};
 use crate::commands::worker;
-use crate::commands::worker::start::{Prepared, notes};
+use crate::commands::worker::start::{PreparedStart, notes};
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef, ends};
 use crate::failure::{Failure, Result};
 use crate::output::{explain, write_stderr};
@@ -60,7 +60,7 @@ pub(crate) struct Clients {
 
 /// What a run is about.
 pub(crate) struct RunRequest {
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedStart,
     pub(crate) turn: SendTurn,
     pub(crate) deadline: Option<Instant>,
     /// By which the worker is found.
@@ -78,7 +78,7 @@ pub(crate) struct Driven {
     pub(crate) turn_id: Option<String>,
     /// What has become of its git worktree; null if it had none.
     pub(crate) worktree: Value,
-    pub(crate) transcript: Transcript,
+    pub(crate) transcript: RunTranscript,
     /// The time limit for printing the output: [`printed_by`].
     pub(crate) printed_by: Option<Instant>,
 }
@@ -92,7 +92,7 @@ impl Driven {
             worker: None,
             turn_id: None,
             worktree: Value::Null,
-            transcript: Transcript::default(),
+            transcript: RunTranscript::default(),
             printed_by,
         }
     }
@@ -140,7 +140,7 @@ pub(crate) async fn drive(
     explain(&notes::of(&worker));
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
-    let (mut transcript, mut turn_id) = (Transcript::default(), None);
+    let (mut transcript, mut turn_id) = (RunTranscript::default(), None);
     let worked = {
         let work_on = WorkOn { client: &mut work, sink, dialog };
         let mut working = pin!(work_on.run(&worker_id, &turn, &mut events, &mut transcript, &mut turn_id));
@@ -197,7 +197,7 @@ impl WorkOn<'_> {
         worker_id: &str,
         turn: &SendTurn,
         events: &mut EventSubscription<'_>,
-        transcript: &mut Transcript,
+        transcript: &mut RunTranscript,
         turn_id: &mut Option<String>,
     ) -> Result<RunEnd> {
         let Self { client, sink, mut dialog } = self;
@@ -277,7 +277,7 @@ async fn until_over(
 async fn drain(
     events: &mut EventSubscription<'_>,
     worker_id: &str,
-    transcript: &mut Transcript,
+    transcript: &mut RunTranscript,
     sink: &mut RunPrinter,
 ) {
     while let Ok(Ok(EventBatch::Events(found))) = timeout(LAST_EVENTS, events.next()).await {

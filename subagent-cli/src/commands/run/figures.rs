@@ -10,7 +10,7 @@ use crate::output::ago;
 use crate::output::page::TextPage;
 use crate::output::short::{lines, money, tokens};
 use crate::output::style::Style;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// The figures; what is not known is absent.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Figures {
 }
 
 /// The last line of a run at a terminal.
-pub(crate) fn line(went: Went, figures: &Figures, terminal: Terminal) -> String {
+pub(crate) fn line(went: Went, figures: &Figures, terminal: OutputTerminal) -> String {
     let mut page = TextPage::new(terminal.colour);
     page.word(went.style(), went.label());
     for part in figures.parts() {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::exit_code::TurnOutcome;
 
-    const PLAIN: Terminal = Terminal { width: 80, colour: false };
+    const PLAIN: OutputTerminal = OutputTerminal { width: 80, colour: false };
 
     fn figures() -> Figures {
         Figures { took: Duration::from_secs(192), tools: 0, changes: Vec::new(), tokens: None, cost: None }
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(line(done, &all, PLAIN), expected);
         let one = Figures { tools: 1, changes: vec![change("a", Some(1), Some(0))], ..figures() };
         assert_eq!(line(Went::Timeout, &one, PLAIN), "timed out · 3m12s · 1 tool · 1 file +1 −0\n");
-        let colour = line(done, &figures(), Terminal { width: 80, colour: true });
+        let colour = line(done, &figures(), OutputTerminal { width: 80, colour: true });
         assert!(colour.starts_with("\u{1b}[32mdone\u{1b}[0m"), "{colour:?}");
     }
 }

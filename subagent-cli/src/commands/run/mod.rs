@@ -28,7 +28,7 @@ use tokio::time::{Instant, timeout};
 
 use self::drive::{Clients, Driven, RunEnd, RunRequest};
 use self::format::RunOutputFormat;
-use self::reports::{About, Reports};
+use self::reports::{Reports, RunDescription};
 use self::sink::RunPrinter;
 use crate::client::{DaemonClient, block_on};
 use crate::command_line::flags::start::StartFlags;
@@ -38,7 +38,7 @@ use crate::commands::message::text_source::{SourcedText, TextSources};
 use crate::commands::message::{attachments, shell_expansion};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::waiting::signals::{self, Interruptions};
-use crate::commands::worker::start::{Prepared, WorkerStartRequest};
+use crate::commands::worker::start::{PreparedStart, WorkerStartRequest};
 use crate::commands::{diff, worker};
 use crate::context::{CliContext, present_path};
 use crate::controller;
@@ -46,7 +46,7 @@ use crate::dialog::Dialog;
 use crate::exit_code::TIMEOUT;
 use crate::failure::{Failure, Result};
 use crate::input::InputObject;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{CliOutcome, complain, finish, write_stderr};
 use crate::random::random;
 
@@ -203,7 +203,7 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     let config = args.start.config.config.clone();
     let named = args.start.label.is_some();
     let mut wanted = WorkerStartRequest::of(args.start, &InputObject::default())?;
-    let about = About {
+    let about = RunDescription {
         name: wanted.start.name.clone(),
         prompt: text.clone(),
         agent: agent.clone().or_else(|| wanted.start.launcher.clone()).or_else(|| wanted.agent()),
@@ -233,7 +233,7 @@ pub(super) fn run(args: RunArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.detach {
         return detach::run(wanted, turn, &config, &workspace, context);
     }
-    let terminal = Terminal::of_stderr().filter(|_| form == RunOutputFormat::Text);
+    let terminal = OutputTerminal::of_stderr().filter(|_| form == RunOutputFormat::Text);
     let begun = Instant::now();
     let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
     let mut sink = RunPrinter::of(form)?;
@@ -321,7 +321,7 @@ async fn prepare(
     config: &LoadedConfig,
     workspace: &Workspace,
     context: &CliContext,
-) -> Result<Prepared> {
+) -> Result<PreparedStart> {
     let named = wanted.controller_id.as_deref();
     let budget = of_config(&config.config.budgets.controller);
     controller::ensure(client, &workspace.state_dir, named, workspace, budget).await?;

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::output::human::WatchPage;
-use crate::output::live::{Activity, ERASE, width};
-use crate::output::terminal::{Terminal, all_at_terminal, can_redraw_stderr};
+use crate::output::live::{ERASE, LiveActivity, width};
+use crate::output::terminal::{OutputTerminal, all_at_terminal, can_redraw_stderr};
 use crate::output::{write, write_stderr};
 
 /// The progress of a run.
@@ -17,12 +17,12 @@ pub(crate) struct Progress {
     story: WatchPage,
     /// To stderr; to stdout where both are a terminal, so that the agent's text is there once.
     print: fn(&str),
-    below: Option<Below>,
+    below: Option<ProgressLine>,
 }
 
 /// The line below the story.
-struct Below {
-    activity: Activity,
+struct ProgressLine {
+    activity: LiveActivity,
     begun: Instant,
     is_drawn: bool,
     /// Whether the terminal has not taken the last line yet.
@@ -40,13 +40,13 @@ pub(crate) type Print = Box<dyn FnOnce() + Send>;
 impl Progress {
     /// That of a run that begins now.
     pub(crate) fn new() -> Self {
-        let below = can_redraw_stderr().then(|| Below {
-            activity: Activity::of_turn(),
+        let below = can_redraw_stderr().then(|| ProgressLine {
+            activity: LiveActivity::of_turn(),
             begun: Instant::now(),
             is_drawn: false,
             is_on_its_way: Arc::default(),
         });
-        let story = WatchPage::new(Terminal::of_stderr());
+        let story = WatchPage::new(OutputTerminal::of_stderr());
         Self { story, print: if all_at_terminal() { show } else { write_stderr }, below }
     }
 

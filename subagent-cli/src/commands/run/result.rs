@@ -19,7 +19,7 @@ use crate::output::{CliOutcome, explain};
 
 /// A run that has ended.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub(crate) struct EndedRun {
     pub(crate) went: Went,
     pub(crate) code: u8,
     /// The data of `run.finished`.
@@ -38,7 +38,7 @@ pub(crate) fn judge(
     schema: Option<&ResultSchema>,
     timeout: Option<u64>,
     took: Duration,
-) -> Judged {
+) -> EndedRun {
     let Driven { ending, worker, turn_id, worktree, transcript, .. } = driven;
     let end = transcript.end();
     // A turn that did not come to its end has no final message that a schema could be about.
@@ -99,12 +99,12 @@ pub(crate) fn judge(
     };
     let reasons = reasons(&data, went, timeout);
     let name = worker.as_ref().and_then(|worker| worker["name"].as_str()).map(str::to_owned);
-    Judged { went, code, data, figures, reasons, name }
+    EndedRun { went, code, data, figures, reasons, name }
 }
 
 /// The result of a run, for a person or for programs. Says on stderr why a run is not what it was to be.
-pub(crate) fn outcome(judged: Judged, form: RunOutputFormat) -> CliOutcome {
-    let Judged { data, code, reasons, .. } = judged;
+pub(crate) fn outcome(judged: EndedRun, form: RunOutputFormat) -> CliOutcome {
+    let EndedRun { data, code, reasons, .. } = judged;
     if form == RunOutputFormat::Text && !reasons.is_empty() {
         let lines: Vec<String> = reasons.iter().map(|reason| format!("run: {reason}")).collect();
         explain(&lines);
@@ -172,11 +172,11 @@ fn reasons(data: &Value, went: Went, timeout: Option<u64>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transcript::Transcript;
+    use super::super::transcript::RunTranscript;
     use super::*;
 
     fn of(ending: RunEnd, events: &[Value], schema: Option<&ResultSchema>) -> (Value, u8) {
-        let mut transcript = Transcript::default();
+        let mut transcript = RunTranscript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
         let worktree = Value::Null;
         let driven = Driven { ending, worker: None, turn_id: None, worktree, transcript, printed_by: None };

@@ -20,7 +20,7 @@ const MAX_TOOLS: usize = 100_000;
 
 /// The turn so far.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct RunTranscript {
     text: MessageText,
     requests: HashMap<String, Value>,
     tools: HashSet<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Transcript {
     end: Option<(TurnExitStatus, Value)>,
 }
 
-impl Default for Transcript {
+impl Default for RunTranscript {
     fn default() -> Self {
         Self {
             text: MessageText::up_to(MAX_MESSAGE_BYTES),
@@ -46,7 +46,7 @@ impl Default for Transcript {
     }
 }
 
-impl Transcript {
+impl RunTranscript {
     /// Takes an event in; gives the question that it asks.
     pub(crate) fn see(&mut self, event: &Value) -> Option<QuestionRef> {
         let data = &event["data"];
@@ -179,8 +179,8 @@ mod tests {
         json!({"type": "progress.update", "data": {"kind": "tool_call", "toolCallId": "t"}})
     }
 
-    fn of(events: &[Value]) -> Transcript {
-        let mut transcript = Transcript::default();
+    fn of(events: &[Value]) -> RunTranscript {
+        let mut transcript = RunTranscript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
         transcript
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn questions_say_who_asks() {
-        let mut transcript = Transcript::default();
+        let mut transcript = RunTranscript::default();
         let asks = |kind: &str| json!({"type": kind, "workerId": "w_1", "data": {"requestId": "ap_1"}});
         for (event, kind) in [
             ("approval.requested", QuestionKind::Permission),

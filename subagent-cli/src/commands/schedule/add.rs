@@ -9,7 +9,7 @@ use super::schedules::SCHEDULES;
 use crate::command_line::flags::JsonFlag;
 use crate::command_line::numbers::age;
 use crate::commands::firing;
-use crate::commands::firing::flags::FiringFlags;
+use crate::commands::firing::flags::FiringFlagsArgs;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -29,12 +29,12 @@ Examples:
       codex 'Update the dependencies and run the tests.'
   subagent schedule add triage --every 30m --task triage --text 'Label new issues.'
   subagent schedule add remind --at 2026-12-01T09:00 --send codex-1 --text 'Go on.'")]
-pub(crate) struct ScheduleAdd {
+pub(crate) struct ScheduleAddArgs {
     /// Its name: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) start: FiringFlags,
+    pub(crate) start: FiringFlagsArgs,
     /// A cron line of five fields: minute, hour, day, month, weekday
     #[arg(long, value_name = "LINE", conflicts_with_all = ["every", "at"])]
     pub(crate) cron: Option<String>,
@@ -54,14 +54,14 @@ pub(crate) struct ScheduleAdd {
     pub(crate) json: JsonFlag,
 }
 
-impl ScheduleAdd {
+impl ScheduleAddArgs {
     /// What happens to missed times.
     pub(crate) fn missed(&self) -> Missed {
         Missed::parse(&self.missed).unwrap_or(Missed::Once)
     }
 }
 
-pub(super) fn run(args: ScheduleAdd, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: ScheduleAddArgs, context: &CliContext) -> Result<CliOutcome> {
     let missed = args.missed();
     let (overlap, max_failures) = (args.start.overlap(), args.start.max_failures);
     let when = match (args.cron, args.every, args.at) {

@@ -13,13 +13,13 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule list")]
-pub(crate) struct ScheduleList {
+pub(crate) struct ScheduleListArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &ScheduleList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ScheduleListArgs, context: &CliContext) -> Result<CliOutcome> {
     SCHEDULES.list(args.cwd.cwd.as_deref(), ("schedule.listed", "(no schedules)"), context)
 }

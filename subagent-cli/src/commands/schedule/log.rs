@@ -13,11 +13,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule log nightly")]
-pub(crate) struct ScheduleLog {
+pub(crate) struct ScheduleLogArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &ScheduleLog, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ScheduleLogArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(SCHEDULES.logged("schedule.log", SCHEDULES.get(&args.one, "log", context)?))
 }

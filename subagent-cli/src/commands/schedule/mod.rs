@@ -20,14 +20,14 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum ScheduleCommand {
-    Add(Box<add::ScheduleAdd>),
-    List(list::ScheduleList),
-    Show(show::ScheduleShow),
-    Log(log::ScheduleLog),
-    Pause(pause::SchedulePause),
-    Resume(resume::ScheduleResume),
-    Run(run::ScheduleRun),
-    Rm(rm::ScheduleRm),
+    Add(Box<add::ScheduleAddArgs>),
+    List(list::ScheduleListArgs),
+    Show(show::ScheduleShowArgs),
+    Log(log::ScheduleLogArgs),
+    Pause(pause::SchedulePauseArgs),
+    Resume(resume::ScheduleResumeArgs),
+    Run(run::ScheduleRunArgs),
+    Rm(rm::ScheduleRmArgs),
 }
 
 impl ScheduleCommand {

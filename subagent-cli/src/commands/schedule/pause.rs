@@ -15,11 +15,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule pause nightly")]
-pub(crate) struct SchedulePause {
+pub(crate) struct SchedulePauseArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &SchedulePause, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &SchedulePauseArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(SCHEDULES.shown("schedule.paused", SCHEDULES.change(&args.one, "pause", context)?))
 }

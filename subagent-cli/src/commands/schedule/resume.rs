@@ -15,11 +15,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule resume nightly")]
-pub(crate) struct ScheduleResume {
+pub(crate) struct ScheduleResumeArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &ScheduleResume, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ScheduleResumeArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(SCHEDULES.shown("schedule.resumed", SCHEDULES.change(&args.one, "resume", context)?))
 }

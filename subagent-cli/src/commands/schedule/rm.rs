@@ -16,11 +16,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule rm nightly")]
-pub(crate) struct ScheduleRm {
+pub(crate) struct ScheduleRmArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &ScheduleRm, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ScheduleRmArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(firing::removed("schedule.removed", SCHEDULES.change(&args.one, "remove", context)?))
 }

@@ -15,11 +15,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule run nightly")]
-pub(crate) struct ScheduleRun {
+pub(crate) struct ScheduleRunArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &ScheduleRun, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ScheduleRunArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(SCHEDULES.fired("schedule.fired", SCHEDULES.change(&args.one, "run", context)?))
 }

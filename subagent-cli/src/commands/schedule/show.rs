@@ -13,11 +13,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent schedule show nightly")]
-pub(crate) struct ScheduleShow {
+pub(crate) struct ScheduleShowArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &ScheduleShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &ScheduleShowArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(SCHEDULES.shown("schedule.shown", SCHEDULES.get(&args.one, "", context)?))
 }

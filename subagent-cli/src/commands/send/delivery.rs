@@ -12,10 +12,10 @@ use subagent_protocol::mcp::McpServers;
 use subagent_protocol::worker_name::LAST;
 
 use super::definition::DefinitionLookup;
-use crate::client::{ApiRequest, Cursor, DaemonClient, WorkerWait, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, WaitStart, WorkerWait, block_on, segment};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
-use crate::commands::waiting::status_line::{self, Live};
+use crate::commands::waiting::status_line::{self, StatusFollower};
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::{Failure, Result};
@@ -84,8 +84,8 @@ pub(super) fn send(
     }
     // The form with the worker as an argument has no cursor to go on from.
     let address = worker_id.clone();
-    let live = || -> Result<Option<Live>> {
-        let live = Live::new(context, workspace)?;
+    let live = || -> Result<Option<StatusFollower>> {
+        let live = StatusFollower::new(context, workspace)?;
         Ok(live.map(|live| if positional { live.named(std::slice::from_ref(&address)) } else { live }))
     };
     let first = if wait.is_some() { live()? } else { None };
@@ -104,7 +104,7 @@ pub(super) fn send(
         let mut waiting = WorkerWait {
             worker_id,
             until: wait.until.clone(),
-            cursor: Cursor::After(turn.accepted_event_id.to_string()),
+            cursor: WaitStart::After(turn.accepted_event_id.to_string()),
             timeout: wait.timeout,
             no_progress: wait.no_progress,
             collect_turn: Some(turn.turn_id.clone()),
@@ -132,7 +132,7 @@ pub(super) fn send(
                 DialogOutcome::Interrupted => status_line::leave(&format!("wait {}", waiting.worker_id)),
                 DialogOutcome::Answered | DialogOutcome::Elsewhere => {}
             }
-            waiting.cursor = Cursor::After(event["eventId"].as_str().unwrap_or_default().to_owned());
+            waiting.cursor = WaitStart::After(event["eventId"].as_str().unwrap_or_default().to_owned());
             next = live()?;
         };
         match dispatch_error(&waited).filter(|_| !positional) {

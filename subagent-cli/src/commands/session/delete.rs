@@ -16,7 +16,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent session delete --launcher codex 019c2f5e-0000")]
-pub(crate) struct SessionDelete {
+pub(crate) struct SessionDeleteArgs {
     /// The session's id, as session list shows it
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
@@ -29,7 +29,7 @@ pub(crate) struct SessionDelete {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &SessionDelete, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &SessionDeleteArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.session.is_empty() {
         return Err(Failure::argument("an empty text names no session; `subagent session list` shows them"));
     }

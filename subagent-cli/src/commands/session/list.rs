@@ -22,7 +22,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent session list --launcher codex
   subagent session list --launcher codex --cwd . --json")]
-pub(crate) struct SessionList {
+pub(crate) struct SessionListArgs {
     /// Whose sessions: a launcher of the config file
     #[arg(long, value_name = "NAME")]
     pub(crate) launcher: String,
@@ -35,7 +35,7 @@ pub(crate) struct SessionList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &SessionList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &SessionListArgs, context: &CliContext) -> Result<CliOutcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = LauncherAgent::of(&loaded.config, &args.launcher, args.cwd.as_deref(), context)?;
     let cwd = present_path(args.cwd.clone()).map(|_| path_value(agent.cwd()));

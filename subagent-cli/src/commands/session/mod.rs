@@ -13,8 +13,8 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum SessionCommand {
-    List(list::SessionList),
-    Delete(delete::SessionDelete),
+    List(list::SessionListArgs),
+    Delete(delete::SessionDeleteArgs),
 }
 
 impl SessionCommand {

@@ -35,7 +35,7 @@ pub(crate) struct AgentEnvironmentSource<'a> {
 }
 
 /// The environment of the caller, if the daemon needs it.
-type Environment = Option<Vec<(Bytes64, Bytes64)>>;
+type CallerVariables = Option<Vec<(Bytes64, Bytes64)>>;
 
 /// A change of several workers that may need the environment of the caller.
 pub(crate) struct BulkWorkerChange<'a> {
@@ -52,7 +52,7 @@ impl BulkWorkerChange<'_> {
         &self,
         (several, config): (&SeveralWorkers, &ConfigFlag),
         context: &CliContext,
-        body: impl Fn(Environment, McpServers) -> T,
+        body: impl Fn(CallerVariables, McpServers) -> T,
     ) -> Result<CliOutcome> {
         let cwd = several.cwd.cwd.as_deref();
         let workspace = context.workspace(cwd)?;

@@ -16,7 +16,7 @@ use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 use crate::output::{CliOutcome, complain};
-use crate::starting::Starting;
+use crate::starting::StartLine;
 use crate::tasks::TaskSubmitter;
 
 /// The exit code of a wait that ends because a question is open.
@@ -66,7 +66,7 @@ pub(crate) async fn wait(
     let begun = Instant::now();
     let mut now = changed(&mut end, client).await?;
     while let Some(starting) = submitter.starting(&now.task) {
-        now = Starting::during(Some(starting), begun, Box::pin(changed(&mut end, client))).await?;
+        now = StartLine::during(Some(starting), begun, Box::pin(changed(&mut end, client))).await?;
     }
     if now.task.status.is_end() {
         return Ok(Some(TaskWaitEnd::Ended(Box::new(now))));

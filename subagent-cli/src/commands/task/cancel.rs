@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::CancelTask;
 
-use super::one_task::{OneTask, asked, named, submitter};
+use super::one_task::{OneTaskArgs, asked, named, submitter};
 use crate::client::{ApiRequest, segment};
 use crate::context::{CliContext, present};
 use crate::failure::Result;
@@ -14,15 +14,15 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent task cancel 'Test Runner' --reason 'not needed any more'")]
-pub(crate) struct TaskCancel {
+pub(crate) struct TaskCancelArgs {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
-    pub(crate) one: OneTask,
+    pub(crate) one: OneTaskArgs,
 }
 
-pub(super) fn run(args: TaskCancel, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: TaskCancelArgs, context: &CliContext) -> Result<CliOutcome> {
     let submitter = submitter(args.one.cwd, context);
     let path = format!("/v1/tasks/{}/cancel", segment(named(&args.one.task, &submitter)?));
     let request = CancelTask { reason: present(args.reason) };

@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent task list
   subagent task list --parent w_0123456789 --status running --json")]
-pub(crate) struct TaskList {
+pub(crate) struct TaskListArgs {
     /// Only those of this worker
     #[arg(long, value_name = "WORKER")]
     pub(crate) parent: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct TaskList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: TaskList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: TaskListArgs, context: &CliContext) -> Result<CliOutcome> {
     // Views have the word of turns.
     let status = args.status.map(|words| words.replace("canceled", TaskStatus::Cancelled.as_str()));
     let unknown = |word: &&str| TaskStatus::parse(word.trim()).is_none();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::one_task::{OneTask, shown};
+use super::one_task::{OneTaskArgs, shown};
 use crate::commands::worktree;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -16,13 +16,13 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent task merge 'Fix Login'")]
-pub(crate) struct TaskMerge {
+pub(crate) struct TaskMergeArgs {
     #[command(flatten)]
-    pub(crate) one: OneTask,
+    pub(crate) one: OneTaskArgs,
 }
 
 /// Brings the changed files of a task to the main work tree.
-pub(super) fn run(one: &OneTask, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(one: &OneTaskArgs, context: &CliContext) -> Result<CliOutcome> {
     let (_, task) = shown(one, false, context)?;
     let workspace = context.workspace(one.cwd.cwd.as_deref())?;
     let data = worktree::merged(task.task.task_id.as_str(), &workspace, context)?;

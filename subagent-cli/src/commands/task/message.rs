@@ -24,7 +24,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent task message 'Test Runner' --text 'Also run the slow tests.'
   subagent task message 'Test Runner' --text 'Sum up what you have.' --cancel")]
-pub(crate) struct TaskMessage {
+pub(crate) struct TaskMessageArgs {
     /// Its name or id
     #[arg(value_name = "TASK", required_unless_present = "input")]
     pub(crate) task: Option<String>,
@@ -60,7 +60,7 @@ const INPUT: &[InputField] = &[
     field("allowFresh", &["allow_fresh"], InputType::Bool),
 ];
 
-pub(super) fn run(args: TaskMessage, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: TaskMessageArgs, context: &CliContext) -> Result<CliOutcome> {
     let input =
         InputObject::load(args.input.as_deref(), INPUT, &context.typed).map_err(Failure::wrong_usage)?;
     let Some(task) = present(args.task).or_else(|| input.text("task")) else {

@@ -26,15 +26,15 @@ pub(crate) use run::once;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum TaskCommand {
-    Run(Box<run::TaskRun>),
-    List(list::TaskList),
-    Show(show::TaskShow),
-    Wait(wait::TaskWait),
-    Message(message::TaskMessage),
-    Result(result::TaskResult),
-    Cancel(cancel::TaskCancel),
-    Merge(merge::TaskMerge),
-    Prune(prune::TaskPrune),
+    Run(Box<run::TaskRunArgs>),
+    List(list::TaskListArgs),
+    Show(show::TaskShowArgs),
+    Wait(wait::TaskWaitArgs),
+    Message(message::TaskMessageArgs),
+    Result(result::TaskResultArgs),
+    Cancel(cancel::TaskCancelArgs),
+    Merge(merge::TaskMergeArgs),
+    Prune(prune::TaskPruneArgs),
 }
 
 impl TaskCommand {

@@ -15,7 +15,7 @@ use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// One task, and where it is.
 #[derive(Debug, Args)]
-pub(crate) struct OneTask {
+pub(crate) struct OneTaskArgs {
     /// Its name or id
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
@@ -36,7 +36,11 @@ pub(super) fn asked(submitter: &TaskSubmitter, ask: ApiRequest) -> Result<Value>
 }
 
 /// The task as data, and as what it is; with what was said below it, or without.
-pub(super) fn shown(one: &OneTask, transcripts: bool, context: &CliContext) -> Result<(Value, TaskShown)> {
+pub(super) fn shown(
+    one: &OneTaskArgs,
+    transcripts: bool,
+    context: &CliContext,
+) -> Result<(Value, TaskShown)> {
     let submitter = submitter(one.cwd.clone(), context);
     let path = format!("/v1/tasks/{}", segment(named(&one.task, &submitter)?));
     let query = RequestPath::new(&path).with("transcripts", transcripts.then_some("true"));

@@ -21,7 +21,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent task prune --dry-run
   subagent task prune --older-than 30d --json")]
-pub(crate) struct TaskPrune {
+pub(crate) struct TaskPruneArgs {
     /// Only tasks that were archived at least this long ago, as 30d, 12h, 90m or 45s
     #[arg(long, value_name = "AGE", default_value = "0s", value_parser = age)]
     pub(crate) older_than: u64,
@@ -34,7 +34,7 @@ pub(crate) struct TaskPrune {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &TaskPrune, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TaskPruneArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = if has_state(&workspace) {
         let request = PruneTasks { older_than_seconds: args.older_than, dry_run: args.dry_run };

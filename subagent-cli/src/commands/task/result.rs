@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::{Code, task_result};
 
-use super::one_task::{OneTask, shown};
+use super::one_task::{OneTaskArgs, shown};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -17,15 +17,15 @@ use crate::output::CliOutcome;
 Examples:
   subagent task result 'Test Runner'
   subagent task result 'Test Runner' --full > result.md")]
-pub(crate) struct TaskResult {
+pub(crate) struct TaskResultArgs {
     /// All of it, however long it is
     #[arg(long)]
     pub(crate) full: bool,
     #[command(flatten)]
-    pub(crate) one: OneTask,
+    pub(crate) one: OneTaskArgs,
 }
 
-pub(super) fn run(args: &TaskResult, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TaskResultArgs, context: &CliContext) -> Result<CliOutcome> {
     let (data, shown) = shown(&args.one, args.full, context)?;
     let status = shown.task.status;
     if shown.result.is_none() {

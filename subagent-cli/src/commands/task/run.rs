@@ -40,7 +40,7 @@ Examples:
   subagent task run --agent reviewer --text-file task.md --name Review --background
   echo '{\"agent\": \"explore\", \"text\": \"Which tests are slow?\"}' |
       subagent task run --input - --json")]
-pub(crate) struct TaskRun {
+pub(crate) struct TaskRunArgs {
     /// The definition of the agent (see agent list)
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -136,7 +136,7 @@ pub(crate) const INPUT: &[InputField] = &[
     field("sandbox", &["sandbox"], InputType::Text),
 ];
 
-pub(super) fn run(args: TaskRun, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: TaskRunArgs, context: &CliContext) -> Result<CliOutcome> {
     let input =
         InputObject::load(args.input.as_deref(), INPUT, &context.typed).map_err(Failure::wrong_usage)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::one_task::{OneTask, shown};
+use super::one_task::{OneTaskArgs, shown};
 use crate::context::CliContext;
 use crate::failure::Result;
 use crate::output::{CliOutcome, text};
@@ -12,9 +12,9 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent task show 'Test Runner' --json")]
-pub(crate) struct TaskShow {
+pub(crate) struct TaskShowArgs {
     #[command(flatten)]
-    pub(crate) one: OneTask,
+    pub(crate) one: OneTaskArgs,
 }
 
 /// The lines of one task.
@@ -46,7 +46,7 @@ const KEYS: &[&str] = &[
     "metadata",
 ];
 
-pub(super) fn run(args: &TaskShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TaskShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let (data, _) = shown(&args.one, false, context)?;
     let lines = text::fields(&data, KEYS);
     Ok(CliOutcome::report("task.shown", data, lines))

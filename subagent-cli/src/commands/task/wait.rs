@@ -5,7 +5,7 @@ use subagent_protocol::Code;
 use tokio::time::Instant;
 
 use super::awaited::{self, OnQuestion, TaskWaitEnd};
-use super::one_task::{OneTask, named, submitter, value};
+use super::one_task::{OneTaskArgs, named, submitter, value};
 use crate::client::{TaskWait as Wait, block_on};
 use crate::command_line::numbers::time_or_seconds;
 use crate::commands::waiting::status_line;
@@ -21,7 +21,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent task wait 'Test Runner'
   subagent task wait w_0123456789 --timeout 10m --json")]
-pub(crate) struct TaskWait {
+pub(crate) struct TaskWaitArgs {
     /// How long to wait, as 90s, 10m, 2h; 0 for no limit
     #[arg(
         long,
@@ -38,10 +38,10 @@ pub(crate) struct TaskWait {
     #[arg(long)]
     pub(crate) no_ask: bool,
     #[command(flatten)]
-    pub(crate) one: OneTask,
+    pub(crate) one: OneTaskArgs,
 }
 
-pub(super) fn run(args: &TaskWait, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TaskWaitArgs, context: &CliContext) -> Result<CliOutcome> {
     let submitter = submitter(args.one.cwd.clone(), context);
     let task = named(&args.one.task, &submitter)?;
     // What is too long to be added to a point in time is no limit.

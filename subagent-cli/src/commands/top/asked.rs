@@ -14,9 +14,9 @@ use super::keys::KeyPress;
 use super::{bounds, styled};
 use crate::dialog::QuestionRef;
 use crate::dialog::keyboard::DialogKey;
-use crate::dialog::permission::{PermissionChoice, PermissionStep, Stage, press};
+use crate::dialog::permission::{PermissionChoice, PermissionStep, PromptStage, press};
 use crate::output::human::{self, Detail};
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// For how long a question is on the screen before a key answers it, in milliseconds.
 const DEAF_MS: i64 = 300;
@@ -124,7 +124,7 @@ impl QuestionView {
         let Some((shown, _)) = &self.shown else { return &[] };
         let known = self.lines.take_if(|(known, _)| *known == width);
         let made = || {
-            let text = human::question(shown, Detail::Short, Terminal { width, colour: true });
+            let text = human::question(shown, Detail::Short, OutputTerminal { width, colour: true });
             (width, styled::lines(text.trim_start_matches('\n'), width))
         };
         &self.lines.insert(known.unwrap_or_else(made)).1
@@ -221,7 +221,7 @@ impl QuestionView {
     }
 
     fn decide(&mut self, question: &QuestionRef, key: &KeyPress) -> Pressed {
-        let stage = if self.is_at_rule { Stage::Always } else { Stage::Choice };
+        let stage = if self.is_at_rule { PromptStage::Always } else { PromptStage::Choice };
         let key = match key {
             KeyPress::Char(char) => DialogKey::Char(*char),
             KeyPress::Enter => DialogKey::Enter,
@@ -238,7 +238,7 @@ impl QuestionView {
                 None => Pressed::Passed,
             },
             PermissionStep::Ask(next) => {
-                self.is_at_rule = next == Stage::Always;
+                self.is_at_rule = next == PromptStage::Always;
                 Pressed::Shown
             }
             PermissionStep::ShowAll | PermissionStep::Interrupt | PermissionStep::Stay => Pressed::Passed,

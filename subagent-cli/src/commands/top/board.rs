@@ -17,7 +17,7 @@ use super::effect::{BoardCommand, BoardEffect};
 use super::keys::KeyPress;
 use super::list::{List, ListEntry, SelectedRow};
 use super::prompt::{BoardPrompt, PromptAction};
-use super::story::Story;
+use super::story::BoardStory;
 use super::view::{BoardView, scrolled};
 use crate::dialog::QuestionRef;
 use crate::output::style::Style;
@@ -254,7 +254,8 @@ impl Board {
             KeyPress::Escape => self.list.filter.clear(),
             KeyPress::Enter => {
                 if let Some(chosen) = self.list.chosen() {
-                    self.view = BoardView::Story(Box::new(Story::of(chosen.worker.clone(), self.colour)));
+                    self.view =
+                        BoardView::Story(Box::new(BoardStory::of(chosen.worker.clone(), self.colour)));
                 }
             }
             _ => return false,

@@ -20,7 +20,7 @@ use crate::commands::diff;
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// Of how many events a page of a story is made.
 const PAGE_EVENTS: &str = "500";
@@ -112,7 +112,7 @@ impl Performer {
     }
 
     /// Compares the files of a worker with those before its first turn.
-    pub(super) fn show_diff(&mut self, worker: WorkerId, terminal: Terminal) {
+    pub(super) fn show_diff(&mut self, worker: WorkerId, terminal: OutputTerminal) {
         let (context, workspace, inputs) =
             (self.context.clone(), self.workspace.clone(), self.inputs.clone());
         self.fetches.spawn_blocking(move || {

@@ -16,12 +16,12 @@ const LEAVE: &str = "\u{1b}[0m\u{1b}[?25h\u{1b}[?2004l\u{1b}[?1049l";
 /// What is gathered before it is written.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-type Backend = CrosstermBackend<BufWriter<Stdout>>;
+type ScreenBackend = CrosstermBackend<BufWriter<Stdout>>;
 
 /// The screen, while the board has it.
 #[derive(Debug)]
 pub(super) struct BoardScreen {
-    terminal: Option<Terminal<Backend>>,
+    terminal: Option<Terminal<ScreenBackend>>,
     raw: Option<RawMode>,
 }
 

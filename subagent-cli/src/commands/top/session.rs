@@ -30,7 +30,7 @@ use crate::dialog::keyboard::Keyboard;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
 use crate::failure::{Failure, Result};
 use crate::output::human::now;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::{OutputFormat, explain};
 
 /// News are drawn at most this often; a key is drawn at once.
@@ -52,14 +52,14 @@ enum LoopControl {
 }
 
 /// The signals that end or change a board.
-struct Heard {
+struct BoardSignals {
     ends: Interruptions,
     resized: Signals,
     stops: Signals,
     continued: Signals,
 }
 
-impl Heard {
+impl BoardSignals {
     fn new() -> Result<Self> {
         let listen = |kind| signal(kind).map_err(|error| unusable(&error));
         let numbered = |signal: Signal| listen(SignalKind::from_raw(signal as i32));
@@ -81,7 +81,7 @@ struct BoardSession {
     decoder: Decoder,
     performer: Performer,
     inputs: Sender<BoardEvent>,
-    heard: Heard,
+    heard: BoardSignals,
     refresh: Arc<Notify>,
     /// Whether the workers are followed.
     follows: bool,
@@ -100,14 +100,14 @@ pub(super) async fn run(
     workspace: Workspace,
     cwd: Option<PathBuf>,
 ) -> Result<Option<Signal>> {
-    let heard = Heard::new()?;
+    let heard = BoardSignals::new()?;
     let keyboard = Keyboard::open().ok_or_else(|| Failure::internal("the terminal cannot be read"))?;
     let (inputs, mut news) = channel(INPUTS);
     let quiet = CliContext { format: OutputFormat::Json, ..context.clone() };
     let name =
         workspace.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let link = if has_state(&workspace) { BoardConnection::Connecting } else { BoardConnection::Unused };
-    let colour = Terminal::of_stdout().is_some_and(|terminal| terminal.colour);
+    let colour = OutputTerminal::of_stdout().is_some_and(|terminal| terminal.colour);
     let screen = BoardScreen::open(&keyboard).map_err(|error| unusable(&error))?;
     let mut session = BoardSession {
         performer: Performer::new(quiet, workspace.clone(), cwd, inputs.clone()),
@@ -252,7 +252,7 @@ impl BoardSession {
                 },
                 BoardEffect::ShowStory(worker, before) => self.performer.show_story(worker, before),
                 BoardEffect::ShowDiff(worker) => {
-                    let terminal = Terminal { width: self.board.body.0, colour: true };
+                    let terminal = OutputTerminal { width: self.board.body.0, colour: true };
                     self.performer.show_diff(worker, terminal);
                 }
                 BoardEffect::Count(worker) => self.performer.count(worker),

@@ -13,7 +13,7 @@ use subagent_protocol::ids::{EventId, WorkerId};
 use super::bounds;
 use super::styled;
 use crate::output::human;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// More items are not kept; older ones are fetched again when they are scrolled to.
 const MAX_ITEMS: usize = 4000;
@@ -24,12 +24,12 @@ const MAX_EARLY: usize = 10_000;
 
 /// The story of a worker.
 #[derive(Debug)]
-pub(super) struct Story {
+pub(super) struct BoardStory {
     pub(super) worker: WorkerId,
     items: Vec<StoryItem>,
     /// The laid out items, each for the width below.
     laid_out: Vec<Option<Vec<Line<'static>>>>,
-    terminal: Terminal,
+    terminal: OutputTerminal,
     /// Where the page before begins; `None` at the beginning.
     before: Option<EventId>,
     /// Whether a page is on its way.
@@ -54,14 +54,14 @@ enum Top {
     At { item: usize, line: usize },
 }
 
-impl Story {
+impl BoardStory {
     /// A story of which nothing is there.
     pub(super) fn of(worker: WorkerId, colour: bool) -> Self {
         Self {
             worker,
             items: Vec::new(),
             laid_out: Vec::new(),
-            terminal: Terminal { width: 0, colour },
+            terminal: OutputTerminal { width: 0, colour },
             before: None,
             is_loading: false,
             has_failed: false,

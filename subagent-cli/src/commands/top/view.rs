@@ -4,17 +4,17 @@ use ratatui::text::Line;
 use subagent_protocol::ids::WorkerId;
 
 use super::keys::KeyPress;
-use super::story::Story;
+use super::story::BoardStory;
 use super::styled;
 
 /// What fills the screen.
 #[derive(Debug)]
 pub(super) enum BoardView {
     List,
-    Story(Box<Story>),
+    Story(Box<BoardStory>),
     Text(TextView),
     /// From which line on, and over which story.
-    Help(usize, Option<Box<Story>>),
+    Help(usize, Option<Box<BoardStory>>),
 }
 
 /// A text that is read, as a diff.
@@ -27,12 +27,12 @@ pub(super) struct TextView {
     lines: Option<(usize, Vec<Line<'static>>)>,
     pub(super) top: usize,
     /// The story that comes back when the page is left.
-    pub(super) behind: Option<Box<Story>>,
+    pub(super) behind: Option<Box<BoardStory>>,
 }
 
 impl BoardView {
     /// The story that is there again when this is left.
-    pub(super) fn behind(self) -> Option<Box<Story>> {
+    pub(super) fn behind(self) -> Option<Box<BoardStory>> {
         match self {
             Self::Story(story) => Some(story),
             Self::Text(page) => page.behind,
@@ -44,7 +44,7 @@ impl BoardView {
 
 impl TextView {
     /// A text about a worker, over a story or over the list.
-    pub(super) fn of(title: String, worker: WorkerId, text: String, behind: Option<Box<Story>>) -> Self {
+    pub(super) fn of(title: String, worker: WorkerId, text: String, behind: Option<Box<BoardStory>>) -> Self {
         Self { title, worker, text, lines: None, top: 0, behind }
     }
 

@@ -29,7 +29,7 @@ pub(super) fn run(
     all: bool,
     json: bool,
 ) -> Result<CliOutcome> {
-    let mut out = Out::new(json);
+    let mut out = TreeOutput::new(json);
     block_on(async {
         // The cursor is older than the first tree: what changes between them is heard of.
         let latest = asking.ask(&ApiRequest::get("/v1/events/latest")).await?;
@@ -69,7 +69,7 @@ pub(super) fn run(
     Ok(CliOutcome::Printed(ExitCode::SUCCESS))
 }
 
-enum Out {
+enum TreeOutput {
     /// A line of JSON each.
     Documents(Option<Value>),
     /// One below the other, with an empty line between them.
@@ -78,7 +78,7 @@ enum Out {
     Screen(Redrawn, Option<String>),
 }
 
-impl Out {
+impl TreeOutput {
     fn new(json: bool) -> Self {
         match Redrawn::on_stdout() {
             _ if json => Self::Documents(None),

@@ -15,7 +15,7 @@ use super::triggers::TRIGGERS;
 use crate::command_line::flags::JsonFlag;
 use crate::command_line::numbers::{age, time_or_seconds};
 use crate::commands::firing;
-use crate::commands::firing::flags::FiringFlags;
+use crate::commands::firing::flags::FiringFlagsArgs;
 use crate::context::{CliContext, present};
 use crate::failure::{Failure, Result};
 use crate::output::CliOutcome;
@@ -41,12 +41,12 @@ Examples:
   subagent trigger add docs --watch 'docs/**/*.md' --debounce 10 \\
       codex 'Check the links in these files: {{payload}}'
   subagent trigger add ci --webhook codex 'Find out why this job failed: {{payload}}'")]
-pub(crate) struct TriggerAdd {
+pub(crate) struct TriggerAddArgs {
     /// Its name: letters, digits, `-`, `_` and `.`
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) start: FiringFlags,
+    pub(crate) start: FiringFlagsArgs,
     /// Fire at the end of a task, or of each turn of a worker
     #[arg(long, value_name = "WORKER", group = "source")]
     pub(crate) after: Option<String>,
@@ -78,14 +78,14 @@ pub(crate) struct TriggerAdd {
     pub(crate) json: JsonFlag,
 }
 
-impl TriggerAdd {
+impl TriggerAddArgs {
     /// The only ends that count.
     pub(crate) fn end_status(&self) -> Option<EndStatus> {
         self.end_status.as_deref().and_then(EndStatus::parse)
     }
 }
 
-pub(super) fn run(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: TriggerAddArgs, context: &CliContext) -> Result<CliOutcome> {
     let (overlap, max_failures) = (args.start.overlap(), args.start.max_failures);
     // A secret of 256 bits.
     let token = args.webhook.then(random::<32>).transpose()?;
@@ -107,7 +107,7 @@ pub(super) fn run(args: TriggerAdd, context: &CliContext) -> Result<CliOutcome> 
     Ok(TRIGGERS.shown("trigger.added", data))
 }
 
-fn source(args: &TriggerAdd, token: Option<&str>, context: &CliContext) -> Result<TriggerSource> {
+fn source(args: &TriggerAddArgs, token: Option<&str>, context: &CliContext) -> Result<TriggerSource> {
     let folder = || -> Result<PathBuf> {
         let typed = args.start.cwd.as_deref().filter(|path| !path.as_os_str().is_empty());
         let path = context.env.cwd.join(typed.unwrap_or_else(|| Path::new("")));

@@ -21,7 +21,7 @@ use crate::output::CliOutcome;
 Examples:
   git log --oneline -5 | subagent trigger fire pushed
   subagent trigger fire pushed --occurrence \"$CI_JOB_ID\" < job.json")]
-pub(crate) struct TriggerFire {
+pub(crate) struct TriggerFireArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
     /// Identifier of the occurrence: the trigger fires once for each
@@ -29,7 +29,7 @@ pub(crate) struct TriggerFire {
     pub(crate) occurrence: Option<String>,
 }
 
-pub(super) fn run(args: TriggerFire, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: TriggerFireArgs, context: &CliContext) -> Result<CliOutcome> {
     let payload = match std::io::stdin().is_terminal() {
         true => None,
         false => Some(read_text(Path::new("-"))?),

@@ -13,13 +13,13 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger list")]
-pub(crate) struct TriggerList {
+pub(crate) struct TriggerListArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &TriggerList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerListArgs, context: &CliContext) -> Result<CliOutcome> {
     TRIGGERS.list(args.cwd.cwd.as_deref(), ("trigger.listed", "(no triggers)"), context)
 }

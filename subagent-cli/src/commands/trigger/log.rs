@@ -13,11 +13,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger log pushed")]
-pub(crate) struct TriggerLog {
+pub(crate) struct TriggerLogArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &TriggerLog, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerLogArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(TRIGGERS.logged("trigger.log", TRIGGERS.get(&args.one, "log", context)?))
 }

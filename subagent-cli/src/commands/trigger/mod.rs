@@ -21,15 +21,15 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum TriggerCommand {
-    Add(Box<add::TriggerAdd>),
-    List(list::TriggerList),
-    Show(show::TriggerShow),
-    Log(log::TriggerLog),
-    Pause(pause::TriggerPause),
-    Resume(resume::TriggerResume),
-    Run(run::TriggerRun),
-    Fire(fire::TriggerFire),
-    Rm(rm::TriggerRm),
+    Add(Box<add::TriggerAddArgs>),
+    List(list::TriggerListArgs),
+    Show(show::TriggerShowArgs),
+    Log(log::TriggerLogArgs),
+    Pause(pause::TriggerPauseArgs),
+    Resume(resume::TriggerResumeArgs),
+    Run(run::TriggerRunArgs),
+    Fire(fire::TriggerFireArgs),
+    Rm(rm::TriggerRmArgs),
 }
 
 impl TriggerCommand {

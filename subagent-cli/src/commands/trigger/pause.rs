@@ -15,11 +15,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger pause pushed")]
-pub(crate) struct TriggerPause {
+pub(crate) struct TriggerPauseArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &TriggerPause, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerPauseArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(TRIGGERS.shown("trigger.paused", TRIGGERS.change(&args.one, "pause", context)?))
 }

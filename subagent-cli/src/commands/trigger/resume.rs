@@ -13,11 +13,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger resume pushed")]
-pub(crate) struct TriggerResume {
+pub(crate) struct TriggerResumeArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &TriggerResume, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerResumeArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(TRIGGERS.shown("trigger.resumed", TRIGGERS.change(&args.one, "resume", context)?))
 }

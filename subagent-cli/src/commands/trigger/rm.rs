@@ -16,11 +16,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger rm pushed")]
-pub(crate) struct TriggerRm {
+pub(crate) struct TriggerRmArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &TriggerRm, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerRmArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(firing::removed("trigger.removed", TRIGGERS.change(&args.one, "remove", context)?))
 }

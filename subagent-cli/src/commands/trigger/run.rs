@@ -15,11 +15,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger run pushed")]
-pub(crate) struct TriggerRun {
+pub(crate) struct TriggerRunArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &TriggerRun, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerRunArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(TRIGGERS.fired("trigger.fired", TRIGGERS.change(&args.one, "run", context)?))
 }

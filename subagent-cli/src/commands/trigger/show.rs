@@ -13,11 +13,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent trigger show pushed")]
-pub(crate) struct TriggerShow {
+pub(crate) struct TriggerShowArgs {
     #[command(flatten)]
     pub(crate) one: OneStarter,
 }
 
-pub(super) fn run(args: &TriggerShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TriggerShowArgs, context: &CliContext) -> Result<CliOutcome> {
     Ok(TRIGGERS.shown("trigger.shown", TRIGGERS.get(&args.one, "", context)?))
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::one_turn::{OneTurn, asked, path};
+use super::one_turn::{OneTurnArgs, asked, path};
 use crate::client::ApiRequest;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -16,12 +16,12 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent turn drop turn_0123456789")]
-pub(crate) struct TurnDrop {
+pub(crate) struct TurnDropArgs {
     #[command(flatten)]
-    pub(crate) one: OneTurn,
+    pub(crate) one: OneTurnArgs,
 }
 
-pub(super) fn run(args: &TurnDrop, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TurnDropArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
     let ask = ApiRequest::change(path(&args.one.turn_id, "/drop", &workspace)?, &json!({}))?;
     let data = asked(&ask, &workspace, context)?;

@@ -16,7 +16,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent turn list --worker-id w_0123456789
   subagent turn list --worker-id w_0123456789 --ended 0 --json")]
-pub(crate) struct TurnList {
+pub(crate) struct TurnListArgs {
     /// The worker's id
     #[arg(long, value_name = "ID")]
     pub(crate) worker_id: String,
@@ -29,7 +29,7 @@ pub(crate) struct TurnList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &TurnList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TurnListArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
     let ask = ApiRequest::get(format!("/v1/workers/{worker}/turns?ended={}", args.ended));

@@ -17,11 +17,11 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum TurnCommand {
-    List(list::TurnList),
-    Show(show::TurnShow),
-    Drop(drop::TurnDrop),
-    Move(r#move::TurnMove),
-    Retry(retry::TurnRetry),
+    List(list::TurnListArgs),
+    Show(show::TurnShowArgs),
+    Drop(drop::TurnDropArgs),
+    Move(r#move::TurnMoveArgs),
+    Retry(retry::TurnRetryArgs),
 }
 
 impl TurnCommand {

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::MoveTurn;
 
-use super::one_turn::{OneTurn, asked, path};
+use super::one_turn::{OneTurnArgs, asked, path};
 use crate::client::ApiRequest;
 use crate::command_line::flags::any_value;
 use crate::context::CliContext;
@@ -16,9 +16,9 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent turn move turn_0123456789 --first
   subagent turn move turn_0123456789 --to 3 --json")]
-pub(crate) struct TurnMove {
+pub(crate) struct TurnMoveArgs {
     #[command(flatten)]
-    pub(crate) one: OneTurn,
+    pub(crate) one: OneTurnArgs,
     /// Which place, from 1
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["first", "last"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct TurnMove {
 /// The position behind all queued messages.
 const LAST: u32 = u32::MAX;
 
-pub(super) fn run(args: &TurnMove, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TurnMoveArgs, context: &CliContext) -> Result<CliOutcome> {
     let to = match (args.to, args.first, args.last) {
         (Some(place), ..) => place,
         (None, true, _) => 1,

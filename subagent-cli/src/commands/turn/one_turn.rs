@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 
 /// One turn, and where it is.
 #[derive(Debug, Args)]
-pub(crate) struct OneTurn {
+pub(crate) struct OneTurnArgs {
     /// The id of the turn
     #[arg(value_name = "TURN")]
     pub(crate) turn_id: String,

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::GoOn;
 
-use super::one_turn::{OneTurn, asked, path};
+use super::one_turn::{OneTurnArgs, asked, path};
 use crate::client::{ApiRequest, DaemonClient, block_on};
 use crate::command_line::flags::{ConfigFlag, any_value};
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
@@ -19,14 +19,14 @@ use crate::output::{CliOutcome, text};
 #[command(mut_args = any_value, after_help = "\
 Example:
   subagent turn retry turn_0123456789")]
-pub(crate) struct TurnRetry {
+pub(crate) struct TurnRetryArgs {
     #[command(flatten)]
-    pub(crate) one: OneTurn,
+    pub(crate) one: OneTurnArgs,
     #[command(flatten)]
     pub(crate) config: ConfigFlag,
 }
 
-pub(super) fn run(args: &TurnRetry, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TurnRetryArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
     let turn = asked(&ApiRequest::get(path(&args.one.turn_id, "", &workspace)?), &workspace, context)?;
     let worker_id = turn["workerId"].as_str().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::one_turn::{OneTurn, asked, path};
+use super::one_turn::{OneTurnArgs, asked, path};
 use crate::client::ApiRequest;
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -13,12 +13,12 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent turn show turn_0123456789 --json")]
-pub(crate) struct TurnShow {
+pub(crate) struct TurnShowArgs {
     #[command(flatten)]
-    pub(crate) one: OneTurn,
+    pub(crate) one: OneTurnArgs,
 }
 
-pub(super) fn run(args: &TurnShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &TurnShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
     let ask = ApiRequest::get(path(&args.one.turn_id, "", &workspace)?);
     let data = asked(&ask, &workspace, context)?;

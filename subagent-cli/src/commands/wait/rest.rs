@@ -16,7 +16,7 @@ use crate::client::{DaemonClient, block_on};
 use crate::commands::targets::named_worker;
 use crate::commands::waiting::end::{WaitEnd, answer_command, code_of};
 use crate::commands::waiting::limit::wait_limit;
-use crate::commands::waiting::status_line::{self, Live};
+use crate::commands::waiting::status_line::{self, StatusFollower};
 use crate::commands::waiting::turn_result;
 use crate::context::CliContext;
 use crate::dialog::{Dialog, DialogOutcome, QuestionRef};
@@ -54,7 +54,7 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
             addresses.iter().map(|address| AwaitedWorker::of(address)).collect();
         let mut dialog = Dialog::open(context.format, !args.no_ask);
         loop {
-            let live = Live::new(context, &workspace)?;
+            let live = StatusFollower::new(context, &workspace)?;
             let left = Cell::new(workers.iter().filter(|worker| worker.item.is_none()).count());
             let work = wait(&mut client, &mut workers, args.any, limit, &left);
             if !Box::pin(status_line::wait_rest(live, &addresses, &left, work)).await? {

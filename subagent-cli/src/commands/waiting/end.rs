@@ -4,7 +4,7 @@ use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::clean::one_line;
 
-use super::turn_result::TurnResult;
+use super::turn_result::EndedTurn;
 use crate::client::DaemonClient;
 use crate::exit_code::{NEEDS_ANSWER, TIMEOUT, TurnOutcome};
 use crate::failure::{Failure, Result};
@@ -15,7 +15,7 @@ use crate::output::rule::task_path;
 pub(crate) struct WaitEnd {
     pub(crate) code: u8,
     /// Of a turn that has ended.
-    pub(crate) result: Option<TurnResult>,
+    pub(crate) result: Option<EndedTurn>,
     /// Why the code is not 0, in one line.
     pub(crate) reason: Option<String>,
 }
@@ -24,13 +24,13 @@ impl WaitEnd {
     /// Reads what the event means that ended a wait for the worker with this address.
     ///
     /// # Errors
-    /// Those of [`TurnResult::of`].
+    /// Those of [`EndedTurn::of`].
     pub(crate) async fn of(client: &mut DaemonClient, address: &str, event: &Value) -> Result<Self> {
         let without = |code, reason| Self { code, result: None, reason };
         Ok(match event["type"].as_str().unwrap_or_default() {
             "turn.completed" | "turn.failed" | "turn.canceled" => {
                 let turn_id = event["turnId"].as_str().unwrap_or_default();
-                let result = TurnResult::of(client, turn_id).await?;
+                let result = EndedTurn::of(client, turn_id).await?;
                 Self { code: result.outcome.code(), reason: result.reason(), result: Some(result) }
             }
             "approval.requested" | "elicitation.requested" => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// The time limit of a wait without a terminal, as in the contract.
 const USUAL_LIMIT: f64 = 60.0;
@@ -10,7 +10,7 @@ const USUAL_LIMIT: f64 = 60.0;
 /// Returns the time limit of a wait in the positional form. `seconds` is the older flag, if it was typed. At a terminal
 /// there is no limit by default.
 pub(crate) fn wait_limit(time: Option<f64>, seconds: Option<f64>) -> Option<Duration> {
-    limit_of(time.or(seconds), || Terminal::of_stdout().is_some())
+    limit_of(time.or(seconds), || OutputTerminal::of_stdout().is_some())
 }
 
 fn limit_of(typed: Option<f64>, at_terminal: impl FnOnce() -> bool) -> Option<Duration> {

@@ -14,18 +14,18 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::signals::end_by;
-use crate::client::{ApiRequest, Cursor, DaemonClient, EventBatch, WorkerWait, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, WaitStart, WorkerWait, segment};
 use crate::context::CliContext;
 use crate::dialog::{interruption, interruption_after};
 use crate::failure::Result;
-use crate::output::live::{Activity, StatusLine};
+use crate::output::live::{LiveActivity, StatusLine};
 use crate::output::{OutputFormat, write_stderr};
 
 /// The clock in the line.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What the line needs; nothing if there is no terminal for it.
-pub(crate) struct Live {
+pub(crate) struct StatusFollower {
     line: StatusLine,
     follower: DaemonClient,
     starting: Option<String>,
@@ -42,7 +42,7 @@ enum LiveStatus<'a> {
     Left(&'a Cell<usize>),
 }
 
-impl Live {
+impl StatusFollower {
     /// Returns a line if stderr is a terminal and `--json` is not set.
     pub(crate) fn new(context: &CliContext, workspace: &Workspace) -> Result<Option<Self>> {
         if context.format == OutputFormat::Json {
@@ -63,7 +63,7 @@ impl Live {
     }
 }
 
-impl Live {
+impl StatusFollower {
     /// The same where the workers were named as arguments.
     pub(crate) fn named(self, addresses: &[String]) -> Self {
         Self { named: addresses.to_vec(), ..self }
@@ -79,9 +79,9 @@ impl Live {
     ) -> T {
         let Self { mut line, mut follower, starting, named } = self;
         let activity = RefCell::new(match starting {
-            Some(what) => Activity::of_start(what),
-            None if sent => Activity::of_turn(),
-            None => Activity::default(),
+            Some(what) => LiveActivity::of_start(what),
+            None if sent => LiveActivity::of_turn(),
+            None => LiveActivity::default(),
         });
         let news = Notify::new();
         let following = async {
@@ -125,15 +125,15 @@ impl Live {
 /// Waits, with the line or without.
 pub(crate) async fn wait(
     client: &mut DaemonClient,
-    live: Option<Live>,
+    live: Option<StatusFollower>,
     mut waiting: WorkerWait,
 ) -> Result<Value> {
     let Some(live) = live else { return without_line(client.wait(waiting)).await };
     client.pin(&mut waiting).await?;
     let worker = waiting.worker_id.clone();
     let from = match &waiting.cursor {
-        Cursor::After(event_id) => Some(event_id.clone()),
-        Cursor::Beginning | Cursor::Latest => None,
+        WaitStart::After(event_id) => Some(event_id.clone()),
+        WaitStart::Beginning | WaitStart::Latest => None,
     };
     let sent = waiting.collect_turn.is_some();
     live.beside(LiveStatus::Worker(&worker), from, sent, client.wait(waiting)).await
@@ -149,7 +149,7 @@ fn waiting(left: usize, all: usize) -> String {
 
 /// Waits for workers that were named as arguments, with the line or without. `left` of them are not done yet.
 pub(crate) async fn wait_rest<T>(
-    live: Option<Live>,
+    live: Option<StatusFollower>,
     addresses: &[String],
     left: &Cell<usize>,
     work: impl Future<Output = Result<T>>,
@@ -179,7 +179,7 @@ async fn follow(
     client: &mut DaemonClient,
     worker: &str,
     from: Option<String>,
-    activity: &RefCell<Activity>,
+    activity: &RefCell<LiveActivity>,
     news: &Notify,
 ) {
     let mut events = client.events(worker, from, true, false);

@@ -7,7 +7,7 @@ use subagent_protocol::Code;
 use subagent_protocol::clean::one_line;
 
 use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
-use crate::commands::run::transcript::Transcript;
+use crate::commands::run::transcript::RunTranscript;
 use crate::exit_code::{TurnExitStatus, TurnOutcome};
 use crate::failure::{Failure, Result};
 use crate::output::advice;
@@ -19,13 +19,13 @@ const MAX_EVENTS: &str = "1000";
 
 /// The result of a turn that has ended.
 #[derive(Debug)]
-pub(crate) struct TurnResult {
+pub(crate) struct EndedTurn {
     pub(crate) outcome: TurnOutcome,
     /// `outcome`, `exitCode`, `message`, `stopReason`, `usage`, `error`, `denied`, `deniedCount`, `turnedAway`.
     pub(crate) data: Value,
 }
 
-impl TurnResult {
+impl EndedTurn {
     /// Reads the result of a turn.
     ///
     /// # Errors
@@ -44,14 +44,14 @@ impl TurnResult {
             .with("turnId", Some(turn_id))
             .with("eventTypes", Some(ANSWERS));
         let inspected = client.ask(&ApiRequest::get(query)).await?;
-        let mut transcript = Transcript::default();
+        let mut transcript = RunTranscript::default();
         for event in inspected["events"].as_array().into_iter().flatten() {
             let _ = transcript.see(event);
         }
         Ok(Self::judged(end, turn, &transcript))
     }
 
-    fn judged(end: TurnExitStatus, mut turn: Value, transcript: &Transcript) -> Self {
+    fn judged(end: TurnExitStatus, mut turn: Value, transcript: &RunTranscript) -> Self {
         let mut data = match turn["result"].take() {
             Value::Object(result) => Value::Object(result),
             // A daemon that is older than this command.
@@ -122,7 +122,7 @@ mod tests {
     fn blank_lines_are_no_message() {
         let message = |text: &str| {
             let result =
-                TurnResult { outcome: TurnOutcome::Completed, data: serde_json::json!({"message": text}) };
+                EndedTurn { outcome: TurnOutcome::Completed, data: serde_json::json!({"message": text}) };
             result.message().to_owned()
         };
         assert_eq!((message("\n \n"), message(" Done.\n")), (String::new(), " Done.\n".to_owned()));

@@ -29,7 +29,7 @@ use crate::tasks::TaskPlacement;
 #[command(after_help = "\
 Example:
   subagent worker handoff codex-1")]
-pub(crate) struct WorkerHandoff {
+pub(crate) struct WorkerHandoffArgs {
     /// Below which folder to write [default: the state directory]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) handoffs_dir: Option<PathBuf>,
@@ -47,7 +47,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "written",
 };
 
-pub(super) fn run(args: WorkerHandoff, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerHandoffArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
     let addresses = args.several.workers.all();

@@ -23,7 +23,7 @@ Examples:
   subagent worker inspect codex-1 --event-type turn.failed \\
       --event-type progress.update:plan --since 2026-11-21T20:00:00Z"
 )]
-pub(crate) struct WorkerInspect {
+pub(crate) struct WorkerInspectArgs {
     /// How many of the last events that fit
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) events_limit: u32,
@@ -50,7 +50,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "inspected",
 };
 
-pub(super) fn run(args: WorkerInspect, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerInspectArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
     let addresses = args.workers.all();
     let limit = args.tail.unwrap_or(args.events_limit).to_string();

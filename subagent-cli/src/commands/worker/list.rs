@@ -20,7 +20,7 @@ Examples:
   subagent worker list --controller-id ctl_0123456789 --json
   subagent worker list -l job=review
   subagent worker list --all-workspaces")]
-pub(crate) struct WorkerList {
+pub(crate) struct WorkerListArgs {
     /// Only workers of this controller
     #[arg(long, value_name = "ID")]
     pub(crate) controller_id: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct WorkerList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &WorkerList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorkerListArgs, context: &CliContext) -> Result<CliOutcome> {
     if args.all_workspaces {
         return all(
             WorkerSelector {

@@ -19,7 +19,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent worker logs codex-1
   subagent worker logs codex-1 --tail-bytes 1000000 --json")]
-pub(crate) struct WorkerLogs {
+pub(crate) struct WorkerLogsArgs {
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = count)]
     pub(crate) tail_bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) struct WorkerLogs {
 const REPORT: ChangeReport =
     ChangeReport { one: "worker.logs", several: "workers.logs", keys: &[], done: "read" };
 
-pub(crate) fn run(args: &WorkerLogs, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &WorkerLogsArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let addresses = args.several.workers.all();
     let mut client = DaemonClient::new(context, &workspace);

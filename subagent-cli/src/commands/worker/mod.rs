@@ -23,18 +23,18 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum WorkerCommand {
-    Start(Box<start::WorkerStart>),
-    List(list::WorkerList),
-    Show(show::WorkerShow),
-    Stop(stop::WorkerStop),
-    Logs(logs::WorkerLogs),
-    Inspect(inspect::WorkerInspect),
-    Handoff(handoff::WorkerHandoff),
-    Continue(Box<r#continue::WorkerContinue>),
-    Restart(restart::WorkerRestart),
-    Resume(resume::WorkerResume),
-    Set(set::WorkerSet),
-    Rm(rm::WorkerRm),
+    Start(Box<start::WorkerStartArgs>),
+    List(list::WorkerListArgs),
+    Show(show::WorkerShowArgs),
+    Stop(stop::WorkerStopArgs),
+    Logs(logs::WorkerLogsArgs),
+    Inspect(inspect::WorkerInspectArgs),
+    Handoff(handoff::WorkerHandoffArgs),
+    Continue(Box<r#continue::WorkerContinueArgs>),
+    Restart(restart::WorkerRestartArgs),
+    Resume(resume::WorkerResumeArgs),
+    Set(set::WorkerSetArgs),
+    Rm(rm::WorkerRmArgs),
 }
 
 impl WorkerCommand {

@@ -21,7 +21,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent worker restart codex-1
   subagent worker restart codex-1 --force --json")]
-pub(crate) struct WorkerRestart {
+pub(crate) struct WorkerRestartArgs {
     /// Also if a turn is open; it is canceled
     #[arg(long)]
     pub(crate) force: bool,
@@ -38,7 +38,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "restarted",
 };
 
-pub(super) fn run(args: &WorkerRestart, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorkerRestartArgs, context: &CliContext) -> Result<CliOutcome> {
     let change = BulkWorkerChange { report: &REPORT, path: "restart", unbounded: true };
     change.of_each((&args.several, &args.config), context, |env, mcp_servers| RestartWorker {
         force: args.force,

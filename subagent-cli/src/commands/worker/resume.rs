@@ -20,7 +20,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent worker resume codex-1
   subagent worker resume codex-1 codex-2 --json")]
-pub(crate) struct WorkerResume {
+pub(crate) struct WorkerResumeArgs {
     #[command(flatten)]
     pub(crate) several: SeveralWorkers,
     #[command(flatten)]
@@ -34,7 +34,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "resumed",
 };
 
-pub(super) fn run(args: &WorkerResume, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorkerResumeArgs, context: &CliContext) -> Result<CliOutcome> {
     let change = BulkWorkerChange { report: &REPORT, path: "queue/resume", unbounded: false };
     change.of_each((&args.several, &args.config), context, |env, mcp_servers| GoOn { env, mcp_servers })
 }

@@ -20,7 +20,7 @@ use crate::output::CliOutcome;
 Examples:
   subagent worker rm codex-1
   subagent worker rm codex-1 codex-2 --force --json")]
-pub(crate) struct WorkerRm {
+pub(crate) struct WorkerRmArgs {
     /// Stop the worker first
     #[arg(long)]
     pub(crate) force: bool,
@@ -35,7 +35,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "removed",
 };
 
-pub(crate) fn run(args: &WorkerRm, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &WorkerRmArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.several.cwd.cwd.as_deref())?;
     let addresses = args.several.workers.all();
     let mut client = DaemonClient::new(context, &workspace);

@@ -35,7 +35,7 @@ Examples:
   subagent worker set codex-1 --name auth
   echo '{\"workerId\": \"w_0123456789\", \"configOptions\": {\"fast\": true}}' |
       subagent worker set --input - --json")]
-pub(crate) struct WorkerSet {
+pub(crate) struct WorkerSetArgs {
     /// The workers: names, ids, beginnings of ids, or @last
     #[arg(value_name = "WORKER", conflicts_with = "worker_id")]
     pub(crate) workers: Vec<String>,
@@ -90,7 +90,7 @@ struct WorkerSettingsChange {
 }
 
 impl WorkerSettingsChange {
-    fn of(args: WorkerSet, context: &CliContext) -> Result<Self> {
+    fn of(args: WorkerSetArgs, context: &CliContext) -> Result<Self> {
         let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)?;
         let one = present(args.worker_id).or_else(|| input.text("workerId"));
         let addresses = if args.workers.is_empty() { Vec::from_iter(one) } else { args.workers };
@@ -124,7 +124,7 @@ impl WorkerSettingsChange {
     }
 }
 
-pub(super) fn run(args: WorkerSet, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerSetArgs, context: &CliContext) -> Result<CliOutcome> {
     let cwd = args.cwd.cwd.clone();
     let is_new = !args.workers.is_empty() && args.input.is_some();
     let wanted = WorkerSettingsChange::of(args, context).map_err(|error| error.wrong_usage_if(is_new))?;

@@ -17,7 +17,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent worker show codex-1 --json
   subagent worker show codex-1 codex-2")]
-pub(crate) struct WorkerShow {
+pub(crate) struct WorkerShowArgs {
     #[command(flatten)]
     pub(crate) workers: ShownWorkers,
 }
@@ -54,7 +54,7 @@ const KEYS: &[&str] = &[
 const REPORT: ChangeReport =
     ChangeReport { one: "worker.shown", several: "workers.shown", keys: KEYS, done: "shown" };
 
-pub(super) fn run(args: &WorkerShow, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorkerShowArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.workers.cwd.cwd.as_deref())?;
     let addresses = args.workers.all();
     let mut client = DaemonClient::new(context, &workspace);

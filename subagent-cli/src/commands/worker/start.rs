@@ -35,7 +35,7 @@ use crate::controller::{self, resolve_path};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
 use crate::output::{CliOutcome, text};
-use crate::starting::Starting;
+use crate::starting::StartLine;
 use crate::umask::current_umask;
 
 /// Start an agent as a worker
@@ -53,7 +53,7 @@ Examples:
   subagent worker start --role reviewer --cwd ~/src/thing --json
   echo '{\"launcher\": \"codex\", \"label\": \"fixer\"}' |
       subagent worker start --input -")]
-pub(crate) struct WorkerStart {
+pub(crate) struct WorkerStartArgs {
     /// A launcher, or a definition of an agent
     #[arg(value_name = "AGENT", conflicts_with_all = ["launcher", "agent"])]
     pub(crate) launcher_or_agent: Option<String>,
@@ -186,7 +186,7 @@ impl WorkerStartRequest {
     }
 }
 
-pub(super) fn run(args: WorkerStart, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: WorkerStartArgs, context: &CliContext) -> Result<CliOutcome> {
     let positional = args.launcher_or_agent.is_some();
     let input = InputObject::load(args.input.as_deref(), INPUT, &context.typed)
         .map_err(|error| error.wrong_usage_if(positional))?;
@@ -241,13 +241,13 @@ fn with_other_form(failure: Failure, launcher: Option<&str>, cwd: Option<&Path>)
 }
 
 /// A start that nothing is known to be wrong with.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedStart {
     request: StartWorker,
     limit: Duration,
-    starting: Option<Starting>,
+    starting: Option<StartLine>,
 }
 
-impl Prepared {
+impl PreparedStart {
     /// Asks the daemon whether the controller that was chosen may have the worker.
     pub(crate) async fn check_controller(&self, client: &mut DaemonClient) -> Result<()> {
         client.ask(&ApiRequest::get(resolve_path(&self.request.choice))).await.map(|_| ())
@@ -260,7 +260,7 @@ impl Prepared {
     pub(crate) async fn start(mut self, client: &mut DaemonClient) -> Result<Value> {
         let hooks = self.request.hooks.clone();
         let starting = self.starting.take();
-        let mut data = Starting::during(starting, Instant::now(), Box::pin(self.started(client))).await?;
+        let mut data = StartLine::during(starting, Instant::now(), Box::pin(self.started(client))).await?;
         if hooks.is_empty() {
             return Ok(data);
         }
@@ -343,7 +343,7 @@ pub(crate) async fn prepare(
     loaded: &LoadedConfig,
     workspace: &Workspace,
     context: &CliContext,
-) -> Result<Prepared> {
+) -> Result<PreparedStart> {
     let cwd = start::cwd(wanted.cwd.as_deref(), &context.env)?;
     // The daemon knows the handle, and takes the one that it names before that of the hint.
     let choice = ControllerChoice {
@@ -368,11 +368,11 @@ pub(crate) async fn prepare(
         }
     };
     let name = composition.launcher().to_owned();
-    let starting = Starting::new(context, &name, || composition.fetch());
+    let starting = StartLine::new(context, &name, || composition.fetch());
     let request = composition.request()?;
     let wishes = request.agent.as_ref().is_some_and(|agent| agent.model.is_some());
     let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
     let making = if request.worktree.is_some() { worktree::COMMANDS_LIMIT } else { Duration::ZERO };
     let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + making + GRACE;
-    Ok(Prepared { request, limit, starting })
+    Ok(PreparedStart { request, limit, starting })
 }

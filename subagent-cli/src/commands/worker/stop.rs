@@ -28,7 +28,7 @@ Examples:
   subagent worker stop -l job=review"
 )]
 #[command(group(ArgGroup::new("which").required(true).args(["workers", "worker_id", "selector"])))]
-pub(crate) struct WorkerStop {
+pub(crate) struct WorkerStopArgs {
     #[command(flatten)]
     pub(crate) workers: Addresses,
     #[command(flatten)]
@@ -49,7 +49,7 @@ const REPORT: ChangeReport = ChangeReport {
     done: "stopped",
 };
 
-pub(crate) fn run(args: &WorkerStop, context: &CliContext) -> Result<CliOutcome> {
+pub(crate) fn run(args: &WorkerStopArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if let Some(selector) = &args.selector.selector {
         return all(

@@ -15,11 +15,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent worktree discard codex-1")]
-pub(crate) struct WorktreeDiscard {
+pub(crate) struct WorktreeDiscardArgs {
     #[command(flatten)]
     pub(crate) one: OneWorktree,
 }
 
-pub(super) fn run(args: &WorktreeDiscard, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorktreeDiscardArgs, context: &CliContext) -> Result<CliOutcome> {
     changed(&args.one, ("discard", GIT_LIMIT), "worktree.discarded", &["name", "branch", "retired"], context)
 }

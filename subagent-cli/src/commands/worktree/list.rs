@@ -17,14 +17,14 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent worktree list
   subagent worktree list --json")]
-pub(crate) struct WorktreeList {
+pub(crate) struct WorktreeListArgs {
     #[command(flatten)]
     pub(crate) cwd: CwdFlag,
     #[command(flatten)]
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &WorktreeList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorktreeListArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let data = match has_state(&workspace) {
         true => {

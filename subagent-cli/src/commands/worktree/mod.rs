@@ -22,14 +22,14 @@ pub(crate) use change::{COMMANDS_LIMIT, environment, git_environment, merged, ty
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum WorktreeCommand {
-    List(list::WorktreeList),
-    Show(show::WorktreeShow),
+    List(list::WorktreeListArgs),
+    Show(show::WorktreeShowArgs),
     Diff(crate::commands::diff::DiffArgs),
-    Setup(setup::WorktreeSetup),
-    Remove(remove::WorktreeRemove),
-    Discard(discard::WorktreeDiscard),
+    Setup(setup::WorktreeSetupArgs),
+    Remove(remove::WorktreeRemoveArgs),
+    Discard(discard::WorktreeDiscardArgs),
     Land(Box<land::LandArgs>),
-    Prune(prune::WorktreePrune),
+    Prune(prune::WorktreePruneArgs),
 }
 
 impl WorktreeCommand {

@@ -22,7 +22,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent worktree prune
   subagent worktree prune --retired 30d")]
-pub(crate) struct WorktreePrune {
+pub(crate) struct WorktreePruneArgs {
     /// Delete refs of retired worktrees, and discarded copies, that are older than this, as 30d
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) retired: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct WorktreePrune {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &WorktreePrune, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorktreePruneArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let env = git_environment(context);
     let request = match args.retired {

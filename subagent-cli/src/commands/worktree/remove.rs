@@ -14,11 +14,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent worktree remove codex-1")]
-pub(crate) struct WorktreeRemove {
+pub(crate) struct WorktreeRemoveArgs {
     #[command(flatten)]
     pub(crate) one: OneWorktree,
 }
 
-pub(super) fn run(args: &WorktreeRemove, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorktreeRemoveArgs, context: &CliContext) -> Result<CliOutcome> {
     changed(&args.one, ("remove", GIT_LIMIT), "worktree.removed", &["name", "branch"], context)
 }

@@ -14,11 +14,11 @@ use crate::output::CliOutcome;
 #[command(after_help = "\
 Example:
   subagent worktree setup codex-1")]
-pub(crate) struct WorktreeSetup {
+pub(crate) struct WorktreeSetupArgs {
     #[command(flatten)]
     pub(crate) one: OneWorktree,
 }
 
-pub(super) fn run(args: &WorktreeSetup, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &WorktreeSetupArgs, context: &CliContext) -> Result<CliOutcome> {
     changed(&args.one, ("setup", COMMANDS_LIMIT), "worktree.ready", &["name", "path"], context)
 }

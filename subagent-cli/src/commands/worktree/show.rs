@@ -13,7 +13,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent worktree show codex-1")]
-pub(crate) struct WorktreeShow {
+pub(crate) struct WorktreeShowArgs {
     #[command(flatten)]
     pub(crate) one: OneWorktree,
 }

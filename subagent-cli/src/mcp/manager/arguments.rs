@@ -5,13 +5,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::tools::{DEFAULT_EVENTS, DEFAULT_WAIT, MAX_EVENTS, MAX_WAIT, MAX_WORKERS};
-use super::{NewLanding, NewMessage, NewWorker};
+use super::{NewLanding, NewMessage, WorkerOptions};
 
 /// A call with valid arguments.
 #[derive(Debug)]
 pub(in crate::mcp) enum ManagerToolCall {
     ListWorkers { all: bool },
-    Start(NewWorker),
+    Start(WorkerOptions),
     Send(NewMessage),
     Wait { workers: Vec<String>, seconds: f64 },
     ListQuestions { worker: Option<String> },

@@ -21,7 +21,7 @@ use crate::failure::Result;
 pub(crate) type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
 
 /// Options of a new worker, with the keys of `worker start --input`.
-pub(crate) type NewWorker = serde_json::Map<String, Value>;
+pub(crate) type WorkerOptions = serde_json::Map<String, Value>;
 
 #[derive(Debug)]
 pub(crate) struct NewMessage {
@@ -45,7 +45,7 @@ pub(crate) struct NewLanding {
 /// Executes changes like the commands: with the config and environment of this process.
 pub(crate) trait Commands: Debug + Send + Sync {
     /// Returns the data of `worker.started`.
-    fn start_worker(&self, worker: NewWorker) -> CommandFuture<'_>;
+    fn start_worker(&self, worker: WorkerOptions) -> CommandFuture<'_>;
     /// Returns the data of `turn.accepted` or `turn.queued`.
     fn send_message(&self, message: NewMessage) -> CommandFuture<'_>;
     /// Returns the data of `worker.diff`.

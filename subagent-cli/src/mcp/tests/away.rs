@@ -22,7 +22,7 @@ async fn a_daemon_that_dies_meanwhile_gets_the_task_once_and_is_waited_for() {
             _ => ordinary(seen),
         }
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     assert!(text(&session.call("task", call()).await).contains(">Done.<"));
     let keys: Vec<_> =
         fake.seen().iter().filter_map(|seen| seen.header("idempotency-key").map(str::to_owned)).collect();
@@ -51,7 +51,7 @@ async fn a_daemon_that_is_away_is_asked_again_however_late_it_comes() {
             "{path}: its end would be unknown"
         );
     }
-    let mut session = Session::begin(submitter).await;
+    let mut session = McpSession::begin(submitter).await;
     let arguments = json!({"name_or_id": "done", "message": "Go on."});
     let id = session.request("tools/call", json!({"name": "message_subagent", "arguments": arguments})).await;
     until(|| fake.is_away().then_some(())).await;
@@ -73,7 +73,7 @@ async fn agents_that_could_not_be_found_out_are_announced_as_soon_as_they_can_be
         }
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     assert_eq!(names(&session.ask("tools/list", json!({})).await), ["get_subagents", "message_subagent"]);
     session.hear("notifications/tools/list_changed").await;
     assert_eq!(names(&session.ask("tools/list", json!({})).await)[0], "task");
@@ -86,7 +86,7 @@ async fn an_agents_server_waits_for_a_daemon_that_it_may_not_start() {
         "GET /v1/tasks" => ok(json!({"items": [], "count": 0})),
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     std::fs::remove_file(fake.dir.path().join("daemon.json")).unwrap();
     let id = session.request("tools/call", json!({"name": "get_subagents", "arguments": {}})).await;
     session.ask("ping", json!({})).await;

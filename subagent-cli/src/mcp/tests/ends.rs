@@ -41,7 +41,7 @@ fn fake(status: &'static str) -> Fake {
 #[tokio::test]
 async fn a_manager_hears_of_the_end_of_a_task_that_it_watches() {
     let fake = fake("completed");
-    let mut session = Session::begin(submitter(&fake, &[])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[])).await;
     let listed = session.ask("resources/list", json!({})).await;
     assert_eq!(listed["result"]["resources"][0]["uri"], TASKS, "{listed}");
     let read = session.ask("resources/read", json!({"uri": TASKS})).await;
@@ -70,7 +70,7 @@ async fn a_manager_hears_of_the_end_of_a_task_that_it_watches() {
 #[tokio::test]
 async fn a_task_that_goes_on_is_watched_and_what_is_not_wanted_is_not_reported() {
     let fake = fake("failed");
-    let mut session = Session::begin(submitter(&fake, &[])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[])).await;
     let message = json!({"name_or_id": "w_0123456789", "message": "more"});
     session.call("message_subagent", message.clone()).await;
     assert_eq!(session.hear("notifications/message").await["params"]["level"], "warning");
@@ -100,7 +100,7 @@ async fn an_agent_has_no_resources_and_hears_of_no_ends() {
         }
         _ => ordinary(seen),
     });
-    let mut session = Session::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
+    let mut session = McpSession::begin(submitter(&fake, &[(TASK_TOKEN, "t")])).await;
     let listed = session.ask("resources/list", json!({})).await;
     assert!(listed["result"]["resources"].as_array().is_none_or(Vec::is_empty), "{listed}");
     for method in ["resources/read", "resources/subscribe"] {

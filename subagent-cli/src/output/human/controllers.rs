@@ -42,15 +42,15 @@ pub(super) fn status(view: &mut PageRenderer, status: &ControllerStatus) {
 /// Data of `controller.initialized` and `controller.attached`, with the file that the command wrote.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Granted {
+pub(super) struct GrantedOwnership {
     #[serde(flatten)]
     controller: ControllerInitialized,
     hint_path: String,
 }
 
 /// Who owns the workspace now. The token is for variables alone, and is not shown.
-pub(super) fn granted(view: &mut PageRenderer, granted: &Granted) {
-    let Granted { controller, hint_path } = granted;
+pub(super) fn granted(view: &mut PageRenderer, granted: &GrantedOwnership) {
+    let GrantedOwnership { controller, hint_path } = granted;
     view.page.word(Style::Strong, controller.controller_id.as_str()).plain("  ");
     view.page.word(Style::Good, "owned").plain("  ").word(Style::Plain, &controller.label).end();
     view.facts(&[

@@ -4,11 +4,11 @@ use crate::failure::Failure;
 use crate::output::advice;
 use crate::output::page::TextPage;
 use crate::output::style::Style;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// The lines of an error for this terminal.
 #[must_use]
-pub fn failure(failure: &Failure, terminal: Terminal) -> String {
+pub fn failure(failure: &Failure, terminal: OutputTerminal) -> String {
     let mut page = TextPage::new(terminal.colour).within(terminal.width);
     page.word(Style::Bad, &failure.code).plain(": ");
     match failure.message.trim_end() {

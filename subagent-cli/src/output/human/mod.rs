@@ -35,7 +35,7 @@ use subagent_protocol::api::{ApprovalShown, StoryItem};
 
 use super::page::wrap;
 use super::style::Style;
-use super::terminal::Terminal;
+use super::terminal::OutputTerminal;
 use subagent_protocol::clean::clean;
 use view::PageRenderer;
 
@@ -50,7 +50,7 @@ pub use view::{named, now};
 
 /// A result for this terminal. `text` is what it is elsewhere.
 #[must_use]
-pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> String {
+pub fn report(kind: &str, data: &Value, text: &str, terminal: OutputTerminal) -> String {
     let mut view = PageRenderer::new(terminal);
     match render(&mut view, kind, data) {
         Some(()) => view.page.take(),
@@ -60,7 +60,7 @@ pub fn report(kind: &str, data: &Value, text: &str, terminal: Terminal) -> Strin
 
 /// Sentences, wrapped for this terminal. An indented line is a command to be typed, and stays whole.
 #[must_use]
-pub fn prose(text: &str, terminal: Terminal) -> String {
+pub fn prose(text: &str, terminal: OutputTerminal) -> String {
     let text = clean(text);
     let line = |line: &str| match line.starts_with(' ') {
         true => line.to_owned(),
@@ -69,7 +69,7 @@ pub fn prose(text: &str, terminal: Terminal) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn page_of(terminal: Terminal, write: impl FnOnce(&mut PageRenderer)) -> String {
+fn page_of(terminal: OutputTerminal, write: impl FnOnce(&mut PageRenderer)) -> String {
     let mut view = PageRenderer::new(terminal);
     write(&mut view);
     view.page.take()
@@ -77,25 +77,25 @@ fn page_of(terminal: Terminal, write: impl FnOnce(&mut PageRenderer)) -> String 
 
 /// A question as it is asked in place.
 #[must_use]
-pub fn question(shown: &ApprovalShown, detail: Detail, terminal: Terminal) -> String {
+pub fn question(shown: &ApprovalShown, detail: Detail, terminal: OutputTerminal) -> String {
     page_of(terminal, |view| inbox::in_place(view, shown, detail))
 }
 
 /// Who answered a question.
 #[must_use]
-pub fn decided_by(shown: &ApprovalShown, terminal: Terminal) -> String {
+pub fn decided_by(shown: &ApprovalShown, terminal: OutputTerminal) -> String {
     page_of(terminal, |view| inbox::answered_by(view, shown))
 }
 
 /// An item of a worker's story.
 #[must_use]
-pub fn story_item(item: &StoryItem, terminal: Terminal) -> String {
+pub fn story_item(item: &StoryItem, terminal: OutputTerminal) -> String {
     page_of(terminal, |view| story::item(&mut view.page, item))
 }
 
 /// The rule that an answer makes.
 #[must_use]
-pub fn rule_to_make(rule: &str, terminal: Terminal) -> String {
+pub fn rule_to_make(rule: &str, terminal: OutputTerminal) -> String {
     page_of(terminal, |view| {
         view.page.plain("  allow  ").word(Style::Strong, rule);
         view.page.tail(Style::Plain, "  ", "for this worker").end();

@@ -58,7 +58,7 @@ pub(super) fn launchers(view: &mut PageRenderer, launchers: &Configured<ListedLa
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Role {
+pub(super) struct RoleView {
     name: String,
     preferred_launcher: Option<String>,
     prompt_language: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct Role {
     recommended_skills: Vec<String>,
 }
 
-pub(super) fn roles(view: &mut PageRenderer, roles: &Configured<Role>) {
+pub(super) fn roles(view: &mut PageRenderer, roles: &Configured<RoleView>) {
     if none(view, roles, "roles") {
         return;
     }
@@ -102,7 +102,7 @@ fn none<T>(view: &mut PageRenderer, list: &Configured<T>, what: &str) -> bool {
 #[derive(Debug, Deserialize)]
 pub(super) struct ShownLauncher {
     name: String,
-    backend: Backend,
+    backend: LauncherBackend,
     command: String,
     args: Vec<String>,
     /// The values are not shown.
@@ -114,7 +114,7 @@ pub(super) struct ShownLauncher {
 }
 
 #[derive(Debug, Deserialize)]
-struct Backend {
+struct LauncherBackend {
     kind: String,
 }
 
@@ -238,7 +238,7 @@ pub(super) fn probed(view: &mut PageRenderer, launcher: &ProbedLauncher) {
     handshake(view, launcher.handshake.as_ref());
 }
 
-pub(super) fn role(view: &mut PageRenderer, role: &Role) {
+pub(super) fn role(view: &mut PageRenderer, role: &RoleView) {
     view.page.word(Style::Strong, &role.name).end();
     view.facts(&[
         ("launcher", Style::Plain, optional(role.preferred_launcher.as_ref())),

@@ -178,9 +178,9 @@ mod tests {
     use serde_json::json;
 
     use crate::output::human::{now, report};
-    use crate::output::terminal::Terminal;
+    use crate::output::terminal::OutputTerminal;
 
-    const PLAIN: Terminal = Terminal { width: 80, colour: false };
+    const PLAIN: OutputTerminal = OutputTerminal { width: 80, colour: false };
 
     #[test]
     fn a_schedule_says_when_it_fires_next_and_why_it_is_paused() {

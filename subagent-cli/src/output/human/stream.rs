@@ -11,14 +11,14 @@ use super::event::write;
 use super::view::{parse_time, word};
 use crate::output::page::TextPage;
 use crate::output::style::Style;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 
 /// The maximum number of tool calls that are remembered.
 const MAX_CALLS: usize = 1000;
 
 /// What flows on when more of it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
+enum StreamedText {
     Nothing,
     Message,
     Thought,
@@ -29,7 +29,7 @@ enum Flow {
 pub struct WatchPage {
     page: TextPage,
     zone: TimeZone,
-    flow: Flow,
+    flow: StreamedText,
     calls: HashMap<String, ShownToolCall>,
     /// The last day that was written.
     day: String,
@@ -47,16 +47,16 @@ impl WatchPage {
     /// A page with nothing on it, in the zone of the person who reads it. Without a terminal nothing
     /// is wrapped or held back.
     #[must_use]
-    pub fn new(terminal: Option<Terminal>) -> Self {
+    pub fn new(terminal: Option<OutputTerminal>) -> Self {
         Self::in_zone(terminal, TimeZone::system())
     }
 
-    pub(super) fn in_zone(terminal: Option<Terminal>, zone: TimeZone) -> Self {
+    pub(super) fn in_zone(terminal: Option<OutputTerminal>, zone: TimeZone) -> Self {
         let page = terminal.map_or_else(
             || TextPage::new(false),
             |terminal| TextPage::new(terminal.colour).within(terminal.width),
         );
-        Self { page, zone, flow: Flow::Nothing, calls: HashMap::new(), day: String::new() }
+        Self { page, zone, flow: StreamedText::Nothing, calls: HashMap::new(), day: String::new() }
     }
 
     /// The text for these events; a message goes on where the last text ended.
@@ -94,18 +94,18 @@ impl WatchPage {
     fn event(&mut self, event: &Value) {
         let data = &event["data"];
         let flow = match (word(event, "type"), word(data, "kind")) {
-            ("progress.message", _) => Flow::Message,
-            ("progress.update", "thought") => Flow::Thought,
-            _ => Flow::Nothing,
+            ("progress.message", _) => StreamedText::Message,
+            ("progress.update", "thought") => StreamedText::Thought,
+            _ => StreamedText::Nothing,
         };
         if flow != self.flow {
             self.page.fresh_line();
         }
         self.flow = flow;
         match flow {
-            Flow::Message => _ = self.page.flow(Style::Plain, word(data, "text")),
-            Flow::Thought => _ = self.page.flow(Style::Dim, word(data, "text")),
-            Flow::Nothing => self.line(event),
+            StreamedText::Message => _ = self.page.flow(Style::Plain, word(data, "text")),
+            StreamedText::Thought => _ = self.page.flow(Style::Dim, word(data, "text")),
+            StreamedText::Nothing => self.line(event),
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const PLAIN: Terminal = Terminal { width: 80, colour: false };
+const PLAIN: OutputTerminal = OutputTerminal { width: 80, colour: false };
 
 fn shown(kind: &str, data: Value) -> String {
     report(kind, &data, "the contract's lines", PLAIN)

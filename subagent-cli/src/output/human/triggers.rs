@@ -98,9 +98,9 @@ mod tests {
     use serde_json::json;
 
     use crate::output::human::report;
-    use crate::output::terminal::Terminal;
+    use crate::output::terminal::OutputTerminal;
 
-    const PLAIN: Terminal = Terminal { width: 100, colour: false };
+    const PLAIN: OutputTerminal = OutputTerminal { width: 100, colour: false };
 
     #[test]
     fn a_trigger_says_what_fires_it_and_why_it_is_paused() {

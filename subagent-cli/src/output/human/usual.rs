@@ -19,9 +19,9 @@ enum ColumnStyle {
 use ColumnStyle::{Id, Name, State, Text, Time};
 
 /// A list: its type, and its columns in the order of their importance.
-type Columns = (&'static str, &'static [(&'static str, &'static str, ColumnStyle)]);
+type ListColumns = (&'static str, &'static [(&'static str, &'static str, ColumnStyle)]);
 
-const LISTS: &[Columns] = &[
+const LISTS: &[ListColumns] = &[
     (
         "task.listed",
         &[

@@ -12,7 +12,7 @@ use crate::output::ago::{ago, elapsed};
 use crate::output::page::{TextPage, wrap};
 use crate::output::style::{Style, state_word};
 use crate::output::table::Table;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use crate::output::text;
 
 /// No value is wrapped narrower than this.
@@ -28,7 +28,7 @@ pub(super) struct PageRenderer {
 
 impl PageRenderer {
     /// An empty view for this terminal.
-    pub(super) fn new(terminal: Terminal) -> Self {
+    pub(super) fn new(terminal: OutputTerminal) -> Self {
         let page = TextPage::new(terminal.colour).within(terminal.width);
         Self { page, width: terminal.width, now: now() }
     }

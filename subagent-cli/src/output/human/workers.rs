@@ -200,7 +200,7 @@ pub(super) fn set(view: &mut PageRenderer, worker: &SetWorker) {
 /// A worker of `wait`. `wait` without `-l` gives its own words for the outcome.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct WaitedWorker {
+pub(super) struct WaitedRow {
     /// The address while the daemon has found nothing.
     worker_id: String,
     #[serde(default)]
@@ -214,7 +214,7 @@ pub(super) struct WaitedWorker {
     answer: Option<String>,
 }
 
-impl WaitedWorker {
+impl WaitedRow {
     fn name(&self) -> &str {
         called(&self.name, &self.worker_id)
     }
@@ -226,7 +226,7 @@ impl WaitedWorker {
 }
 
 /// What a wait found of several workers.
-pub(super) fn waited(view: &mut PageRenderer, workers: &[WaitedWorker]) {
+pub(super) fn waited(view: &mut PageRenderer, workers: &[WaitedRow]) {
     if workers.iter().any(|worker| worker.line.is_some()) {
         return rested(view, workers);
     }
@@ -250,7 +250,7 @@ pub(super) fn waited(view: &mut PageRenderer, workers: &[WaitedWorker]) {
 }
 
 /// What workers came to that were waited for by name: of each the outcome, and below it what it said or asks.
-fn rested(view: &mut PageRenderer, workers: &[WaitedWorker]) {
+fn rested(view: &mut PageRenderer, workers: &[WaitedRow]) {
     for worker in workers {
         let (style, mark) = match worker.outcome.as_str() {
             "needs_answer" => (Style::Attention, "  ? "),

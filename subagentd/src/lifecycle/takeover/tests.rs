@@ -62,14 +62,14 @@ fn a_foreground_daemon_waits_for_one_in_the_background_that_ends() {
     });
 }
 
-struct Beside {
+struct OlderDaemon {
     dir: tempfile::TempDir,
     lock: FileLock,
     listener: UnixListener,
 }
 
 /// A background daemon of the same state dir, simulated by this test.
-fn beside() -> Beside {
+fn beside() -> OlderDaemon {
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let lock = FileLock::try_take(&dir.path().join(DAEMON_LOCK)).unwrap().unwrap();
     let socket = dir.path().join("s");
@@ -81,7 +81,7 @@ fn beside() -> Beside {
         "stateDir": dir.path(), "mode": "background", "startedAt": "2026-11-21T20:29:42+00:00",
     });
     std::fs::write(dir.path().join("daemon.json"), info.to_string()).unwrap();
-    Beside { dir, lock, listener }
+    OlderDaemon { dir, lock, listener }
 }
 
 /// Reads the head of an HTTP request.

@@ -9,7 +9,7 @@ use subagent_protocol::schedule::{FiringStatus, Missed, Overlap};
 use super::*;
 use crate::schedule::look::MAX_DUE;
 use crate::schedule::overlap::MAX_WAITING;
-use crate::schedule::{Admission, DueTime, ScheduleProgress, admit, failures_in_a_row, look, pauses};
+use crate::schedule::{DueTime, FiringAdmission, ScheduleProgress, admit, failures_in_a_row, look, pauses};
 
 /// What happens between a daemon and the clock.
 #[derive(Debug, Clone)]
@@ -221,10 +221,10 @@ proptest! {
                 steps += 1;
                 prop_assert!(steps < 500);
                 match admit(overlap, running, waiting - 1) {
-                    Admission::Start => { waiting -= 1; running += 1; started += 1; }
-                    Admission::Skip => { waiting -= 1; skipped += 1; }
-                    Admission::CancelRunning => running = 0,
-                    Admission::Wait => break,
+                    FiringAdmission::Start => { waiting -= 1; running += 1; started += 1; }
+                    FiringAdmission::Skip => { waiting -= 1; skipped += 1; }
+                    FiringAdmission::CancelRunning => running = 0,
+                    FiringAdmission::Wait => break,
                 }
             }
             prop_assert!(overlap == Overlap::Parallel || running <= 1);

@@ -12,7 +12,7 @@ const MAX_BYTES: usize = MAX_PAYLOAD_BYTES - 200;
 
 /// Paths that have changed since the last firing.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct ChangedPaths {
     paths: BTreeSet<String>,
     bytes: usize,
     others: u64,
@@ -20,7 +20,7 @@ pub(super) struct Changes {
     pub(super) lost: bool,
 }
 
-impl Changes {
+impl ChangedPaths {
     pub(super) fn add(&mut self, path: &Path) {
         // A line break in a name would look like another path.
         self.insert(path.to_string_lossy().chars().flat_map(escaped).collect());
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_payload_is_bounded_and_has_one_path_a_line() {
-        let mut changes = Changes::default();
+        let mut changes = ChangedPaths::default();
         assert!(changes.is_empty());
         for path in ["b", "a", "b", "c\nd"] {
             changes.add(Path::new(path));

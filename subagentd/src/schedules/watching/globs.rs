@@ -15,12 +15,12 @@ const SKIPPED: [&str; 4] = [".git", ".subagent", "node_modules", "target"];
 #[derive(Debug)]
 pub(crate) struct Globs {
     files: GlobSet,
-    folders: Vec<Folders>,
+    folders: Vec<PatternFolders>,
 }
 
 /// The folders in which one pattern can match.
 #[derive(Debug)]
-struct Folders {
+struct PatternFolders {
     /// The first folders of the path.
     names: Vec<GlobMatcher>,
     /// Whether any folders can follow.
@@ -51,7 +51,7 @@ impl Globs {
                 return Err(format!("{glob:?} matches nothing: no watched path has the part {part:?}"));
             }
             files.add(compiled(text).map_err(|problem| format!("{glob:?} is not a pattern: {problem}"))?);
-            folders.push(Folders::of(text));
+            folders.push(PatternFolders::of(text));
         }
         let files = files.build().map_err(|problem| format!("the patterns are too large: {problem}"))?;
         Ok(Self { files, folders })
@@ -82,7 +82,7 @@ fn compiled(text: &str) -> Result<globset::Glob, globset::Error> {
     GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build()
 }
 
-impl Folders {
+impl PatternFolders {
     fn of(text: &str) -> Self {
         let mut parts: Vec<&str> = text.split('/').collect();
         // The last part is that of the file.

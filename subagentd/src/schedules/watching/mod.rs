@@ -21,18 +21,18 @@ use crate::store::schedules::trigger_sources;
 use crate::store::{Connection, Durability, RowId, Tx};
 use crate::supervisor::entropy;
 pub(super) use globs::Globs;
-use thread::{WatchReport, Watched, Watcher};
+use thread::{WatchReport, WatchedFolder, Watcher};
 
 /// The watchers of all triggers. Dropping it ends them.
 #[derive(Default)]
-pub(super) struct Watchers(HashMap<RowId, Running>);
+pub(super) struct Watchers(HashMap<RowId, SourceWatch>);
 
-struct Running {
+struct SourceWatch {
     source: TriggerSource,
     task: JoinHandle<()>,
 }
 
-impl Drop for Running {
+impl Drop for SourceWatch {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -50,7 +50,7 @@ impl Watchers {
         for (id, source) in wanted {
             self.0.entry(id).or_insert_with(|| {
                 let task = tokio::spawn(follow(Arc::clone(context), id, source.clone()));
-                Running { source, task }
+                SourceWatch { source, task }
             });
         }
     }
@@ -59,7 +59,7 @@ impl Watchers {
 async fn follow(context: Arc<ScheduleContext>, id: RowId, source: TriggerSource) {
     let TriggerSource::Files { folder, globs, debounce_ms } = source else { return };
     let state_dir = state_dir(&context).await;
-    let watched = Watched { folder, globs, debounce: Duration::from_millis(debounce_ms), state_dir };
+    let watched = WatchedFolder { folder, globs, debounce: Duration::from_millis(debounce_ms), state_dir };
     let problem = match Watcher::start(watched) {
         Ok(watcher) => reports(&context, id, watcher).await,
         Err(error) => format!("the folder cannot be watched: {error}"),

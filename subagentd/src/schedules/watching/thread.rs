@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::mpsc;
 
-use super::changes::Changes;
+use super::changes::ChangedPaths;
 use super::globs::Globs;
-use super::tree::{Limits, Tree};
+use super::tree::{Tree, WatchLimits};
 
 /// While changes go on, they fire after this many times the time to wait.
 const MAX_WAITS: u32 = 10;
@@ -32,7 +32,7 @@ pub(super) enum WatchReport {
 
 /// What a thread watches.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedFolder {
     pub(super) folder: PathBuf,
     pub(super) globs: Vec<String>,
     pub(super) debounce: Duration,
@@ -40,7 +40,7 @@ pub(super) struct Watched {
     pub(super) state_dir: Option<PathBuf>,
 }
 
-impl Watched {
+impl WatchedFolder {
     /// When changes fire of which the first and the last were seen at these times.
     fn due(&self, seen: Option<(Instant, Instant)>) -> Option<Instant> {
         let longest = self.debounce.saturating_mul(MAX_WAITS);
@@ -59,7 +59,7 @@ pub(super) struct Watcher {
 impl Watcher {
     /// # Errors
     /// The system's: too many threads or descriptors.
-    pub(super) fn start(watched: Watched) -> io::Result<Self> {
+    pub(super) fn start(watched: WatchedFolder) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
         let (sender, reports) = mpsc::channel(MAX_UNSTORED);
         std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
@@ -72,13 +72,17 @@ impl Watcher {
     }
 }
 
-fn run(watched: &Watched, stopped: &UnixStream, reports: &mpsc::Sender<WatchReport>) -> Result<(), String> {
+fn run(
+    watched: &WatchedFolder,
+    stopped: &UnixStream,
+    reports: &mpsc::Sender<WatchReport>,
+) -> Result<(), String> {
     let globs = Globs::new(&watched.globs)?;
-    let mut tree = Tree::open(&watched.folder, globs, Limits::default(), watched.state_dir.as_deref())?;
+    let mut tree = Tree::open(&watched.folder, globs, WatchLimits::default(), watched.state_dir.as_deref())?;
     if reports.blocking_send(WatchReport::Watching).is_err() {
         return Ok(());
     }
-    let mut changes = Changes::default();
+    let mut changes = ChangedPaths::default();
     // When the first of the changes was seen, and when the last.
     let mut seen: Option<(Instant, Instant)> = None;
     loop {

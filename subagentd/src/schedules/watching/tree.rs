@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
-use super::changes::Changes;
+use super::changes::ChangedPaths;
 use super::globs::Globs;
 
 /// Reads of the queue before the caller looks at the clock again.
@@ -17,12 +17,12 @@ const MAX_READS: usize = 64;
 
 /// What a trigger may watch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct WatchLimits {
     pub(super) folders: usize,
     pub(super) files: usize,
 }
 
-impl Default for Limits {
+impl Default for WatchLimits {
     fn default() -> Self {
         Self { folders: 10_000, files: 500_000 }
     }
@@ -33,7 +33,7 @@ pub(super) struct Tree {
     queue: Inotify,
     root: PathBuf,
     globs: Globs,
-    limits: Limits,
+    limits: WatchLimits,
     /// The state dir of the daemon if it is below: each firing changes it.
     skipped: Option<PathBuf>,
     /// Paths relative to the root.
@@ -55,7 +55,7 @@ impl Tree {
     pub(super) fn open(
         root: &Path,
         globs: Globs,
-        limits: Limits,
+        limits: WatchLimits,
         state_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let (queue, skipped) = (new_queue()?, state_dir.and_then(|state_dir| below(root, state_dir)));
@@ -67,7 +67,7 @@ impl Tree {
 
     /// Watches a folder and those below it. Files that are in them already count as changed if
     /// `changes` is given.
-    fn add(&mut self, folder: PathBuf, mut changes: Option<&mut Changes>) -> Result<(), String> {
+    fn add(&mut self, folder: PathBuf, mut changes: Option<&mut ChangedPaths>) -> Result<(), String> {
         let mut waiting = vec![folder];
         let mut files = 0usize;
         while let Some(folder) = waiting.pop() {
@@ -153,7 +153,7 @@ impl Tree {
     ///
     /// # Errors
     /// A sentence about why the folder is not watched any more.
-    pub(super) fn read(&mut self, changes: &mut Changes) -> Result<(), String> {
+    pub(super) fn read(&mut self, changes: &mut ChangedPaths) -> Result<(), String> {
         for _ in 0..MAX_READS {
             match self.queue.read_events() {
                 Ok(events) => {
@@ -173,7 +173,7 @@ impl Tree {
         Ok(())
     }
 
-    fn take(&mut self, event: &InotifyEvent, changes: &mut Changes) -> Result<(), String> {
+    fn take(&mut self, event: &InotifyEvent, changes: &mut ChangedPaths) -> Result<(), String> {
         let has = |flags: AddWatchFlags| event.mask.intersects(flags);
         let own_end = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF;
         let ended = own_end | AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_UNMOUNT;
@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    fn open(root: &Path, globs: &[&str], limits: Limits) -> Result<Tree, String> {
+    fn open(root: &Path, globs: &[&str], limits: WatchLimits) -> Result<Tree, String> {
         let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
         let state_dir = root.join("var/state");
         Tree::open(root, Globs::new(&globs).unwrap(), limits, Some(state_dir.as_path()))
@@ -248,7 +248,7 @@ mod tests {
 
     /// Reads until the changes are these.
     fn until(tree: &mut Tree, wanted: &str) {
-        let mut changes = Changes::default();
+        let mut changes = ChangedPaths::default();
         while changes.payload() != wanted {
             let mut fds = [PollFd::new(tree.as_fd(), PollFlags::POLLIN)];
             let ready = poll(&mut fds, PollTimeout::from(20_000u16)).unwrap();
@@ -263,7 +263,7 @@ mod tests {
         let root = dir.path();
         fs::create_dir_all(root.join("src/.git")).unwrap();
         fs::create_dir(root.join("other")).unwrap();
-        let mut tree = open(root, &["src/**/*.rs"], Limits::default()).unwrap();
+        let mut tree = open(root, &["src/**/*.rs"], WatchLimits::default()).unwrap();
         assert_eq!(tree.folders.len(), 2, "{:?}", tree.folders);
         fs::write(root.join("other/a.rs"), "").unwrap();
         fs::write(root.join("src/.git/a.rs"), "").unwrap();
@@ -289,7 +289,7 @@ mod tests {
         let root = dir.path();
         fs::create_dir_all(root.join("var/state/runtimes")).unwrap();
         fs::create_dir_all(root.join(".subagent/state")).unwrap();
-        let mut tree = open(root, &["**"], Limits::default()).unwrap();
+        let mut tree = open(root, &["**"], WatchLimits::default()).unwrap();
         fs::write(root.join("var/state/state.db"), "x").unwrap();
         fs::write(root.join("var/state/runtimes/log"), "x").unwrap();
         fs::write(root.join(".subagent/state/state.db"), "x").unwrap();
@@ -302,7 +302,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         fs::create_dir(root.join("a")).unwrap();
-        let mut tree = open(root, &["**"], Limits::default()).unwrap();
+        let mut tree = open(root, &["**"], WatchLimits::default()).unwrap();
         fs::write(root.join("before"), "").unwrap();
         tree.reopen().unwrap();
         assert_eq!(tree.folders.len(), 2, "{:?}", tree.folders);
@@ -314,18 +314,18 @@ mod tests {
     fn a_folder_that_is_gone_and_one_with_too_much_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("watched");
-        assert!(open(&root, &["*"], Limits::default()).err().unwrap().contains("cannot be watched"));
+        assert!(open(&root, &["*"], WatchLimits::default()).err().unwrap().contains("cannot be watched"));
         fs::create_dir_all(root.join("a/b")).unwrap();
         for number in 0..5 {
             fs::write(root.join(number.to_string()), "").unwrap();
         }
-        let folders = open(&root, &["**"], Limits { folders: 2, files: 100 }).err().unwrap();
+        let folders = open(&root, &["**"], WatchLimits { folders: 2, files: 100 }).err().unwrap();
         assert!(folders.contains("more than 2 folders"), "{folders}");
-        let files = open(&root, &["**"], Limits { folders: 100, files: 5 }).err().unwrap();
+        let files = open(&root, &["**"], WatchLimits { folders: 100, files: 5 }).err().unwrap();
         assert!(files.contains("more than 5 files"), "{files}");
-        let mut tree = open(&root, &["*"], Limits::default()).unwrap();
+        let mut tree = open(&root, &["*"], WatchLimits::default()).unwrap();
         fs::rename(&root, dir.path().join("elsewhere")).unwrap();
-        let gone = tree.read(&mut Changes::default()).unwrap_err();
+        let gone = tree.read(&mut ChangedPaths::default()).unwrap_err();
         assert!(gone.contains("is gone or was moved"), "{gone}");
     }
 }

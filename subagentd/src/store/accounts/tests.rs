@@ -4,10 +4,10 @@ use subagent_core::model::Fact;
 use subagent_protocol::Code;
 
 use super::*;
-use crate::store::tasks::below::tests::{NOW, Planted, below, planted, root};
+use crate::store::tasks::below::tests::{NOW, PlantedWorker, below, planted, root};
 use crate::store::{Durability, Store, accounts, facts};
 
-fn tree() -> Vec<Planted> {
+fn tree() -> Vec<PlantedWorker> {
     vec![root(1), below(1, 2, "background"), below(2, 3, "background")]
 }
 

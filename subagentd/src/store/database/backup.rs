@@ -38,7 +38,7 @@ pub(crate) struct Backup {
 
 /// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub(crate) struct BackupCopy {
     /// Size of the copy in bytes.
     pub bytes: u64,
     /// Schema version of the copy.
@@ -53,7 +53,7 @@ impl Backup {
     /// # Errors
     /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for an unusable path,
     /// `STORAGE_FULL`, `STORAGE_ERROR`. No file is left after an error.
-    pub(in crate::store) fn make(&self, database: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
+    pub(in crate::store) fn make(&self, database: &Path, stop: &Arc<AtomicBool>) -> Result<BackupCopy> {
         let (Some(folder), Some(_)) = (self.file.parent(), self.file.file_name()) else {
             return Err(self.error(&io::ErrorKind::InvalidInput.into()));
         };
@@ -78,7 +78,7 @@ impl Backup {
 
     /// Refuses to replace an existing file. Exceptions: the backup made by this same request
     /// (returned as the result), and with `force` any backup.
-    fn look_at_what_is_there(&self) -> Result<Option<Copied>> {
+    fn look_at_what_is_there(&self) -> Result<Option<BackupCopy>> {
         let meta = match fs::symlink_metadata(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.error(&error)),
@@ -102,12 +102,12 @@ impl Backup {
             };
         }
         match self.key.as_ref().and_then(|key| made_by(&self.file, key)) {
-            Some((schema, last_seq)) => Ok(Some(Copied { bytes: meta.len(), schema, last_seq })),
+            Some((schema, last_seq)) => Ok(Some(BackupCopy { bytes: meta.len(), schema, last_seq })),
             None => Err(self.exists()),
         }
     }
 
-    fn fill(&self, mut source: Connection, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
+    fn fill(&self, mut source: Connection, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<BackupCopy> {
         let Some(target) = unfinished.to_str() else {
             return Err(self.refused("the name is not UTF-8"));
         };
@@ -122,7 +122,7 @@ impl Backup {
     }
 
     /// Stores the idempotency key in the copy, and checks the copy.
-    fn finish(&self, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
+    fn finish(&self, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<BackupCopy> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(unfinished, flags).map_err(StoreError::from)?;
         stop_with(&mut connection, stop)?;
@@ -140,7 +140,7 @@ impl Backup {
         let (schema, last_seq) = facts(&connection).map_err(StoreError::from)?;
         drop(connection);
         let bytes = fs::metadata(unfinished).map_err(|error| self.error(&error))?.len();
-        Ok(Copied { bytes, schema, last_seq })
+        Ok(BackupCopy { bytes, schema, last_seq })
     }
 
     fn give_name(&self, unfinished: &Path) -> Result<()> {

@@ -63,10 +63,10 @@ pub(super) fn inspect(path: &Path) -> Result<()> {
 }
 
 /// Refuses the database of another program or of a newer version.
-pub(super) fn allow(path: &Path, identity: &Identity) -> Result<()> {
+pub(super) fn allow(path: &Path, identity: &DatabaseIdentity) -> Result<()> {
     match *identity {
-        Identity::Empty => Ok(()),
-        Identity::Foreign => Err(Error::new(
+        DatabaseIdentity::Empty => Ok(()),
+        DatabaseIdentity::Foreign => Err(Error::new(
             Code::StateDirForeign,
             format!("{} was written by another program, probably by the Python subagent-cli", path.display()),
         )
@@ -74,7 +74,7 @@ pub(super) fn allow(path: &Path, identity: &Identity) -> Result<()> {
         .recommend(
             "move the folder away (its content is left untouched), or set SUBAGENT_STATE_DIR to another one",
         )),
-        Identity::Ours(version) if version > schema::VERSION => Err(Error::new(
+        DatabaseIdentity::Ours(version) if version > schema::VERSION => Err(Error::new(
             Code::StateDirTooNew,
             format!(
                 "{} has schema {version}, this version of subagent knows schemas up to {}",
@@ -85,17 +85,17 @@ pub(super) fn allow(path: &Path, identity: &Identity) -> Result<()> {
         .with("schema", version)
         .with("supported", schema::VERSION)
         .recommend("use the newer subagent that wrote it")),
-        Identity::Ours(_) => Ok(()),
+        DatabaseIdentity::Ours(_) => Ok(()),
     }
 }
 
-pub(super) enum Identity {
+pub(super) enum DatabaseIdentity {
     Empty,
     Foreign,
     Ours(i64),
 }
 
-pub(super) fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
+pub(super) fn read_identity(path: &Path) -> rusqlite::Result<DatabaseIdentity> {
     roll_back(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let has_wal = wal_path(path).metadata().is_ok_and(|meta| meta.len() > 0);
@@ -110,9 +110,9 @@ pub(super) fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, tables) {
-        (schema::APPLICATION_ID, _) => Identity::Ours(version),
-        (_, 0) => Identity::Empty,
-        _ => Identity::Foreign,
+        (schema::APPLICATION_ID, _) => DatabaseIdentity::Ours(version),
+        (_, 0) => DatabaseIdentity::Empty,
+        _ => DatabaseIdentity::Foreign,
     })
 }
 

@@ -112,7 +112,7 @@ const fn is_progress(event_type: EventType) -> bool {
 }
 
 /// The range of sequence numbers with the events of a turn.
-struct Span {
+struct TurnSpan {
     id: i64,
     first: i64,
     last: i64,
@@ -120,14 +120,14 @@ struct Span {
 
 /// Returns the range of a turn's events. Late updates belong to it until the next turn whose prompt
 /// was sent has ended.
-fn turn_span(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<Span>> {
+fn turn_span(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<TurnSpan>> {
     rows::optional(
         connection,
         "SELECT t.id, t.message_seq - 1, coalesce((SELECT min(later.end_seq) FROM turns later WHERE
                     later.worker = t.worker AND later.no > t.no AND later.dispatched <> 'no'), ?3)
              FROM turns t WHERE t.worker = ?1 AND t.turn_id = ?2",
         params![worker.0, turn_id, i64::MAX],
-        |row| Ok(Span { id: row.get(0)?, first: row.get(1)?, last: row.get(2)? }),
+        |row| Ok(TurnSpan { id: row.get(0)?, first: row.get(1)?, last: row.get(2)? }),
     )
 }
 

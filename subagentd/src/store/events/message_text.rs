@@ -70,7 +70,7 @@ pub(crate) struct FinalMessage {
 
 /// The events of a turn after `first` and up to `last`.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct TextSpan {
     worker: RowId,
     turn: i64,
     first: i64,
@@ -86,7 +86,7 @@ pub(crate) fn final_message(
 ) -> Result<FinalMessage> {
     let sql = "SELECT id, message_seq, coalesce(end_seq, ?3) FROM turns WHERE worker = ?1 AND no = ?2";
     let span = rows::one(connection, sql, params![worker.0, signed(turn), i64::MAX], |row| {
-        Ok(Span { worker, turn: row.get(0)?, first: row.get(1)?, last: row.get(2)? })
+        Ok(TextSpan { worker, turn: row.get(0)?, first: row.get(1)?, last: row.get(2)? })
     })?;
     let sql = format!(
         "SELECT coalesce(max(e.seq), ?2) FROM events e INDEXED BY tool_calls
@@ -94,7 +94,7 @@ pub(crate) fn final_message(
     );
     let bounds = params![span.turn, span.first, span.last];
     let last_call = rows::one(connection, &sql, bounds, |row| row.get(0))?;
-    let after = read(connection, Span { first: last_call, ..span }, max_bytes)?;
+    let after = read(connection, TextSpan { first: last_call, ..span }, max_bytes)?;
     // An agent may write nothing after its last call. Then all text of the turn is its message.
     let text = match after.last().trim().is_empty() && last_call > span.first {
         true => read(connection, span, max_bytes)?,
@@ -105,14 +105,14 @@ pub(crate) fn final_message(
     Ok(FinalMessage { text: last.to_owned(), truncated: text.is_truncated() })
 }
 
-fn read(connection: &Connection, span: Span, max_bytes: usize) -> Result<MessageText> {
+fn read(connection: &Connection, span: TextSpan, max_bytes: usize) -> Result<MessageText> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
          WHERE e.worker = ?1 AND e.internal = 0 AND e.turn = ?2 AND e.seq > ?3 AND e.seq <= ?4 AND {}
          ORDER BY e.seq LIMIT ?5",
         parts()
     );
-    let Span { worker, turn, first, last } = span;
+    let TextSpan { worker, turn, first, last } = span;
     let mut text = MessageText::up_to(max_bytes);
     rows::each(connection, &sql, params![worker.0, turn, first, last, MAX_PARTS], |row| {
         if let Some(part) = MessagePart::read(row)? {

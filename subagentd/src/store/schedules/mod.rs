@@ -56,12 +56,12 @@ impl ScheduleKind {
 /// What fires it, as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Starter {
+pub(crate) enum FiringSource {
     Times { when: When, timezone: String, missed: Missed },
     Trigger { source: TriggerSource },
 }
 
-impl Starter {
+impl FiringSource {
     pub(crate) const fn kind(&self) -> ScheduleKind {
         match self {
             Self::Times { .. } => ScheduleKind::Schedule,
@@ -75,7 +75,7 @@ impl Starter {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredTimes {
     #[serde(flatten)]
-    pub(crate) starter: Starter,
+    pub(crate) starter: FiringSource,
     pub(crate) overlap: Overlap,
     pub(crate) max_failures: u32,
     /// The entry of a config file; `None` if a command added it.
@@ -245,9 +245,9 @@ pub(crate) fn leave_out_passed(tx: &Tx<'_>, name: &str, at: Timestamp, now: Time
 }
 
 /// Checked in the transaction, since an end before the cursor is never looked at.
-fn check_source(tx: &Tx<'_>, starter: &Starter) -> Result<()> {
+fn check_source(tx: &Tx<'_>, starter: &FiringSource) -> Result<()> {
     match starter {
-        Starter::Trigger { source: TriggerSource::After { worker, .. } } => {
+        FiringSource::Trigger { source: TriggerSource::After { worker, .. } } => {
             trigger_sources::task_of_source(tx.connection, worker).map(drop)
         }
         _ => Ok(()),
@@ -255,20 +255,20 @@ fn check_source(tx: &Tx<'_>, starter: &Starter) -> Result<()> {
 }
 
 /// Where one begins that fires from now on.
-fn first_cursor(tx: &Tx<'_>, starter: &Starter, now: Timestamp) -> Result<i64> {
+fn first_cursor(tx: &Tx<'_>, starter: &FiringSource, now: Timestamp) -> Result<i64> {
     match starter {
-        Starter::Times { .. } => Ok(now.0),
+        FiringSource::Times { .. } => Ok(now.0),
         // It has not run yet.
-        Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(0),
-        Starter::Trigger { .. } => events::all::last_seq(tx.connection),
+        FiringSource::Trigger { source: TriggerSource::Command { .. } } => Ok(0),
+        FiringSource::Trigger { .. } => events::all::last_seq(tx.connection),
     }
 }
 
 /// Where one begins again, fired by this from now on.
-fn next_cursor(tx: &Tx<'_>, row: &ScheduleRow, starter: &Starter, now: Timestamp) -> Result<i64> {
+fn next_cursor(tx: &Tx<'_>, row: &ScheduleRow, starter: &FiringSource, now: Timestamp) -> Result<i64> {
     match starter {
         // A run that began before has another cursor.
-        Starter::Trigger { source: TriggerSource::Command { .. } } => Ok(row.cursor.0.min(0) - 1),
+        FiringSource::Trigger { source: TriggerSource::Command { .. } } => Ok(row.cursor.0.min(0) - 1),
         _ => first_cursor(tx, starter, now),
     }
 }

@@ -9,7 +9,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::trigger::TriggerSource;
 use subagent_protocol::{Code, Error, Result};
 
-use super::{ScheduleKind, ScheduleRow, Starter, ends, firings, text};
+use super::{FiringSource, ScheduleKind, ScheduleRow, ends, firings, text};
 use crate::store::rows::RowId;
 use crate::store::schedules;
 use crate::store::tx::Tx;
@@ -35,7 +35,7 @@ pub(crate) struct MovedSchedule {
 pub(crate) fn of_row(connection: &Connection, row: &ScheduleRow) -> Result<MovedSchedule> {
     let mut firings = firings::log(connection, row, MAX_FIRINGS)?;
     firings.retain(|firing| firing.status.is_over());
-    if let Starter::Trigger { source: TriggerSource::After { .. } } = row.times.starter {
+    if let FiringSource::Trigger { source: TriggerSource::After { .. } } = row.times.starter {
         // An event of the other database may have the same id.
         firings.iter_mut().for_each(|firing| firing.occurrence = None);
     }

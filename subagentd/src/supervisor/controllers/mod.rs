@@ -7,7 +7,7 @@ pub(crate) mod ownership;
 use std::io;
 
 use serde_json::Value;
-use subagent_config::proc::{self, Process};
+use subagent_config::proc::{self, ProcessEntry};
 use subagent_protocol::api::{
     ControllerChoice, ControllerHandle, ControllerStatus, ControllersRecovered, OwnerView, Ownership,
     RecoveredController, RecoveredOwner,
@@ -184,7 +184,7 @@ pub(super) fn alive(owner: &OwnerRow, boot_id: &str) -> Option<bool> {
 }
 
 /// A pid identifies a process only together with its start time and boot id.
-fn alive_as(owner: &OwnerRow, boot_id: &str, found: io::Result<Process>) -> Option<bool> {
+fn alive_as(owner: &OwnerRow, boot_id: &str, found: io::Result<ProcessEntry>) -> Option<bool> {
     if owner.boot_id != boot_id {
         return Some(false);
     }
@@ -236,7 +236,7 @@ mod tests {
             created_at: Timestamp(0),
         };
         let found = |start_time, ended| {
-            Ok(Process {
+            Ok(ProcessEntry {
                 pid: 7,
                 parent: 1,
                 session: 7,

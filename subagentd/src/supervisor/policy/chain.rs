@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use subagent_config::policy::{
-    Layer, LayerKind, MAX_RULES, Node, Places, Policy, Position, Rule, RuleAction, ToolList,
+    BaseFolders, Layer, LayerKind, MAX_RULES, Node, Policy, Position, Rule, RuleAction, ToolList,
 };
 use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
@@ -61,7 +61,8 @@ pub(in crate::supervisor) fn check_spec(spec: &PolicySpec, cwd: &Path) -> Result
 /// Compiles the policy of a worker: the stored layers of the chain, and the owner rules with their
 /// ids as the source.
 pub(super) fn compiled(spec: &PolicySpec, added: &RulesOfChain, cwd: &Path) -> Result<Policy> {
-    let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
+    let places =
+        BaseFolders { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
     let mut chain = Vec::new();
     for (at, above) in spec.ancestors.iter().enumerate() {
         let added = added.above.get(at).map(Vec::as_slice).unwrap_or_default();

@@ -96,14 +96,14 @@ pub(crate) struct SpecSummary {
     pub(crate) on_rate_limit: Option<OnRateLimit>,
     pub(crate) policy: Option<IgnoredAny>,
     pub(crate) delegation: Option<IgnoredAny>,
-    pub(crate) agent: Option<Definition>,
+    pub(crate) agent: Option<DefinitionView>,
     pub(crate) tags: Tags,
     pub(crate) sandbox: Option<Sandbox>,
 }
 
 /// The definition in a view.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Definition {
+pub(crate) struct DefinitionView {
     pub(crate) name: String,
 }
 

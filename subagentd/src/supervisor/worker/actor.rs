@@ -25,7 +25,7 @@ use super::runtime::LiveRuntime;
 use super::runtime::blocked::Blocked;
 use super::setting::{PendingOptions, SetOrder};
 use super::tasks::Tasks;
-use super::tasks::limits::TaskLimits;
+use super::tasks::limits::TaskLimitState;
 use super::{ActorMessage, Revival, Snapshot};
 use crate::alarm;
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, facts, turns};
@@ -115,7 +115,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) leftovers_pause: Duration,
     pub(super) budgets: Budgets,
     pub(super) tasks: Tasks,
-    pub(super) task_limits: TaskLimits,
+    pub(super) task_limits: TaskLimitState,
     /// The last start of a runtime without a message.
     pub(super) revival: Option<Revival>,
     /// When to start a runtime without a message.
@@ -216,7 +216,7 @@ impl Actor {
             leftovers_pause: Duration::ZERO,
             budgets: Budgets::new(shared.budgets.subscribe()),
             tasks: Tasks::new(row.is_task, row.has_tasks, shared.bells.of(row.id)),
-            task_limits: TaskLimits::default(),
+            task_limits: TaskLimitState::default(),
             revival: None,
             revive_at: None,
             parked: None,

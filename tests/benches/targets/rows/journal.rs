@@ -68,9 +68,9 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row
 }
 
-type Args = fn(&BenchWorld, &str) -> Vec<String>;
+type QuestionArgs = fn(&BenchWorld, &str) -> Vec<String>;
 
-const QUESTIONS: [(&str, Args); 3] = [
+const QUESTIONS: [(&str, QuestionArgs); 3] = [
     ("`inspect --tail 20`", |_, worker| words(&["worker", "inspect", worker, "--tail", "20", "--json"])),
     ("`wait`", |world, worker| {
         let cursor = cursor(world, worker);

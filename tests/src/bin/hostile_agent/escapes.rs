@@ -50,10 +50,10 @@ impl Targets {
     }
 }
 
-type Way = fn(&Targets) -> io::Result<String>;
+type EscapeWay = fn(&Targets) -> io::Result<String>;
 
 /// All escapes that every sandbox prevents, with any network setting.
-const WAYS: [(&str, Way); 52] = [
+const WAYS: [(&str, EscapeWay); 52] = [
     // First, because later ones open descriptors.
     ("use an inherited descriptor", inherited),
     ("create a file", |to| written(fs::write(to.outside("new"), "x"))),
@@ -205,7 +205,7 @@ const BOMBS: [&str; 5] = [
 
 /// Network escapes that a sandbox without network prevents. One with loopback only
 /// prevents the first two.
-const NETWORK: [(&str, Way); 4] = [
+const NETWORK: [(&str, EscapeWay); 4] = [
     ("reach this machine", |to| {
         let port = u16::try_from(to.0["port"].as_u64().unwrap_or(0)).unwrap_or(0);
         TcpStream::connect(("127.0.0.1", port)).map(|_| "connected".to_owned())
@@ -222,7 +222,7 @@ const NETWORK: [(&str, Way); 4] = [
 ];
 
 /// Escapes from a network that lists one host.
-const HOSTS: [(&str, Way); 6] = [
+const HOSTS: [(&str, EscapeWay); 6] = [
     ("send to a name server", |_| {
         UdpSocket::bind("0.0.0.0:0")?.send_to(b"x", ("192.0.2.1", 53)).map(|_| "sent".to_owned())
     }),

@@ -13,7 +13,7 @@ use agent_client_protocol::{Error, Result};
 
 /// The form in which options are offered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Offer {
+pub(crate) enum OptionForm {
     #[default]
     Nothing,
     Config,
@@ -21,7 +21,7 @@ pub(crate) enum Offer {
 }
 
 #[derive(Debug, Clone)]
-struct Choices {
+struct SessionChoices {
     mode: String,
     model: String,
     effort: String,
@@ -31,8 +31,8 @@ struct Choices {
 /// The values chosen for all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SdkAgentOptions {
-    offer: Offer,
-    chosen: Mutex<HashMap<SessionId, Choices>>,
+    offer: OptionForm,
+    chosen: Mutex<HashMap<SessionId, SessionChoices>>,
 }
 
 const MODES: [&str; 2] = ["ask", "plan"];
@@ -40,21 +40,21 @@ const MODELS: [&str; 2] = ["small", "large"];
 const EFFORTS: [&str; 2] = ["low", "high"];
 
 impl SdkAgentOptions {
-    pub(crate) fn new(offer: Offer) -> Self {
+    pub(crate) fn new(offer: OptionForm) -> Self {
         Self { offer, chosen: Mutex::default() }
     }
 
-    fn with<T>(&self, session: &SessionId, change: impl FnOnce(&mut Choices) -> T) -> T {
+    fn with<T>(&self, session: &SessionId, change: impl FnOnce(&mut SessionChoices) -> T) -> T {
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         let first = ["ask", "small", "low"].map(str::to_owned);
         let [mode, model, effort] = first;
-        change(chosen.entry(session.clone()).or_insert(Choices { mode, model, effort, fast: false }))
+        change(chosen.entry(session.clone()).or_insert(SessionChoices { mode, model, effort, fast: false }))
     }
 
     pub(crate) fn modes(&self, session: &SessionId) -> Option<SessionModeState> {
         let current = self.with(session, |chosen| chosen.mode.clone());
         let modes = MODES.map(|id| SessionMode::new(id, id.to_uppercase())).to_vec();
-        (self.offer == Offer::Modes).then(|| SessionModeState::new(current, modes))
+        (self.offer == OptionForm::Modes).then(|| SessionModeState::new(current, modes))
     }
 
     pub(crate) fn config(&self, session: &SessionId) -> Option<Vec<SessionConfigOption>> {
@@ -77,12 +77,12 @@ impl SdkAgentOptions {
                 SessionConfigOptionCategory::ThoughtLevel,
             ));
         }
-        (self.offer == Offer::Config).then_some(options)
+        (self.offer == OptionForm::Config).then_some(options)
     }
 
     pub(crate) fn set_mode(&self, request: &SetSessionModeRequest) -> Result<()> {
         let mode = request.mode_id.to_string();
-        if self.offer != Offer::Modes || !MODES.contains(&mode.as_str()) {
+        if self.offer != OptionForm::Modes || !MODES.contains(&mode.as_str()) {
             return Err(Error::invalid_params().data("no such mode"));
         }
         self.with(&request.session_id, |chosen| chosen.mode = mode);
@@ -117,6 +117,8 @@ impl SdkAgentOptions {
     }
 
     pub(crate) fn words(&self, session: &SessionId) -> String {
-        self.with(session, |Choices { mode, model, effort, fast }| format!("{mode}/{model}/{effort}/{fast}"))
+        self.with(session, |SessionChoices { mode, model, effort, fast }| {
+            format!("{mode}/{model}/{effort}/{fast}")
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// Locations that a setup may refer to.
-pub(super) struct Places {
+pub(super) struct SetupFolders {
     /// The folder of the pinned `node`.
     pub node: PathBuf,
     /// The folders of the agent's packages, or the virtual environment of a Python agent.
@@ -18,7 +18,7 @@ pub(super) struct Places {
     pub models: String,
 }
 
-impl Places {
+impl SetupFolders {
     /// Returns a PATH with the pinned `node` first.
     pub(super) fn path(&self) -> String {
         let path = env::var("PATH").unwrap_or_default();
@@ -39,7 +39,7 @@ impl Places {
 }
 
 /// How an agent is started, and its other modes and models.
-pub(super) struct Setup {
+pub(super) struct AgentSetup {
     pub command: PathBuf,
     pub args: Vec<String>,
     /// The words of the command that its users type.
@@ -92,7 +92,7 @@ pub(super) fn packages(name: &str) -> Packages {
 }
 
 /// Returns the setup of an agent known to [`packages`].
-pub(super) fn set_up(name: &str, places: &Places) -> Setup {
+pub(super) fn set_up(name: &str, places: &SetupFolders) -> AgentSetup {
     match name {
         "claude" => node::claude(places),
         "codex" => node::codex(places),

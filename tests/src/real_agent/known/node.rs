@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{Places, Setup, pairs, text};
+use super::{AgentSetup, SetupFolders, pairs, text};
 
-pub(super) fn claude(at: &Places) -> Setup {
-    Setup {
+pub(super) fn claude(at: &SetupFolders) -> AgentSetup {
+    AgentSetup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
         // It is part of the adapter's packages.
@@ -24,7 +24,7 @@ pub(super) fn claude(at: &Places) -> Setup {
     }
 }
 
-pub(super) fn codex(at: &Places) -> Setup {
+pub(super) fn codex(at: &SetupFolders) -> AgentSetup {
     let config = format!(
         r#"model = "gpt-5.5"
 model_provider = "mock"
@@ -39,7 +39,7 @@ plugins = false
 "#,
         at.models
     );
-    Setup {
+    AgentSetup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
         typed: vec![at.node.join("node"), at.packages[1].join("bin/codex.js")],
@@ -55,14 +55,14 @@ plugins = false
     }
 }
 
-pub(super) fn gemini(at: &Places) -> Setup {
+pub(super) fn gemini(at: &SetupFolders) -> AgentSetup {
     let settings = json!({
         "privacy": {"usageStatisticsEnabled": false},
         "general": {"disableAutoUpdate": true},
         // It cannot detect the type of a foreign address, unless it is driven through ACP.
         "security": {"auth": {"selectedType": "gemini-api-key"}},
     });
-    Setup {
+    AgentSetup {
         command: at.node.join("node"),
         args: vec![at.script("bundle/gemini.js"), "--acp".into()],
         typed: vec![at.node.join("node"), at.packages[0].join("bundle/gemini.js")],
@@ -80,7 +80,7 @@ pub(super) fn gemini(at: &Places) -> Setup {
     }
 }
 
-pub(super) fn opencode(at: &Places) -> Setup {
+pub(super) fn opencode(at: &SetupFolders) -> AgentSetup {
     let model = |name: &str| {
         let media = json!({"input": ["text", "image"], "output": ["text"]});
         json!({"name": name, "attachment": true, "modalities": media, "limit": {"context": 200_000, "output": 8192}})
@@ -99,7 +99,7 @@ pub(super) fn opencode(at: &Places) -> Setup {
             "models": {"mock-model": model("Mock"), "other-model": model("Other")},
         }},
     });
-    Setup {
+    AgentSetup {
         command: at.packages[0].join("bin/opencode"),
         args: vec!["acp".into()],
         typed: vec![at.packages[0].join("bin/opencode")],
@@ -114,7 +114,7 @@ pub(super) fn opencode(at: &Places) -> Setup {
     }
 }
 
-pub(super) fn kimi(at: &Places) -> Setup {
+pub(super) fn kimi(at: &SetupFolders) -> AgentSetup {
     let model = |name: &str| {
         format!(
             r#"
@@ -137,7 +137,7 @@ api_key = "unused"
         model("mock-model"),
         model("other-model"),
     );
-    Setup {
+    AgentSetup {
         command: at.node.join("node"),
         args: vec![at.script("dist/main.mjs"), "acp".into()],
         typed: vec![at.node.join("node"), at.packages[0].join("dist/main.mjs")],

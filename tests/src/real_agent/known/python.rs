@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{Places, Setup, pairs, text};
+use super::{AgentSetup, SetupFolders, pairs, text};
 
-pub(super) fn vibe(at: &Places) -> Setup {
+pub(super) fn vibe(at: &SetupFolders) -> AgentSetup {
     let model = |name: &str| {
         format!(
             r#"
@@ -36,7 +36,7 @@ backend = "generic"
         model("mock-model"),
         model("other-model"),
     );
-    Setup {
+    AgentSetup {
         command: at.packages[0].join("bin/vibe-acp"),
         args: vec![],
         typed: vec![at.packages[0].join("bin/vibe")],
@@ -46,10 +46,10 @@ backend = "generic"
     }
 }
 
-pub(super) fn fast_agent(at: &Places) -> Setup {
+pub(super) fn fast_agent(at: &SetupFolders) -> AgentSetup {
     let home = text(&at.home.join(".fast-agent"));
     let args = ["--model", "generic.mock-model", "--shell", "--home", &home];
-    Setup {
+    AgentSetup {
         command: at.packages[0].join("bin/fast-agent-acp"),
         args: args.map(str::to_owned).to_vec(),
         typed: vec![at.packages[0].join("bin/fast-agent")],
@@ -60,11 +60,11 @@ pub(super) fn fast_agent(at: &Places) -> Setup {
     }
 }
 
-pub(super) fn deepagents(at: &Places) -> Setup {
+pub(super) fn deepagents(at: &SetupFolders) -> AgentSetup {
     // The package is a library. This is the smallest program that uses it.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("real-agents/python/deepagents_stdio.py");
     let python = at.packages[0].join("bin/python");
-    Setup {
+    AgentSetup {
         command: python.clone(),
         typed: vec![python, script.clone()],
         args: vec![text(&script), "mock-model".into(), text(&at.home.join("sessions.sqlite"))],
@@ -74,7 +74,7 @@ pub(super) fn deepagents(at: &Places) -> Setup {
     }
 }
 
-pub(super) fn openhands(at: &Places) -> Setup {
+pub(super) fn openhands(at: &SetupFolders) -> AgentSetup {
     let openhands = at.packages[0].join("bin/openhands");
     let settings = json!({
         "kind": "Agent",
@@ -87,7 +87,7 @@ pub(super) fn openhands(at: &Places) -> Setup {
         "tools": [{"name": "terminal"}, {"name": "file_editor"}, {"name": "task_tracker"}, {"name": "task_tool_set"}],
         "system_prompt_kwargs": {"cli_mode": true},
     });
-    Setup {
+    AgentSetup {
         command: openhands.clone(),
         args: vec!["acp".to_owned()],
         typed: vec![openhands],

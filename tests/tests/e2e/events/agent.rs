@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::played::{Script, updates};
+use super::played::{PlayedScript, updates};
 use super::schema;
 
 fn info() -> Value {
@@ -19,7 +19,7 @@ fn text(text: &str) -> Value {
 
 #[test]
 fn what_an_agent_never_reports_is_unknown_and_never_zero() {
-    let script = Script::new(json!({}), json!({})).prompted().answers(json!({}));
+    let script = PlayedScript::new(json!({}), json!({})).prompted().answers(json!({}));
     let (sandbox, worker) = script.started();
     let _ = sandbox.send(&worker, "go");
     let mut agent = sandbox.show(&worker)["agent"].take();
@@ -42,7 +42,7 @@ fn an_agent_is_shown_as_it_reports_of_itself_also_by_another_daemon_and_after_a_
         json!({"modes": {"currentModeId": "ask", "availableModes": []}, "configOptions": options("big")});
     let usage = json!({"sessionUpdate": "usage_update", "used": 12, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}});
     let tokens = json!({"inputTokens": 3, "outputTokens": 4});
-    let script = Script::new(info(), session)
+    let script = PlayedScript::new(info(), session)
         .prompted()
         .says(usage)
         .says(json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}))

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 /// A transcript that begins with an agent that has the session `s`.
-pub(crate) struct Script(String);
+pub(crate) struct PlayedScript(String);
 
-impl Script {
+impl PlayedScript {
     /// With these results of `initialize` and `session/new`, in addition to the common fields.
     pub(crate) fn new(agent: Value, session: Value) -> Self {
         let mut script = Self(String::new());

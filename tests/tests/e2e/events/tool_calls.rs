@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::played::{Script, updates};
+use super::played::{PlayedScript, updates};
 use super::schema;
 
 const CALLS: [&str; 2] = ["tool_call", "tool_call_update"];
@@ -26,7 +26,7 @@ fn closings(events: &[Value]) -> Vec<Value> {
 
 #[test]
 fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_reported() {
-    let script = Script::new(json!({}), json!({}))
+    let script = PlayedScript::new(json!({}), json!({}))
         .prompted()
         .says(call("tool_call", "1", json!({"title": "ls", "kind": "execute", "status": "in_progress"})))
         .says(call("tool_call", "2", json!({"title": "cat", "status": "pending"})))
@@ -62,7 +62,7 @@ fn calls_that_are_open_when_the_turn_ends_are_closed_before_its_end_is_reported(
 
 #[test]
 fn calls_of_a_lost_runtime_are_closed_once_for_any_end_of_the_turn() {
-    let script = Script::new(json!({}), json!({}))
+    let script = PlayedScript::new(json!({}), json!({}))
         .prompted()
         .says(call("tool_call", "1", json!({"status": "in_progress"})))
         .asks(json!({"toolCallId": "1"}));
@@ -84,7 +84,7 @@ fn calls_of_a_lost_runtime_are_closed_once_for_any_end_of_the_turn() {
 #[test]
 fn what_a_child_session_says_is_kept_under_its_id_and_is_not_the_workers_text() {
     let text = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
-    let script = Script::new(json!({}), json!({}))
+    let script = PlayedScript::new(json!({}), json!({}))
         .prompted()
         .says(text("mine"))
         .says_of("child", text("not mine"))
@@ -111,7 +111,7 @@ fn what_a_child_session_says_is_kept_under_its_id_and_is_not_the_workers_text() 
 fn what_a_command_of_the_agents_own_terminal_printed_is_shown() {
     let meta = json!({"terminal_output_delta": {"data": "line\n", "terminal_id": "1"},
                       "terminal_exit": {"exit_code": 3, "signal": null, "terminal_id": "1"}});
-    let script = Script::new(json!({}), json!({}))
+    let script = PlayedScript::new(json!({}), json!({}))
         .prompted()
         .says(call(
             "tool_call_update",

@@ -1,7 +1,7 @@
 //! The files of the product, and their operations that can fail.
 
 /// One kind of call on one kind of file.
-pub(crate) struct Target {
+pub(crate) struct FaultTarget {
     /// Pattern of the paths.
     pub(crate) path: &'static str,
     /// The kind of call.
@@ -12,8 +12,13 @@ pub(crate) struct Target {
     pub(crate) calls: u64,
 }
 
-const fn target(path: &'static str, op: &'static str, errnos: &'static [&'static str], calls: u64) -> Target {
-    Target { path, op, errnos, calls }
+const fn target(
+    path: &'static str,
+    op: &'static str,
+    errnos: &'static [&'static str],
+    calls: u64,
+) -> FaultTarget {
+    FaultTarget { path, op, errnos, calls }
 }
 
 /// Faults that occur together, or repeatedly.
@@ -59,7 +64,7 @@ pub(crate) const TOGETHER: &[(&str, &[&str])] = &[
 pub(crate) const SHORT: &str = "ENOSPC;short=1";
 
 /// All kinds of files and calls.
-pub(crate) const TARGETS: &[Target] = &[
+pub(crate) const TARGETS: &[FaultTarget] = &[
     // The journal, written by the runtime.
     target("*/runtimes/*.journal", "write", &["EIO", "ENOSPC", SHORT], 8),
     target("*/runtimes/*.journal", "open", &["EACCES", "ENOSPC"], 2),

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::server::{Server, WebhookResponse};
+use super::server::{SinkServer, WebhookResponse};
 use super::{configure, fails_test, settled, world};
 
 #[test]
@@ -61,7 +61,7 @@ fn a_target_that_is_not_allowed_is_not_contacted() {
 
 #[test]
 fn a_server_that_is_not_trusted_or_gone_is_an_error_without_its_url() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let mut sandbox = Sandbox::new();
     // Without a certificate of the server's CA.
     fs::write(sandbox.file("home/empty.pem"), "").unwrap();
@@ -83,7 +83,7 @@ fn a_server_that_is_not_trusted_or_gone_is_an_error_without_its_url() {
 
 #[test]
 fn a_webhook_that_is_gone_is_given_up_with_an_event() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, worker) =
         world(&format!("  - {{name: hook, to: webhook, on: [done], url: '{}'}}", server.url()));
     server.answers([WebhookResponse::Status(410)]);
@@ -109,7 +109,7 @@ fn a_webhook_that_is_gone_is_given_up_with_an_event() {
 
 #[test]
 fn a_projects_file_sends_no_notification() {
-    let server = Server::http();
+    let server = SinkServer::http();
     let sandbox = Sandbox::new();
     let file = sandbox.config_file();
     let config = fs::read_to_string(&file).unwrap();
@@ -133,9 +133,9 @@ fn arguments() -> Vec<String> {
 
 #[test]
 fn secrets_are_in_no_argument_log_database_or_output() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let mut sandbox = Sandbox::new();
-    sandbox.set_env("SSL_CERT_FILE", Server::ca());
+    sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     sandbox.set_env("HOOK_URL", server.url());
     sandbox.set_env("SUBAGENT_WEBHOOK_SECRET", "very-secret-word");
     let secret = "secret: '${SUBAGENT_WEBHOOK_SECRET}'";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use subagent_tests::harness::{Gate, Sandbox, wait_until};
 
-use super::server::Server;
+use super::server::SinkServer;
 use super::{SOON, configure, user_file};
 
 /// Time without an expected start of a daemon. The first check is 1 s after the death.
@@ -36,9 +36,9 @@ fn wait_for_daemon(sandbox: &Sandbox, after: u64) {
 
 #[test]
 fn a_question_after_its_death_reaches_a_sink_with_variables_of_the_first_start() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let mut sandbox = Sandbox::new();
-    sandbox.set_env("SSL_CERT_FILE", Server::ca());
+    sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     sandbox.set_env("HOOK_URL", server.url());
     sandbox.set_env("SUBAGENT_WEBHOOK_SECRET", "very-secret-word");
     let (worker, gate) = at_gate(&sandbox, "!ask execute make all");

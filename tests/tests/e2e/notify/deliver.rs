@@ -5,20 +5,20 @@ use std::fs;
 use serde_json::{Value, json};
 use subagent_tests::harness::wait_until;
 
-use super::server::{Request, Server, WebhookResponse};
+use super::server::{SinkRequest, SinkServer, WebhookResponse};
 use super::{SOON, configure, log, settled, world};
 
-fn webhook(server: &Server, on: &str, more: &str) -> String {
+fn webhook(server: &SinkServer, on: &str, more: &str) -> String {
     format!("  - {{name: hook, on: [{on}], to: webhook, url: '{}'{more}}}", server.url())
 }
 
-fn types(requests: &[Request]) -> Vec<Value> {
+fn types(requests: &[SinkRequest]) -> Vec<Value> {
     requests.iter().map(|request| request.json()["type"].clone()).collect()
 }
 
 #[test]
 fn a_question_arrives_signed_with_the_command_that_answers_it() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let (sandbox, worker) = world(&webhook(&server, "question", &format!(", secret: '{secret}'")));
     let asked = sandbox.send(&worker, "!ask execute make all");
@@ -45,7 +45,7 @@ fn a_question_arrives_signed_with_the_command_that_answers_it() {
 
 #[test]
 fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, worker) = world(&webhook(&server, "question, done", ""));
     let other = sandbox.start("demo");
     // Later deliveries wait for this response.
@@ -77,7 +77,7 @@ fn questions_of_one_second_are_one_notification_and_answered_ones_are_none() {
 
 #[test]
 fn a_sink_without_occasions_hears_the_end_of_a_detached_run_alone() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, worker) = world(&format!("  - {{name: hook, to: webhook, url: '{}'}}", server.url()));
     let _ = sandbox.send(&worker, "with a wait");
     let _ = sandbox.run(&["run", "-d", "demo", "detached"]).data_of("run.detached");
@@ -94,7 +94,7 @@ fn a_sink_without_occasions_hears_the_end_of_a_detached_run_alone() {
 
 #[test]
 fn a_sink_gets_what_it_is_for_and_a_selector_chooses_workers() {
-    let (failures, reviews) = (Server::https(), Server::https());
+    let (failures, reviews) = (SinkServer::https(), SinkServer::https());
     let (sandbox, worker) = world(&format!(
         "  - {{to: webhook, url: '{}', on: [failed]}}\n  - {{to: webhook, url: '{}', on: [done], where: {{tag: job=review}}}}",
         failures.url(),
@@ -121,7 +121,7 @@ fn a_sink_gets_what_it_is_for_and_a_selector_chooses_workers() {
 
 #[test]
 fn what_fails_is_repeated_with_the_same_id_and_keeps_the_order() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, worker) = world(&webhook(&server, "done, failed", ""));
     server.answers([
         WebhookResponse::Busy(1),
@@ -145,7 +145,7 @@ fn what_fails_is_repeated_with_the_same_id_and_keeps_the_order() {
 
 #[test]
 fn a_sink_that_hangs_holds_up_no_other_and_a_daemon_that_dies_repeats_what_was_under_way() {
-    let (hangs, works) = (Server::https(), Server::https());
+    let (hangs, works) = (SinkServer::https(), SinkServer::https());
     let (sandbox, worker) = world(&format!(
         "  - {{to: webhook, url: '{}', on: [done]}}\n  - {{to: webhook, url: '{}', on: [done]}}",
         hangs.url(),
@@ -160,7 +160,7 @@ fn a_sink_that_hangs_holds_up_no_other_and_a_daemon_that_dies_repeats_what_was_u
     wait_until("both must be delivered to the other sink", SOON, || delivered().then_some(()));
     sandbox.kill_daemon();
     let _ = sandbox.send(&worker, "third");
-    let ids = |server: &Server, count| {
+    let ids = |server: &SinkServer, count| {
         let requests = server.wait_for(count);
         requests.iter().map(|request| request.header("webhook-id").to_owned()).collect::<Vec<_>>()
     };
@@ -219,7 +219,7 @@ fn the_desktop_is_notified_through_notify_send() {
 
 #[test]
 fn a_new_sink_gets_nothing_from_before_it_and_one_that_is_gone_gets_nothing_more() {
-    let server = Server::http();
+    let server = SinkServer::http();
     let (sandbox, worker) = world("  []");
     let _ = sandbox.send(&worker, "before");
     configure(&sandbox, &webhook(&server, "done", ""));
@@ -270,7 +270,7 @@ fn after_a_restore_nothing_from_before_it_arrives() {
 
 #[test]
 fn a_sink_counts_from_the_next_event_after_its_file_was_written() {
-    let server = Server::http();
+    let server = SinkServer::http();
     let (sandbox, worker) = world("  []");
     let _ = sandbox.send(&worker, "before");
     configure(&sandbox, &webhook(&server, "question", ""));

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use server::Server;
+use server::SinkServer;
 
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ fn configure(sandbox: &Sandbox, notify: &str) {
 /// A worker with the label `Build` and these notifications. The server's CA is trusted.
 fn world(notify: &str) -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
-    sandbox.set_env("SSL_CERT_FILE", Server::ca());
+    sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     configure(&sandbox, notify);
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--label", "Build"];

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::server::{Server, WebhookResponse};
+use super::server::{SinkServer, WebhookResponse};
 use super::{SOON, configure, log, settled, world};
 
-fn webhook(server: &Server, keys: &str) -> String {
+fn webhook(server: &SinkServer, keys: &str) -> String {
     format!("  - {{to: webhook, url: '{}', {keys}}}", server.url())
 }
 
@@ -17,7 +17,7 @@ fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
 }
 
 /// Returns what a server has received: types and reasons.
-fn notifications(server: &Server, count: usize) -> Vec<(Value, Value)> {
+fn notifications(server: &SinkServer, count: usize) -> Vec<(Value, Value)> {
     let requests = server.wait_for(count);
     let of = |document: Value| (document["type"].clone(), document["data"]["reason"].clone());
     requests.iter().map(|request| of(request.json())).collect()
@@ -25,9 +25,9 @@ fn notifications(server: &Server, count: usize) -> Vec<(Value, Value)> {
 
 #[test]
 fn a_question_of_a_task_reaches_the_sinks_for_the_workers_above_it() {
-    let (reviews, others) = (Server::https(), Server::https());
+    let (reviews, others) = (SinkServer::https(), SinkServer::https());
     let mut sandbox = Sandbox::new();
-    sandbox.set_env("SSL_CERT_FILE", Server::ca());
+    sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     let of = |server, tag: &str| webhook(server, &format!("on: [question], where: {{tag: {tag}}}"));
     configure(&sandbox, &format!("{}\n{}", of(&reviews, "job=review"), of(&others, "job=other")));
     let root = sandbox.delegating(&json!(true), &["--tag", "job=review"]);
@@ -61,7 +61,7 @@ fn cost() -> String {
 
 #[test]
 fn a_turn_that_the_daemon_cancels_has_failed_and_one_that_the_owner_cancels_has_not() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, quiet) = world(&webhook(&server, "on: [done, failed]"));
     let failed = |code: &str| (json!("failed"), json!(code));
     let done = (json!("done"), Value::Null);
@@ -91,7 +91,7 @@ fn a_turn_that_the_daemon_cancels_has_failed_and_one_that_the_owner_cancels_has_
 
 #[test]
 fn a_budget_a_paused_queue_and_a_lost_worker_are_reported() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, worker) = world(&webhook(&server, "on: [budget, queue_paused, lost]"));
     let limited = start(&sandbox, &["--max-turns", "1"]);
     let _ = sandbox.send(&limited, "one");
@@ -119,7 +119,7 @@ fn a_budget_a_paused_queue_and_a_lost_worker_are_reported() {
 
 #[test]
 fn full_detail_is_in_the_data_and_formats_are_as_they_are_called() {
-    let (full, text, slack) = (Server::https(), Server::https(), Server::https());
+    let (full, text, slack) = (SinkServer::https(), SinkServer::https(), SinkServer::https());
     let (sandbox, worker) = world(&format!(
         "{}\n{}\n{}",
         webhook(&full, "on: [question, failed], detail: full"),
@@ -147,7 +147,7 @@ fn full_detail_is_in_the_data_and_formats_are_as_they_are_called() {
 
 #[test]
 fn an_answer_that_comes_late_is_an_answer() {
-    let (late, other) = (Server::https(), Server::https());
+    let (late, other) = (SinkServer::https(), SinkServer::https());
     let (sandbox, worker) =
         world(&format!("{}\n{}", webhook(&late, "on: [done]"), webhook(&other, "on: [done]")));
     late.answers([WebhookResponse::Late]);
@@ -166,7 +166,7 @@ fn an_answer_that_comes_late_is_an_answer() {
 
 #[test]
 fn the_pause_of_a_schedule_is_reported_unless_its_owner_wanted_it() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, _) = world(&webhook(&server, "on: [schedule_paused]"));
     let add = ["schedule", "add", "calm", "--every", "20m", "demo", "!say well"];
     sandbox.run(&add).data_of("schedule.added");
@@ -190,7 +190,7 @@ fn the_pause_of_a_schedule_is_reported_unless_its_owner_wanted_it() {
 
 #[test]
 fn a_parked_worker_is_notified_and_the_suggested_command_resumes_it() {
-    let server = Server::https();
+    let server = SinkServer::https();
     let (sandbox, worker) = world(&webhook(&server, "on: [parked]"));
     let _ = sandbox.send_fails(&worker, "!rate-limit 3600000", "BACKEND_RPC_ERROR");
     let parked = sandbox.show(&worker)["parked"].take();

@@ -25,7 +25,7 @@ pub(super) enum WebhookResponse {
     Busy(u64),
     /// A redirect to this location.
     Redirect(String),
-    /// With 200, after [`Server::let_go`].
+    /// With 200, after [`SinkServer::let_go`].
     Late,
     /// None; the connection stays open.
     Hang,
@@ -37,12 +37,12 @@ pub(super) enum WebhookResponse {
 
 /// A request that arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct SinkRequest {
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: String,
 }
 
-impl Request {
+impl SinkRequest {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
@@ -61,8 +61,8 @@ impl Request {
 }
 
 #[derive(Default)]
-struct Shared {
-    requests: Mutex<Vec<Request>>,
+struct ServerState {
+    requests: Mutex<Vec<SinkRequest>>,
     arrived: Condvar,
     /// Responses to the next requests; then 200.
     answers: Mutex<VecDeque<WebhookResponse>>,
@@ -74,14 +74,14 @@ struct Shared {
     held: Mutex<Vec<Box<dyn Send>>>,
 }
 
-pub(super) struct Server {
-    shared: Arc<Shared>,
+pub(super) struct SinkServer {
+    shared: Arc<ServerState>,
     port: u16,
     scheme: &'static str,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl SinkServer {
     /// Starts a server with the certificate of the fixtures.
     pub(super) fn https() -> Self {
         let certificates = CertificateDer::pem_file_iter(format!("{FIXTURES}server.pem")).unwrap();
@@ -105,7 +105,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServerState::default());
         let serving = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -149,12 +149,12 @@ impl Server {
         self.shared.goes.notify_all();
     }
 
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub(super) fn requests(&self) -> Vec<SinkRequest> {
         self.shared.requests.lock().unwrap().clone()
     }
 
     /// Waits until this many requests have arrived.
-    pub(super) fn wait_for(&self, count: usize) -> Vec<Request> {
+    pub(super) fn wait_for(&self, count: usize) -> Vec<SinkRequest> {
         let until = Instant::now() + SOON;
         let mut requests = self.shared.requests.lock().unwrap();
         while requests.len() < count {
@@ -166,7 +166,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SinkServer {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::SeqCst);
         self.shared.held.lock().unwrap().clear();
@@ -179,7 +179,7 @@ impl Drop for Server {
 }
 
 /// Reads one request and answers it. A client that disconnects is ignored.
-fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &Shared) {
+fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &ServerState) {
     let mut stream = BufReader::new(stream);
     let Some(request) = read(&mut stream) else { return };
     let answer = shared.answers.lock().unwrap().pop_front().unwrap_or(WebhookResponse::Status(200));
@@ -210,7 +210,7 @@ fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &Shared) {
     let _ = stream.flush();
 }
 
-fn read(stream: &mut BufReader<impl Read>) -> Option<Request> {
+fn read(stream: &mut BufReader<impl Read>) -> Option<SinkRequest> {
     let mut line = String::new();
     stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
     let mut headers = Vec::new();
@@ -220,7 +220,7 @@ fn read(stream: &mut BufReader<impl Read>) -> Option<Request> {
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
         headers.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let mut request = Request { headers, body: String::new() };
+    let mut request = SinkRequest { headers, body: String::new() };
     let length: u64 = request.header("content-length").parse().unwrap_or(0);
     stream.take(length).read_to_string(&mut request.body).ok()?;
     Some(request)

@@ -21,14 +21,14 @@ const REQUESTS: usize = 20;
 /// It ends the daemon, so it has a test of its own.
 const STOP: &str = "POST /v1/daemon/stop";
 
-struct Operation {
+struct ApiOperation {
     method: String,
     path: String,
     description: Value,
     responses: BTreeMap<String, Validator>,
 }
 
-impl Operation {
+impl ApiOperation {
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -39,7 +39,7 @@ fn document() -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-fn operations(document: &Value) -> Vec<Operation> {
+fn operations(document: &Value) -> Vec<ApiOperation> {
     let mut operations = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, description) in methods.as_object().unwrap() {
@@ -49,7 +49,7 @@ fn operations(document: &Value) -> Vec<Operation> {
                 schema["components"] = document["components"].clone();
                 (status.clone(), jsonschema::validator_for(&schema).unwrap())
             });
-            operations.push(Operation {
+            operations.push(ApiOperation {
                 method: method.to_uppercase(),
                 path: path.clone(),
                 responses: responses.collect(),
@@ -196,7 +196,7 @@ fn as_text(value: &Value) -> String {
 }
 
 /// Returns the address of a request, with its parameters.
-fn address(values: &mut Values<'_>, operation: &Operation) -> String {
+fn address(values: &mut Values<'_>, operation: &ApiOperation) -> String {
     let mut path = operation.path.clone();
     let mut query = Vec::new();
     for parameter in operation.description["parameters"].as_array().into_iter().flatten() {
@@ -219,7 +219,7 @@ fn address(values: &mut Values<'_>, operation: &Operation) -> String {
     if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 
-fn body(values: &mut Values<'_>, operation: &Operation) -> String {
+fn body(values: &mut Values<'_>, operation: &ApiOperation) -> String {
     let schema = &operation.description["requestBody"]["content"]["application/json"]["schema"];
     if schema.is_null() {
         return String::new();
@@ -252,7 +252,7 @@ fn send(world: &OpenApiFixture, values: &mut Values<'_>, head: &str, body: &str)
 }
 
 /// Returns what is wrong with a response.
-fn wrong(operation: &Operation, response: &Response, took: Duration) -> Option<String> {
+fn wrong(operation: &ApiOperation, response: &Response, took: Duration) -> Option<String> {
     if took >= ANSWERED {
         return Some(format!("it took {took:?}"));
     }

@@ -78,7 +78,7 @@ impl Page {
     }
 
     /// A stream of this page.
-    fn stream(&self, path: &str) -> Stream {
+    fn stream(&self, path: &str) -> PageStream {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         // A body of HTTP/1.0 is as it is, up to the end of the connection.
@@ -91,7 +91,7 @@ impl Page {
             assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
         }
         assert!(head.contains("200 OK"), "{head}");
-        Stream(reader)
+        PageStream(reader)
     }
 
     /// The place of the sandbox's workspace.
@@ -102,9 +102,9 @@ impl Page {
 }
 
 /// Lines of JSON that come one after the other.
-struct Stream(BufReader<TcpStream>);
+struct PageStream(BufReader<TcpStream>);
 
-impl Stream {
+impl PageStream {
     /// The next line that is accepted.
     #[track_caller]
     fn find<T>(&mut self, what: &str, mut accept: impl FnMut(&Value) -> Option<T>) -> T {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, wait_until};
 
-use super::{LIMIT, Panel, Stream, error, get, post};
+use super::{LIMIT, PageStream, Panel, error, get, post};
 use crate::removal::{count, days_earlier, stop_daemon};
 
 /// The state of this worker in a line of the live stream.
@@ -13,7 +13,7 @@ fn state_of(line: &Value, worker: &str) -> Option<String> {
     row["state"].as_str().map(str::to_owned)
 }
 
-fn in_state(live: &mut Stream, worker: &str, state: &str) {
+fn in_state(live: &mut PageStream, worker: &str, state: &str) {
     live.find(&format!("{worker} {state}"), |line| state_of(line, worker).filter(|now| now == state));
 }
 

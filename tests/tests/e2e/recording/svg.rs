@@ -37,10 +37,10 @@ pub(super) struct Step {
 }
 
 /// A line as pieces of one style, each with its column.
-pub(super) struct Line(Vec<(usize, TextStyle, String)>);
+pub(super) struct Line(Vec<(usize, SvgStyle, String)>);
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct TextStyle {
+pub(super) struct SvgStyle {
     color: &'static str,
     bold: bool,
 }
@@ -57,7 +57,7 @@ impl Line {
 
 /// Returns a row of a screen.
 pub(super) fn line(screen: &vt100::Screen, row: u16, columns: u16) -> Line {
-    let mut pieces: Vec<(usize, TextStyle, String)> = Vec::new();
+    let mut pieces: Vec<(usize, SvgStyle, String)> = Vec::new();
     for column in 0..columns {
         let Some(cell) = screen.cell(row, column).filter(|cell| !cell.is_wide_continuation()) else {
             continue;
@@ -67,7 +67,7 @@ pub(super) fn line(screen: &vt100::Screen, row: u16, columns: u16) -> Line {
             vt100::Color::Idx(color) => COLORS.get(usize::from(color)).copied().unwrap_or(TEXT),
             _ => TEXT,
         };
-        let style = TextStyle { color, bold: cell.bold() };
+        let style = SvgStyle { color, bold: cell.bold() };
         let text = if cell.has_contents() { cell.contents() } else { " " };
         match pieces.last_mut().filter(|(_, last, _)| *last == style) {
             Some((_, _, piece)) => piece.push_str(text),
@@ -99,12 +99,12 @@ fn escaped(text: &str) -> String {
 
 /// Returns the SVG. Its description is the transcript.
 pub(super) fn draw(steps: &[Step], columns: u16) -> String {
-    let prompt = TextStyle { color: PROMPT, bold: true };
+    let prompt = SvgStyle { color: PROMPT, bold: true };
     let mut transcript = String::new();
     let mut body = String::new();
     let (mut row, mut at) = (0, 0.4);
     for step in steps {
-        let command = TextStyle { color: TEXT, bold: true };
+        let command = SvgStyle { color: TEXT, bold: true };
         let typed = Line(vec![(0, prompt.clone(), "$".to_owned()), (2, command, step.command.clone())]);
         let _ = writeln!(transcript, "$ {}", step.command);
         group(&mut body, at, std::slice::from_ref(&typed), &mut row);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use subagent_tests::harness::{Faults, Sandbox, crowd, times, wait_until};
 
-use super::{Kept, keep, kept, left_over, restore, saved, saved_after_a_turn};
+use super::{KnownBackup, keep, kept, left_over, restore, saved, saved_after_a_turn};
 
 /// The failpoints where a restore is killed.
 const POINTS: &[&str] = &[
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// After a restore has died, the database is the old one, or the new one if the names were
 /// exchanged. An undisturbed restore then finds everything.
-fn all_is_well(sandbox: &Sandbox, worker: &str, saved: &Kept, point: &str) {
+fn all_is_well(sandbox: &Sandbox, worker: &str, saved: &KnownBackup, point: &str) {
     let exchanged = point.starts_with("restore.after");
     assert_eq!(kept(sandbox), usize::from(point == "restore.after_rename"), "{point}");
     if exchanged {
@@ -104,7 +104,7 @@ fn nothing_happened(sandbox: &Sandbox, error: &serde_json::Value, why: &str) {
 
 #[test]
 fn a_rename_that_fails_leaves_the_old_database() {
-    let (sandbox, worker, Kept { file, .. }) = saved();
+    let (sandbox, worker, KnownBackup { file, .. }) = saved();
     let _ = sandbox.send(&worker, "one");
     let events = sandbox.events(&worker);
     let point = "restore.before_rename=error";
@@ -120,7 +120,7 @@ fn a_rename_that_fails_leaves_the_old_database() {
 
 #[test]
 fn a_disk_that_is_full_leaves_the_old_database() {
-    let (mut sandbox, worker, Kept { file, .. }) = saved_after_a_turn();
+    let (mut sandbox, worker, KnownBackup { file, .. }) = saved_after_a_turn();
     let events = sandbox.events(&worker);
     for armed in [
         "restore.before_write=error(28)",

@@ -12,26 +12,26 @@ use subagent_tests::harness::Sandbox;
 use subagent_tests::invariants::Acknowledged;
 
 /// A backup, and what was acknowledged until it was made.
-struct Kept {
+struct KnownBackup {
     file: String,
     known: Acknowledged,
 }
 
-fn keep(sandbox: &Sandbox) -> Kept {
+fn keep(sandbox: &Sandbox) -> KnownBackup {
     let file = sandbox.file_name("kept.db");
     let _ = sandbox.run(&["backup", "--force", &file]).data_of("state.backed_up");
-    Kept { file, known: sandbox.recorder().acknowledged() }
+    KnownBackup { file, known: sandbox.recorder().acknowledged() }
 }
 
 /// A worker, and a backup that contains it.
-fn saved() -> (Sandbox, String, Kept) {
+fn saved() -> (Sandbox, String, KnownBackup) {
     let (sandbox, worker) = Sandbox::with_worker();
     let kept = keep(&sandbox);
     (sandbox, worker, kept)
 }
 
 /// A worker that has had a turn, and a backup that contains both.
-fn saved_after_a_turn() -> (Sandbox, String, Kept) {
+fn saved_after_a_turn() -> (Sandbox, String, KnownBackup) {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let kept = keep(&sandbox);
@@ -40,7 +40,7 @@ fn saved_after_a_turn() -> (Sandbox, String, Kept) {
 
 /// Restores, and discards later acknowledged facts.
 #[track_caller]
-fn restore(sandbox: &Sandbox, kept: &Kept, flags: &[&str]) -> Value {
+fn restore(sandbox: &Sandbox, kept: &KnownBackup, flags: &[&str]) -> Value {
     let data = sandbox.run(&[&["restore", &kept.file], flags].concat()).data_of("state.restored");
     sandbox.recorder().go_back_to(kept.known.clone());
     data

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use subagent_tests::harness::Sandbox;
 
-use super::{Kept, keep, kept, left_over, saved, saved_after_a_turn};
+use super::{KnownBackup, keep, kept, left_over, saved, saved_after_a_turn};
 
 /// Changes a copy of a backup and returns its name.
 fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
@@ -21,7 +21,7 @@ fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
 
 #[test]
 fn a_file_that_is_no_backup_changes_nothing() {
-    let (sandbox, worker, Kept { file: good, .. }) = saved();
+    let (sandbox, worker, KnownBackup { file: good, .. }) = saved();
     let empty = sandbox.file_name("empty.db");
     fs::write(&empty, "").unwrap();
     let text = sandbox.file_name("text.db");
@@ -64,7 +64,7 @@ fn a_file_that_is_no_backup_changes_nothing() {
 
 #[test]
 fn a_daemon_that_is_stopped_is_not_waited_for_and_the_advice_works() {
-    let (sandbox, worker, Kept { file, .. }) = saved();
+    let (sandbox, worker, KnownBackup { file, .. }) = saved();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
     let output = sandbox.run(&["restore", &file]);
@@ -80,7 +80,7 @@ fn a_daemon_that_is_stopped_is_not_waited_for_and_the_advice_works() {
 
 #[test]
 fn the_file_stays_as_it_is_and_can_be_restored_again() {
-    let (sandbox, worker, Kept { file, known }) = saved();
+    let (sandbox, worker, KnownBackup { file, known }) = saved();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
     let bytes = fs::read(&file).unwrap();
     for text in ["one", "two"] {
@@ -100,7 +100,7 @@ fn the_file_stays_as_it_is_and_can_be_restored_again() {
 
 #[test]
 fn what_was_replaced_can_be_restored_itself() {
-    let (sandbox, worker, Kept { file, .. }) = saved();
+    let (sandbox, worker, KnownBackup { file, .. }) = saved();
     let _ = sandbox.send(&worker, "one");
     let events = sandbox.events(&worker);
     let replaced = sandbox.run(&["restore", &file]).data_of("state.restored")["replacedPath"].take();
@@ -114,7 +114,7 @@ fn what_was_replaced_can_be_restored_itself() {
 fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
     let (sandbox, worker) = Sandbox::with_worker();
     let first = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
-    let Kept { file, known } = keep(&sandbox);
+    let KnownBackup { file, known } = keep(&sandbox);
     let _ = sandbox.send(&worker, "one");
     let seen = sandbox.events(&worker).last().unwrap()["eventId"].as_str().unwrap().to_owned();
     let generation = sandbox.daemon_info().unwrap().generation;
@@ -139,7 +139,7 @@ fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
 
 #[test]
 fn a_state_dir_that_was_lost_is_restored_from_nothing() {
-    let (sandbox, worker, Kept { file, .. }) = saved_after_a_turn();
+    let (sandbox, worker, KnownBackup { file, .. }) = saved_after_a_turn();
     let events = sandbox.events(&worker);
     let _ = sandbox.command("subagentd").args(["stop", "--workers"]).run();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
@@ -158,7 +158,7 @@ fn a_state_dir_that_was_lost_is_restored_from_nothing() {
 
 #[test]
 fn a_foreground_daemon_ends_too_and_is_named() {
-    let (sandbox, _, Kept { file, .. }) = saved();
+    let (sandbox, _, KnownBackup { file, .. }) = saved();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let foreground = sandbox.command("subagentd").args(["run"]).spawn();
     foreground.wait_line("its start", |line| line.contains("running").then_some(()));
@@ -172,7 +172,7 @@ fn a_foreground_daemon_ends_too_and_is_named() {
 
 #[test]
 fn an_empty_database_says_nothing_of_its_numbers() {
-    let (sandbox, worker, Kept { file, known }) = saved();
+    let (sandbox, worker, KnownBackup { file, known }) = saved();
     let _ = sandbox.send(&worker, "one");
     let seen = sandbox.events(&worker).last().unwrap()["eventId"].as_str().unwrap().to_owned();
     let generation = sandbox.daemon_info().unwrap().generation;
@@ -192,7 +192,7 @@ fn an_empty_database_says_nothing_of_its_numbers() {
 
 #[test]
 fn a_database_that_cannot_be_read_just_now_is_not_a_damaged_one() {
-    let (sandbox, worker, Kept { file, .. }) = saved();
+    let (sandbox, worker, KnownBackup { file, .. }) = saved();
     let orphan = sandbox.start("demo");
     sandbox.kill_daemon();
     let database = sandbox.state_dir().join("state.db");

@@ -34,31 +34,31 @@ const CASES: [SessionRevivalCase; 13] = [
 
 /// The way in which a worker recovers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
+enum RecoveryWay {
     Send,
     Restart,
 }
 
 #[track_caller]
-fn brought_back(sandbox: &Sandbox, worker: &str, way: Way) {
+fn brought_back(sandbox: &Sandbox, worker: &str, way: RecoveryWay) {
     match way {
-        Way::Send => works(sandbox, worker),
-        Way::Restart => drop(sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted")),
+        RecoveryWay::Send => works(sandbox, worker),
+        RecoveryWay::Restart => drop(sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted")),
     }
 }
 
 #[test]
 fn the_event_says_what_became_of_the_session_at_a_message() {
-    what_became_of_the_session(Way::Send);
+    what_became_of_the_session(RecoveryWay::Send);
 }
 
 #[test]
 fn the_event_says_what_became_of_the_session_at_a_restart() {
-    what_became_of_the_session(Way::Restart);
+    what_became_of_the_session(RecoveryWay::Restart);
 }
 
 #[track_caller]
-fn what_became_of_the_session(way: Way) {
+fn what_became_of_the_session(way: RecoveryWay) {
     let sandbox = sandbox("");
     for SessionRevivalCase { words, session } in CASES {
         say(&sandbox, words);
@@ -91,25 +91,25 @@ fn what_became_of_the_session(way: Way) {
 
 /// Fails in this way, and returns the error.
 #[track_caller]
-fn fails(sandbox: &Sandbox, worker: &str, way: Way) -> Value {
+fn fails(sandbox: &Sandbox, worker: &str, way: RecoveryWay) -> Value {
     match way {
-        Way::Send => sandbox.sending(worker, "hello").run().any_error(),
-        Way::Restart => sandbox.run(&["worker", "restart", worker]).any_error(),
+        RecoveryWay::Send => sandbox.sending(worker, "hello").run().any_error(),
+        RecoveryWay::Restart => sandbox.run(&["worker", "restart", worker]).any_error(),
     }
 }
 
 #[test]
 fn a_session_that_could_not_be_asked_for_is_not_given_up_by_a_message() {
-    not_given_up(Way::Send);
+    not_given_up(RecoveryWay::Send);
 }
 
 #[test]
 fn a_session_that_could_not_be_asked_for_is_not_given_up_by_a_restart() {
-    not_given_up(Way::Restart);
+    not_given_up(RecoveryWay::Restart);
 }
 
 #[track_caller]
-fn not_given_up(way: Way) {
+fn not_given_up(way: RecoveryWay) {
     let sandbox = sandbox("");
     for (offers, phase) in [("load", "load"), ("resume load", "resume"), ("load", "initialize")] {
         for (what, code) in
@@ -142,16 +142,16 @@ fn not_given_up(way: Way) {
 
 #[test]
 fn a_worker_that_never_had_a_session_is_started_by_a_message() {
-    never_had_a_session(Way::Send);
+    never_had_a_session(RecoveryWay::Send);
 }
 
 #[test]
 fn a_worker_that_never_had_a_session_is_started_by_a_restart() {
-    never_had_a_session(Way::Restart);
+    never_had_a_session(RecoveryWay::Restart);
 }
 
 #[track_caller]
-fn never_had_a_session(way: Way) {
+fn never_had_a_session(way: RecoveryWay) {
     let sandbox = sandbox("");
     for words in
         ["exit-in-initialize", "kill-in-initialize", "hang-in-initialize", "exit-in-new", "refuse-new"]

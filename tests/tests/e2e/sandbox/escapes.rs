@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 use super::worktree::{committed, start};
-use super::world::{Bait, Layers, contents, has_layers, world};
+use super::world::{Bait, Confinement, contents, has_layers, world};
 
 /// Asserts which attempts succeed; those of `control` have to.
-fn try_all(mut sandbox: Sandbox, layers: Layers, profile: Value, least: usize) {
+fn try_all(mut sandbox: Sandbox, layers: Confinement, profile: Value, least: usize) {
     let listed = profile["network"][0].as_str().unwrap_or_default().to_owned();
     let network = if listed.is_empty() { profile["network"].as_str().unwrap_or("all") } else { "hosts" };
     let agent = sandbox.test_agent("hostile-agent", &[]).key("sandbox", profile.clone());
@@ -48,7 +48,7 @@ fn no_way_leads_out_of_a_workspace_that_is_only_read() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let profile = json!({"filesystem": "shared_ro", "write": ["allowed"], "network": "none"});
         try_all(world(layers), layers, profile, 61);
     }
@@ -59,7 +59,7 @@ fn no_way_leads_out_of_a_copy_of_the_workspace() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let sandbox = committed(layers);
         fs::write(sandbox.file("ws/allowed/file"), "").unwrap();
         try_all(sandbox, layers, json!({"filesystem": "isolated"}), 57);
@@ -71,7 +71,7 @@ fn no_way_leads_out_of_the_default_sandbox() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let mut sandbox = world(layers);
         let state_dir = sandbox.file("state");
         sandbox.set_state_dir(state_dir);
@@ -84,7 +84,7 @@ fn no_way_leads_out_where_a_list_says_what_is_read_and_the_network_is_a_loopback
     if !has_layers() {
         return;
     }
-    for layers in [Layers::Bubblewrap, Layers::Both] {
+    for layers in [Confinement::Bubblewrap, Confinement::Both] {
         let sandbox = world(layers);
         let agent = sandbox.executable("hostile-agent");
         let programs = std::path::Path::new(&agent).parent().unwrap().to_owned();
@@ -101,7 +101,7 @@ fn no_way_leads_out_where_a_list_says_what_the_network_reaches() {
     }
     let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listed = target.local_addr().unwrap().to_string();
-    for layers in [Layers::Bubblewrap, Layers::Both] {
+    for layers in [Confinement::Bubblewrap, Confinement::Both] {
         let profile = json!({"filesystem": "shared_ro", "write": ["allowed"], "network": [listed]});
         try_all(world(layers), layers, profile, 65);
     }

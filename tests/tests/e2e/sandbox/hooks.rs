@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use subagent_tests::harness::wait_until;
 
-use super::world::{Layers, has_layers, world};
+use super::world::{Confinement, has_layers, world};
 
 /// Time limit for a hook.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -16,7 +16,7 @@ fn a_hook_reads_and_writes_what_its_worker_may_not() {
     if !has_layers() {
         return;
     }
-    let mut sandbox = world(Layers::Both);
+    let mut sandbox = world(Confinement::Both);
     let agent =
         sandbox.demo_agent(&[]).key("sandbox", json!({"write": ["allowed", "../sessions", "../pids"]}));
     sandbox.launcher("boxed", agent);

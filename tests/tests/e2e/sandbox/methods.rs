@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::world::{Layers, has_layers, world};
+use super::world::{Confinement, has_layers, world};
 
 #[test]
 fn files_and_terminals_of_the_client_keep_to_the_same_sets() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let mut sandbox = world(layers);
         let profile = json!({"filesystem": "shared_ro", "write": ["allowed"], "hide": ["hidden", "~/.ssh"]});
         let agent = sandbox.test_agent("sdk-agent", &[]).key("sandbox", profile);
@@ -52,7 +52,7 @@ fn a_confined_agent_cannot_approve_itself() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let mut sandbox = world(layers);
         let agent = sandbox.test_agent("sdk-agent", &[]).key("sandbox", json!("shared_ro"));
         sandbox.launcher("sdk", agent);
@@ -88,7 +88,7 @@ fn a_confined_agent_writes_its_memory_and_nothing_else() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let mut sandbox = world(layers);
         let agent = sandbox.test_agent("sdk-agent", &[]);
         sandbox.launcher("sdk", agent);

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
-use super::world::{Layers, has_layers, without_bubblewrap, world};
+use super::world::{Confinement, has_layers, without_bubblewrap, world};
 
 #[test]
 fn a_sandbox_is_named_in_config_launcher_definition_or_command() {
     if !has_layers() {
         return;
     }
-    let mut sandbox = world(Layers::Both);
+    let mut sandbox = world(Confinement::Both);
     let agent =
         sandbox.demo_agent(&[]).key("sandbox", json!({"write": ["allowed", "../sessions", "../pids"]}));
     sandbox.launcher("boxed", agent);
@@ -82,7 +82,7 @@ fn what_landlock_alone_cannot_enforce_is_not_started() {
     if !has_layers() {
         return;
     }
-    let mut sandbox = world(Layers::Landlock);
+    let mut sandbox = world(Confinement::Landlock);
     let loopback =
         sandbox.demo_agent(&[]).key("sandbox", json!({"filesystem": "shared_ro", "network": "loopback"}));
     sandbox.launcher("loopback", loopback);
@@ -104,7 +104,7 @@ fn a_confined_agent_ends_as_any_other_does() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let mut sandbox = world(layers);
         let agent = sandbox
             .test_agent("sdk-agent", &[])
@@ -128,7 +128,7 @@ fn a_sandbox_costs_little() {
     if !has_layers() {
         return;
     }
-    let mut sandbox = world(Layers::Both);
+    let mut sandbox = world(Confinement::Both);
     let boxed = sandbox
         .test_agent("fast-agent", &[])
         .key("sandbox", json!({"filesystem": "shared_ro", "write": ["allowed"]}));

@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 
 use super::super::look::git;
-use super::world::{Layers, has_layers, world};
+use super::world::{Confinement, has_layers, world};
 
 /// A repository with a commit, and the launcher `sdk` whose agent runs the
 /// commands in its messages.
-fn repository(layers: Layers) -> Sandbox {
+fn repository(layers: Confinement) -> Sandbox {
     let sandbox = committed(layers);
     sandbox.init();
     sandbox
 }
 
 /// The same before its controller exists.
-pub(super) fn committed(layers: Layers) -> Sandbox {
+pub(super) fn committed(layers: Confinement) -> Sandbox {
     let mut sandbox = world(layers);
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
@@ -68,7 +68,7 @@ fn git_works_in_a_confined_worktree_and_the_main_repository_is_out_of_reach() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let sandbox = repository(layers);
         let other = start(&sandbox, "other", &[]);
         let started = start(&sandbox, "auth", &[]);
@@ -134,7 +134,7 @@ fn what_an_agent_leaves_in_its_repository_runs_in_its_sandbox_only() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let sandbox = repository(layers);
         let started = start(&sandbox, "auth", &[]);
         let worker = started["workerId"].as_str().unwrap();
@@ -174,7 +174,7 @@ fn conflicts_and_continuations_are_those_of_any_worktree() {
     if !has_layers() {
         return;
     }
-    let sandbox = repository(Layers::Both);
+    let sandbox = repository(Confinement::Both);
     let started = start(&sandbox, "auth", &[]);
     let worker = started["workerId"].as_str().unwrap();
     let _ = works(&sandbox, worker, "echo theirs > a.txt");
@@ -205,7 +205,7 @@ fn an_isolated_worker_changes_a_copy_with_the_changes_of_the_workspace() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let sandbox = repository(layers);
         let ws = sandbox.workspace();
         fs::write(ws.join("a.txt"), "mine\ntwo\nthree\n").unwrap();
@@ -244,7 +244,7 @@ fn the_changes_of_a_task_are_merged_file_by_file() {
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let sandbox = repository(layers);
         let ws = sandbox.workspace();
         fs::write(ws.join("gone.txt"), "gone\n").unwrap();
@@ -292,7 +292,7 @@ fn an_isolated_worker_lands_file_by_file() {
     if !has_layers() {
         return;
     }
-    let sandbox = repository(Layers::Both);
+    let sandbox = repository(Confinement::Both);
     let file = sandbox.file("ws/lines.txt");
     let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
     let commit = |text: String| {

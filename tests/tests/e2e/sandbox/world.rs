@@ -14,13 +14,13 @@ use subagent_tests::harness::Sandbox;
 
 /// The layers that confine an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layers {
+pub(super) enum Confinement {
     Landlock,
     Bubblewrap,
     Both,
 }
 
-impl Layers {
+impl Confinement {
     pub(super) const ALL: [Self; 3] = [Self::Landlock, Self::Bubblewrap, Self::Both];
 
     /// Returns their names as a worker shows them.
@@ -59,12 +59,12 @@ pub(in super::super) fn has_layers() -> bool {
 }
 
 /// A world whose commands find only these layers.
-pub(super) fn world(layers: Layers) -> Sandbox {
+pub(super) fn world(layers: Confinement) -> Sandbox {
     let mut sandbox = Sandbox::new();
     match layers {
-        Layers::Both => {}
-        Layers::Landlock => without_bubblewrap(&mut sandbox),
-        Layers::Bubblewrap => sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock"),
+        Confinement::Both => {}
+        Confinement::Landlock => without_bubblewrap(&mut sandbox),
+        Confinement::Bubblewrap => sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock"),
     }
     for folder in [
         "home/.ssh",

@@ -2,7 +2,7 @@
 
 use super::super::asking::MAX_SHOWN_BYTES;
 use super::*;
-use crate::acp::client_operation::{ClientOperation, ClientOperationStep, Subject};
+use crate::acp::client_operation::{ClientOperation, ClientOperationStep, OperationSubject};
 use subagent_protocol::start::ClientRules;
 
 fn talk(rules: ClientRules) -> Talk {
@@ -202,7 +202,7 @@ fn the_number_of_waiting_requests_is_bounded() {
     let step = talk.conversation.take_call(2);
     assert_eq!(
         step,
-        Some(ClientOperationStep::Find(Subject::Target("/w/b".to_owned(), false))),
+        Some(ClientOperationStep::Find(OperationSubject::Target("/w/b".to_owned(), false))),
         "it is not shown"
     );
 }

@@ -19,17 +19,17 @@ use super::super::{errors, status};
 use super::tree::{self, At, Found};
 
 /// The files of a folder by relative path, without folders.
-pub(super) type Files = BTreeMap<Vec<u8>, Entry>;
+pub(super) type Files = BTreeMap<Vec<u8>, ManifestEntry>;
 
 /// A file or link, for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Entry {
+pub(super) enum ManifestEntry {
     File { sha256: String, executable: bool },
     Link(Bytes64),
 }
 
-impl Entry {
+impl ManifestEntry {
     /// Returns the entry of what a walk found; `None` for a folder.
     pub(super) fn of(found: Found) -> io::Result<Option<Self>> {
         Ok(match found {
@@ -55,7 +55,7 @@ impl Entry {
 pub(super) fn files(top: &Path, without: &[PathBuf]) -> Result<Files, Error> {
     let mut files = Files::new();
     let walked = tree::walk(top, without, &mut |path, found| {
-        if let Some(entry) = Entry::of(found)? {
+        if let Some(entry) = ManifestEntry::of(found)? {
             files.insert(path.as_os_str().as_bytes().to_vec(), entry);
         }
         Ok(())
@@ -66,19 +66,19 @@ pub(super) fn files(top: &Path, without: &[PathBuf]) -> Result<Files, Error> {
 
 /// The state of one path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Known(Option<Entry>),
+pub(super) enum PathState {
+    Known(Option<ManifestEntry>),
     /// Something that is neither a file nor a link is in its place.
     Blocked,
 }
 
 /// Returns the present state of one path below a folder.
-pub(super) fn state(top: &Path, name: &[u8]) -> Result<State, Error> {
+pub(super) fn state(top: &Path, name: &[u8]) -> Result<PathState, Error> {
     let path = status::path(name);
     let found = tree::at(top, path).and_then(|at| match at {
-        At::Nothing => Ok(State::Known(None)),
-        At::Blocked => Ok(State::Blocked),
-        At::Here(found) => Entry::of(found).map(State::Known),
+        At::Nothing => Ok(PathState::Known(None)),
+        At::Blocked => Ok(PathState::Blocked),
+        At::Here(found) => ManifestEntry::of(found).map(PathState::Known),
     });
     found.map_err(|error| errors::file(&top.join(path), &error))
 }
@@ -95,7 +95,7 @@ pub(super) fn read(worktree: &Worktree) -> Result<Option<Files>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(errors::file(&path, &error)),
     };
-    let listed: Vec<(Bytes64, Entry)> =
+    let listed: Vec<(Bytes64, ManifestEntry)> =
         serde_json::from_slice(&text).map_err(|error| errors::file(&path, &error.into()))?;
     Ok(Some(listed.into_iter().map(|(name, entry)| (name.0, entry)).collect()))
 }
@@ -103,7 +103,7 @@ pub(super) fn read(worktree: &Worktree) -> Result<Option<Files>, Error> {
 /// Stores the base. A copy with a base is complete.
 pub(super) fn write(worktree: &Worktree, files: &Files) -> Result<(), Error> {
     let path = path(worktree);
-    let listed: Vec<(Bytes64, &Entry)> =
+    let listed: Vec<(Bytes64, &ManifestEntry)> =
         files.iter().map(|(name, entry)| (Bytes64(name.clone()), entry)).collect();
     let text = serde_json::to_vec(&listed).map_err(|error| errors::file(&path, &error.into()))?;
     step();

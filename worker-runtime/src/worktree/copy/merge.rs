@@ -15,7 +15,7 @@ use super::super::land::files::is_withheld;
 use super::super::land::finish;
 use super::super::work::{OperationContext, step};
 use super::super::{errors, status};
-use super::manifest::{self, State};
+use super::manifest::{self, PathState};
 use super::tree::{self, At};
 use super::{Change, changes, make, run, text};
 
@@ -139,7 +139,7 @@ fn bring_locked(worktree: &Worktree, landing: &Landing, all: bool) -> Result<Mer
 /// Deletes or writes one file. Returns false if the original has changed meanwhile.
 fn take(worktree: &Worktree, change: &Change<'_>) -> Result<bool, Error> {
     let (main, path) = (&worktree.main, status::path(change.name));
-    if manifest::state(main, change.name)? != State::Known(change.before.cloned()) {
+    if manifest::state(main, change.name)? != PathState::Known(change.before.cloned()) {
         return Ok(false);
     }
     let taken = match change.after {
@@ -185,17 +185,17 @@ fn sort<'a>(
             continue;
         }
         match manifest::state(main, change.name)? {
-            State::Known(ours) if ours.as_ref() == change.after => done.push(change),
+            PathState::Known(ours) if ours.as_ref() == change.after => done.push(change),
             _ if is_of_git(path) => of_git.push(change),
             _ if is_withheld(change.name, withheld) => refused.push(change),
-            State::Known(ours) if ours.as_ref() == change.before => {
+            PathState::Known(ours) if ours.as_ref() == change.before => {
                 if change.after.is_none() {
                     deleted.insert(path);
                 }
                 taken.push(change);
             }
-            State::Known(_) => refused.push(change),
-            State::Blocked => blocked.push(change),
+            PathState::Known(_) => refused.push(change),
+            PathState::Blocked => blocked.push(change),
         }
     }
     for change in blocked {

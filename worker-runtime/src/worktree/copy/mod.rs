@@ -34,7 +34,7 @@ pub(super) use prune::prune;
 use super::exclusive::exclusively;
 use super::work::{OperationContext, step};
 use super::{errors, usable};
-use manifest::{Entry, Files};
+use manifest::{Files, ManifestEntry};
 
 /// The folder of discarded copies.
 const RETIRED: &str = ".retired";
@@ -42,8 +42,8 @@ const RETIRED: &str = ".retired";
 /// A path that differs from the base.
 struct Change<'a> {
     name: &'a [u8],
-    before: Option<&'a Entry>,
-    after: Option<&'a Entry>,
+    before: Option<&'a ManifestEntry>,
+    after: Option<&'a ManifestEntry>,
 }
 
 fn changes<'a>(base: &'a Files, present: &'a Files) -> Vec<Change<'a>> {

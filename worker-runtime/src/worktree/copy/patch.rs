@@ -22,13 +22,13 @@ const LINK: &str = "120000";
 
 /// One side of a change. The content of a link is its target.
 #[derive(Debug, PartialEq, Eq)]
-struct Side {
+struct PatchSide {
     mode: &'static str,
     content: Vec<u8>,
     is_whole: bool,
 }
 
-impl Side {
+impl PatchSide {
     /// Returns its lines, if it is text. A carriage return alone is a line end for the diff, but not
     /// for git.
     fn text(&self) -> Option<&str> {
@@ -67,28 +67,28 @@ pub(in super::super) fn changed_files(worktree: &Worktree) -> Result<Vec<FileCha
 }
 
 /// Reads a file or link, without following links.
-fn side(top: &Path, path: &Path) -> Result<Option<Side>, Error> {
+fn side(top: &Path, path: &Path) -> Result<Option<PatchSide>, Error> {
     let failed = |error: std::io::Error| errors::file(&top.join(path), &error);
     Ok(match tree::at(top, path).map_err(failed)? {
         At::Nothing | At::Blocked | At::Here(Found::Folder(_)) => None,
-        At::Here(Found::Link(target)) => Some(Side { mode: LINK, content: target, is_whole: true }),
+        At::Here(Found::Link(target)) => Some(PatchSide { mode: LINK, content: target, is_whole: true }),
         At::Here(Found::File(file, stat)) => {
             let mut content = Vec::new();
             file.take(MAX_TEXT + 1).read_to_end(&mut content).map_err(failed)?;
             let mode = if stat.st_mode & 0o100 == 0 { "100644" } else { "100755" };
             let is_whole = content.len() as u64 <= MAX_TEXT;
-            Some(Side { mode, content, is_whole })
+            Some(PatchSide { mode, content, is_whole })
         }
     })
 }
 
-fn compared(name: &[u8], before: Option<&Side>, after: Option<&Side>) -> Option<FileChange> {
+fn compared(name: &[u8], before: Option<&PatchSide>, after: Option<&PatchSide>) -> Option<FileChange> {
     // Of two files above the limit only the beginnings are known.
     let is_same = before == after && before.is_none_or(|side| side.is_whole);
     if is_same {
         return None;
     }
-    let is_link = |side: &Side| side.mode == LINK;
+    let is_link = |side: &PatchSide| side.mode == LINK;
     let status = match (before, after) {
         (None, _) => "added",
         (_, None) => "deleted",
@@ -114,13 +114,14 @@ fn compared(name: &[u8], before: Option<&Side>, after: Option<&Side>) -> Option<
         }
         _ => {}
     }
-    let lines = |side: Option<&Side>| side.map_or(Some(String::new()), |side| side.text().map(str::to_owned));
+    let lines =
+        |side: Option<&PatchSide>| side.map_or(Some(String::new()), |side| side.text().map(str::to_owned));
     let counts = match (lines(before), lines(after)) {
         (Some(before_text), Some(after_text)) => {
             let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&before_text, &after_text);
             let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count() as u64;
             if before_text != after_text {
-                let name = |side: Option<&Side>, name: &str| match side {
+                let name = |side: Option<&PatchSide>, name: &str| match side {
                     Some(_) if name.contains(' ') => format!("{name}\t"),
                     Some(_) => name.to_owned(),
                     None => "/dev/null".to_owned(),

@@ -35,16 +35,16 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(&Path, Found) -> io::Result<()>,
 ) -> io::Result<()> {
     let folder = openat(CWD, top, FOLDER, Mode::empty())?;
-    Walk { top, without, visit }.folder(&folder, Path::new(""))
+    CopyWalk { top, without, visit }.folder(&folder, Path::new(""))
 }
 
-struct Walk<'a> {
+struct CopyWalk<'a> {
     top: &'a Path,
     without: &'a [PathBuf],
     visit: &'a mut dyn FnMut(&Path, Found) -> io::Result<()>,
 }
 
-impl Walk<'_> {
+impl CopyWalk<'_> {
     fn folder(&mut self, folder: &OwnedFd, path: &Path) -> io::Result<()> {
         for entry in Dir::read_from(folder)? {
             let entry = entry?;

@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error};
 use super::super::errors::refused;
 use super::super::work::{OperationContext, line};
 use super::super::{commits, plan};
-use super::merge::{Merged, merge};
+use super::merge::{MergedTree, merge};
 use super::target::LandingTarget;
 use super::whole_files;
 
@@ -66,8 +66,8 @@ impl Maker<'_> {
             false => merge(self.work, repository, base, ours, theirs)?,
         };
         match merged {
-            Merged::Tree(tree) => Ok(tree),
-            Merged::Conflict(files) => {
+            MergedTree::Tree(tree) => Ok(tree),
+            MergedTree::Conflict(files) => {
                 let into = &self.target.branch;
                 let name = &self.worktree.name;
                 let what =

@@ -17,7 +17,7 @@ const MERGES: (u32, u32) = (2, 40);
 
 /// The resulting tree, or the files with conflicting changes.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum Merged {
+pub(in super::super) enum MergedTree {
     Tree(String),
     Conflict(Vec<String>),
 }
@@ -29,7 +29,7 @@ pub(in super::super) fn merge(
     base: &str,
     ours: &str,
     theirs: &str,
-) -> Result<Merged, Error> {
+) -> Result<MergedTree, Error> {
     match plan::version(work, repository)? >= MERGES {
         true => in_memory(work, repository, base, ours, theirs),
         false => with_files(work, repository, base, ours, theirs),
@@ -42,13 +42,13 @@ fn in_memory(
     base: &str,
     ours: &str,
     theirs: &str,
-) -> Result<Merged, Error> {
+) -> Result<MergedTree, Error> {
     let base = format!("--merge-base={base}");
     let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &base, ours, theirs];
     match work.ask(&work.git(repository), &args, b"")? {
-        Ok(tree) => Ok(Merged::Tree(line(parts(&tree).next().unwrap_or_default()))),
+        Ok(tree) => Ok(MergedTree::Tree(line(parts(&tree).next().unwrap_or_default()))),
         Err(GitFailure::Refused { code: Some(1), printed, .. }) if !printed.is_empty() => {
-            Ok(Merged::Conflict(names(parts(&printed).skip(1))))
+            Ok(MergedTree::Conflict(names(parts(&printed).skip(1))))
         }
         Err(failure) => Err(failure.into()),
     }
@@ -61,7 +61,7 @@ pub(in super::super) fn with_files(
     base: &str,
     ours: &str,
     theirs: &str,
-) -> Result<Merged, Error> {
+) -> Result<MergedTree, Error> {
     let scratch = Scratch::new(repository)?;
     let folder = scratch.path("files");
     fs::create_dir(&folder).map_err(|error| errors::file(&folder, &error))?;
@@ -79,9 +79,9 @@ pub(in super::super) fn with_files(
     }
     let unmerged = work.feed(&git, &["diff", "-z", "--name-only", "--diff-filter=U"], b"")?;
     if unmerged.is_empty() {
-        return Ok(Merged::Tree(line(&work.feed(&git, &["write-tree"], b"")?)));
+        return Ok(MergedTree::Tree(line(&work.feed(&git, &["write-tree"], b"")?)));
     }
-    Ok(Merged::Conflict(names(parts(&unmerged))))
+    Ok(MergedTree::Conflict(names(parts(&unmerged))))
 }
 
 fn names<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<String> {

@@ -10,7 +10,7 @@ use subagent_protocol::Error;
 use super::super::status::path;
 use super::super::work::OperationContext;
 use super::change::{self, PathChange, TreeEntry};
-use super::merge::Merged;
+use super::merge::MergedTree;
 
 /// Applies the changes of `theirs` since `base` to `ours`, for a landing on the commit `target`.
 pub(super) fn merge(
@@ -18,7 +18,7 @@ pub(super) fn merge(
     repository: &Path,
     [base, ours, theirs]: [&str; 3],
     target: &str,
-) -> Result<Merged, Error> {
+) -> Result<MergedTree, Error> {
     let changes = change::between(work, repository, base, theirs)?;
     let contains = |whole: &str, part: &str| -> Result<bool, Error> {
         Ok(work.asked(repository, &["merge-base", "--is-ancestor", part, whole])?.is_some())
@@ -29,9 +29,9 @@ pub(super) fn merge(
     let own = if resolved { Vec::new() } else { change::between(work, repository, base, ours)? };
     let conflicts = conflicts(&changes, &own);
     if !conflicts.is_empty() {
-        return Ok(Merged::Conflict(conflicts));
+        return Ok(MergedTree::Conflict(conflicts));
     }
-    change::applied(work, repository, ours, &changes.iter().collect::<Vec<_>>()).map(Merged::Tree)
+    change::applied(work, repository, ours, &changes.iter().collect::<Vec<_>>()).map(MergedTree::Tree)
 }
 
 /// Returns the names of `changes` that exclude one of `own`, sorted.

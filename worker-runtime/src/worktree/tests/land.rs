@@ -325,7 +325,7 @@ fn changes_of_the_main_tree_are_left_out() {
 
 #[test]
 fn an_older_git_merges_the_same() {
-    use crate::worktree::land::merge::{Merged, with_files};
+    use crate::worktree::land::merge::{MergedTree, with_files};
     use crate::worktree::work::{OperationContext, WAIT_LIMITS};
     let world = WorktreeFixture::new();
     let base = world.git(&["rev-parse", "HEAD"]);
@@ -343,9 +343,9 @@ fn an_older_git_merges_the_same() {
     let merged = with_files(&work, &repository, &base, &ours, &theirs).unwrap();
     world.git(&["checkout", "-q", "main"]);
     world.git(&["merge", "-q", "-m", "x", &theirs]);
-    assert_eq!(merged, Merged::Tree(world.git(&["rev-parse", "HEAD^{tree}"])));
+    assert_eq!(merged, MergedTree::Tree(world.git(&["rev-parse", "HEAD^{tree}"])));
     let merged = with_files(&work, &repository, &base, &ours, &conflict).unwrap();
-    assert_eq!(merged, Merged::Conflict(vec!["changed".to_owned()]));
+    assert_eq!(merged, MergedTree::Conflict(vec!["changed".to_owned()]));
     assert_eq!(world.git(&["status", "--porcelain"]), "");
 }
 

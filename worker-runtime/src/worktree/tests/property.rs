@@ -12,7 +12,7 @@ use subagent_protocol::worktree::{AfterLanding, Landing, LandingMode, Operation,
 use subagent_testkit::{Random, say, times};
 
 use super::land::landing;
-use super::states::{Files, Origin, State};
+use super::states::{FileStates, Origin, State};
 use super::templates::Templates;
 use super::world::{TEST_WAITS, time};
 use crate::git::killed;
@@ -118,8 +118,9 @@ fn case(templates: &Templates, seed: u64) -> Result<bool, String> {
         None => String::new(),
     };
     let changed: BTreeSet<_> = changed.split('\0').map(|name| state.world.top().join(name)).collect();
-    let untouched =
-        |files: Files| -> Files { files.into_iter().filter(|(path, _)| !changed.contains(path)).collect() };
+    let untouched = |files: FileStates| -> FileStates {
+        files.into_iter().filter(|(path, _)| !changed.contains(path)).collect()
+    };
     let (before, after) = (untouched(main), untouched(state.main_files()));
     if before != after {
         return failed(format!("the main tree was touched: {before:?}\n  is now {after:?}"));

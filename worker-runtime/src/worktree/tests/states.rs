@@ -15,7 +15,7 @@ use super::templates::{TemplateKind, Templates};
 use super::world::{WorktreeFixture, write};
 
 /// Content and times by file.
-pub(super) type Files = BTreeMap<PathBuf, (String, i64, i64)>;
+pub(super) type FileStates = BTreeMap<PathBuf, (String, i64, i64)>;
 
 /// The location of a content, and its id with git's line ends.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl State {
     }
 
     /// Returns the files of the main tree.
-    pub(super) fn main_files(&self) -> Files {
+    pub(super) fn main_files(&self) -> FileStates {
         files(&self.world.top())
     }
 
@@ -243,7 +243,7 @@ impl State {
         self.all_files().into_values().map(|(id, ..)| id).chain(objects).collect()
     }
 
-    fn all_files(&self) -> Files {
+    fn all_files(&self) -> FileStates {
         files(&self.world.top()).into_iter().chain(files(&self.worktree.path)).collect()
     }
 
@@ -293,8 +293,8 @@ fn converted(path: &Path) -> String {
 }
 
 /// Returns the files of a work tree.
-pub(super) fn files(top: &Path) -> Files {
-    let (mut folders, mut files) = (vec![top.to_owned()], Files::new());
+pub(super) fn files(top: &Path) -> FileStates {
+    let (mut folders, mut files) = (vec![top.to_owned()], FileStates::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let (path, kind) = (entry.path(), entry.file_type().unwrap());

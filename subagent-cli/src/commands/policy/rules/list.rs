@@ -16,7 +16,7 @@ use crate::output::{CliOutcome, text};
 Examples:
   subagent policy rules list
   subagent policy rules list --worker-id w_0123456789 --json")]
-pub(crate) struct RulesList {
+pub(crate) struct RulesListArgs {
     /// Only those that hold for this worker
     #[arg(long, value_name = "ID")]
     pub(crate) worker_id: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct RulesList {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &RulesList, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &RulesListArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = present(args.worker_id.clone());
     if let Some(worker) = &worker {

@@ -13,8 +13,8 @@ use crate::output::CliOutcome;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum RulesCommand {
-    List(list::RulesList),
-    Remove(remove::RulesRemove),
+    List(list::RulesListArgs),
+    Remove(remove::RulesRemoveArgs),
 }
 
 impl RulesCommand {

@@ -14,7 +14,7 @@ use crate::output::{CliOutcome, text};
 #[command(after_help = "\
 Example:
   subagent policy rules remove rule_0123456789")]
-pub(crate) struct RulesRemove {
+pub(crate) struct RulesRemoveArgs {
     /// The id of the rule
     #[arg(value_name = "RULE_ID")]
     pub(crate) rule_id: String,
@@ -24,7 +24,7 @@ pub(crate) struct RulesRemove {
     pub(crate) json: JsonFlag,
 }
 
-pub(super) fn run(args: &RulesRemove, context: &CliContext) -> Result<CliOutcome> {
+pub(super) fn run(args: &RulesRemoveArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if args.rule_id.is_empty() {
         return Err(Failure::input("no rule: `subagent policy rules list` shows them"));

@@ -14,7 +14,7 @@ use nix::fcntl::OFlag;
 use serde_json::Value;
 
 use super::figures::Figures;
-use super::result::Judged;
+use super::result::EndedRun;
 use super::went::Went;
 use crate::context::{path_value, present_path};
 use crate::exit_code::TurnOutcome;
@@ -30,14 +30,14 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 /// The reports that are wanted.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    about: About,
+    about: RunDescription,
     summary: Option<ReportFile>,
     junit: Option<ReportFile>,
 }
 
 /// What is known of a run before it begins.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct RunDescription {
     /// The name that was chosen for the worker.
     pub(crate) name: Option<String>,
     pub(crate) prompt: String,
@@ -86,7 +86,11 @@ impl Reports {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{flag,path,error}` for one that cannot be written.
-    pub(crate) fn open(summary: Option<PathBuf>, junit: Option<PathBuf>, about: About) -> Result<Self> {
+    pub(crate) fn open(
+        summary: Option<PathBuf>,
+        junit: Option<PathBuf>,
+        about: RunDescription,
+    ) -> Result<Self> {
         let mut append = OpenOptions::new();
         append.append(true);
         // The report of an earlier run must not pass for that of a run that is killed.
@@ -107,7 +111,7 @@ impl Reports {
     }
 
     /// Writes the files. Returns what went wrong, one line each.
-    pub(crate) fn write(self, judged: &Result<Judged>, took: Duration) -> Vec<String> {
+    pub(crate) fn write(self, judged: &Result<EndedRun>, took: Duration) -> Vec<String> {
         let Self { about, summary, junit } = self;
         if summary.is_none() && junit.is_none() {
             return Vec::new();
@@ -162,7 +166,7 @@ fn append(file: &mut File, text: &str) -> io::Result<()> {
 }
 
 impl<'a> FinishedRun<'a> {
-    fn of(about: &About, judged: &'a Result<Judged>, took: Duration) -> Self {
+    fn of(about: &RunDescription, judged: &'a Result<EndedRun>, took: Duration) -> Self {
         let first = about.prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or("run");
         let case = about.name.clone().unwrap_or_else(|| shorten(first, MAX_NAME));
         let agent = about.agent.clone().unwrap_or_else(|| "subagent".to_owned());
@@ -194,7 +198,7 @@ impl<'a> FinishedRun<'a> {
 }
 
 impl RunProblem {
-    fn of(judged: &Judged) -> Option<Self> {
+    fn of(judged: &EndedRun) -> Option<Self> {
         let is_error = match judged.went {
             Went::Turn(TurnOutcome::Completed) => return None,
             Went::Turn(TurnOutcome::Failed) => {
@@ -226,7 +230,7 @@ impl RunProblem {
 }
 
 /// The error of a turn, with what to do next.
-fn failure_of(judged: &Judged) -> Option<Failure> {
+fn failure_of(judged: &EndedRun) -> Option<Failure> {
     let failure: Failure = serde_json::from_value(judged.data["error"].clone()).ok()?;
     let address = judged.name.as_deref().or_else(|| judged.data["workerId"].as_str());
     Some(match address.filter(|_| advice::command(&failure).is_none()) {

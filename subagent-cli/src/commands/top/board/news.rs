@@ -9,7 +9,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::super::effect::{BoardCommand, BoardEffect, BoardEvent};
 use super::super::list::ListEntry;
-use super::super::story::Story;
+use super::super::story::BoardStory;
 use super::super::view::{BoardView, TextView};
 use super::{Board, BoardConnection, MAX_UNKNOWN, named};
 use crate::dialog::DialogOutcome;
@@ -72,7 +72,7 @@ impl Board {
         Vec::new()
     }
 
-    fn story(&mut self) -> Option<&mut Story> {
+    fn story(&mut self) -> Option<&mut BoardStory> {
         match &mut self.view {
             BoardView::Story(story) => Some(story),
             BoardView::Text(page) => page.behind.as_deref_mut(),
@@ -115,7 +115,7 @@ impl Board {
         page: Result<TranscriptShown, Failure>,
     ) {
         // Another page may have been asked for before the story was begun anew or its beginning was dropped.
-        let awaits = |story: &&mut Story| story.worker == *worker && story.awaits(before);
+        let awaits = |story: &&mut BoardStory| story.worker == *worker && story.awaits(before);
         let Some(story) = self.story().filter(awaits) else { return };
         match page {
             Ok(page) => story.show(page),

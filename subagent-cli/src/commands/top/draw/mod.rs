@@ -25,7 +25,7 @@ use crate::output::ago::{age, age_lasts};
 use crate::output::human;
 use crate::output::page::shorten;
 use crate::output::style::Style;
-use crate::output::terminal::Terminal;
+use crate::output::terminal::OutputTerminal;
 use row::Columns;
 
 /// Of a text that is shown in a line, at most this many bytes are looked at.
@@ -161,7 +161,7 @@ fn chosen(board: &mut Board, width: usize, room: usize, now: Timestamp) -> Vec<L
     if board.asked.shown().is_some() {
         // The rule is laid out before it is asked for: keys may come faster than pictures.
         let rule = board.asked.rule().map(|rule| {
-            let text = human::rule_to_make(rule, Terminal { width, colour: true });
+            let text = human::rule_to_make(rule, OutputTerminal { width, colour: true });
             styled::lines(&text, width)
         });
         // A line above it, and the keys below it.

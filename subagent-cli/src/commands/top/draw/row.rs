@@ -20,7 +20,7 @@ use crate::output::page::shorten;
 use crate::output::short;
 use crate::output::style::Style;
 
-type Counts = HashMap<WorkerId, Option<(u64, u64)>>;
+type StepCounts = HashMap<WorkerId, Option<(u64, u64)>>;
 
 /// Before each name: whether the row is chosen.
 const MARK: usize = 2;
@@ -49,7 +49,7 @@ pub(super) struct Columns {
 
 impl Columns {
     /// The columns of a list in a window.
-    pub(super) fn of(entries: &[ListEntry], workers: &Workers, counts: &Counts, width: usize) -> Self {
+    pub(super) fn of(entries: &[ListEntry], workers: &Workers, counts: &StepCounts, width: usize) -> Self {
         let mut columns = Self { is_narrow: width < NARROW, ..Self::default() };
         let items = || {
             entries.iter().filter_map(|entry| match entry {
@@ -87,7 +87,7 @@ impl Columns {
         &self,
         item: &ListRow,
         workers: &Workers,
-        counts: &Counts,
+        counts: &StepCounts,
         is_chosen: bool,
         now: Timestamp,
     ) -> Line<'static> {
@@ -194,7 +194,7 @@ fn label(row: &OverviewRow) -> String {
     part(label.or(task).unwrap_or_default())
 }
 
-fn lines(row: &OverviewRow, counts: &Counts) -> String {
+fn lines(row: &OverviewRow, counts: &StepCounts) -> String {
     match counts.get(row.worker_id()) {
         Some(Some((0, 0))) | Some(None) | None => String::new(),
         Some(Some((added, deleted))) => short::lines(*added, *deleted),

@@ -32,11 +32,11 @@ const KEPT: [&str; 4] =
 pub(crate) async fn of(cwd: &Path, env: &Environment) -> WorkspaceStatus {
     let settings = [("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null")]
         .map(|(name, value)| (name.into(), value));
-    let git = Git { cwd, env, settings: settings.to_vec(), until: Instant::now() + DEADLINE };
+    let git = StatusCommand { cwd, env, settings: settings.to_vec(), until: Instant::now() + DEADLINE };
     ask(git).await.unwrap_or_else(|unknown| WorkspaceStatus::Unknown { unknown })
 }
 
-struct Git<'a> {
+struct StatusCommand<'a> {
     cwd: &'a Path,
     env: &'a Environment,
     /// Win over those of the folder.
@@ -44,7 +44,7 @@ struct Git<'a> {
     until: Instant,
 }
 
-async fn ask(mut git: Git<'_>) -> Result<WorkspaceStatus, String> {
+async fn ask(mut git: StatusCommand<'_>) -> Result<WorkspaceStatus, String> {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned();
     let root = PathBuf::from(text(git.run(&["rev-parse", "--show-toplevel"]).await?.0));
     // Fails before the first commit.
@@ -72,7 +72,7 @@ fn without_filter(name: &[u8]) -> Option<(OsString, &'static str)> {
     Some((name, value))
 }
 
-impl Git<'_> {
+impl StatusCommand<'_> {
     /// What it prints, and whether that is all of it.
     async fn run(&self, args: &[&str]) -> Result<(Vec<u8>, bool), String> {
         let mut child = self.command(args).spawn().map_err(|error| match error.kind() {

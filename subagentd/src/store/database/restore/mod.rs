@@ -33,7 +33,7 @@ use replaced::{is_damage, of_database};
 pub(crate) const DATABASE: &str = "state.db";
 
 /// A checked and migrated copy of the backup, in a file of the state dir.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRestore {
     state_dir: PathBuf,
     connection: Connection,
     /// Schema version of the original backup.
@@ -42,7 +42,7 @@ pub(crate) struct Prepared {
 }
 
 /// A worker that is not stopped in the backup.
-pub(crate) struct Known {
+pub(crate) struct KnownWorker {
     pub(crate) worker_id: String,
     pub(crate) cursor: Cursor,
 }
@@ -56,7 +56,7 @@ pub(crate) struct CarriedOver {
     pub(crate) released: usize,
 }
 
-impl Prepared {
+impl PreparedRestore {
     /// Copies the backup into the state dir, then checks and migrates the copy. The backup file is
     /// only read.
     ///
@@ -72,12 +72,12 @@ impl Prepared {
     }
 
     /// Returns the workers that are not stopped.
-    pub(crate) fn known(&self) -> Result<Vec<Known>> {
+    pub(crate) fn known(&self) -> Result<Vec<KnownWorker>> {
         let sql = "SELECT worker_id, segment, offset, number FROM workers WHERE state <> 'stopped'";
         let read = |row: &rusqlite::Row<'_>| {
             let number = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
             let cursor = Cursor { segment: number(1)?, offset: number(2)?, number: number(3)? };
-            Ok(Known { worker_id: row.get(0)?, cursor })
+            Ok(KnownWorker { worker_id: row.get(0)?, cursor })
         };
         let mut statement = self.connection.prepare(sql).map_err(StoreError::from)?;
         let known = statement.query_map([], read).map_err(StoreError::from)?;

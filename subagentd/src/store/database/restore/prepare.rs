@@ -11,7 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{DATABASE, failed};
 use crate::store::database::backup::{check, check_space};
-use crate::store::database::open::{BUSY_TIMEOUT, Identity, read_identity, wal_path};
+use crate::store::database::open::{BUSY_TIMEOUT, DatabaseIdentity, read_identity, wal_path};
 use crate::store::database::schema;
 use crate::store::error::StoreError;
 
@@ -83,14 +83,16 @@ pub(super) fn ready(file: &Path, path: &Path) -> Result<(Connection, i64)> {
     };
     let damaged = |error: &dyn std::fmt::Display| invalid(format!("it is damaged or no database: {error}"));
     let version = match read_identity(path).map_err(|error| damaged(&error))? {
-        Identity::Ours(version) if version > schema::VERSION => {
+        DatabaseIdentity::Ours(version) if version > schema::VERSION => {
             let newest = schema::VERSION;
             return Err(invalid(format!("it has schema {version}, and {newest} is the newest known here"))
                 .with("schema", version)
                 .with("supported", newest));
         }
-        Identity::Ours(version) => version,
-        Identity::Empty | Identity::Foreign => return Err(invalid("another program wrote it".to_owned())),
+        DatabaseIdentity::Ours(version) => version,
+        DatabaseIdentity::Empty | DatabaseIdentity::Foreign => {
+            return Err(invalid("another program wrote it".to_owned()));
+        }
     };
     let mut connection = open(path).map_err(|error| damaged(&error))?;
     let migrated = connection

@@ -10,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::prepare::open;
 use super::{DATABASE, failed};
-use crate::store::database::open::{Identity, allow, read_identity};
+use crate::store::database::open::{DatabaseIdentity, allow, read_identity};
 use crate::store::database::schema;
 use crate::store::error::StoreError;
 use crate::store::{OwnerCheck, controllers, open_for_reading};
@@ -75,7 +75,7 @@ pub(crate) fn settle_replaced(state_dir: &Path) -> Result<Replaced> {
         Ok(_) => {}
     }
     let settled = match read_identity(&database) {
-        Ok(Identity::Empty) => return Ok(Replaced::Damaged),
+        Ok(DatabaseIdentity::Empty) => return Ok(Replaced::Damaged),
         Ok(identity) => {
             allow(&database, &identity)?;
             into_one_file(&database)

@@ -6,7 +6,7 @@ use subagent_protocol::schedule::{Missed, Overlap, When};
 
 use super::*;
 use crate::store::schedules::firings::NewFiring;
-use crate::store::schedules::{self, Starter, StoredTimes, all, firings};
+use crate::store::schedules::{self, FiringSource, StoredTimes, all, firings};
 
 /// The store with one schedule, which three failures pause.
 struct ScheduleFixture {
@@ -19,7 +19,7 @@ impl ScheduleFixture {
         let mut connection = Connection::open_in_memory().unwrap();
         crate::store::database::schema::migrate(&mut connection).unwrap();
         let times = StoredTimes {
-            starter: Starter::Times {
+            starter: FiringSource::Times {
                 when: When::EverySeconds(60),
                 timezone: "UTC".to_owned(),
                 missed: Missed::Once,

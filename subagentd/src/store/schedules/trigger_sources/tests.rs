@@ -12,7 +12,7 @@ use subagent_protocol::schedule::{Overlap, SchedulePause};
 use subagent_protocol::trigger::TriggerSource;
 
 use super::*;
-use crate::store::schedules::{self, Starter, StoredTimes, all, ends};
+use crate::store::schedules::{self, FiringSource, StoredTimes, all, ends};
 
 const MAX_FAILURES: u32 = 3;
 
@@ -95,13 +95,13 @@ impl Model {
 }
 
 /// The store with one trigger.
-struct World<'a> {
+struct TriggerFixture<'a> {
     connection: &'a mut Connection,
     id: RowId,
     now: i64,
 }
 
-impl World<'_> {
+impl TriggerFixture<'_> {
     fn row(&self) -> ScheduleRow {
         all(self.connection).unwrap().into_iter().find(|row| row.id == self.id).unwrap()
     }
@@ -179,7 +179,7 @@ fn planted(connection: &mut Connection) -> RowId {
         timeout_seconds: 1,
     };
     let times = StoredTimes {
-        starter: Starter::Trigger { source },
+        starter: FiringSource::Trigger { source },
         overlap: Overlap::Queue,
         max_failures: MAX_FAILURES,
         declared: None,
@@ -194,7 +194,7 @@ fn planted(connection: &mut Connection) -> RowId {
 
 fn history(connection: &mut Connection, ops: &[(Op, bool)]) -> Result<(), TestCaseError> {
     let id = planted(connection);
-    let mut world = World { connection, id, now: 1_000 };
+    let mut world = TriggerFixture { connection, id, now: 1_000 };
     let mut model = Model::default();
     for (op, is_killed) in ops {
         if *is_killed {
@@ -235,7 +235,7 @@ fn a_run_that_began_before_a_pause_or_a_removal_stores_nothing() {
     let mut connection = Connection::open_in_memory().unwrap();
     crate::store::database::schema::migrate(&mut connection).unwrap();
     let id = planted(&mut connection);
-    let mut world = World { connection: &mut connection, id, now: 1_000 };
+    let mut world = TriggerFixture { connection: &mut connection, id, now: 1_000 };
     let before = world.row();
     world.store(&Op::Pause, false);
     world.store(&Op::Resume, false);
@@ -255,7 +255,7 @@ fn a_run_that_succeeds_ends_failed_runs_and_not_failures_of_the_work() {
     let mut connection = Connection::open_in_memory().unwrap();
     crate::store::database::schema::migrate(&mut connection).unwrap();
     let id = planted(&mut connection);
-    let mut world = World { connection: &mut connection, id, now: 1_000 };
+    let mut world = TriggerFixture { connection: &mut connection, id, now: 1_000 };
     world.store(&Op::Fail, false);
     assert_eq!(world.row().failures, 1);
     world.store(&Op::Run(1), false);

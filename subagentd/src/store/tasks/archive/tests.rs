@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::tasks::archive;
-use crate::store::tasks::below::tests::{NOW, Planted, below, planted, root};
+use crate::store::tasks::below::tests::{NOW, PlantedWorker, below, planted, root};
 use crate::store::{Durability, RowId, Store, StoreError};
 
 const DAY: i64 = 24 * HOUR;
@@ -28,7 +28,7 @@ async fn change(store: &Store, sql: &'static str) {
     store.write(Durability::Full, 1, change).await.unwrap();
 }
 
-async fn with(all: Vec<Planted>) -> (tempfile::TempDir, Store) {
+async fn with(all: Vec<PlantedWorker>) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), all).await;
     (folder, store)

@@ -12,22 +12,22 @@ use crate::store::{Durability, NewName, NewWorker, Store, accounts, controllers,
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
 
 /// A worker to insert. With a parent it has a task.
-pub(in crate::store) struct Planted {
+pub(in crate::store) struct PlantedWorker {
     pub(in crate::store) key: u8,
     pub(in crate::store) parent: Option<u8>,
     pub(in crate::store) mode: &'static str,
     pub(in crate::store) outcome: Option<&'static str>,
 }
 
-pub(in crate::store) const fn root(key: u8) -> Planted {
-    Planted { key, parent: None, mode: "background", outcome: None }
+pub(in crate::store) const fn root(key: u8) -> PlantedWorker {
+    PlantedWorker { key, parent: None, mode: "background", outcome: None }
 }
 
-pub(in crate::store) const fn below(parent: u8, key: u8, mode: &'static str) -> Planted {
-    Planted { key, parent: Some(parent), mode, outcome: None }
+pub(in crate::store) const fn below(parent: u8, key: u8, mode: &'static str) -> PlantedWorker {
+    PlantedWorker { key, parent: Some(parent), mode, outcome: None }
 }
 
-impl Planted {
+impl PlantedWorker {
     pub(in crate::store) const fn ended(mut self) -> Self {
         self.outcome = Some("completed");
         self
@@ -64,7 +64,7 @@ impl Planted {
 }
 
 /// A store with these workers.
-pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>) -> Store {
+pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<PlantedWorker>) -> Store {
     let store = Store::open(path).unwrap();
     let plant = move |tx: &mut Tx<'_>| {
         let controller = controllers::upsert(tx, &ControllerId::from_random([1; 5]), None, "/ws", NOW)?.id;
@@ -76,7 +76,7 @@ pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>)
 
 /// Ends the first worker's turn with `end`, or stops it (`None`). Returns the tasks that should
 /// end.
-async fn wanted_after(all: Vec<Planted>, end: Option<TurnStatus>) -> Vec<i64> {
+async fn wanted_after(all: Vec<PlantedWorker>, end: Option<TurnStatus>) -> Vec<i64> {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), all).await;
     wanted_in(&store, end).await
@@ -97,7 +97,7 @@ async fn wanted_in(store: &Store, end: Option<TurnStatus>) -> Vec<i64> {
 }
 
 /// One task per mode, each with one task per mode below it.
-fn tree() -> Vec<Planted> {
+fn tree() -> Vec<PlantedWorker> {
     vec![
         root(1),
         below(1, 2, "foreground"),

@@ -6,11 +6,11 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
 
 use super::*;
-use crate::store::tasks::below::tests::{NOW, Planted, below, planted, root};
+use crate::store::tasks::below::tests::{NOW, PlantedWorker, below, planted, root};
 use crate::store::{Durability, NewEvent, Store, Tx, retention};
 
 /// A root with tasks two levels deep, and another worker with a task.
-fn tree() -> Vec<Planted> {
+fn tree() -> Vec<PlantedWorker> {
     vec![
         root(1),
         below(1, 2, "foreground"),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use subagent_core::model::{LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerInput};
-use subagent_protocol::start::{AgentCommand, Login, RuntimeLimits, RuntimeStart};
+use subagent_protocol::start::{AgentProgram, Login, RuntimeLimits, RuntimeStart};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
@@ -338,7 +338,7 @@ impl Actor {
             last_turn: self.worker.turn().map_or(self.worker.last_turn, |turn| turn.no - 1),
             boot_id: self.shared.boot_id.clone(),
             marker: stray_processes::marker(self.worker_id.as_str(), incarnation),
-            agent: AgentCommand {
+            agent: AgentProgram {
                 program,
                 args: launcher.args.clone(),
                 cwd: self.cwd.clone(),

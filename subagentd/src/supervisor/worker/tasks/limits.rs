@@ -26,7 +26,7 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// State of the limits of a worker's task.
 #[derive(Default)]
-pub(crate) struct TaskLimits {
+pub(crate) struct TaskLimitState {
     /// Whether the store was read.
     known: bool,
     /// Name and terms of the task. `None` for a worker without a task.
@@ -112,7 +112,7 @@ fn is_step(record: &JournalRecord<'_>, open: &mut PromptUsage) -> bool {
     id.is_some_and(|id| open.meter.steps.see(&id))
 }
 
-impl TaskLimits {
+impl TaskLimitState {
     /// Updates the state from committed facts.
     pub(crate) fn see(&mut self, facts: &[Fact]) {
         for fact in facts {
