@@ -306,3 +306,34 @@ fn the_life_of_a_message_passes_each_file_once() {
         assert!(seen.insert(name), "{name} is named twice");
     }
 }
+
+#[test]
+fn every_file_that_a_recipe_for_contributors_names_exists() {
+    let all = files(&[".rs", ".md", ".mjs", ".json", ".jsonl", ".ndjson", ".yaml", ".sql", ".toml", ".txt"]);
+    let is_path = |name: &&str| {
+        let part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "./_-".contains(char);
+        name.contains('/')
+            && name.starts_with(|char: char| char.is_ascii_lowercase())
+            && name.chars().all(part)
+    };
+    let recipes = all.iter().filter(|(name, _)| name.starts_with("docs/howto/"));
+    let mut named = 0;
+    for (recipe, text) in recipes {
+        // Without the blocks of code; then each second part is code.
+        let prose: String = text.split("```").step_by(2).collect();
+        for name in prose.split('`').skip(1).step_by(2).filter(is_path) {
+            let inside = format!("/{}", name.trim_end_matches('/'));
+            let is_there = |path: &str| path.ends_with(&inside) || path.contains(&format!("{inside}/"));
+            let found =
+                root().join(name).exists() || all.iter().any(|(path, _)| is_there(&format!("/{path}")));
+            assert!(found, "{recipe}: there is no {name}");
+            named += 1;
+        }
+        assert!(text.contains("\n```mermaid\n"), "{recipe} has no picture");
+        for index in ["CONTRIBUTING.md", "docs/README.md"] {
+            let index = fs::read_to_string(root().join(index)).unwrap();
+            assert!(index.contains(recipe.trim_start_matches("docs/")), "no link to {recipe}");
+        }
+    }
+    assert!(named > 60, "only {named} files are named");
+}
