@@ -12,6 +12,7 @@ use super::body::{Body, PathNames};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Data of the response `approval.listed`.
 #[derive(Serialize)]
@@ -32,7 +33,7 @@ pub(super) async fn list(
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<ApprovalList> {
     reader.may_see(&api, &worker).await?;
-    let items = api.supervisor.approvals(&worker).await?;
+    let items = supervisor::views::approvals(&api.supervisor, &worker).await?;
     Ok(TypedReply("approval.listed", ApprovalList { count: items.len(), items }))
 }
 
@@ -45,7 +46,7 @@ pub(super) async fn decide(
     PathNames(RequestOfPath { request: request_id }): PathNames<RequestOfPath>,
     Body(request): Body<Decide>,
 ) -> HandlerResult<ApprovalDecided> {
-    let decided = api.supervisor.decide(caller, &worker, &request_id, request).await?;
+    let decided = supervisor::turns::decide(&api.supervisor, caller, &worker, &request_id, request).await?;
     Ok(TypedReply("approval.decided", decided))
 }
 
@@ -58,6 +59,7 @@ pub(super) async fn answer(
     PathNames(RequestOfPath { request: request_id }): PathNames<RequestOfPath>,
     Body(request): Body<Answer>,
 ) -> HandlerResult<ElicitationAnswered> {
-    let answered = api.supervisor.answer(caller, &worker, &request_id, request).await?;
+    let answered =
+        supervisor::questions::answer(&api.supervisor, caller, &worker, &request_id, request).await?;
     Ok(TypedReply("elicitation.answered", answered))
 }

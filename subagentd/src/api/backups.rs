@@ -10,6 +10,7 @@ use super::body::Body;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Writes a backup of the database to a file.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/backup", request_body = BackUp, responses((status = 200, description = "`state.backed_up`", body = Envelope<BackedUp>))))]
@@ -18,5 +19,8 @@ pub(super) async fn create(
     Owner(caller): Owner,
     Body(request): Body<BackUp>,
 ) -> HandlerResult<BackedUp> {
-    Ok(TypedReply("state.backed_up", api.supervisor.back_up(caller, request).await?))
+    Ok(TypedReply(
+        "state.backed_up",
+        supervisor::cleanup::backups::back_up(&api.supervisor, caller, request).await?,
+    ))
 }

@@ -12,6 +12,7 @@ use super::body::{Body, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Returns the budgets of a controller and of its workers.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/budgets", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`budget.shown`", body = Envelope<BudgetsShown>))))]
@@ -20,7 +21,7 @@ pub(super) async fn show(
     Owner(_): Owner,
     QueryParams(choice): QueryParams<ControllerChoice>,
 ) -> HandlerResult<BudgetsShown> {
-    Ok(TypedReply("budget.shown", api.supervisor.budgets(choice).await?))
+    Ok(TypedReply("budget.shown", supervisor::controllers::budgets::budgets(&api.supervisor, choice).await?))
 }
 
 /// Changes the budget limits of a controller.
@@ -30,7 +31,10 @@ pub(super) async fn change(
     Owner(caller): Owner,
     Body(request): Body<ChangeControllerBudget>,
 ) -> HandlerResult<BudgetsShown> {
-    Ok(TypedReply("budget.set", api.supervisor.change_budget(caller, request).await?))
+    Ok(TypedReply(
+        "budget.set",
+        supervisor::controllers::budgets::change_budget(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Returns the budget of a worker.
@@ -41,7 +45,10 @@ pub(super) async fn show_worker(
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerBudget> {
     reader.may_see(&api, &worker).await?;
-    Ok(TypedReply("budget.shown", api.supervisor.worker_budget(&worker).await?))
+    Ok(TypedReply(
+        "budget.shown",
+        supervisor::controllers::budgets::worker_budget(&api.supervisor, &worker).await?,
+    ))
 }
 
 /// Changes the budget limits of a worker.
@@ -52,5 +59,9 @@ pub(super) async fn change_worker(
     WorkerInPath(worker): WorkerInPath,
     Body(change): Body<LimitsChange>,
 ) -> HandlerResult<WorkerBudget> {
-    Ok(TypedReply("budget.set", api.supervisor.change_worker_budget(caller, &worker, change).await?))
+    Ok(TypedReply(
+        "budget.set",
+        supervisor::controllers::budgets::change_worker_budget(&api.supervisor, caller, &worker, change)
+            .await?,
+    ))
 }

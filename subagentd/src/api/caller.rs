@@ -14,6 +14,7 @@ use super::reply::ApiError;
 use super::state::Api;
 use crate::descriptors;
 use crate::peer::{self, Peer, PeerError, RequestOrigin};
+use crate::supervisor;
 use crate::supervisor::{ApiCaller, EventScope, TaskCaller};
 
 /// Maximum length of an idempotency key in bytes.
@@ -96,7 +97,7 @@ impl FromRequestParts<Api> for Tasker {
             RequestOrigin::BelowWorker(worker) => worker,
         };
         let token = text(&parts.headers, header::TASK_TOKEN)?.unwrap_or_default();
-        if !api.supervisor.is_task_token(&worker, token).await? {
+        if !supervisor::tasks::is_task_token(&api.supervisor, &worker, token).await? {
             return Err(api.supervisor.forbidden(&worker, &what(parts)).await.into());
         }
         let idempotency_key = idempotency_key(&parts.headers)?;

@@ -15,6 +15,7 @@ use super::body::{Body, QueryParams};
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Creates the controller of a workspace and makes the caller its owner.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/controllers", request_body = InitController, responses((status = 200, description = "`controller.initialized`", body = Envelope<ControllerInitialized>))))]
@@ -23,7 +24,10 @@ pub(super) async fn init(
     Owner(caller): Owner,
     Body(request): Body<InitController>,
 ) -> HandlerResult<ControllerInitialized> {
-    Ok(TypedReply("controller.initialized", api.supervisor.init_controller(caller, request).await?))
+    Ok(TypedReply(
+        "controller.initialized",
+        supervisor::controllers::ownership::init_controller(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Makes the caller the owner of an existing controller.
@@ -33,7 +37,10 @@ pub(super) async fn attach(
     Owner(caller): Owner,
     Body(request): Body<AttachController>,
 ) -> HandlerResult<ControllerInitialized> {
-    Ok(TypedReply("controller.attached", api.supervisor.attach_controller(caller, request).await?))
+    Ok(TypedReply(
+        "controller.attached",
+        supervisor::controllers::ownership::attach_controller(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Releases the ownership of a controller.
@@ -43,7 +50,10 @@ pub(super) async fn release(
     Owner(caller): Owner,
     Body(request): Body<ReleaseController>,
 ) -> HandlerResult<ControllerReleased> {
-    Ok(TypedReply("controller.released", api.supervisor.release_controller(caller, request).await?))
+    Ok(TypedReply(
+        "controller.released",
+        supervisor::controllers::ownership::release_controller(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Query parameters of the list.
@@ -61,7 +71,10 @@ pub(super) async fn recover(
     _: Owner,
     QueryParams(filter): QueryParams<ControllerListQuery>,
 ) -> HandlerResult<ControllersRecovered> {
-    Ok(TypedReply("controller.recovered", api.supervisor.recover_controllers(filter.workspace_key).await?))
+    Ok(TypedReply(
+        "controller.recovered",
+        supervisor::controllers::recover_controllers(&api.supervisor, filter.workspace_key).await?,
+    ))
 }
 
 /// Returns the state of a controller.
@@ -71,7 +84,10 @@ pub(super) async fn status(
     Owner(caller): Owner,
     QueryParams(choice): QueryParams<ControllerChoice>,
 ) -> HandlerResult<ControllerStatus> {
-    Ok(TypedReply("controller.status", api.supervisor.controller_status(caller, choice).await?))
+    Ok(TypedReply(
+        "controller.status",
+        supervisor::controllers::controller_status(&api.supervisor, caller, choice).await?,
+    ))
 }
 
 /// Returns the id of the controller that a new worker would get.
@@ -81,6 +97,6 @@ pub(super) async fn resolve(
     Owner(caller): Owner,
     QueryParams(choice): QueryParams<ControllerChoice>,
 ) -> HandlerResult<Value> {
-    let controller_id = api.supervisor.resolve_controller(caller, choice).await?;
+    let controller_id = supervisor::controllers::resolve_controller(&api.supervisor, caller, choice).await?;
     Ok(TypedReply("controller.resolved", json!({ "controllerId": controller_id })))
 }

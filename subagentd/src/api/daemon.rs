@@ -16,6 +16,7 @@ use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use crate::lifecycle::MAX_SECONDS;
+use crate::supervisor;
 use crate::supervisor::HealthCheckOptions;
 
 /// Describes the daemon. All callers may use it, including agents: clients probe with it.
@@ -29,7 +30,10 @@ pub(super) async fn show(State(api): State<Api>) -> TypedReply<DaemonShown> {
 /// sees only that worker.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/daemon/examination", responses((status = 200, description = "`daemon.examined`", body = Envelope<Examination>))))]
 pub(super) async fn examine(State(api): State<Api>, reader: ReadOnlyCaller) -> HandlerResult<Examination> {
-    Ok(TypedReply("daemon.examined", api.supervisor.examine(reader.only()).await?))
+    Ok(TypedReply(
+        "daemon.examined",
+        supervisor::views::examine::examine(&api.supervisor, reader.only()).await?,
+    ))
 }
 
 /// Checks the workers' health (`workerHealth` of the status file), and restarts dead runtimes if
@@ -49,7 +53,11 @@ pub(super) async fn health(
     let restart = request.restart_cooldown_seconds.map(Duration::from_secs);
     Ok(TypedReply(
         "daemon.health",
-        api.supervisor.health(HealthCheckOptions { since: Instant::now(), restart }).await,
+        supervisor::runtimes::health::health(
+            &api.supervisor,
+            HealthCheckOptions { since: Instant::now(), restart },
+        )
+        .await,
     ))
 }
 

@@ -25,6 +25,7 @@ use super::control::{Control, ShutdownPhase, ending};
 use super::reply::{ApiError, HandlerResult, TypedReply, error_line};
 use super::sse;
 use super::state::Api;
+use crate::supervisor;
 use crate::supervisor::{AllFollower, EventScope, EventStreamFilter, WorkerFollower};
 
 /// Query parameters of a worker's event stream.
@@ -64,7 +65,8 @@ pub(super) async fn follow(
         (Some(_), false) => EventScope::Alone,
         (Some(only), true) => return Err(reader.refuse(&api, only).await),
     };
-    let follower = api.supervisor.follow(&worker, from, follow, choice.raw, sight).await?;
+    let follower =
+        supervisor::events::follow::follow(&api.supervisor, &worker, from, follow, choice.raw, sight).await?;
     // A time beyond the clock's range means unlimited.
     let until = choice
         .until_ms
@@ -165,7 +167,8 @@ pub(super) async fn follow_all(
         only: reader.only().cloned(),
         milestones: choice.milestones,
     };
-    let follower = api.supervisor.follow_all(chosen, from, follow, choice.raw).await?;
+    let follower =
+        supervisor::events::follow_all::follow_all(&api.supervisor, chosen, from, follow, choice.raw).await?;
     Ok(streamed(StreamSource::All(Box::new(follower)), form, api.control, None))
 }
 
@@ -177,7 +180,7 @@ pub(super) async fn latest(
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<LatestEvent> {
     reader.may_see(&api, &worker).await?;
-    Ok(TypedReply("event.latest", api.supervisor.latest_event(&worker).await?))
+    Ok(TypedReply("event.latest", supervisor::events::wait::latest_event(&api.supervisor, &worker).await?))
 }
 
 /// Returns the newest event of all workers, the cursor for later events.
@@ -186,7 +189,10 @@ pub(super) async fn latest_of_all(
     State(api): State<Api>,
     reader: ReadOnlyCaller,
 ) -> HandlerResult<LatestOfAll> {
-    Ok(TypedReply("event.latest", api.supervisor.latest_of_all(reader.only().cloned()).await?))
+    Ok(TypedReply(
+        "event.latest",
+        supervisor::events::follow_all::latest_of_all(&api.supervisor, reader.only().cloned()).await?,
+    ))
 }
 
 /// The followed events: of one worker, or of all.

@@ -12,6 +12,7 @@ use super::body::{Body, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 use crate::supervisor::InspectQuery;
 
 /// Number of events shown by default.
@@ -48,7 +49,10 @@ pub(super) async fn inspect(
             .event_types
             .map(|list| list.split(',').map(|word| word.trim().to_owned()).collect()),
     };
-    Ok(TypedReply("worker.inspected", api.supervisor.inspect(&worker, query).await?))
+    Ok(TypedReply(
+        "worker.inspected",
+        supervisor::views::inspect::inspect(&api.supervisor, &worker, query).await?,
+    ))
 }
 
 /// Writes a handoff snapshot of a worker. The response is sent when both files are in place.
@@ -59,7 +63,10 @@ pub(super) async fn create(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<CreateHandoff>,
 ) -> HandlerResult<HandoffReady> {
-    Ok(TypedReply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "worker.handoff.ready",
+        supervisor::handoffs::hand_off(&api.supervisor, caller, &worker, request).await?,
+    ))
 }
 
 /// Restarts a worker. The response is sent when the new agent has a session.
@@ -70,5 +77,8 @@ pub(super) async fn restart(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<RestartWorker>,
 ) -> HandlerResult<WorkerView> {
-    Ok(TypedReply("worker.restarted", api.supervisor.restart_worker(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "worker.restarted",
+        supervisor::start::restart::restart_worker(&api.supervisor, caller, &worker, request).await?,
+    ))
 }

@@ -10,11 +10,12 @@ use super::body::Body;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Lists the file contents whose hooks are trusted.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/hooks/trust", responses((status = 200, description = "`hook.trust`: the contents of files whose hooks run", body = Envelope<AllTrustedHooks>))))]
 pub(super) async fn list(State(api): State<Api>, _: Owner) -> HandlerResult<AllTrustedHooks> {
-    Ok(TypedReply("hook.trust", api.supervisor.trusted_hooks().await?))
+    Ok(TypedReply("hook.trust", supervisor::hooks::hook_files::trusted_hooks(&api.supervisor).await?))
 }
 
 /// Trusts the hooks of a file with its current content.
@@ -24,7 +25,10 @@ pub(super) async fn trust(
     Owner(caller): Owner,
     Body(request): Body<TrustHooks>,
 ) -> HandlerResult<TrustedHooks> {
-    Ok(TypedReply("hook.trusted", api.supervisor.trust_hooks(caller, request).await?))
+    Ok(TypedReply(
+        "hook.trusted",
+        supervisor::hooks::hook_files::trust_hooks(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Revokes the trust in a file's hooks.
@@ -34,5 +38,8 @@ pub(super) async fn distrust(
     Owner(caller): Owner,
     Body(request): Body<DistrustHooks>,
 ) -> HandlerResult<DistrustedHooks> {
-    Ok(TypedReply("hook.distrusted", api.supervisor.distrust_hooks(caller, request).await?))
+    Ok(TypedReply(
+        "hook.distrusted",
+        supervisor::hooks::hook_files::distrust_hooks(&api.supervisor, caller, request).await?,
+    ))
 }

@@ -13,6 +13,7 @@ use super::body::{Body, PathNames, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 use crate::supervisor::{InboxFilter, RuleFilter};
 
 /// Query parameters that filter questions.
@@ -44,7 +45,7 @@ pub(super) async fn list(
         selector: asked.selector,
         only: reader.only().cloned(),
     };
-    Ok(TypedReply("inbox.listed", api.supervisor.inbox(filter).await?))
+    Ok(TypedReply("inbox.listed", supervisor::questions::inbox::inbox(&api.supervisor, filter).await?))
 }
 
 /// Returns one question, decided or not.
@@ -54,10 +55,10 @@ pub(super) async fn show(
     reader: ReadOnlyCaller,
     PathNames(request_id): PathNames<String>,
 ) -> HandlerResult<ApprovalShown> {
-    if let Some(worker) = api.supervisor.asking_worker(&request_id).await? {
+    if let Some(worker) = supervisor::questions::inbox::asking_worker(&api.supervisor, &request_id).await? {
         reader.may_see(&api, worker.as_str()).await?;
     }
-    let shown = api.supervisor.show_approval(&request_id).await?;
+    let shown = supervisor::questions::inbox::show_approval(&api.supervisor, &request_id).await?;
     // The question may have been asked after the first check.
     reader.may_see(&api, shown.item.worker_id.as_str()).await?;
     Ok(TypedReply("approval.shown", shown))
@@ -71,7 +72,10 @@ pub(super) async fn decide_all(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<DecideAll>,
 ) -> HandlerResult<AllDecided> {
-    Ok(TypedReply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "approvals.decided",
+        supervisor::questions::inbox::decide_all(&api.supervisor, caller, &worker, request).await?,
+    ))
 }
 
 /// Query parameters that filter rules.
@@ -99,7 +103,10 @@ pub(super) async fn rules(
         reader.may_see(&api, worker).await?;
     }
     let filter = RuleFilter { worker, controller_id: ruled.controller_id };
-    Ok(TypedReply("policy.rules", api.supervisor.owner_rules(filter).await?))
+    Ok(TypedReply(
+        "policy.rules",
+        supervisor::questions::standing_rules::owner_rules(&api.supervisor, filter).await?,
+    ))
 }
 
 /// Removes a standing rule.
@@ -109,5 +116,8 @@ pub(super) async fn remove_rule(
     Owner(caller): Owner,
     PathNames(rule): PathNames<String>,
 ) -> HandlerResult<OwnerRule> {
-    Ok(TypedReply("policy.rule.removed", api.supervisor.remove_owner_rule(caller, &rule).await?))
+    Ok(TypedReply(
+        "policy.rule.removed",
+        supervisor::questions::standing_rules::remove_owner_rule(&api.supervisor, caller, &rule).await?,
+    ))
 }

@@ -15,6 +15,7 @@ use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
 use super::turns::sent;
+use crate::supervisor;
 
 /// Number of ended turns listed by default.
 const ENDED: u32 = 10;
@@ -36,7 +37,10 @@ pub(super) async fn list(
 ) -> HandlerResult<TurnList> {
     reader.may_see(&api, &worker).await?;
     let ended = listing.ended.unwrap_or(ENDED);
-    Ok(TypedReply("turn.listed", api.supervisor.list_turns(&worker, ended).await?))
+    Ok(TypedReply(
+        "turn.listed",
+        supervisor::turns::queue::list_turns(&api.supervisor, &worker, ended).await?,
+    ))
 }
 
 /// Returns one turn by its id.
@@ -46,8 +50,8 @@ pub(super) async fn show(
     reader: ReadOnlyCaller,
     PathNames(turn): PathNames<String>,
 ) -> HandlerResult<TurnShown> {
-    reader.may_see(&api, &api.supervisor.worker_of_turn(&turn).await?).await?;
-    Ok(TypedReply("turn.shown", api.supervisor.show_turn(&turn).await?))
+    reader.may_see(&api, &supervisor::turns::queue::worker_of_turn(&api.supervisor, &turn).await?).await?;
+    Ok(TypedReply("turn.shown", supervisor::turns::queue::show_turn(&api.supervisor, &turn).await?))
 }
 
 /// Drops a queued turn.
@@ -57,7 +61,7 @@ pub(super) async fn drop_turn(
     Owner(caller): Owner,
     PathNames(turn): PathNames<String>,
 ) -> HandlerResult<TurnDropped> {
-    Ok(TypedReply("turn.dropped", api.supervisor.drop_turn(caller, &turn).await?))
+    Ok(TypedReply("turn.dropped", supervisor::turns::queue::drop_turn(&api.supervisor, caller, &turn).await?))
 }
 
 /// Moves a queued turn to another position.
@@ -68,7 +72,10 @@ pub(super) async fn move_turn(
     PathNames(turn): PathNames<String>,
     Body(request): Body<MoveTurn>,
 ) -> HandlerResult<TurnMoved> {
-    Ok(TypedReply("turn.moved", api.supervisor.move_turn(caller, &turn, request).await?))
+    Ok(TypedReply(
+        "turn.moved",
+        supervisor::turns::queue::move_turn(&api.supervisor, caller, &turn, request).await?,
+    ))
 }
 
 /// Sends the message of a failed or canceled turn again.
@@ -79,7 +86,7 @@ pub(super) async fn retry(
     PathNames(turn): PathNames<String>,
     Body(request): Body<GoOn>,
 ) -> HandlerResult<TurnAccepted> {
-    Ok(sent(api.supervisor.retry_turn(caller, &turn, request).await?))
+    Ok(sent(supervisor::turns::queue::retry_turn(&api.supervisor, caller, &turn, request).await?))
 }
 
 /// Resumes the paused queue of a worker, or a parked worker.
@@ -90,5 +97,8 @@ pub(super) async fn resume(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<GoOn>,
 ) -> HandlerResult<QueueResumed> {
-    Ok(TypedReply("queue.resumed", api.supervisor.resume_queue(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "queue.resumed",
+        supervisor::turns::queue::resume_queue(&api.supervisor, caller, &worker, request).await?,
+    ))
 }

@@ -11,6 +11,7 @@ use super::body::Body;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Removes a stopped worker. No request finds it from then on; its data is being deleted.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/remove", request_body = RemoveWorker, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.removed`", body = Envelope<WorkerRemoved>))))]
@@ -20,7 +21,10 @@ pub(super) async fn remove(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<RemoveWorker>,
 ) -> HandlerResult<WorkerRemoved> {
-    Ok(TypedReply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "worker.removed",
+        supervisor::cleanup::removal::remove_worker(&api.supervisor, caller, &worker, request).await?,
+    ))
 }
 
 /// Removes old stopped workers. The handle must be valid for each controller of a removed worker;
@@ -31,7 +35,10 @@ pub(super) async fn prune(
     Owner(caller): Owner,
     Body(request): Body<Prune>,
 ) -> HandlerResult<Pruned> {
-    Ok(TypedReply("state.pruned", api.supervisor.prune(caller, request).await?))
+    Ok(TypedReply(
+        "state.pruned",
+        supervisor::cleanup::removal::prune(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Removes archived tasks that are over. The handle must be valid for each controller of a removed
@@ -42,5 +49,8 @@ pub(super) async fn prune_tasks(
     Owner(caller): Owner,
     Body(request): Body<PruneTasks>,
 ) -> HandlerResult<PrunedTasks> {
-    Ok(TypedReply("tasks.pruned", api.supervisor.prune_tasks(caller, request).await?))
+    Ok(TypedReply(
+        "tasks.pruned",
+        supervisor::tasks::prune::prune_tasks(&api.supervisor, caller, request).await?,
+    ))
 }

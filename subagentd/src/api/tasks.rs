@@ -18,6 +18,7 @@ use super::caller::Tasker;
 use super::control::{ShutdownPhase, ending};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 use crate::supervisor::{TaskCaller, TaskFilter};
 
 /// Submits a task. It is stored with its prompt and begins when a slot is free.
@@ -27,7 +28,10 @@ pub(super) async fn run(
     Tasker(caller): Tasker,
     Body(request): Body<RunTask>,
 ) -> HandlerResult<TaskView> {
-    Ok(TypedReply("task.spawned", api.supervisor.run_task(caller, request).await?))
+    Ok(TypedReply(
+        "task.spawned",
+        supervisor::tasks::spawn::run_task(&api.supervisor, caller, request).await?,
+    ))
 }
 
 /// Query parameters of the list.
@@ -73,13 +77,16 @@ pub(super) async fn list(
     let (archived, all) = (archived.unwrap_or(false), all.unwrap_or(false));
     let (parent, root) = (worker(&api, &caller, parent).await?, worker(&api, &caller, root).await?);
     let filter = TaskFilter { parent, root, status, archived, all };
-    Ok(TypedReply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
+    Ok(TypedReply(
+        "task.listed",
+        supervisor::tasks::shown::list_tasks(&api.supervisor, caller, filter).await?,
+    ))
 }
 
 /// Lists the agents that the calling worker may use in tasks.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/agents", responses((status = 200, description = "`task.agents`, from below a worker", body = Envelope<CallableAgents>))))]
 pub(super) async fn agents(State(api): State<Api>, Tasker(caller): Tasker) -> HandlerResult<CallableAgents> {
-    Ok(TypedReply("task.agents", api.supervisor.callable_agents(caller).await?))
+    Ok(TypedReply("task.agents", supervisor::tasks::spawn::callable_agents(&api.supervisor, caller).await?))
 }
 
 /// Query parameters for additional data.
@@ -99,7 +106,10 @@ pub(super) async fn show(
 ) -> HandlerResult<TaskShown> {
     let transcripts = more.transcripts.unwrap_or(false);
     let task = resolve_task(&api, &caller, task).await?;
-    Ok(TypedReply("task.shown", api.supervisor.show_task(caller, &task, transcripts).await?))
+    Ok(TypedReply(
+        "task.shown",
+        supervisor::tasks::shown::show_task(&api.supervisor, caller, &task, transcripts).await?,
+    ))
 }
 
 /// Waits until a task has ended, its status differs from the caller's, or the time is over.
@@ -113,7 +123,7 @@ pub(super) async fn wait(
     let task = resolve_task(&api, &caller, task).await?;
     tokio::select! {
         biased;
-        waited = api.supervisor.wait_task(caller, &task, request) => Ok(TypedReply("task.waited", waited?)),
+        waited = supervisor::tasks::wait::wait_task(&api.supervisor, caller, &task, request) => Ok(TypedReply("task.waited", waited?)),
         () = api.control.reached(ShutdownPhase::EndWaits) => Err(ending().into()),
     }
 }
@@ -127,7 +137,10 @@ pub(super) async fn message(
     Body(request): Body<MessageTask>,
 ) -> HandlerResult<TaskMessaged> {
     let task = resolve_task(&api, &caller, task).await?;
-    Ok(TypedReply("task.messaged", api.supervisor.message_task(caller, &task, request).await?))
+    Ok(TypedReply(
+        "task.messaged",
+        supervisor::tasks::messages::message_task(&api.supervisor, caller, &task, request).await?,
+    ))
 }
 
 /// Cancels a task. Its turn may take a moment to end.
@@ -139,5 +152,8 @@ pub(super) async fn cancel(
     Body(request): Body<CancelTask>,
 ) -> HandlerResult<TaskView> {
     let task = resolve_task(&api, &caller, task).await?;
-    Ok(TypedReply("task.cancelled", api.supervisor.cancel_task(caller, &task, request).await?))
+    Ok(TypedReply(
+        "task.cancelled",
+        supervisor::tasks::messages::cancel_task(&api.supervisor, caller, &task, request).await?,
+    ))
 }

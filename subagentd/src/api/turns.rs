@@ -13,6 +13,7 @@ use super::body::Body;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Sends a message to a worker, which begins a turn or queues it.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
@@ -22,7 +23,7 @@ pub(super) async fn send(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<SendTurn>,
 ) -> HandlerResult<TurnAccepted> {
-    Ok(sent(api.supervisor.send(caller, &worker, request).await?))
+    Ok(sent(supervisor::turns::send(&api.supervisor, caller, &worker, request).await?))
 }
 
 /// Returns the response for a begun or queued turn.
@@ -39,7 +40,10 @@ pub(super) async fn cancel(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<CancelTurn>,
 ) -> HandlerResult<TurnCanceled> {
-    Ok(TypedReply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "turn.canceled",
+        supervisor::turns::cancel(&api.supervisor, caller, &worker, request).await?,
+    ))
 }
 
 /// Cancels a child session that the agent runs below its own.
@@ -50,5 +54,8 @@ pub(super) async fn cancel_child(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<CancelChildSession>,
 ) -> HandlerResult<ChildSessionCanceled> {
-    Ok(TypedReply("childSession.canceled", api.supervisor.cancel_child(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "childSession.canceled",
+        supervisor::turns::child_cancel::cancel_child(&api.supervisor, caller, &worker, request).await?,
+    ))
 }

@@ -11,6 +11,7 @@ use super::body::QueryParams;
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 /// Query parameters of usage.
 #[derive(Deserialize)]
@@ -30,5 +31,8 @@ pub(super) async fn show(
 ) -> HandlerResult<UsageShown> {
     let by = query.by.unwrap_or(UsageBy::Worker);
     let environment = api.environment.as_ref().clone();
-    Ok(TypedReply("usage.shown", api.supervisor.usage(by, query.since.as_deref(), environment).await?))
+    Ok(TypedReply(
+        "usage.shown",
+        supervisor::views::usage::usage(&api.supervisor, by, query.since.as_deref(), environment).await?,
+    ))
 }

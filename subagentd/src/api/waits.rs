@@ -14,6 +14,7 @@ use super::control::{ShutdownPhase, ending};
 use super::reply::{ApiError, HandlerResult, TypedReply};
 use super::state::Api;
 use super::waited;
+use crate::supervisor;
 
 /// Waits for an event or state of a worker.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id, its name, the beginning of its id, or `@last`")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
@@ -26,7 +27,7 @@ pub(super) async fn wait(
     reader.may_see(&api, &worker).await?;
     tokio::select! {
         biased;
-        found = api.supervisor.wait(&worker, request, reader.sight()) => Ok(waited::reply(found?)),
+        found = supervisor::events::wait::wait(&api.supervisor, &worker, request, reader.sight()) => Ok(waited::reply(found?)),
         () = api.control.reached(ShutdownPhase::EndWaits) => Err(ending().into()),
     }
 }
@@ -44,7 +45,7 @@ pub(super) async fn many(
     }
     tokio::select! {
         biased;
-        waited = api.supervisor.wait_many(request, reader.sight()) => Ok(TypedReply("workers.waited", waited?)),
+        waited = supervisor::events::wait_many::wait_many(&api.supervisor, request, reader.sight()) => Ok(TypedReply("workers.waited", waited?)),
         () = api.control.reached(ShutdownPhase::EndWaits) => Err(ending().into()),
     }
 }

@@ -15,6 +15,7 @@ use super::body::{Body, QueryParams};
 use super::caller::{Owner, ReadOnlyCaller};
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 use crate::supervisor::OverviewFilter;
 
 /// Bytes of a log shown by default.
@@ -29,7 +30,7 @@ pub(super) async fn start(
     Owner(caller): Owner,
     Body(request): Body<StartWorker>,
 ) -> HandlerResult<WorkerView> {
-    let started = api.supervisor.start_worker(caller, request).await?;
+    let started = supervisor::start::start_worker(&api.supervisor, caller, request).await?;
     api.last_worker.set(started.worker_id.as_str());
     Ok(TypedReply("worker.started", started))
 }
@@ -61,7 +62,8 @@ pub(super) async fn list(
         None => None,
     };
     let all = all.unwrap_or(false);
-    let mut list = api.supervisor.list_workers(controller_id, selector, all, parent).await?;
+    let mut list =
+        supervisor::views::list_workers(&api.supervisor, controller_id, selector, all, parent).await?;
     if let Some(only) = reader.only() {
         list.items.retain(|item| item.worker_id == *only);
         list.count = list.items.len();
@@ -77,7 +79,7 @@ pub(super) async fn show(
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerShown> {
     reader.may_see(&api, &worker).await?;
-    Ok(TypedReply("worker.shown", api.supervisor.show_worker(&worker).await?))
+    Ok(TypedReply("worker.shown", supervisor::views::show_worker(&api.supervisor, &worker).await?))
 }
 
 /// Returns all workers at one moment, with the matching cursor of `/v1/events`.
@@ -94,7 +96,10 @@ pub(super) async fn overview_of_all(
         only: reader.only().cloned(),
     };
     let environment = api.environment.as_ref().clone();
-    Ok(TypedReply("overview.shown", api.supervisor.overview(filter, environment).await?))
+    Ok(TypedReply(
+        "overview.shown",
+        supervisor::views::overview::overview(&api.supervisor, filter, environment).await?,
+    ))
 }
 
 /// Query parameters of a transcript.
@@ -116,7 +121,9 @@ pub(super) async fn transcript(
 ) -> HandlerResult<TranscriptShown> {
     reader.may_see(&api, &worker).await?;
     let limit = page.limit.unwrap_or(PAGE_EVENTS);
-    let shown = api.supervisor.transcript(&worker, page.before.as_deref(), limit).await?;
+    let shown =
+        supervisor::views::transcript::transcript(&api.supervisor, &worker, page.before.as_deref(), limit)
+            .await?;
     Ok(TypedReply("transcript.shown", shown))
 }
 
@@ -128,7 +135,7 @@ pub(super) async fn diff(
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerDiff> {
     reader.may_see(&api, &worker).await?;
-    Ok(TypedReply("worker.diff", api.supervisor.diff(&worker).await?))
+    Ok(TypedReply("worker.diff", supervisor::views::diff::diff(&api.supervisor, &worker).await?))
 }
 
 /// Returns a summary of a worker's activity.
@@ -139,7 +146,10 @@ pub(super) async fn overview(
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerOverview> {
     reader.may_see(&api, &worker).await?;
-    Ok(TypedReply("worker.overview", api.supervisor.worker_overview(&worker).await?))
+    Ok(TypedReply(
+        "worker.overview",
+        supervisor::views::overview::worker_overview(&api.supervisor, &worker).await?,
+    ))
 }
 
 /// Stops a worker. The response is sent when none of its processes is left.
@@ -149,7 +159,7 @@ pub(super) async fn stop(
     Owner(caller): Owner,
     WorkerInPath(worker): WorkerInPath,
 ) -> HandlerResult<WorkerStopped> {
-    Ok(TypedReply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
+    Ok(TypedReply("worker.stopped", supervisor::start::stop_worker(&api.supervisor, caller, &worker).await?))
 }
 
 /// Changes options of a living worker, such as its model.
@@ -160,7 +170,10 @@ pub(super) async fn set(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<SetOptions>,
 ) -> HandlerResult<WorkerSet> {
-    Ok(TypedReply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "worker.set",
+        supervisor::turns::options::set_options(&api.supervisor, caller, &worker, request).await?,
+    ))
 }
 
 /// Gives a worker another name.
@@ -192,5 +205,5 @@ pub(super) async fn logs(
 ) -> HandlerResult<WorkerLogs> {
     reader.may_see(&api, &worker).await?;
     let bytes = tail.tail_bytes.unwrap_or(TAIL_BYTES);
-    Ok(TypedReply("worker.logs", api.supervisor.worker_logs(&worker, bytes).await?))
+    Ok(TypedReply("worker.logs", supervisor::views::worker_logs(&api.supervisor, &worker, bytes).await?))
 }

@@ -15,6 +15,7 @@ use super::body::{Body, QueryParams};
 use super::caller::Owner;
 use super::reply::{HandlerResult, TypedReply};
 use super::state::Api;
+use crate::supervisor;
 
 #[derive(Deserialize)]
 pub(super) struct WorktreeListQuery {
@@ -30,7 +31,10 @@ pub(super) async fn list(
     _: Owner,
     QueryParams(listing): QueryParams<WorktreeListQuery>,
 ) -> HandlerResult<WorktreesListed> {
-    Ok(TypedReply("worktree.listed", api.supervisor.list_worktrees(listing.contents).await?))
+    Ok(TypedReply(
+        "worktree.listed",
+        supervisor::worktrees::lookup::list_worktrees(&api.supervisor, listing.contents).await?,
+    ))
 }
 
 /// Returns one worktree and its contents.
@@ -40,7 +44,10 @@ pub(super) async fn show(
     _: Owner,
     AddressedWorktree(worktree): AddressedWorktree,
 ) -> HandlerResult<WorktreeView> {
-    Ok(TypedReply("worktree.shown", api.supervisor.show_worktree(&worktree).await?))
+    Ok(TypedReply(
+        "worktree.shown",
+        supervisor::worktrees::lookup::show_worktree(&api.supervisor, &worktree).await?,
+    ))
 }
 
 /// Repeats the setup of a worktree: copies files and runs the setup command.
@@ -51,7 +58,10 @@ pub(super) async fn set_up(
     AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeView> {
-    Ok(TypedReply("worktree.ready", api.supervisor.set_up_worktree(caller, &worktree, request).await?))
+    Ok(TypedReply(
+        "worktree.ready",
+        supervisor::worktrees::removing::set_up_worktree(&api.supervisor, caller, &worktree, request).await?,
+    ))
 }
 
 /// Lands the changes of a worktree as commits on its target branch.
@@ -62,7 +72,10 @@ pub(super) async fn land(
     AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<LandWorktree>,
 ) -> HandlerResult<WorktreeLanded> {
-    Ok(TypedReply("worktree.landed", api.supervisor.land_worktree(caller, &worktree, request).await?))
+    Ok(TypedReply(
+        "worktree.landed",
+        supervisor::worktrees::land::land_worktree(&api.supervisor, caller, &worktree, request).await?,
+    ))
 }
 
 /// Merges the changed files of a worktree into the main work tree, without commits.
@@ -73,7 +86,10 @@ pub(super) async fn merge(
     AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeMerged> {
-    Ok(TypedReply("worktree.merged", api.supervisor.merge_worktree(caller, &worktree, request).await?))
+    Ok(TypedReply(
+        "worktree.merged",
+        supervisor::worktrees::merge::merge_worktree(&api.supervisor, caller, &worktree, request).await?,
+    ))
 }
 
 /// Removes a worktree without changes.
@@ -84,7 +100,10 @@ pub(super) async fn remove(
     AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeRemoved> {
-    Ok(TypedReply("worktree.removed", api.supervisor.remove_worktree(caller, &worktree, request).await?))
+    Ok(TypedReply(
+        "worktree.removed",
+        supervisor::worktrees::removing::remove_worktree(&api.supervisor, caller, &worktree, request).await?,
+    ))
 }
 
 /// Removes a worktree, and keeps its contents under a git ref.
@@ -95,7 +114,11 @@ pub(super) async fn discard(
     AddressedWorktree(worktree): AddressedWorktree,
     Body(request): Body<ChangeWorktree>,
 ) -> HandlerResult<WorktreeRemoved> {
-    Ok(TypedReply("worktree.discarded", api.supervisor.discard_worktree(caller, &worktree, request).await?))
+    Ok(TypedReply(
+        "worktree.discarded",
+        supervisor::worktrees::removing::discard_worktree(&api.supervisor, caller, &worktree, request)
+            .await?,
+    ))
 }
 
 /// Removes the clean worktrees of stopped workers, and old refs of retired ones.
@@ -105,5 +128,8 @@ pub(super) async fn prune(
     Owner(caller): Owner,
     Body(request): Body<PruneWorktrees>,
 ) -> HandlerResult<WorktreesPruned> {
-    Ok(TypedReply("worktree.pruned", api.supervisor.prune_worktrees(caller, request).await?))
+    Ok(TypedReply(
+        "worktree.pruned",
+        supervisor::worktrees::removing::prune_worktrees(&api.supervisor, caller, request).await?,
+    ))
 }

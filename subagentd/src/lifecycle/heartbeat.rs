@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::options::MAX_SECONDS;
 use super::options::{RunOptions, StartMode};
 use super::payload::{self, Payload};
+use crate::supervisor;
 use crate::supervisor::{HealthCheckOptions, Supervisor};
 
 /// The content of the status file and its sources.
@@ -76,7 +77,7 @@ impl<'a> Heartbeat<'a> {
     async fn once(&mut self) {
         let look = HealthCheckOptions { since: self.looked, restart: self.options.restart_cooldown() };
         self.looked = Instant::now();
-        self.health = self.supervisor.health(look).await;
+        self.health = supervisor::runtimes::health::health(&self.supervisor, look).await;
         payload::write(self.options, &self.payload());
     }
 }

@@ -16,6 +16,7 @@ use super::report::StartReporter;
 use super::serve::{DRAIN_TIME, open};
 use super::takeover::{ONCE, own_process};
 use super::{client, error, log, runtime};
+use crate::supervisor;
 use crate::supervisor::HealthCheckOptions;
 
 /// Maximum wait for the running daemon's answer.
@@ -54,8 +55,11 @@ fn look(options: &RunOptions, pid: i32) -> Result<Value> {
     let health = runtime.block_on(async {
         let began = Instant::now();
         let (supervisor, _) = open(options).await?;
-        let health =
-            supervisor.health(HealthCheckOptions { since: began, restart: options.restart_cooldown() }).await;
+        let health = supervisor::runtimes::health::health(
+            &supervisor,
+            HealthCheckOptions { since: began, restart: options.restart_cooldown() },
+        )
+        .await;
         let ended = tokio::time::timeout(DRAIN_TIME, supervisor.shutdown(false)).await;
         ended.unwrap_or_else(|_| Err(Error::new(Code::StorageError, "the store did not close in time")))?;
         Ok::<_, Error>(health)

@@ -13,6 +13,7 @@ use super::watching::Globs;
 use crate::schedule::{Times, template};
 use crate::store::Connection;
 use crate::store::schedules::{ScheduleKind, trigger_sources};
+use crate::supervisor;
 
 /// Schedules and triggers of a state dir.
 const MAX_SCHEDULES: usize = 1000;
@@ -89,7 +90,9 @@ pub(super) fn check_room(count: usize) -> Result<()> {
 /// Those of giving its task, `WORKER_NOT_FOUND`, `WORKER_STOPPED`.
 pub(super) async fn check_work(context: &ScheduleContext, work: &mut ScheduledWork) -> Result<()> {
     match work {
-        ScheduledWork::Task(task) => context.supervisor.check_task(&context.with_environment(task)).await,
+        ScheduledWork::Task(task) => {
+            supervisor::tasks::spawn::check_task(&context.supervisor, &context.with_environment(task)).await
+        }
         ScheduledWork::Send(message) => {
             if message.text.trim().is_empty() {
                 return Err(wrong("text", "the message is empty".to_owned()));

@@ -29,6 +29,7 @@ use super::handover;
 use crate::inotify::Inotify;
 use crate::store::schedules::{self, Declaration, FiringSource, ScheduleRow, StoredTimes, name_taken};
 use crate::store::{Durability, Tx};
+use crate::supervisor;
 use crate::supervisor::{NewSchedule, entropy};
 
 /// A file without an entry may be in the middle of a write. The entry stays for this time.
@@ -288,7 +289,8 @@ async fn take(
     let rules = StoredTimes { starter, overlap: start.overlap, max_failures: start.max_failures, declared };
     let new = NewSchedule { choice, name: entry.name().to_owned(), rules, work };
     subagent_failpoint::hit("declared.before_store");
-    context.supervisor.store_declared(new, row.cloned(), budget, passed).await?;
+    supervisor::start::scheduled::store_declared(&context.supervisor, new, row.cloned(), budget, passed)
+        .await?;
     subagent_failpoint::hit("declared.after_store");
     Ok(())
 }

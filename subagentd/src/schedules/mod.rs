@@ -32,6 +32,7 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::store::schedules::firings::NewFiring;
 use crate::store::schedules::{self, FiringSource, ScheduleKind, ScheduleRow, StoredTimes, firings};
+use crate::supervisor;
 use crate::supervisor::{ApiCaller, NewSchedule, ScheduleChange, Supervisor, entropy};
 use checks::{check_name, check_room, check_work, first_time};
 use context::ScheduleContext;
@@ -115,7 +116,7 @@ impl Scheduler {
     async fn store(&self, caller: ApiCaller, new: NewSchedule) -> Result<()> {
         let count = self.0.stream.store.read(|connection| Ok(schedules::all(connection)?.len())).await?;
         check_room(count)?;
-        self.0.supervisor.add_schedule(caller, new).await?;
+        supervisor::start::scheduled::add_schedule(&self.0.supervisor, caller, new).await?;
         self.carried_out().await;
         Ok(())
     }
@@ -252,7 +253,9 @@ impl Scheduler {
         change: ScheduleChange,
     ) -> Result<Option<crate::store::RowId>> {
         self.in_line_with_config().await;
-        let changed = self.0.supervisor.change_schedule(caller, kind, name, change).await?;
+        let changed =
+            supervisor::start::scheduled::change_schedule(&self.0.supervisor, caller, kind, name, change)
+                .await?;
         self.carried_out().await;
         Ok(changed)
     }

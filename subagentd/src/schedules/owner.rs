@@ -26,6 +26,7 @@ use crate::store::schedules::firings::OpenFiring;
 use crate::store::schedules::trigger_ends::{self, Ends};
 use crate::store::schedules::{self, FiringSource, ScheduleRow, firings};
 use crate::store::{Connection, Durability, RowId};
+use crate::supervisor;
 use crate::supervisor::entropy;
 
 /// The shortest time between two looks because of events.
@@ -310,10 +311,21 @@ async fn begin(context: &ScheduleContext, row: &ScheduleRow, firing: RowId) -> R
                 let read = move || drop(discovery::load_regular(None, None, &environment));
                 context.folders.look(&place.cwd, read).await?;
             }
-            context.supervisor.fire_task(firing, context.with_environment(&task)).await
+            supervisor::start::scheduled::fire_task(
+                &context.supervisor,
+                firing,
+                context.with_environment(&task),
+            )
+            .await
         }
         ScheduledWork::Send(message) => {
-            context.supervisor.fire_message(firing, &message.worker, &message.text).await
+            supervisor::start::scheduled::fire_message(
+                &context.supervisor,
+                firing,
+                &message.worker,
+                &message.text,
+            )
+            .await
         }
     }
 }
@@ -334,7 +346,10 @@ fn cancel(context: &Arc<ScheduleContext>, work: &FiringsInProgress, firing: &Ope
     }
     let (context, id, turn) = (Arc::clone(context), firing.id, firing.turn_id.clone());
     tokio::spawn(async move {
-        if let Err(error) = context.supervisor.cancel_firing(id, &worker, turn.as_deref()).await {
+        if let Err(error) =
+            supervisor::start::scheduled::cancel_firing(&context.supervisor, id, &worker, turn.as_deref())
+                .await
+        {
             tracing::warn!(worker, %error, "what an earlier firing has started cannot be canceled");
         }
     });

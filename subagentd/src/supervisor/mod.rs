@@ -1,29 +1,29 @@
-//! The facade of the control plane: everything that the API can request. Architecture invariant:
-//! changes of a worker go through its actor (`worker`); durable changes go through the store's
+//! The control plane: each folder has the functions of one subject, which take the [`Supervisor`].
+//! Changes of a worker go through its actor (`worker`); durable changes go through the store's
 //! writer. No lock or statement is held across an await.
 
 mod addresses;
-mod cleanup;
+pub(crate) mod cleanup;
 pub(crate) mod command_run;
-mod controllers;
+pub(crate) mod controllers;
 pub(crate) mod entropy;
-mod events;
-mod handoffs;
-mod hooks;
+pub(crate) mod events;
+pub(crate) mod handoffs;
+pub(crate) mod hooks;
 mod keyed_locks;
 mod orders;
 mod per_worker;
 mod policy;
-mod questions;
+pub(crate) mod questions;
 mod roster;
 pub(crate) mod runtimes;
 mod shared;
-mod start;
-mod tasks;
-mod turns;
-mod views;
+pub(crate) mod start;
+pub(crate) mod tasks;
+pub(crate) mod turns;
+pub(crate) mod views;
 mod worker;
-mod worktrees;
+pub(crate) mod worktrees;
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ impl Supervisor {
         worktrees::recover_landings(&shared).await?;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         let supervisor = Self { shared, roster };
-        supervisor.take_up_titles().await?;
+        turns::titles::take_up_titles(&supervisor).await?;
         tokio::spawn(runtimes::adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
         tokio::spawn(cleanup::janitor::run(supervisor.clone()));
         Ok(supervisor)
@@ -166,7 +166,7 @@ impl Supervisor {
     /// # Errors
     /// `STOP_INCOMPLETE` if a worker could not be stopped. The daemon's parts have ended anyway.
     pub(crate) async fn shutdown(&self, stop_workers: bool) -> Result<()> {
-        let stopped = if stop_workers { self.stop_all().await } else { Ok(()) };
+        let stopped = if stop_workers { start::stop_all(self).await } else { Ok(()) };
         self.shared.ending.send_replace(true);
         self.shared.store.close().await;
         // Nothing is stored any more, so remaining environment files belong to no live worker.
@@ -254,6 +254,6 @@ mod testing {
             budget: Limits::default(),
             owner,
         };
-        supervisor.init_controller(caller(key), request).await
+        super::controllers::ownership::init_controller(supervisor, caller(key), request).await
     }
 }

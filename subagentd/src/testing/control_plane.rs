@@ -12,6 +12,7 @@ use crate::api::{self, Api, Listening};
 use crate::deliveries::DeliveryService;
 use crate::schedules::{Scheduler, Stay};
 use crate::store::{Cursor, Durability, NewName, NewWorker, Store, controllers, workers};
+use crate::supervisor;
 use crate::supervisor::{DaemonSettings, EventScope, Supervisor};
 use subagent_config::{Environment, RuntimeDir};
 use subagent_core::model::LifecycleState;
@@ -99,11 +100,16 @@ pub struct ControlPlane<'a> {
 impl ControlPlane<'_> {
     /// Follows the first worker until `events` pieces of text were seen.
     pub async fn follow(&self, events: u64) {
-        let mut follower = self
-            .supervisor
-            .follow(self.on.workers[0].as_str(), None, true, false, EventScope::TaskMilestones)
-            .await
-            .unwrap();
+        let mut follower = supervisor::events::follow::follow(
+            &self.supervisor,
+            self.on.workers[0].as_str(),
+            None,
+            true,
+            false,
+            EventScope::TaskMilestones,
+        )
+        .await
+        .unwrap();
         let mut seen = 0;
         while seen < events {
             let page = follower.next().await.unwrap();

@@ -13,7 +13,9 @@ use super::orphaned_files;
 use super::removal::AT_ONCE;
 use crate::store::removal::{self, EventDeletion, Removal};
 use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, retention, workers};
+use crate::supervisor::cleanup::removal::{forget, retention_cutoff, stopped_before};
 use crate::supervisor::shared::{SupervisorState, is_ending};
+use crate::supervisor::tasks::task_archive::archive_tasks;
 use crate::supervisor::{Supervisor, entropy};
 
 /// Interval of the retention.
@@ -31,7 +33,7 @@ pub(crate) async fn run(supervisor: Supervisor) {
         let work = async {
             let mut archived = Ok(());
             if archive_at <= Instant::now() {
-                archived = supervisor.archive_tasks().await.map(|wait| archive_at = Instant::now() + wait);
+                archived = archive_tasks(&supervisor).await.map(|wait| archive_at = Instant::now() + wait);
             }
             let mut expired = Ok(());
             if let Some(age) = shared.setup.retention
@@ -150,8 +152,8 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
         );
         return Ok(());
     }
-    let cutoff = supervisor.cutoff(now, age).await?;
-    let old = supervisor.stopped_before(cutoff).await?;
+    let cutoff = retention_cutoff(supervisor, now, age).await?;
+    let old = stopped_before(supervisor, cutoff).await?;
     for some in old.chunks(AT_ONCE) {
         let ids: Vec<RowId> = some.iter().map(|row| row.id).collect();
         let mark = move |tx: &mut crate::store::Tx<'_>| {
@@ -159,7 +161,7 @@ async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
         };
         shared.store.write(Durability::Full, some.len(), mark).await?;
         tracing::info!(workers = some.len(), "workers that were stopped long ago are removed");
-        supervisor.forget(some.iter().map(|row| row.worker_id.as_str()));
+        forget(supervisor, some.iter().map(|row| row.worker_id.as_str()));
     }
     let rows = shared.store.read(|connection| workers::list(connection, None)).await?;
     let mut deleted = false;

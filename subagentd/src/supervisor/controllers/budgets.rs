@@ -16,99 +16,97 @@ use crate::supervisor::orders::{RequestTarget, read_response};
 use crate::supervisor::worker::{ActorMessage, LimitOrder};
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
-impl Supervisor {
-    /// Returns the budget of a controller and of its workers.
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn budgets(&self, choice: ControllerChoice) -> Result<BudgetsShown> {
-        let shown = move |connection: &Connection| {
-            let controller = required(connection, &choice, None)?;
-            shown(connection, &controller)
+/// Returns the budget of a controller and of its workers.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn budgets(supervisor: &Supervisor, choice: ControllerChoice) -> Result<BudgetsShown> {
+    let shown = move |connection: &Connection| {
+        let controller = required(connection, &choice, None)?;
+        shown(connection, &controller)
+    };
+    supervisor.shared.store.read(shown).await
+}
+
+/// Returns the budget of a worker.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn worker_budget(supervisor: &Supervisor, worker: &str) -> Result<WorkerBudget> {
+    let row = supervisor.row(worker).await?;
+    let id = row.id;
+    let accounts = supervisor.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
+    let budget = accounts.worker.view(steady(entropy::now()));
+    Ok(WorkerBudget { worker_id: row.worker_id, label: row.label, budget })
+}
+
+/// Changes the shared budget of a controller's workers.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{field}`,
+/// `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn change_budget(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: ChangeControllerBudget,
+) -> Result<BudgetsShown> {
+    check(&request.limits)?;
+    let (owner, key) = supervisor.guarded(caller, "budget", &request)?;
+    let now = entropy::now();
+    let ChangeControllerBudget { choice, limits } = request;
+    subagent_failpoint::hit("budget.before_commit");
+    let changed = supervisor.shared.store.write(Durability::Full, 1, move |tx| {
+        let change = |tx: &mut crate::store::Tx<'_>| {
+            let controller = required(tx.connection(), &choice, owner.0.as_ref())?;
+            controllers::check_owner(tx.connection(), &owner, &controller)?;
+            accounts::change_controller_limits(tx, controller.id, &limits, now)?;
+            shown(tx.connection(), &controller)
         };
-        self.shared.store.read(shown).await
-    }
+        Ok(requests::once(tx, key.as_ref(), now, change)?.0)
+    });
+    let changed = changed.await;
+    subagent_failpoint::hit("budget.after_commit");
+    supervisor.shared.budgets.send_modify(|changes| *changes += 1);
+    changed
+}
 
-    /// Returns the budget of a worker.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn worker_budget(&self, worker: &str) -> Result<WorkerBudget> {
-        let row = self.row(worker).await?;
-        let id = row.id;
-        let accounts = self.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
-        let budget = accounts.worker.view(steady(entropy::now()));
-        Ok(WorkerBudget { worker_id: row.worker_id, label: row.label, budget })
-    }
-
-    /// Changes the shared budget of a controller's workers.
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{field}`,
-    /// `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn change_budget(
-        &self,
-        caller: ApiCaller,
-        request: ChangeControllerBudget,
-    ) -> Result<BudgetsShown> {
-        check(&request.limits)?;
-        let (owner, key) = self.guarded(caller, "budget", &request)?;
-        let now = entropy::now();
-        let ChangeControllerBudget { choice, limits } = request;
-        subagent_failpoint::hit("budget.before_commit");
-        let changed = self.shared.store.write(Durability::Full, 1, move |tx| {
-            let change = |tx: &mut crate::store::Tx<'_>| {
-                let controller = required(tx.connection(), &choice, owner.0.as_ref())?;
-                controllers::check_owner(tx.connection(), &owner, &controller)?;
-                accounts::change_controller_limits(tx, controller.id, &limits, now)?;
-                shown(tx.connection(), &controller)
-            };
-            Ok(requests::once(tx, key.as_ref(), now, change)?.0)
-        });
-        let changed = changed.await;
-        subagent_failpoint::hit("budget.after_commit");
-        self.shared.budgets.send_modify(|changes| *changes += 1);
-        changed
-    }
-
-    /// Changes the budget of a worker.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`,
-    /// `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn change_worker_budget(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        change: LimitsChange,
-    ) -> Result<WorkerBudget> {
-        check(&change)?;
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("budget {worker}"), &change)?;
-        let handle = match self.reach(&row, &owner, &key).await? {
-            RequestTarget::Live(handle) => handle,
-            RequestTarget::Replayed(response) => return read_response(response),
-        };
-        let (reply, answer) = oneshot::channel::<Result<Value>>();
-        let order =
-            LimitOrder { owner: owner.clone(), key: key.clone(), change, label: row.label.clone(), reply };
-        let sent = handle.send(ActorMessage::Limits(Box::new(order)));
-        let answer = match answer.await {
-            Ok(answer) => answer,
-            // The actor ended before it answered.
-            Err(_) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => {
-                match self.recall(&key).await? {
-                    Some(response) => Ok(response),
-                    None => {
-                        self.check_owner_of(&owner, &row).await?;
-                        Err(stopped_for_good(WorkerState::Stopped))
-                    }
+/// Changes the budget of a worker.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`,
+/// `INVALID_ARGUMENT{field}`, `INVALID_INPUT` for no change, `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn change_worker_budget(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    change: LimitsChange,
+) -> Result<WorkerBudget> {
+    check(&change)?;
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("budget {worker}"), &change)?;
+    let handle = match supervisor.reach(&row, &owner, &key).await? {
+        RequestTarget::Live(handle) => handle,
+        RequestTarget::Replayed(response) => return read_response(response),
+    };
+    let (reply, answer) = oneshot::channel::<Result<Value>>();
+    let order =
+        LimitOrder { owner: owner.clone(), key: key.clone(), change, label: row.label.clone(), reply };
+    let sent = handle.send(ActorMessage::Limits(Box::new(order)));
+    let answer = match answer.await {
+        Ok(answer) => answer,
+        // The actor ended before it answered.
+        Err(_) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => {
+            match supervisor.recall(&key).await? {
+                Some(response) => Ok(response),
+                None => {
+                    supervisor.check_owner_of(&owner, &row).await?;
+                    Err(stopped_for_good(WorkerState::Stopped))
                 }
             }
-            Err(_) => Err(sent.err().unwrap_or_else(|| self.abandoned())),
-        };
-        answer.map_err(|error| error.with("workerId", worker)).and_then(read_response)
-    }
+        }
+        Err(_) => Err(sent.err().unwrap_or_else(|| supervisor.abandoned())),
+    };
+    answer.map_err(|error| error.with("workerId", worker)).and_then(read_response)
 }
 
 fn check(change: &LimitsChange) -> Result<()> {

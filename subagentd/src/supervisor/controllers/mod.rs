@@ -17,96 +17,95 @@ use subagent_protocol::{Code, Error, Result};
 use super::{ApiCaller, Supervisor};
 use crate::store::{Connection, ControllerRow, HandleValidity, OwnerCheck, OwnerRow, controllers};
 
-impl Supervisor {
-    /// Returns the owner of a controller, and whether the caller's handle is valid.
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND{controllerId}` for an explicit id that does not exist.
-    pub(crate) async fn controller_status(
-        &self,
-        caller: ApiCaller,
-        choice: ControllerChoice,
-    ) -> Result<ControllerStatus> {
-        self.shared
-            .store
-            .read(move |connection| {
-                let controller = find(connection, &choice, None)?;
-                let owner = match &controller {
-                    Some(controller) => controllers::owner(connection, controller.id)?,
-                    None => None,
-                };
-                let env_handle = env_handle(connection, caller.handle.as_ref(), controller.as_ref())?;
-                let require_handle = match &controller {
-                    Some(controller) => Some(controllers::requires_handle(connection, controller.id)?),
-                    None => None,
-                };
-                let (controller_id, label, workspace_key) = match controller {
-                    Some(row) => (Some(row.controller_id), Some(row.label), row.workspace_key),
-                    None => (None, None, choice.workspace_key),
-                };
-                Ok(ControllerStatus {
-                    controller_id,
-                    label,
-                    workspace_key,
-                    require_handle,
-                    state: if owner.is_some() { "active" } else { "dormant" }.to_owned(),
-                    active_owner: owner.map(owner_view),
-                    env_handle,
+/// Returns the owner of a controller, and whether the caller's handle is valid.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND{controllerId}` for an explicit id that does not exist.
+pub(crate) async fn controller_status(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    choice: ControllerChoice,
+) -> Result<ControllerStatus> {
+    supervisor
+        .shared
+        .store
+        .read(move |connection| {
+            let controller = find(connection, &choice, None)?;
+            let owner = match &controller {
+                Some(controller) => controllers::owner(connection, controller.id)?,
+                None => None,
+            };
+            let env_handle = env_handle(connection, caller.handle.as_ref(), controller.as_ref())?;
+            let require_handle = match &controller {
+                Some(controller) => Some(controllers::requires_handle(connection, controller.id)?),
+                None => None,
+            };
+            let (controller_id, label, workspace_key) = match controller {
+                Some(row) => (Some(row.controller_id), Some(row.label), row.workspace_key),
+                None => (None, None, choice.workspace_key),
+            };
+            Ok(ControllerStatus {
+                controller_id,
+                label,
+                workspace_key,
+                require_handle,
+                state: if owner.is_some() { "active" } else { "dormant" }.to_owned(),
+                active_owner: owner.map(owner_view),
+                env_handle,
+            })
+        })
+        .await
+}
+
+/// Lists all controllers, or those of one workspace, with the state of their owners. Changes
+/// nothing.
+pub(crate) async fn recover_controllers(
+    supervisor: &Supervisor,
+    workspace_key: Option<String>,
+) -> Result<ControllersRecovered> {
+    let boot_id = supervisor.shared.boot_id.clone();
+    supervisor
+        .shared
+        .store
+        .read(move |connection| {
+            let recovered = |row: ControllerRow| {
+                let owner = controllers::owner(connection, row.id)?
+                    .map(|owner| RecoveredOwner { alive: alive(&owner, &boot_id), owner: owner_view(owner) });
+                Ok(RecoveredController {
+                    require_handle: controllers::requires_handle(connection, row.id)?,
+                    state: ownership(owner.as_ref()),
+                    active_owner: owner,
+                    controller_id: row.controller_id,
+                    label: row.label,
+                    workspace_key: row.workspace_key,
                 })
-            })
-            .await
-    }
+            };
+            let rows = controllers::list(connection, workspace_key.as_deref())?;
+            let items: Vec<_> = rows.into_iter().map(recovered).collect::<Result<_>>()?;
+            Ok(ControllersRecovered { count: items.len(), items, workspace_filter: workspace_key })
+        })
+        .await
+}
 
-    /// Lists all controllers, or those of one workspace, with the state of their owners. Changes
-    /// nothing.
-    pub(crate) async fn recover_controllers(
-        &self,
-        workspace_key: Option<String>,
-    ) -> Result<ControllersRecovered> {
-        let boot_id = self.shared.boot_id.clone();
-        self.shared
-            .store
-            .read(move |connection| {
-                let recovered = |row: ControllerRow| {
-                    let owner = controllers::owner(connection, row.id)?.map(|owner| RecoveredOwner {
-                        alive: alive(&owner, &boot_id),
-                        owner: owner_view(owner),
-                    });
-                    Ok(RecoveredController {
-                        require_handle: controllers::requires_handle(connection, row.id)?,
-                        state: ownership(owner.as_ref()),
-                        active_owner: owner,
-                        controller_id: row.controller_id,
-                        label: row.label,
-                        workspace_key: row.workspace_key,
-                    })
-                };
-                let rows = controllers::list(connection, workspace_key.as_deref())?;
-                let items: Vec<_> = rows.into_iter().map(recovered).collect::<Result<_>>()?;
-                Ok(ControllersRecovered { count: items.len(), items, workspace_filter: workspace_key })
-            })
-            .await
-    }
-
-    /// Returns the controller that a new worker would belong to. Checks the caller's handle.
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
-    pub(crate) async fn resolve_controller(
-        &self,
-        caller: ApiCaller,
-        choice: ControllerChoice,
-    ) -> Result<String> {
-        let owner = OwnerCheck(caller.handle);
-        let state_db = self.shared.store.path().display().to_string();
-        self.shared
-            .store
-            .read(move |connection| {
-                let row = of_new_worker(connection, &choice, &owner, &state_db)?;
-                Ok(row.controller_id.as_str().to_owned())
-            })
-            .await
-    }
+/// Returns the controller that a new worker would belong to. Checks the caller's handle.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
+pub(crate) async fn resolve_controller(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    choice: ControllerChoice,
+) -> Result<String> {
+    let owner = OwnerCheck(caller.handle);
+    let state_db = supervisor.shared.store.path().display().to_string();
+    supervisor
+        .shared
+        .store
+        .read(move |connection| {
+            let row = of_new_worker(connection, &choice, &owner, &state_db)?;
+            Ok(row.controller_id.as_str().to_owned())
+        })
+        .await
 }
 
 /// Returns the selected controller: the named one, that of the handle, the hinted one, or that of

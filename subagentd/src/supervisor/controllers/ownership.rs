@@ -30,131 +30,132 @@ struct Claim {
     now: subagent_protocol::time::Timestamp,
 }
 
-impl Supervisor {
-    /// Makes the caller the owner of a workspace's controller. Creates the controller if there is
-    /// none.
-    ///
-    /// The result contains the secret, so it is not stored for repetitions. A request repeated with
-    /// its key creates a new epoch and secret, as long as the current ownership is the one that it
-    /// created. Another request of the owner needs the handle.
-    ///
-    /// # Errors
-    /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or if the workspace belongs to
-    /// another controller. `INVALID_ARGUMENT` for an invalid id. `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn init_controller(
-        &self,
-        caller: ApiCaller,
-        request: InitController,
-    ) -> Result<ControllerInitialized> {
-        let claim = self.claim(caller, "controller init", &request, request.owner)?;
-        let fresh = ControllerId::from_random(entropy::random()?);
-        request.budget.check()?;
-        let InitController { choice, label, require_handle, budget, .. } = request;
-        self.shared
-            .store
-            .write(Durability::Full, 1, move |tx| {
-                let controller_id = controller_to_init(tx, &choice, fresh)?;
-                let earlier = claim.earlier(tx)?;
-                let existing = controllers::by_id(tx.connection(), controller_id.as_str())?;
-                if let Some(existing) = &existing {
-                    claim.check_free(tx, existing, earlier.as_deref())?;
-                }
-                let key = &choice.workspace_key;
-                let row = controllers::upsert(tx, &controller_id, label.as_deref(), key, claim.now)?;
-                if existing.is_none() {
-                    accounts::open_for_controller(tx, row.id, budget)?;
-                }
-                if require_handle {
-                    controllers::require_handle(tx, row.id)?;
-                }
-                claim.grant(tx, row)
-            })
-            .await
-    }
-
-    /// Makes the caller the owner of an existing controller. Repetitions work as for
-    /// [`Supervisor::init_controller`].
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND`. `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, unless
-    /// the request is a takeover. `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn attach_controller(
-        &self,
-        caller: ApiCaller,
-        request: AttachController,
-    ) -> Result<ControllerInitialized> {
-        let claim = self.claim(caller, "controller attach", &request, request.owner)?;
-        let AttachController { choice, takeover, .. } = request;
-        self.shared
-            .store
-            .write(Durability::Full, 1, move |tx| {
-                let earlier = claim.earlier(tx)?;
-                let row = required(tx.connection(), &choice, None)?;
-                if !takeover {
-                    claim.check_free(tx, &row, earlier.as_deref())?;
-                }
-                claim.grant(tx, row)
-            })
-            .await
-    }
-
-    /// Ends the caller's ownership, or any owner's by force. Succeeds without an owner, so that
-    /// scripts can always call it at their end.
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn release_controller(
-        &self,
-        caller: ApiCaller,
-        request: ReleaseController,
-    ) -> Result<ControllerReleased> {
-        let (check, key) = self.guarded(caller, "controller release", &request)?;
-        let (handle, now) = (check.0, entropy::now());
-        let ReleaseController { choice, force } = request;
-        self.shared
-            .store
-            .write(Durability::Full, 1, move |tx| {
-                let release = |tx: &mut Tx<'_>| {
-                    let row = required(tx.connection(), &choice, None)?;
-                    let owner = controllers::owner(tx.connection(), row.id)?;
-                    if owner.is_some() && !force {
-                        check_release(tx, handle.as_ref(), &row)?;
-                    }
-                    controllers::release_owner(tx, row.id, now)?;
-                    Ok(ControllerReleased {
-                        controller_id: row.controller_id,
-                        released: owner.is_some(),
-                        reason: owner.is_none().then(|| "NO_ACTIVE_OWNER".to_owned()),
-                        ended: owner.map(|owner| OwnershipEnded {
-                            released_at: now,
-                            instance_id: owner.instance_id,
-                            epoch: owner.epoch,
-                        }),
-                    })
-                };
-                Ok(requests::once(tx, key.as_ref(), now, release)?.0)
-            })
-            .await
-    }
-
-    fn claim(
-        &self,
-        caller: ApiCaller,
-        what: &str,
-        request: &impl serde::Serialize,
-        process: ProcessId,
-    ) -> Result<Claim> {
-        let (check, key) = self.guarded(caller, what, request)?;
-        Ok(Claim {
-            instance_id: InstanceId::from_random(entropy::random()?),
-            token: entropy::token()?,
-            process,
-            boot_id: self.shared.boot_id.clone(),
-            handle: check.0,
-            key,
-            now: entropy::now(),
+/// Makes the caller the owner of a workspace's controller. Creates the controller if there is
+/// none.
+///
+/// The result contains the secret, so it is not stored for repetitions. A request repeated with
+/// its key creates a new epoch and secret, as long as the current ownership is the one that it
+/// created. Another request of the owner needs the handle.
+///
+/// # Errors
+/// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or if the workspace belongs to
+/// another controller. `INVALID_ARGUMENT` for an invalid id. `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn init_controller(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: InitController,
+) -> Result<ControllerInitialized> {
+    let claim = claim(supervisor, caller, "controller init", &request, request.owner)?;
+    let fresh = ControllerId::from_random(entropy::random()?);
+    request.budget.check()?;
+    let InitController { choice, label, require_handle, budget, .. } = request;
+    supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, move |tx| {
+            let controller_id = controller_to_init(tx, &choice, fresh)?;
+            let earlier = claim.earlier(tx)?;
+            let existing = controllers::by_id(tx.connection(), controller_id.as_str())?;
+            if let Some(existing) = &existing {
+                claim.check_free(tx, existing, earlier.as_deref())?;
+            }
+            let key = &choice.workspace_key;
+            let row = controllers::upsert(tx, &controller_id, label.as_deref(), key, claim.now)?;
+            if existing.is_none() {
+                accounts::open_for_controller(tx, row.id, budget)?;
+            }
+            if require_handle {
+                controllers::require_handle(tx, row.id)?;
+            }
+            claim.grant(tx, row)
         })
-    }
+        .await
+}
+
+/// Makes the caller the owner of an existing controller. Repetitions work as for
+/// [`init_controller`].
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND`. `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, unless
+/// the request is a takeover. `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn attach_controller(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: AttachController,
+) -> Result<ControllerInitialized> {
+    let claim = claim(supervisor, caller, "controller attach", &request, request.owner)?;
+    let AttachController { choice, takeover, .. } = request;
+    supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, move |tx| {
+            let earlier = claim.earlier(tx)?;
+            let row = required(tx.connection(), &choice, None)?;
+            if !takeover {
+                claim.check_free(tx, &row, earlier.as_deref())?;
+            }
+            claim.grant(tx, row)
+        })
+        .await
+}
+
+/// Ends the caller's ownership, or any owner's by force. Succeeds without an owner, so that
+/// scripts can always call it at their end.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn release_controller(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: ReleaseController,
+) -> Result<ControllerReleased> {
+    let (check, key) = supervisor.guarded(caller, "controller release", &request)?;
+    let (handle, now) = (check.0, entropy::now());
+    let ReleaseController { choice, force } = request;
+    supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, move |tx| {
+            let release = |tx: &mut Tx<'_>| {
+                let row = required(tx.connection(), &choice, None)?;
+                let owner = controllers::owner(tx.connection(), row.id)?;
+                if owner.is_some() && !force {
+                    check_release(tx, handle.as_ref(), &row)?;
+                }
+                controllers::release_owner(tx, row.id, now)?;
+                Ok(ControllerReleased {
+                    controller_id: row.controller_id,
+                    released: owner.is_some(),
+                    reason: owner.is_none().then(|| "NO_ACTIVE_OWNER".to_owned()),
+                    ended: owner.map(|owner| OwnershipEnded {
+                        released_at: now,
+                        instance_id: owner.instance_id,
+                        epoch: owner.epoch,
+                    }),
+                })
+            };
+            Ok(requests::once(tx, key.as_ref(), now, release)?.0)
+        })
+        .await
+}
+
+fn claim(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    what: &str,
+    request: &impl serde::Serialize,
+    process: ProcessId,
+) -> Result<Claim> {
+    let (check, key) = supervisor.guarded(caller, what, request)?;
+    Ok(Claim {
+        instance_id: InstanceId::from_random(entropy::random()?),
+        token: entropy::token()?,
+        process,
+        boot_id: supervisor.shared.boot_id.clone(),
+        handle: check.0,
+        key,
+        now: entropy::now(),
+    })
 }
 
 impl Claim {
@@ -318,7 +319,7 @@ mod tests {
         granted: &ControllerInitialized,
     ) -> bool {
         let caller = ApiCaller { handle: Some(handle(granted)), idempotency_key: None };
-        supervisor.resolve_controller(caller, choice(dir)).await.is_ok()
+        crate::supervisor::controllers::resolve_controller(supervisor, caller, choice(dir)).await.is_ok()
     }
 
     #[tokio::test]

@@ -164,86 +164,85 @@ fn unwritable(seq: i64, error: &serde_json::Error) -> Error {
     Error::new(Code::Internal, message).with("eventId", event_id)
 }
 
-impl Supervisor {
-    /// Returns a reader of the events after a cursor (`None`: from the beginning).
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`,
-    /// `CURSOR_EXPIRED{workerId,eventId,oldestEventId}`.
-    pub(crate) async fn follow(
-        &self,
-        worker: &str,
-        from: Option<String>,
-        follow: bool,
-        raw: bool,
-        sight: EventScope,
-    ) -> Result<WorkerFollower> {
-        // The roster is asked before the store is read, so that one of them knows of the first
-        // task.
-        let live = self.roster.live(worker).ok();
-        let row = self.row(worker).await?;
-        let after = match from {
-            Some(from) => self.cursor(&row, &from).await?,
-            None => 0,
+/// Returns a reader of the events after a cursor (`None`: from the beginning).
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`,
+/// `CURSOR_EXPIRED{workerId,eventId,oldestEventId}`.
+pub(crate) async fn follow(
+    supervisor: &Supervisor,
+    worker: &str,
+    from: Option<String>,
+    follow: bool,
+    raw: bool,
+    sight: EventScope,
+) -> Result<WorkerFollower> {
+    // The roster is asked before the store is read, so that one of them knows of the first
+    // task.
+    let live = supervisor.roster.live(worker).ok();
+    let row = supervisor.row(worker).await?;
+    let after = match from {
+        Some(from) => cursor(supervisor, &row, &from).await?,
+        None => 0,
+    };
+    let live = live.or_else(|| supervisor.roster.live(worker).ok());
+    let gives = live.as_ref().map(|handle| handle.gives.subscribe());
+    let (newest_task_event, news) =
+        (supervisor.shared.store.newest_task_event(), supervisor.shared.news.subscribe());
+    let end = if follow {
+        let news = live.map(|handle| handle.follow());
+        FollowUntil::WithWorker { news, ending: supervisor.shared.ending.subscribe() }
+    } else {
+        let last = match (sight, row.has_tasks) {
+            (EventScope::Alone, _) | (_, false) => events::last_seq,
+            (_, true) => |connection: &Connection, _| events::all::last_seq(connection),
         };
-        let live = live.or_else(|| self.roster.live(worker).ok());
-        let gives = live.as_ref().map(|handle| handle.gives.subscribe());
-        let (newest_task_event, news) = (self.shared.store.newest_task_event(), self.shared.news.subscribe());
-        let end = if follow {
-            let news = live.map(|handle| handle.follow());
-            FollowUntil::WithWorker { news, ending: self.shared.ending.subscribe() }
-        } else {
-            let last = match (sight, row.has_tasks) {
-                (EventScope::Alone, _) | (_, false) => events::last_seq,
-                (_, true) => |connection: &Connection, _| events::all::last_seq(connection),
-            };
-            let id = row.id;
-            FollowUntil::At(self.shared.store.read(move |connection| last(connection, id)).await?)
-        };
-        Ok(WorkerFollower {
-            store: self.shared.store.clone(),
-            worker: row.id,
-            worker_id: row.worker_id,
-            after,
-            floor: 0,
-            end,
-            below: TasksBelow::new(sight, row.has_tasks, gives, newest_task_event, news),
-            raw,
-        })
-    }
-
-    /// Returns the sequence number of a cursor given by a user: an event of the worker or of a task
-    /// below it.
-    pub(crate) async fn cursor(&self, row: &WorkerRow, event_id: &str) -> Result<i64> {
-        let not_found = || {
-            Error::new(
-                Code::EventNotFound,
-                "the worker has no such event; take the cursor from one of its events",
-            )
-            .with("workerId", row.worker_id.as_str())
-            .with("eventId", event_id)
-        };
-        let EventId(seq) = event_id.parse().map_err(|_| not_found())?;
         let id = row.id;
-        let found = self.shared.store.read(move |connection| {
-            let _moment = history::one_moment(connection)?;
-            if let Some(kept) = retention::kept(connection, id)?
-                && (1..=kept.expired_seq).contains(&seq)
-                && !retention::is_of_another(connection, id, seq)?
-            {
-                return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
+        FollowUntil::At(supervisor.shared.store.read(move |connection| last(connection, id)).await?)
+    };
+    Ok(WorkerFollower {
+        store: supervisor.shared.store.clone(),
+        worker: row.id,
+        worker_id: row.worker_id,
+        after,
+        floor: 0,
+        end,
+        below: TasksBelow::new(sight, row.has_tasks, gives, newest_task_event, news),
+        raw,
+    })
+}
+
+/// Returns the sequence number of a cursor given by a user: an event of the worker or of a task
+/// below it.
+pub(crate) async fn cursor(supervisor: &Supervisor, row: &WorkerRow, event_id: &str) -> Result<i64> {
+    let not_found = || {
+        Error::new(
+            Code::EventNotFound,
+            "the worker has no such event; take the cursor from one of its events",
+        )
+        .with("workerId", row.worker_id.as_str())
+        .with("eventId", event_id)
+    };
+    let EventId(seq) = event_id.parse().map_err(|_| not_found())?;
+    let id = row.id;
+    let found = supervisor.shared.store.read(move |connection| {
+        let _moment = history::one_moment(connection)?;
+        if let Some(kept) = retention::kept(connection, id)?
+            && (1..=kept.expired_seq).contains(&seq)
+            && !retention::is_of_another(connection, id, seq)?
+        {
+            return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
+        }
+        if events::get(connection, id, seq)?.is_some() || tasks::events::is_of_one(connection, id, seq)? {
+            // Sequence numbers are global.
+            return Ok(Some(seq));
+        }
+        match retention::kept(connection, id)? {
+            Some(kept) if tasks::events::may_have_been_of_one(connection, id, seq)? => {
+                Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?)
             }
-            if events::get(connection, id, seq)?.is_some() || tasks::events::is_of_one(connection, id, seq)? {
-                // Sequence numbers are global.
-                return Ok(Some(seq));
-            }
-            match retention::kept(connection, id)? {
-                Some(kept) if tasks::events::may_have_been_of_one(connection, id, seq)? => {
-                    Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?)
-                }
-                _ => Ok(None),
-            }
-        });
-        found.await?.ok_or_else(not_found)
-    }
+            _ => Ok(None),
+        }
+    });
+    found.await?.ok_or_else(not_found)
 }

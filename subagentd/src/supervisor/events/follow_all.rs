@@ -107,56 +107,54 @@ impl AllFollower {
     }
 }
 
-impl Supervisor {
-    /// Returns the newest event of all workers, or of the only visible one.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`, `WORKER_NOT_FOUND` for the visible one.
-    pub(crate) async fn latest_of_all(&self, only: Option<WorkerId>) -> Result<LatestOfAll> {
-        if let Some(only) = only {
-            return Ok(LatestOfAll { event: self.latest(&self.row(only.as_str()).await?).await? });
-        }
-        let latest = self.shared.store.read(events::all::latest).await?;
-        Ok(LatestOfAll { event: latest.as_ref().map_or(Value::Null, brief) })
+/// Returns the newest event of all workers, or of the only visible one.
+///
+/// # Errors
+/// `STORAGE_ERROR`, `WORKER_NOT_FOUND` for the visible one.
+pub(crate) async fn latest_of_all(supervisor: &Supervisor, only: Option<WorkerId>) -> Result<LatestOfAll> {
+    if let Some(only) = only {
+        return Ok(LatestOfAll { event: supervisor.latest(&supervisor.row(only.as_str()).await?).await? });
     }
+    let latest = supervisor.shared.store.read(events::all::latest).await?;
+    Ok(LatestOfAll { event: latest.as_ref().map_or(Value::Null, brief) })
+}
 
-    /// Returns a reader of the events of all selected workers after a cursor (`None`: from the
-    /// beginning).
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`. `EVENT_NOT_FOUND{eventId}` for an invalid event id.
-    pub(crate) async fn follow_all(
-        &self,
-        chosen: EventStreamFilter,
-        from: Option<String>,
-        follow: bool,
-        raw: bool,
-    ) -> Result<AllFollower> {
-        let selector = chosen.selector.as_deref().map(Selector::parse).transpose()?;
-        let after = match from {
-            None => 0,
-            Some(from) => {
-                let EventId(seq) = from.parse().map_err(|_| {
-                    Error::new(Code::EventNotFound, "this is not an event id; take the cursor from an event")
-                        .with("eventId", from.as_str())
-                })?;
-                seq
-            }
-        };
-        let up_to = match follow {
-            true => i64::MAX,
-            false => self.shared.store.read(events::all::last_seq).await?,
-        };
-        Ok(AllFollower {
-            store: self.shared.store.clone(),
-            chosen,
-            selector,
-            known: HashMap::new(),
-            after,
-            news: follow.then(|| self.shared.news.subscribe()),
-            up_to,
-            ending: self.shared.ending.subscribe(),
-            raw,
-        })
-    }
+/// Returns a reader of the events of all selected workers after a cursor (`None`: from the
+/// beginning).
+///
+/// # Errors
+/// `INVALID_ARGUMENT{selector,position}`. `EVENT_NOT_FOUND{eventId}` for an invalid event id.
+pub(crate) async fn follow_all(
+    supervisor: &Supervisor,
+    chosen: EventStreamFilter,
+    from: Option<String>,
+    follow: bool,
+    raw: bool,
+) -> Result<AllFollower> {
+    let selector = chosen.selector.as_deref().map(Selector::parse).transpose()?;
+    let after = match from {
+        None => 0,
+        Some(from) => {
+            let EventId(seq) = from.parse().map_err(|_| {
+                Error::new(Code::EventNotFound, "this is not an event id; take the cursor from an event")
+                    .with("eventId", from.as_str())
+            })?;
+            seq
+        }
+    };
+    let up_to = match follow {
+        true => i64::MAX,
+        false => supervisor.shared.store.read(events::all::last_seq).await?,
+    };
+    Ok(AllFollower {
+        store: supervisor.shared.store.clone(),
+        chosen,
+        selector,
+        known: HashMap::new(),
+        after,
+        news: follow.then(|| supervisor.shared.news.subscribe()),
+        up_to,
+        ending: supervisor.shared.ending.subscribe(),
+        raw,
+    })
 }

@@ -105,30 +105,28 @@ impl QuestionsBelow {
     }
 }
 
-impl Supervisor {
-    /// Returns the open questions of tasks below a worker, oldest first.
-    pub(crate) async fn questions_below(&self, row: &WorkerRow) -> Result<Vec<InboxItem>> {
-        let worker = row.id;
-        let read = self.shared.store.read(move |connection| {
-            let below: HashSet<RowId> = tasks::events::below(connection, worker)?;
-            if below.is_empty() {
-                return Ok(Vec::new());
-            }
-            inbox::open(connection, |row| below.contains(&row.worker).then(|| listed(&row)))
-        });
-        read.await
-    }
+/// Returns the open questions of tasks below a worker, oldest first.
+pub(crate) async fn questions_below(supervisor: &Supervisor, row: &WorkerRow) -> Result<Vec<InboxItem>> {
+    let worker = row.id;
+    let read = supervisor.shared.store.read(move |connection| {
+        let below: HashSet<RowId> = tasks::events::below(connection, worker)?;
+        if below.is_empty() {
+            return Ok(Vec::new());
+        }
+        inbox::open(connection, |row| below.contains(&row.worker).then(|| listed(&row)))
+    });
+    read.await
+}
 
-    /// Returns the open questions below a worker whose wait timed out: a sentence for people, and
-    /// JSON.
-    pub(crate) async fn open_below(&self, row: &WorkerRow) -> Result<Option<(String, Value)>> {
-        let open = self.questions_below(row).await?;
-        let Some(first) = open.first() else { return Ok(None) };
-        let who = first.path.join(" › ");
-        let text = match open.len() {
-            1 => format!("the task {who} asks: {}", first.subject),
-            count => format!("{count} questions of tasks are open; {who} asks: {}", first.subject),
-        };
-        Ok(Some((text, json!(open))))
-    }
+/// Returns the open questions below a worker whose wait timed out: a sentence for people, and
+/// JSON.
+pub(crate) async fn open_below(supervisor: &Supervisor, row: &WorkerRow) -> Result<Option<(String, Value)>> {
+    let open = questions_below(supervisor, row).await?;
+    let Some(first) = open.first() else { return Ok(None) };
+    let who = first.path.join(" › ");
+    let text = match open.len() {
+        1 => format!("the task {who} asks: {}", first.subject),
+        count => format!("{count} questions of tasks are open; {who} asks: {}", first.subject),
+    };
+    Ok(Some((text, json!(open))))
 }

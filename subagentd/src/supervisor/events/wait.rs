@@ -18,6 +18,8 @@ use super::follow_below::EventScope;
 use super::questions_below::QuestionsBelow;
 use crate::store::{EventQuery, WorkerRow, events};
 use crate::supervisor::Supervisor;
+use crate::supervisor::events::follow::cursor;
+use crate::supervisor::events::questions_below::open_below;
 use crate::supervisor::orders::brief;
 use crate::supervisor::policy::is_decided_by_rule;
 use crate::supervisor::shared::is_ending;
@@ -81,238 +83,232 @@ struct WaitDeadlines {
     quiet_until: Option<Instant>,
 }
 
-impl Supervisor {
-    /// Waits for the first matching event after the cursor. Questions of tasks below the worker
-    /// count.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`. `WAIT_TIMEOUT`
-    /// and `WAIT_NO_PROGRESS`, with a diagnosis. `DAEMON_NOT_RUNNING` if the daemon is ending.
-    pub(crate) async fn wait(
-        &self,
-        worker: &str,
-        request: WaitRequest,
-        sight: EventScope,
-    ) -> Result<WaitMatch> {
-        let until = Until::parse(request.until.as_deref())?;
-        let mut patience = WaitDeadlines::of(&request)?;
-        let row = self.row(worker).await?;
-        let handle = self.roster.live(worker).ok();
-        let mut news = handle.as_ref().map(|handle| handle.follow());
-        let mut after = match (&request.from_event_id, request.include_history, &news) {
-            (Some(event_id), _, _) => self.cursor(&row, event_id).await?,
-            (None, true, _) => 0,
-            (None, false, Some(news)) => news.borrow().last_seq,
-            (None, false, None) => i64::MAX,
+/// Waits for the first matching event after the cursor. Questions of tasks below the worker
+/// count.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`. `WAIT_TIMEOUT`
+/// and `WAIT_NO_PROGRESS`, with a diagnosis. `DAEMON_NOT_RUNNING` if the daemon is ending.
+pub(crate) async fn wait(
+    supervisor: &Supervisor,
+    worker: &str,
+    request: WaitRequest,
+    sight: EventScope,
+) -> Result<WaitMatch> {
+    let until = Until::parse(request.until.as_deref())?;
+    let mut patience = WaitDeadlines::of(&request)?;
+    let row = supervisor.row(worker).await?;
+    let handle = supervisor.roster.live(worker).ok();
+    let mut news = handle.as_ref().map(|handle| handle.follow());
+    let mut after = match (&request.from_event_id, request.include_history, &news) {
+        (Some(event_id), _, _) => cursor(supervisor, &row, event_id).await?,
+        (None, true, _) => 0,
+        (None, false, Some(news)) => news.borrow().last_seq,
+        (None, false, None) => i64::MAX,
+    };
+    let mut below = (sight != EventScope::Alone)
+        .then(|| QuestionsBelow::after(&supervisor.shared.store, &row, handle.as_ref(), after));
+    let mut ending = supervisor.shared.ending.subscribe();
+    let mut collected = Collected::default();
+    let mut meaningful = Value::Null;
+    // Events from before the wait do not prolong it.
+    let mut is_news = false;
+    let mut floor = 0;
+    // Whether the only turn that counts has started.
+    let mut begun = false;
+    let wanted = Arc::new(WaitTargets {
+        until,
+        only: request.only_turn.clone(),
+        collect: request.collect_turn.clone(),
+    });
+    loop {
+        let newest = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
+        let asked = match &mut below {
+            Some(below) => below.next(&wanted.until).await?,
+            None => None,
         };
-        let mut below = (sight != EventScope::Alone)
-            .then(|| QuestionsBelow::after(&self.shared.store, &row, handle.as_ref(), after));
-        let mut ending = self.shared.ending.subscribe();
-        let mut collected = Collected::default();
-        let mut meaningful = Value::Null;
-        // Events from before the wait do not prolong it.
-        let mut is_news = false;
-        let mut floor = 0;
-        // Whether the only turn that counts has started.
-        let mut begun = false;
-        let wanted = Arc::new(WaitTargets {
-            until,
-            only: request.only_turn.clone(),
-            collect: request.collect_turn.clone(),
-        });
-        loop {
-            let newest = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
-            let asked = match &mut below {
-                Some(below) => below.next(&wanted.until).await?,
-                None => None,
-            };
-            // Of two matches, the first counts.
-            let up_to = asked.as_ref().map_or(newest, |asked| newest.min(asked.event.seq));
-            while up_to > after {
-                let query = EventQuery { worker: row.id, after, up_to, floor };
-                let sought = Arc::clone(&wanted);
-                let page = self
-                    .shared
-                    .store
-                    .read(move |connection| events::page(connection, query, |event| Ok(sought.look(event))));
-                let page = page.await?;
-                (after, floor) = (page.seen, page.floor);
-                if is_news && !page.events.is_empty() {
-                    patience.something_happened();
-                }
-                for seen in page.events {
-                    let event = match seen {
-                        WaitEvent::Event(event) => *event,
-                        WaitEvent::Progress { of_turn, part } => {
-                            begun |= of_turn;
-                            match part {
-                                Some(CollectedPart::Piece(text)) => collected.push(text),
-                                Some(CollectedPart::ToolCall) => collected.tool_call(),
-                                None => {}
-                            }
-                            continue;
+        // Of two matches, the first counts.
+        let up_to = asked.as_ref().map_or(newest, |asked| newest.min(asked.event.seq));
+        while up_to > after {
+            let query = EventQuery { worker: row.id, after, up_to, floor };
+            let sought = Arc::clone(&wanted);
+            let page = supervisor
+                .shared
+                .store
+                .read(move |connection| events::page(connection, query, |event| Ok(sought.look(event))));
+            let page = page.await?;
+            (after, floor) = (page.seen, page.floor);
+            if is_news && !page.events.is_empty() {
+                patience.something_happened();
+            }
+            for seen in page.events {
+                let event = match seen {
+                    WaitEvent::Event(event) => *event,
+                    WaitEvent::Progress { of_turn, part } => {
+                        begun |= of_turn;
+                        match part {
+                            Some(CollectedPart::Piece(text)) => collected.push(text),
+                            Some(CollectedPart::ToolCall) => collected.tool_call(),
+                            None => {}
                         }
-                    };
-                    if !event.event_type.is_progress() {
-                        meaningful = brief(&event);
-                    }
-                    if request.only_turn.as_ref().is_some_and(|only| !concerns(&event, only, &mut begun)) {
                         continue;
                     }
-                    let gone = request.only_turn.is_some()
-                        && matches!(event.event_type, EventType::TurnDropped | EventType::QueuePaused);
-                    // A failed turn has no further events that could match.
-                    let failed = event.event_type == EventType::TurnFailed
-                        && request.collect_turn.is_some()
-                        && event.turn_id == request.collect_turn;
-                    let found =
-                        (failed || gone || wanted.until.matches(event.event_type, event.kind.as_deref()))
-                            && !self.decided_by_rule(&row, &event).await?;
-                    let matched_event = found.then(|| event.view(&row.worker_id, false));
-                    collected.add(event, request.collect_turn.as_ref());
-                    if let Some(matched_event) = matched_event {
-                        let state = self.view(&row).await.state;
-                        return Ok(WaitMatch { matched_event, state, collected });
-                    }
+                };
+                if !event.event_type.is_progress() {
+                    meaningful = brief(&event);
                 }
-                if page.end {
-                    break;
+                if request.only_turn.as_ref().is_some_and(|only| !concerns(&event, only, &mut begun)) {
+                    continue;
                 }
-            }
-            if let Some(asked) = asked {
-                let state = self.view(&row).await.state;
-                return Ok(WaitMatch { matched_event: asked.view(), state, collected });
-            }
-            is_news = true;
-            if *ending.borrow() {
-                // The actors ended because the daemon is ending, not because their workers are
-                // over.
-                return Err(worker::ending());
-            }
-            // The worker may be repaired during a wait with a time limit.
-            if news.is_none() {
-                let is_stopped = self.is_stopped(worker).await?;
-                if is_stopped || patience.is_endless() {
-                    return Err(self.nothing_can_come(&row, is_stopped).await?);
+                let gone = request.only_turn.is_some()
+                    && matches!(event.event_type, EventType::TurnDropped | EventType::QueuePaused);
+                // A failed turn has no further events that could match.
+                let failed = event.event_type == EventType::TurnFailed
+                    && request.collect_turn.is_some()
+                    && event.turn_id == request.collect_turn;
+                let found = (failed || gone || wanted.until.matches(event.event_type, event.kind.as_deref()))
+                    && !decided_by_rule(supervisor, &row, &event).await?;
+                let matched_event = found.then(|| event.view(&row.worker_id, false));
+                collected.add(event, request.collect_turn.as_ref());
+                if let Some(matched_event) = matched_event {
+                    let state = supervisor.view(&row).await.state;
+                    return Ok(WaitMatch { matched_event, state, collected });
                 }
             }
-            tokio::select! {
-                changed = changed(news.as_mut()) => if !changed {
-                    news = None;
-                },
-                () = asked_below(below.as_mut()) => {}
-                () = is_ending(&mut ending) => return Err(worker::ending()),
-                () = patience.over() => return Err(self.gave_up(&row, &request, &patience, meaningful, sight).await?),
+            if page.end {
+                break;
             }
         }
-    }
-
-    async fn decided_by_rule(&self, row: &WorkerRow, event: &StoredEvent) -> Result<bool> {
-        if !event.event_type.is_question() {
-            return Ok(false);
+        if let Some(asked) = asked {
+            let state = supervisor.view(&row).await.state;
+            return Ok(WaitMatch { matched_event: asked.view(), state, collected });
         }
-        let (worker, event) = (row.id, event.clone());
-        self.shared.store.read(move |connection| is_decided_by_rule(connection, worker, &event)).await
-    }
-
-    async fn is_stopped(&self, worker: &str) -> Result<bool> {
-        Ok(self.row(worker).await?.state == WorkerState::Stopped.as_str())
-    }
-
-    async fn nothing_can_come(&self, row: &WorkerRow, is_stopped: bool) -> Result<Error> {
-        let error = match is_stopped {
-            true => Error::new(Code::WorkerStopped, "the worker is stopped: no further event can come"),
-            false => Error::new(Code::StorageError, "the worker was set aside: no further event can come"),
-        };
-        Ok(error
-            .with("workerId", row.worker_id.as_str())
-            .with("latestEvent", self.latest(row).await?)
-            .with(
-                "recommendedAction",
-                "read what it did; --include-history or --from-event-id find past events",
-            )
-            .with("recommendedCommand", format!("subagent watch --worker-id {}", row.worker_id)))
-    }
-
-    /// Returns the newest event of a worker, for use as a cursor.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn latest_event(&self, worker: &str) -> Result<LatestEvent> {
-        let row = self.row(worker).await?;
-        Ok(LatestEvent { event: self.latest(&row).await?, worker_id: row.worker_id })
-    }
-
-    async fn gave_up(
-        &self,
-        row: &WorkerRow,
-        request: &WaitRequest,
-        patience: &WaitDeadlines,
-        meaningful: Value,
-        sight: EventScope,
-    ) -> Result<Error> {
-        let view = self.view(row).await;
-        let latest = self.latest(row).await?;
-        let quiet = patience.quiet_is_over();
-        let (code, message) = if quiet {
-            (Code::WaitNoProgress, "nothing happened for the time that was set")
-        } else {
-            (Code::WaitTimeout, "the event did not come in time")
-        };
-        let message = match view.state.has_open_turn() {
-            true => format!("{message}; the turn goes on"),
-            false => message.to_owned(),
-        };
-        let diagnosis = match (view.state, view.unresponsive) {
-            (_, true) => "the worker's runtime is alive but does not answer".to_owned(),
-            (state, _) if state.has_open_turn() => {
-                format!("the worker is {state}; wait again from the latest event with --from-event-id")
+        is_news = true;
+        if *ending.borrow() {
+            // The actors ended because the daemon is ending, not because their workers are
+            // over.
+            return Err(worker::ending());
+        }
+        // The worker may be repaired during a wait with a time limit.
+        if news.is_none() {
+            let is_stopped = is_stopped(supervisor, worker).await?;
+            if is_stopped || patience.is_endless() {
+                return Err(nothing_can_come(supervisor, &row, is_stopped).await?);
             }
-            (state, _) => format!(
-                "the worker is {state}: no turn is open, so the event may have come before the wait began; \
-                 pass --from-event-id with the acceptedEventId of `send`, or --include-history"
-            ),
-        };
-        let open = match sight {
-            EventScope::Alone => None,
-            _ => self.open_below(row).await?,
-        };
-        let diagnosis = match &open {
-            Some((asks, _)) => format!("{diagnosis}; {asks}"),
-            None => diagnosis,
-        };
-        let mut error = Error::new(code, message)
-            .retryable()
-            .with("workerId", row.worker_id.as_str())
-            .with("until", request.until.as_deref().unwrap_or(subagent_protocol::until::DEFAULT))
-            .with("noProgressTimeoutSeconds", request.no_progress_timeout_seconds)
-            .with("workerState", view.state.as_str())
-            .with("latestEvent", latest)
-            .with("lastMeaningfulEvent", meaningful)
-            .with("diagnosis", diagnosis);
-        if !quiet {
-            error = error.with("timeoutSeconds", request.timeout_seconds);
         }
-        if let Some((_, questions)) = open {
-            error = error.with("questionsBelow", questions);
+        tokio::select! {
+            changed = changed(news.as_mut()) => if !changed {
+                news = None;
+            },
+            () = asked_below(below.as_mut()) => {}
+            () = is_ending(&mut ending) => return Err(worker::ending()),
+            () = patience.over() => return Err(gave_up(supervisor, &row, &request, &patience, meaningful, sight).await?),
         }
-        let mut command = format!("subagent wait --worker-id {}", row.worker_id);
-        if let Some(until) = &request.until {
-            let plain = until.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:,-".contains(&byte));
-            // Quoted if a shell would interpret it.
-            let quoted = if plain { until.clone() } else { format!("'{}'", until.replace('\'', "'\\''")) };
-            command.push_str(&format!(" --until {quoted}"));
-        }
-        command.push_str(&match error.details["latestEvent"]["eventId"].as_str() {
-            Some(latest) => format!(" --from-event-id {latest}"),
-            None => " --include-history".to_owned(),
-        });
-        error = error.with("recommendedCommand", command);
-        if let Some(turn_id) = request.collect_turn.as_ref().or(view.active_turn_id.as_ref()) {
-            error = error.with("turnId", turn_id.as_str());
-        }
-        Ok(error)
     }
+}
+
+async fn decided_by_rule(supervisor: &Supervisor, row: &WorkerRow, event: &StoredEvent) -> Result<bool> {
+    if !event.event_type.is_question() {
+        return Ok(false);
+    }
+    let (worker, event) = (row.id, event.clone());
+    supervisor.shared.store.read(move |connection| is_decided_by_rule(connection, worker, &event)).await
+}
+
+async fn is_stopped(supervisor: &Supervisor, worker: &str) -> Result<bool> {
+    Ok(supervisor.row(worker).await?.state == WorkerState::Stopped.as_str())
+}
+
+async fn nothing_can_come(supervisor: &Supervisor, row: &WorkerRow, is_stopped: bool) -> Result<Error> {
+    let error = match is_stopped {
+        true => Error::new(Code::WorkerStopped, "the worker is stopped: no further event can come"),
+        false => Error::new(Code::StorageError, "the worker was set aside: no further event can come"),
+    };
+    Ok(error
+        .with("workerId", row.worker_id.as_str())
+        .with("latestEvent", supervisor.latest(row).await?)
+        .with("recommendedAction", "read what it did; --include-history or --from-event-id find past events")
+        .with("recommendedCommand", format!("subagent watch --worker-id {}", row.worker_id)))
+}
+
+/// Returns the newest event of a worker, for use as a cursor.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn latest_event(supervisor: &Supervisor, worker: &str) -> Result<LatestEvent> {
+    let row = supervisor.row(worker).await?;
+    Ok(LatestEvent { event: supervisor.latest(&row).await?, worker_id: row.worker_id })
+}
+
+async fn gave_up(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    request: &WaitRequest,
+    patience: &WaitDeadlines,
+    meaningful: Value,
+    sight: EventScope,
+) -> Result<Error> {
+    let view = supervisor.view(row).await;
+    let latest = supervisor.latest(row).await?;
+    let quiet = patience.quiet_is_over();
+    let (code, message) = if quiet {
+        (Code::WaitNoProgress, "nothing happened for the time that was set")
+    } else {
+        (Code::WaitTimeout, "the event did not come in time")
+    };
+    let message = match view.state.has_open_turn() {
+        true => format!("{message}; the turn goes on"),
+        false => message.to_owned(),
+    };
+    let diagnosis = match (view.state, view.unresponsive) {
+        (_, true) => "the worker's runtime is alive but does not answer".to_owned(),
+        (state, _) if state.has_open_turn() => {
+            format!("the worker is {state}; wait again from the latest event with --from-event-id")
+        }
+        (state, _) => format!(
+            "the worker is {state}: no turn is open, so the event may have come before the wait began; \
+             pass --from-event-id with the acceptedEventId of `send`, or --include-history"
+        ),
+    };
+    let open = match sight {
+        EventScope::Alone => None,
+        _ => open_below(supervisor, row).await?,
+    };
+    let diagnosis = match &open {
+        Some((asks, _)) => format!("{diagnosis}; {asks}"),
+        None => diagnosis,
+    };
+    let mut error = Error::new(code, message)
+        .retryable()
+        .with("workerId", row.worker_id.as_str())
+        .with("until", request.until.as_deref().unwrap_or(subagent_protocol::until::DEFAULT))
+        .with("noProgressTimeoutSeconds", request.no_progress_timeout_seconds)
+        .with("workerState", view.state.as_str())
+        .with("latestEvent", latest)
+        .with("lastMeaningfulEvent", meaningful)
+        .with("diagnosis", diagnosis);
+    if !quiet {
+        error = error.with("timeoutSeconds", request.timeout_seconds);
+    }
+    if let Some((_, questions)) = open {
+        error = error.with("questionsBelow", questions);
+    }
+    let mut command = format!("subagent wait --worker-id {}", row.worker_id);
+    if let Some(until) = &request.until {
+        let plain = until.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:,-".contains(&byte));
+        // Quoted if a shell would interpret it.
+        let quoted = if plain { until.clone() } else { format!("'{}'", until.replace('\'', "'\\''")) };
+        command.push_str(&format!(" --until {quoted}"));
+    }
+    command.push_str(&match error.details["latestEvent"]["eventId"].as_str() {
+        Some(latest) => format!(" --from-event-id {latest}"),
+        None => " --include-history".to_owned(),
+    });
+    error = error.with("recommendedCommand", command);
+    if let Some(turn_id) = request.collect_turn.as_ref().or(view.active_turn_id.as_ref()) {
+        error = error.with("turnId", turn_id.as_str());
+    }
+    Ok(error)
 }
 
 /// Returns whether an event is about this turn. A pause of the queue is, while the turn is queued.
@@ -368,7 +364,7 @@ pub(crate) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
 
 /// Waits for a change of a worker. Returns false if there will be none. Never returns without an
 /// actor.
-pub(crate) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -> bool {
+pub(in crate::supervisor) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -> bool {
     match news {
         Some(news) => news.changed().await.is_ok(),
         None => std::future::pending().await,

@@ -23,6 +23,7 @@ use crate::store::questions::inbox::{self, InboxRow};
 use crate::store::questions::{self, ApprovalRow};
 use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, tasks, workers};
 use crate::supervisor::orders::{RequestTarget, read_response};
+use crate::supervisor::questions::standing_rules::allowing_rule;
 use crate::supervisor::start::spec::Spec;
 use crate::supervisor::turns::StoredDecision;
 use crate::supervisor::worker::ActorHandle;
@@ -111,222 +112,220 @@ impl<'a> InboxScan<'a> {
     }
 }
 
-impl Supervisor {
-    /// Lists the open questions of all workers, oldest first. Questions of a task also belong to
-    /// the workers above it.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn inbox(&self, filter: InboxFilter) -> Result<Inbox> {
-        let chosen = filter.selector.as_deref().map(Selector::parse).transpose()?;
-        self.all_settled().await;
-        let read = self.shared.store.read(move |connection| {
-            let mut named = Vec::with_capacity(filter.workers.len());
-            for worker in &filter.workers {
-                match workers::get(connection, worker)? {
-                    Some(row) => named.push(row.id),
-                    None => return Ok(Err(worker.clone())),
-                }
+/// Lists the open questions of all workers, oldest first. Questions of a task also belong to
+/// the workers above it.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn inbox(supervisor: &Supervisor, filter: InboxFilter) -> Result<Inbox> {
+    let chosen = filter.selector.as_deref().map(Selector::parse).transpose()?;
+    all_settled(supervisor).await;
+    let read = supervisor.shared.store.read(move |connection| {
+        let mut named = Vec::with_capacity(filter.workers.len());
+        for worker in &filter.workers {
+            match workers::get(connection, worker)? {
+                Some(row) => named.push(row.id),
+                None => return Ok(Err(worker.clone())),
             }
-            let mut wanted = InboxScan::new(connection, &filter, chosen.as_ref(), &named)?;
-            let items = inbox::open(connection, |row| match wanted.takes(connection, &row) {
-                Ok(taken) => taken.then(|| Ok(listed(&row))),
-                Err(error) => Some(Err(error)),
-            });
-            Ok(Ok(items?.into_iter().collect::<Result<Vec<InboxItem>>>()?))
+        }
+        let mut wanted = InboxScan::new(connection, &filter, chosen.as_ref(), &named)?;
+        let items = inbox::open(connection, |row| match wanted.takes(connection, &row) {
+            Ok(taken) => taken.then(|| Ok(listed(&row))),
+            Err(error) => Some(Err(error)),
         });
-        match read.await? {
-            Ok(items) => Ok(Inbox { count: items.len(), items }),
-            Err(unknown) => Err(self.roster.not_found(&unknown)),
-        }
+        Ok(Ok(items?.into_iter().collect::<Result<Vec<InboxItem>>>()?))
+    });
+    match read.await? {
+        Ok(items) => Ok(Inbox { count: items.len(), items }),
+        Err(unknown) => Err(supervisor.roster.not_found(&unknown)),
     }
+}
 
-    /// Waits until workers have read what was asked while no daemon ran.
-    async fn all_settled(&self) {
-        let handles = self.roster.all();
-        // An actor that ended counts as settled.
-        let settled = futures_util::future::join_all(handles.iter().map(ActorHandle::settled));
-        let _ = tokio::time::timeout(SETTLE, settled).await;
-    }
+/// Waits until workers have read what was asked while no daemon ran.
+async fn all_settled(supervisor: &Supervisor) {
+    let handles = supervisor.roster.all();
+    // An actor that ended counts as settled.
+    let settled = futures_util::future::join_all(handles.iter().map(ActorHandle::settled));
+    let _ = tokio::time::timeout(SETTLE, settled).await;
+}
 
-    /// Returns one question in any state. The caller checks that it may be seen.
-    ///
-    /// # Errors
-    /// `APPROVAL_NOT_FOUND{requestId}`, `STORAGE_ERROR`.
-    pub(crate) async fn show_approval(&self, request_id: &str) -> Result<ApprovalShown> {
-        let read = || {
-            let asked = request_id.to_owned();
-            self.shared.store.read(move |connection| {
-                Ok(inbox::get(connection, &asked)?.zip(Some(inbox::decider(connection, &asked)?)))
-            })
-        };
-        let mut found = read().await?;
-        if let Some((row, _)) = &found
-            && let Ok(handle) = self.roster.live(row.worker_id.as_str())
-        {
-            views::settled(&handle).await;
-            found = read().await?;
-        } else if found.is_none() {
-            self.all_settled().await;
-            found = read().await?;
-        }
-        let Some((row, decided_by)) = found else {
-            return Err(Error::new(Code::ApprovalNotFound, "no worker has asked this question")
-                .with("requestId", request_id)
-                .recommend("`subagent approval list` shows the open questions"));
-        };
-        let item = listed(&row);
-        let always_rule = self.always_rule(&row).await?;
-        let shown = views::pending_approval(row.asked.clone());
-        let answers = match row.asked.status {
-            ApprovalStatus::Pending => answers(&row, &shown.options),
-            _ => Vec::new(),
-        };
-        let options = match row.asked.kind {
-            QuestionKind::Permission => shown.options,
-            QuestionKind::Elicitation => Vec::new(),
-        };
-        Ok(ApprovalShown {
-            item,
-            message: shown.message,
-            cwd: row.cwd,
-            options,
-            request: shown.tool_call,
-            decided_by,
-            answers,
-            always_rule,
-        })
-    }
-
-    /// Returns the rule that "always allow" creates for an open permission request.
-    async fn always_rule(&self, row: &InboxRow) -> Result<Option<String>> {
-        if row.asked.status != ApprovalStatus::Pending || row.asked.kind != QuestionKind::Permission {
-            return Ok(None);
-        }
-        let worker = self.row(row.worker_id.as_str()).await?;
-        self.allowing_rule(&worker, &row.asked).await
-    }
-
-    /// Decides all open permission requests of a worker in one transaction, and waits briefly for
-    /// delivery to the agent. A request without a matching option stays open.
-    ///
-    /// # Errors
-    /// As [`Self::decide`] for the worker. An error of a single request is part of its item.
-    pub(crate) async fn decide_all(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        request: DecideAll,
-    ) -> Result<AllDecided> {
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("decide all {worker}"), &request)?;
-        let response = match self.recall(&key).await? {
-            Some(response) => response,
-            None => {
-                self.check_owner_of(&owner, &row).await?;
-                let decided = self.decide_all_now(&row, &request, owner, key.clone()).await;
-                self.or_earlier(&key, decided).await?
-            }
-        };
-        let kept: Vec<KeptOne> = read_response(response)?;
-        let decided = kept.iter().filter(|one| one.decision.is_some());
-        let decided: Vec<RequestId> = decided.map(|one| one.request_id.clone()).collect();
-        let (delivered, state) = self.deliveries(worker, decided).await?;
-        let items: Vec<DecidedOne> = kept
-            .into_iter()
-            .map(|KeptOne { request_id, decision, error }| DecidedOne {
-                decided: decision.map(|decision| ApprovalDecided {
-                    worker_id: row.worker_id.clone(),
-                    request_id: request_id.clone(),
-                    decision: decision.decision,
-                    option_id: decision.option_id,
-                    alias: decision.alias,
-                    state,
-                    event_id: decision.event_id,
-                    delivery: delivered.get(&request_id).copied().unwrap_or("pending").to_owned(),
-                    always: None,
-                }),
-                request_id,
-                error,
-            })
-            .collect();
-        let decided = items.iter().filter(|item| item.decided.is_some()).count();
-        Ok(AllDecided { count: items.len(), items, decided })
-    }
-
-    /// Waits briefly for delivery of these decisions. Returns their states then, and that of the
-    /// worker.
-    async fn deliveries(
-        &self,
-        worker: &str,
-        decided: Vec<RequestId>,
-    ) -> Result<(HashMap<RequestId, &'static str>, WorkerState)> {
-        if let Ok(handle) = self.roster.live(worker) {
-            let mut snapshots = handle.follow();
-            let delivered = snapshots.wait_for(|snapshot| {
-                let open = &snapshot.worker.approvals;
-                !decided.iter().any(|request_id| open.contains_key(request_id))
-            });
-            // A timeout is reported as `pending`.
-            let _ = tokio::time::timeout(DELIVERY, delivered).await;
-        }
-        let row = self.row(worker).await?;
-        let id = row.id;
-        let read = self.shared.store.read(move |connection| {
-            let mut found = HashMap::new();
-            for request_id in decided {
-                let now = questions::list(connection, id, Some(request_id.as_str()))?.pop();
-                found.insert(request_id, delivery(now.map_or(ApprovalStatus::Decided, |now| now.status)));
-            }
-            Ok(found)
-        });
-        Ok((read.await?, self.view(&row).await.state))
-    }
-
-    /// Returns the worker that asks this question, if there is one.
-    pub(crate) async fn asking_worker(&self, request_id: &str) -> Result<Option<WorkerId>> {
+/// Returns one question in any state. The caller checks that it may be seen.
+///
+/// # Errors
+/// `APPROVAL_NOT_FOUND{requestId}`, `STORAGE_ERROR`.
+pub(crate) async fn show_approval(supervisor: &Supervisor, request_id: &str) -> Result<ApprovalShown> {
+    let read = || {
         let asked = request_id.to_owned();
-        let found = self.shared.store.read(move |connection| inbox::get(connection, &asked)).await?;
-        Ok(found.map(|row| row.worker_id))
+        supervisor.shared.store.read(move |connection| {
+            Ok(inbox::get(connection, &asked)?.zip(Some(inbox::decider(connection, &asked)?)))
+        })
+    };
+    let mut found = read().await?;
+    if let Some((row, _)) = &found
+        && let Ok(handle) = supervisor.roster.live(row.worker_id.as_str())
+    {
+        views::settled(&handle).await;
+        found = read().await?;
+    } else if found.is_none() {
+        all_settled(supervisor).await;
+        found = read().await?;
     }
+    let Some((row, decided_by)) = found else {
+        return Err(Error::new(Code::ApprovalNotFound, "no worker has asked this question")
+            .with("requestId", request_id)
+            .recommend("`subagent approval list` shows the open questions"));
+    };
+    let item = listed(&row);
+    let always_rule = always_rule(supervisor, &row).await?;
+    let shown = views::pending_approval(row.asked.clone());
+    let answers = match row.asked.status {
+        ApprovalStatus::Pending => answers(&row, &shown.options),
+        _ => Vec::new(),
+    };
+    let options = match row.asked.kind {
+        QuestionKind::Permission => shown.options,
+        QuestionKind::Elicitation => Vec::new(),
+    };
+    Ok(ApprovalShown {
+        item,
+        message: shown.message,
+        cwd: row.cwd,
+        options,
+        request: shown.tool_call,
+        decided_by,
+        answers,
+        always_rule,
+    })
+}
 
-    async fn decide_all_now(
-        &self,
-        row: &WorkerRow,
-        request: &DecideAll,
-        owner: OwnerCheck,
-        key: Option<(String, String)>,
-    ) -> Result<Value> {
-        let mut attempt = 1;
-        loop {
-            let handle = match self.reach(row, &owner, &key).await? {
-                RequestTarget::Live(handle) => handle,
-                RequestTarget::Replayed(response) => return Ok(response),
-            };
-            let id = row.id;
-            let open =
-                self.shared.store.read(move |connection| questions::list(connection, id, None)).await?;
-            let chosen: Vec<(RequestId, Result<PermissionDecision>)> = open
-                .iter()
-                .filter(|row| row.kind == QuestionKind::Permission)
-                .map(|row| (row.request_id.clone(), choose(row, &request.decision)))
-                .collect();
-            let choices: Vec<(RequestId, PermissionDecision)> = chosen
-                .iter()
-                .filter_map(|(id, choice)| Some((id.clone(), choice.as_ref().ok()?.clone())))
-                .collect();
-            let input = WorkerInput::Inbox(QuestionInput::DecideAll { choices, note: request.note.clone() });
-            let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| kept(&chosen, added));
-            match self.order(&handle, Some(owner.clone()), key.clone(), input, respond).await {
-                // One of the requests was decided or closed after it was read.
-                Err(error)
-                    if matches!(error.code, Code::ApprovalNotPending | Code::ApprovalNotFound)
-                        && attempt < MAX_ATTEMPTS =>
-                {
-                    attempt += 1;
-                }
-                result => return result,
+/// Returns the rule that "always allow" creates for an open permission request.
+async fn always_rule(supervisor: &Supervisor, row: &InboxRow) -> Result<Option<String>> {
+    if row.asked.status != ApprovalStatus::Pending || row.asked.kind != QuestionKind::Permission {
+        return Ok(None);
+    }
+    let worker = supervisor.row(row.worker_id.as_str()).await?;
+    allowing_rule(supervisor, &worker, &row.asked).await
+}
+
+/// Decides all open permission requests of a worker in one transaction, and waits briefly for
+/// delivery to the agent. A request without a matching option stays open.
+///
+/// # Errors
+/// As [`Self::decide`] for the worker. An error of a single request is part of its item.
+pub(crate) async fn decide_all(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    request: DecideAll,
+) -> Result<AllDecided> {
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("decide all {worker}"), &request)?;
+    let response = match supervisor.recall(&key).await? {
+        Some(response) => response,
+        None => {
+            supervisor.check_owner_of(&owner, &row).await?;
+            let decided = decide_all_now(supervisor, &row, &request, owner, key.clone()).await;
+            supervisor.or_earlier(&key, decided).await?
+        }
+    };
+    let kept: Vec<KeptOne> = read_response(response)?;
+    let decided = kept.iter().filter(|one| one.decision.is_some());
+    let decided: Vec<RequestId> = decided.map(|one| one.request_id.clone()).collect();
+    let (delivered, state) = deliveries(supervisor, worker, decided).await?;
+    let items: Vec<DecidedOne> = kept
+        .into_iter()
+        .map(|KeptOne { request_id, decision, error }| DecidedOne {
+            decided: decision.map(|decision| ApprovalDecided {
+                worker_id: row.worker_id.clone(),
+                request_id: request_id.clone(),
+                decision: decision.decision,
+                option_id: decision.option_id,
+                alias: decision.alias,
+                state,
+                event_id: decision.event_id,
+                delivery: delivered.get(&request_id).copied().unwrap_or("pending").to_owned(),
+                always: None,
+            }),
+            request_id,
+            error,
+        })
+        .collect();
+    let decided = items.iter().filter(|item| item.decided.is_some()).count();
+    Ok(AllDecided { count: items.len(), items, decided })
+}
+
+/// Waits briefly for delivery of these decisions. Returns their states then, and that of the
+/// worker.
+async fn deliveries(
+    supervisor: &Supervisor,
+    worker: &str,
+    decided: Vec<RequestId>,
+) -> Result<(HashMap<RequestId, &'static str>, WorkerState)> {
+    if let Ok(handle) = supervisor.roster.live(worker) {
+        let mut snapshots = handle.follow();
+        let delivered = snapshots.wait_for(|snapshot| {
+            let open = &snapshot.worker.approvals;
+            !decided.iter().any(|request_id| open.contains_key(request_id))
+        });
+        // A timeout is reported as `pending`.
+        let _ = tokio::time::timeout(DELIVERY, delivered).await;
+    }
+    let row = supervisor.row(worker).await?;
+    let id = row.id;
+    let read = supervisor.shared.store.read(move |connection| {
+        let mut found = HashMap::new();
+        for request_id in decided {
+            let now = questions::list(connection, id, Some(request_id.as_str()))?.pop();
+            found.insert(request_id, delivery(now.map_or(ApprovalStatus::Decided, |now| now.status)));
+        }
+        Ok(found)
+    });
+    Ok((read.await?, supervisor.view(&row).await.state))
+}
+
+/// Returns the worker that asks this question, if there is one.
+pub(crate) async fn asking_worker(supervisor: &Supervisor, request_id: &str) -> Result<Option<WorkerId>> {
+    let asked = request_id.to_owned();
+    let found = supervisor.shared.store.read(move |connection| inbox::get(connection, &asked)).await?;
+    Ok(found.map(|row| row.worker_id))
+}
+
+async fn decide_all_now(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    request: &DecideAll,
+    owner: OwnerCheck,
+    key: Option<(String, String)>,
+) -> Result<Value> {
+    let mut attempt = 1;
+    loop {
+        let handle = match supervisor.reach(row, &owner, &key).await? {
+            RequestTarget::Live(handle) => handle,
+            RequestTarget::Replayed(response) => return Ok(response),
+        };
+        let id = row.id;
+        let open =
+            supervisor.shared.store.read(move |connection| questions::list(connection, id, None)).await?;
+        let chosen: Vec<(RequestId, Result<PermissionDecision>)> = open
+            .iter()
+            .filter(|row| row.kind == QuestionKind::Permission)
+            .map(|row| (row.request_id.clone(), choose(row, &request.decision)))
+            .collect();
+        let choices: Vec<(RequestId, PermissionDecision)> = chosen
+            .iter()
+            .filter_map(|(id, choice)| Some((id.clone(), choice.as_ref().ok()?.clone())))
+            .collect();
+        let input = WorkerInput::Inbox(QuestionInput::DecideAll { choices, note: request.note.clone() });
+        let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| kept(&chosen, added));
+        match supervisor.order(&handle, Some(owner.clone()), key.clone(), input, respond).await {
+            // One of the requests was decided or closed after it was read.
+            Err(error)
+                if matches!(error.code, Code::ApprovalNotPending | Code::ApprovalNotFound)
+                    && attempt < MAX_ATTEMPTS =>
+            {
+                attempt += 1;
             }
+            result => return result,
         }
     }
 }

@@ -26,119 +26,120 @@ pub(crate) struct RuleFilter {
     pub controller_id: Option<String>,
 }
 
-impl Supervisor {
-    /// Derives a rule from a decision about this request. Returns its view and its row.
-    ///
-    /// # Errors
-    /// `RULE_NOT_DERIVABLE{requestId,reason}`: no rule says exactly this.
-    pub(crate) async fn derive(
-        &self,
-        row: &WorkerRow,
-        asked: &ApprovalRow,
-        choice: &PermissionDecision,
-        scope: RuleScope,
-    ) -> Result<(OwnerRule, NewRule)> {
-        let rule_id = RuleId::from_random(entropy::random()?);
-        let refused = {
-            let request_id = asked.request_id.clone();
-            move |reason: String| {
-                let message = format!("the decision cannot become a rule: {reason}; nothing was decided");
-                Error::new(Code::RuleNotDerivable, message)
-                    .with("requestId", request_id.as_str())
-                    .with("reason", reason)
-                    .recommend("decide it without --always; rules can be given to `subagent worker start` with --allow and --deny")
-            }
-        };
-        let action = action(asked, choice).map_err(&refused)?;
-        let (worker, asked_by) = (row.clone(), asked.clone());
-        let for_controller = scope == RuleScope::Controller;
-        // In a read of the store, because matching rules may access the file system.
-        let derived = self.shared.store.read(move |connection| {
-            rule(connection, &worker, &asked_by, action, for_controller)?.map_err(refused)
-        });
-        let rule = derived.await?;
-        let new = NewRule {
-            rule_id: rule_id.clone(),
-            rule: rule.text(),
-            action: rule.action.as_str(),
-            for_controller,
-            request_id: asked.request_id.clone(),
-            created_at: entropy::now(),
-        };
-        let owner_rule = OwnerRule {
-            rule_id,
-            rule: PolicyRule {
-                rule: new.rule.clone(),
-                action: new.action.to_owned(),
-                line: None,
-                column: None,
-            },
-            scope,
-            controller_id: row.controller_id.clone(),
-            worker_id: (scope == RuleScope::Worker).then(|| row.worker_id.clone()),
-            request_id: asked.request_id.clone(),
-            created_at: new.created_at,
-        };
-        Ok((owner_rule, new))
-    }
-
-    /// Returns the text of the rule that always allows this request, or `None` if no rule expresses
-    /// exactly this request.
-    pub(crate) async fn allowing_rule(&self, row: &WorkerRow, asked: &ApprovalRow) -> Result<Option<String>> {
-        if asked.carrier == Carrier::Local {
-            return Ok(None);
+/// Derives a rule from a decision about this request. Returns its view and its row.
+///
+/// # Errors
+/// `RULE_NOT_DERIVABLE{requestId,reason}`: no rule says exactly this.
+pub(crate) async fn derive(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    asked: &ApprovalRow,
+    choice: &PermissionDecision,
+    scope: RuleScope,
+) -> Result<(OwnerRule, NewRule)> {
+    let rule_id = RuleId::from_random(entropy::random()?);
+    let refused = {
+        let request_id = asked.request_id.clone();
+        move |reason: String| {
+            let message = format!("the decision cannot become a rule: {reason}; nothing was decided");
+            Error::new(Code::RuleNotDerivable, message)
+                .with("requestId", request_id.as_str())
+                .with("reason", reason)
+                .recommend("decide it without --always; rules can be given to `subagent worker start` with --allow and --deny")
         }
-        let (worker, asked) = (row.clone(), asked.clone());
-        let read = self
-            .shared
-            .store
-            .read(move |connection| rule(connection, &worker, &asked, RuleAction::Allow, false));
-        Ok(read.await?.ok().map(|rule| rule.text()))
-    }
+    };
+    let action = action(asked, choice).map_err(&refused)?;
+    let (worker, asked_by) = (row.clone(), asked.clone());
+    let for_controller = scope == RuleScope::Controller;
+    // In a read of the store, because matching rules may access the file system.
+    let derived = supervisor.shared.store.read(move |connection| {
+        rule(connection, &worker, &asked_by, action, for_controller)?.map_err(refused)
+    });
+    let rule = derived.await?;
+    let new = NewRule {
+        rule_id: rule_id.clone(),
+        rule: rule.text(),
+        action: rule.action.as_str(),
+        for_controller,
+        request_id: asked.request_id.clone(),
+        created_at: entropy::now(),
+    };
+    let owner_rule = OwnerRule {
+        rule_id,
+        rule: PolicyRule { rule: new.rule.clone(), action: new.action.to_owned(), line: None, column: None },
+        scope,
+        controller_id: row.controller_id.clone(),
+        worker_id: (scope == RuleScope::Worker).then(|| row.worker_id.clone()),
+        request_id: asked.request_id.clone(),
+        created_at: new.created_at,
+    };
+    Ok((owner_rule, new))
+}
 
-    /// Lists owner rules in the order of their creation.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn owner_rules(&self, filter: RuleFilter) -> Result<OwnerRules> {
-        let worker = match &filter.worker {
-            Some(worker) => Some(self.row(worker).await?.id),
-            None => None,
-        };
-        let read = self.shared.store.read(move |connection| match worker {
-            Some(worker) => owner_rules::of_worker(connection, worker),
-            None => owner_rules::all(connection),
-        });
-        let mut items = read.await?;
-        if let Some(wanted) = &filter.controller_id {
-            items.retain(|rule| rule.controller_id.as_str() == wanted);
-        }
-        Ok(OwnerRules { count: items.len(), items })
+/// Returns the text of the rule that always allows this request, or `None` if no rule expresses
+/// exactly this request.
+pub(crate) async fn allowing_rule(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    asked: &ApprovalRow,
+) -> Result<Option<String>> {
+    if asked.carrier == Carrier::Local {
+        return Ok(None);
     }
+    let (worker, asked) = (row.clone(), asked.clone());
+    let read = supervisor
+        .shared
+        .store
+        .read(move |connection| rule(connection, &worker, &asked, RuleAction::Allow, false));
+    Ok(read.await?.ok().map(|rule| rule.text()))
+}
 
-    /// Removes an owner rule. Its workers ask again from then on.
-    ///
-    /// # Errors
-    /// `RULE_NOT_FOUND{ruleId}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub(crate) async fn remove_owner_rule(&self, caller: ApiCaller, rule_id: &str) -> Result<OwnerRule> {
-        let (owner, key) = self.guarded(caller, &format!("remove rule {rule_id}"), &())?;
-        let (asked, now) = (rule_id.to_owned(), entropy::now());
-        let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
-            requests::once(tx, key.as_ref(), now, |tx| {
-                let Some((rule, controller)) = owner_rules::get(tx.connection(), &asked)? else {
-                    return Err(Error::new(Code::RuleNotFound, format!("there is no rule {asked}"))
-                        .with("ruleId", asked.as_str())
-                        .recommend("`subagent policy rules list` shows them"));
-                };
-                controllers::check_owner(tx.connection(), &owner, &controller)?;
-                owner_rules::delete(tx, &asked)?;
-                Ok(rule)
-            })
-        });
-        let (rule, _) = removed.await?;
-        self.shared.rules.send_modify(|changes| *changes += 1);
-        Ok(rule)
+/// Lists owner rules in the order of their creation.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn owner_rules(supervisor: &Supervisor, filter: RuleFilter) -> Result<OwnerRules> {
+    let worker = match &filter.worker {
+        Some(worker) => Some(supervisor.row(worker).await?.id),
+        None => None,
+    };
+    let read = supervisor.shared.store.read(move |connection| match worker {
+        Some(worker) => owner_rules::of_worker(connection, worker),
+        None => owner_rules::all(connection),
+    });
+    let mut items = read.await?;
+    if let Some(wanted) = &filter.controller_id {
+        items.retain(|rule| rule.controller_id.as_str() == wanted);
     }
+    Ok(OwnerRules { count: items.len(), items })
+}
+
+/// Removes an owner rule. Its workers ask again from then on.
+///
+/// # Errors
+/// `RULE_NOT_FOUND{ruleId}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+pub(crate) async fn remove_owner_rule(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    rule_id: &str,
+) -> Result<OwnerRule> {
+    let (owner, key) = supervisor.guarded(caller, &format!("remove rule {rule_id}"), &())?;
+    let (asked, now) = (rule_id.to_owned(), entropy::now());
+    let removed = supervisor.shared.store.write(Durability::Full, 1, move |tx| {
+        requests::once(tx, key.as_ref(), now, |tx| {
+            let Some((rule, controller)) = owner_rules::get(tx.connection(), &asked)? else {
+                return Err(Error::new(Code::RuleNotFound, format!("there is no rule {asked}"))
+                    .with("ruleId", asked.as_str())
+                    .recommend("`subagent policy rules list` shows them"));
+            };
+            controllers::check_owner(tx.connection(), &owner, &controller)?;
+            owner_rules::delete(tx, &asked)?;
+            Ok(rule)
+        })
+    });
+    let (rule, _) = removed.await?;
+    supervisor.shared.rules.send_modify(|changes| *changes += 1);
+    Ok(rule)
 }
 
 /// Returns the action of the chosen option.

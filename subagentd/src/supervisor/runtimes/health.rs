@@ -52,110 +52,113 @@ struct RuntimeProbe {
     ping: Result<()>,
 }
 
-impl Supervisor {
-    /// Returns the object `workerHealth`: every worker that should have a live runtime, and whether
-    /// its runtime answers.
-    pub(crate) async fn health(&self, look: HealthCheckOptions) -> Value {
-        let mut handles = self.roster.all();
-        handles.sort_by_key(|handle| handle.id.0);
-        let looks = handles.iter().map(|handle| self.look_at(handle, look));
-        let items: Vec<WorkerHealth> =
-            futures_util::future::join_all(looks).await.into_iter().flatten().collect();
-        let count = |verdict: HealthVerdict| items.iter().filter(|item| item.verdict == verdict).count();
-        let (checked, healthy) = (items.len(), count(HealthVerdict::Healthy));
-        let summary = json!({
-            "checked": checked, "healthy": healthy, "unhealthy": checked - healthy,
-            "restarted": count(HealthVerdict::Restarted), "restartFailed": count(HealthVerdict::RestartFailed),
-        });
-        let items: Vec<Value> = items.into_iter().map(|item| item.json).collect();
-        json!({ "checkedAt": entropy::now(), "summary": summary, "items": items })
-    }
+/// Returns the object `workerHealth`: every worker that should have a live runtime, and whether
+/// its runtime answers.
+pub(crate) async fn health(supervisor: &Supervisor, look: HealthCheckOptions) -> Value {
+    let mut handles = supervisor.roster.all();
+    handles.sort_by_key(|handle| handle.id.0);
+    let looks = handles.iter().map(|handle| look_at(supervisor, handle, look));
+    let items: Vec<WorkerHealth> =
+        futures_util::future::join_all(looks).await.into_iter().flatten().collect();
+    let count = |verdict: HealthVerdict| items.iter().filter(|item| item.verdict == verdict).count();
+    let (checked, healthy) = (items.len(), count(HealthVerdict::Healthy));
+    let summary = json!({
+        "checked": checked, "healthy": healthy, "unhealthy": checked - healthy,
+        "restarted": count(HealthVerdict::Restarted), "restartFailed": count(HealthVerdict::RestartFailed),
+    });
+    let items: Vec<Value> = items.into_iter().map(|item| item.json).collect();
+    json!({ "checkedAt": entropy::now(), "summary": summary, "items": items })
+}
 
-    /// Checks a worker. Returns `None` if it needs no runtime now: it is new, in error, stopping or
-    /// hibernating, or never had a runtime.
-    async fn look_at(&self, handle: &ActorHandle, look: HealthCheckOptions) -> Option<WorkerHealth> {
-        let before = views::settled(handle).await;
-        if !before.had_runtime
-            || before.worker.hibernation != Hibernation::None
-            || !matches!(
-                before.worker.state,
-                LifecycleState::Idle | LifecycleState::Turn(_) | LifecycleState::Local(_)
-            )
-        {
-            return None;
-        }
-        let socket = self.shared.setup.runtime_dir.worker_socket(handle.worker_id.as_str()).ok()?;
-        let found = find(&before, &socket).await;
-        let mut attempt =
-            before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
-        if found.ping.is_ok() && attempt.is_none() {
-            let item = json!({
-                "workerId": handle.worker_id, "state": before.public_state(), "healthy": true,
-            });
-            return Some(WorkerHealth { json: item, verdict: HealthVerdict::Healthy });
-        }
-        let deadline = Instant::now() + RESTART;
-        let mut too_early = false;
-        if attempt.is_none()
-            && before.runtime.is_none()
-            && let Some(cooldown) = look.restart
-        {
-            let asked = Instant::now();
-            match demand(handle, cooldown, deadline).await {
-                Some(RevivalOutcome::Begun) => attempt = Some(asked),
-                Some(RevivalOutcome::TooEarly) => too_early = true,
-                Some(RevivalOutcome::Needless) | None => {}
-            }
-        }
-        let outcome = match attempt {
-            Some(begun) => Some(outcome(handle, begun, deadline).await),
-            None => None,
-        };
-        Some(self.unhealthy(handle, &socket, &found, outcome, too_early))
+/// Checks a worker. Returns `None` if it needs no runtime now: it is new, in error, stopping or
+/// hibernating, or never had a runtime.
+async fn look_at(
+    supervisor: &Supervisor,
+    handle: &ActorHandle,
+    look: HealthCheckOptions,
+) -> Option<WorkerHealth> {
+    let before = views::settled(handle).await;
+    if !before.had_runtime
+        || before.worker.hibernation != Hibernation::None
+        || !matches!(
+            before.worker.state,
+            LifecycleState::Idle | LifecycleState::Turn(_) | LifecycleState::Local(_)
+        )
+    {
+        return None;
     }
-
-    fn unhealthy(
-        &self,
-        handle: &ActorHandle,
-        socket: &Path,
-        found: &RuntimeProbe,
-        outcome: Option<Result<()>>,
-        too_early: bool,
-    ) -> WorkerHealth {
-        let now = handle.snapshot.borrow().clone();
-        let verdict = match &outcome {
-            Some(Ok(())) => HealthVerdict::Restarted,
-            Some(Err(_)) => HealthVerdict::RestartFailed,
-            None => HealthVerdict::Unhealthy,
-        };
-        // If the runtime was restarted meanwhile, `found` describes its successor.
-        let restarted = verdict == HealthVerdict::Restarted;
-        let reason = if restarted && found.ping.is_ok() {
-            json!({"pidAlive": false, "socketExists": false, "pingError": null})
-        } else {
-            json!({
-                "pidAlive": found.pid_alive, "socketExists": found.socket_exists,
-                "pingError": found.ping.as_ref().err(),
-            })
-        };
-        let mut item = json!({
-            "workerId": handle.worker_id, "state": now.public_state(), "healthy": false,
-            "restarted": restarted, "reason": reason,
+    let socket = supervisor.shared.setup.runtime_dir.worker_socket(handle.worker_id.as_str()).ok()?;
+    let found = find(&before, &socket).await;
+    let mut attempt =
+        before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
+    if found.ping.is_ok() && attempt.is_none() {
+        let item = json!({
+            "workerId": handle.worker_id, "state": before.public_state(), "healthy": true,
         });
-        if too_early {
-            item["cooldown"] = true.into();
-        }
-        if let Some(Err(error)) = &outcome {
-            item["error"] = json!(error);
-        }
-        if let Some(runtime) = now.runtime {
-            let log = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", handle.worker_id));
-            item["runtime"] = json!({
-                "pid": runtime.pid, "socketPath": socket.display().to_string(), "logPath": log.display().to_string(),
-            });
-        }
-        WorkerHealth { json: item, verdict }
+        return Some(WorkerHealth { json: item, verdict: HealthVerdict::Healthy });
     }
+    let deadline = Instant::now() + RESTART;
+    let mut too_early = false;
+    if attempt.is_none()
+        && before.runtime.is_none()
+        && let Some(cooldown) = look.restart
+    {
+        let asked = Instant::now();
+        match demand(handle, cooldown, deadline).await {
+            Some(RevivalOutcome::Begun) => attempt = Some(asked),
+            Some(RevivalOutcome::TooEarly) => too_early = true,
+            Some(RevivalOutcome::Needless) | None => {}
+        }
+    }
+    let outcome = match attempt {
+        Some(begun) => Some(outcome(handle, begun, deadline).await),
+        None => None,
+    };
+    Some(unhealthy(supervisor, handle, &socket, &found, outcome, too_early))
+}
+
+fn unhealthy(
+    supervisor: &Supervisor,
+    handle: &ActorHandle,
+    socket: &Path,
+    found: &RuntimeProbe,
+    outcome: Option<Result<()>>,
+    too_early: bool,
+) -> WorkerHealth {
+    let now = handle.snapshot.borrow().clone();
+    let verdict = match &outcome {
+        Some(Ok(())) => HealthVerdict::Restarted,
+        Some(Err(_)) => HealthVerdict::RestartFailed,
+        None => HealthVerdict::Unhealthy,
+    };
+    // If the runtime was restarted meanwhile, `found` describes its successor.
+    let restarted = verdict == HealthVerdict::Restarted;
+    let reason = if restarted && found.ping.is_ok() {
+        json!({"pidAlive": false, "socketExists": false, "pingError": null})
+    } else {
+        json!({
+            "pidAlive": found.pid_alive, "socketExists": found.socket_exists,
+            "pingError": found.ping.as_ref().err(),
+        })
+    };
+    let mut item = json!({
+        "workerId": handle.worker_id, "state": now.public_state(), "healthy": false,
+        "restarted": restarted, "reason": reason,
+    });
+    if too_early {
+        item["cooldown"] = true.into();
+    }
+    if let Some(Err(error)) = &outcome {
+        item["error"] = json!(error);
+    }
+    if let Some(runtime) = now.runtime {
+        let log =
+            supervisor.shared.setup.state_dir.join("runtimes").join(format!("{}.log", handle.worker_id));
+        item["runtime"] = json!({
+            "pid": runtime.pid, "socketPath": socket.display().to_string(), "logPath": log.display().to_string(),
+        });
+    }
+    WorkerHealth { json: item, verdict }
 }
 
 async fn find(snapshot: &Snapshot, socket: &Path) -> RuntimeProbe {

@@ -29,6 +29,8 @@ use super::{ApiCaller, Supervisor, controllers, entropy, policy, worktrees};
 use crate::store::{
     Durability, Execution, NewName, NewWorker, OwnerCheck, WorkerRow, accounts, requests, workers,
 };
+use crate::supervisor::views::started_view;
+use crate::supervisor::worktrees::lookup::{plan_worktree, worktree_end};
 
 /// Time beyond the launcher's deadline for starting the runtime and storing its records.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
@@ -41,242 +43,256 @@ const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 /// Maximum length of a session id in bytes, as a runtime accepts it from an agent.
 const MAX_SESSION_BYTES: usize = 4096;
 
-impl Supervisor {
-    /// Starts a worker and waits until its agent has a session. In debug mode, only stores the
-    /// worker.
-    ///
-    /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`,
-    /// `SESSION_IN_USE`, `BACKEND_LAUNCHER`. Then those of the agent's start, with the worker left
-    /// in state `error`.
-    pub(crate) async fn start_worker(&self, caller: ApiCaller, request: StartWorker) -> Result<WorkerView> {
-        check(&request)?;
-        // In its own task: a client that disconnects must not leave a stored worker without an
-        // actor, or an environment without a worker.
-        let this = self.clone();
-        tokio::spawn(async move { this.start_stored(caller, request).await })
-            .await
-            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
-    }
+/// Starts a worker and waits until its agent has a session. In debug mode, only stores the
+/// worker.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`,
+/// `SESSION_IN_USE`, `BACKEND_LAUNCHER`. Then those of the agent's start, with the worker left
+/// in state `error`.
+pub(crate) async fn start_worker(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: StartWorker,
+) -> Result<WorkerView> {
+    check(&request)?;
+    // In its own task: a client that disconnects must not leave a stored worker without an
+    // actor, or an environment without a worker.
+    let this = supervisor.clone();
+    tokio::spawn(async move { start_stored(&this, caller, request).await })
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
 
-    async fn start_stored(&self, caller: ApiCaller, request: StartWorker) -> Result<WorkerView> {
-        let (owner, key) = self.guarded(caller, "start", &request)?;
-        let worker_id = WorkerId::from_random(entropy::random()?);
-        let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
-        if request.worktree.is_some()
-            && let Some(earlier) = self.recall(&key).await?
-        {
-            // The branch of a repeated request exists already.
-            let worker_id: String = super::orders::read_response(earlier)?;
-            return self.started(&worker_id).await;
-        }
-        let planned = self.plan_worktree(request.worktree.as_ref(), &request.cwd, &request.env).await?;
-        let (mut spec, kept) = delegation::parts(&request)?;
-        spec.sandbox =
-            sandbox::of_request(&request, planned.as_ref(), self.shared.setup.own_folders()).await?;
-        let stored_spec =
-            serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
-        environment::write(&file, &kept)?;
-        let shared = Arc::clone(&self.shared);
-        let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
-        let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
-        let stored = self
-            .shared
-            .store
-            .write(Durability::Full, 1, move |tx| {
-                requests::once(tx, key.as_ref(), now, |tx| {
-                    let choice = &request.choice;
-                    let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
-                    if let Some(session) = &request.resume {
-                        session_in_use::check(
-                            &workers::list(tx.connection(), None)?,
-                            session,
-                            &request.launcher,
-                        )?;
-                    }
-                    let new = NewWorker {
-                        worker_id: worker_id.clone(),
-                        controller: controller.id,
-                        name: request.name.map_or(NewName::OfLauncher, NewName::Chosen),
-                        label: request.label,
-                        launcher: request.launcher.name,
-                        role: request.role,
-                        cwd: request.cwd.display().to_string(),
-                        spec: stored_spec,
-                        placeholder: placeholder.as_str().to_owned(),
-                        state: begins.state,
-                    };
-                    let worker = workers::insert(tx, &new, now)?;
-                    accounts::open(tx, worker, controller.id, None, request.budget)?;
-                    planned.map_or(Ok(()), |planned| {
-                        planned.store(tx, worker_id.as_str(), shared.setup.own_folders(), now)
-                    })?;
-                    if let Some(from) = &request.worktree_of {
-                        worktrees::take_over(
-                            tx,
-                            from.as_str(),
-                            worker_id.as_str(),
-                            shared.setup.own_folders(),
-                            now,
-                        )?;
-                    }
-                    Ok(worker_id)
-                })
-            })
-            .await;
-        subagent_failpoint::hit("worker.after_commit");
-        if !matches!(stored, Ok((_, Execution::Fresh))) {
-            // A repetition uses the worker of the first request.
-            environment::remove(&file);
-        }
-        self.started(stored?.0.as_str()).await
+async fn start_stored(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: StartWorker,
+) -> Result<WorkerView> {
+    let (owner, key) = supervisor.guarded(caller, "start", &request)?;
+    let worker_id = WorkerId::from_random(entropy::random()?);
+    let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
+    if request.worktree.is_some()
+        && let Some(earlier) = supervisor.recall(&key).await?
+    {
+        // The branch of a repeated request exists already.
+        let worker_id: String = super::orders::read_response(earlier)?;
+        return started(supervisor, &worker_id).await;
     }
-
-    async fn started(&self, worker_id: &str) -> Result<WorkerView> {
-        let row = self.row(worker_id).await?;
-        let handle = match self.roster.live(worker_id) {
-            Ok(handle) => handle,
-            // The worker was stopped before this daemon started.
-            Err(_) if row.state == "stopped" => return Ok(self.view(&row).await),
-            Err(_) => self.roster.adopted(&self.shared, &row).await?,
-        };
-        let mut snapshots = handle.follow();
-        let decided = snapshots
-            .wait_for(|snapshot| snapshot.settled && snapshot.worker.state != LifecycleState::Starting);
-        let snapshot = match tokio::time::timeout(spec::startup(&row) + START_MARGIN, decided).await {
-            Ok(Ok(snapshot)) => snapshot.clone(),
-            Ok(Err(_)) => return Err(self.abandoned()),
-            Err(_) => {
-                let error = Error::new(Code::BackendTimeout, "the worker's agent is not ready in time");
-                return Err(error.retryable().with("workerId", worker_id));
-            }
-        };
-        if snapshot.worker.state == LifecycleState::Error {
-            let error = snapshot.last_error.clone();
-            let error = error
-                .unwrap_or_else(|| Error::new(Code::BackendUnavailable, "the agent could not be started"));
-            return Err(names_removal(error, worker_id).with("workerId", worker_id));
-        }
-        let row = self.row(worker_id).await?;
-        self.started_view(&row).await
-    }
-
-    /// Stops a worker permanently and waits until none of its processes is left.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
-    /// not end in time; the guard keeps trying. `STORAGE_ERROR` for a worker that is set aside.
-    pub(crate) async fn stop_worker(&self, caller: ApiCaller, worker: &str) -> Result<WorkerStopped> {
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
-        match self.reach(&row, &owner, &key).await {
-            Ok(RequestTarget::Live(handle)) => self.stop(&handle, Some(owner), key).await,
-            Ok(RequestTarget::Replayed(_)) => self.past_stop(row).await,
-            Err(error) if error.code == Code::WorkerStopped => self.past_stop(row).await,
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn past_stop(&self, row: WorkerRow) -> Result<WorkerStopped> {
-        let before = self.worktree_of(row.worker_id.as_str()).await?;
-        let worktree = self.worktree_end(row.worker_id.as_str(), before).await?;
-        Ok(worker_stopped(row, worktree))
-    }
-
-    /// Stops a worker for its owner, or, with `None`, for the daemon.
-    async fn stop(
-        &self,
-        handle: &ActorHandle,
-        owner: Option<OwnerCheck>,
-        key: Option<(String, String)>,
-    ) -> Result<WorkerStopped> {
-        self.stop_with(handle, owner, key, WorkerInput::Stop, None).await
-    }
-
-    /// Stops a worker with this input, and with another check or change in the same transaction.
-    pub(super) async fn stop_with(
-        &self,
-        handle: &ActorHandle,
-        owner: Option<OwnerCheck>,
-        key: Option<(String, String)>,
-        input: WorkerInput,
-        also: Option<Also>,
-    ) -> Result<WorkerStopped> {
-        let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-        let worker = handle.worker_id.as_str();
-        let worktree = self.worktree_of(worker).await?;
-        self.order_also(handle, owner, key, input, respond, None, also).await?;
-        self.stopped(handle, worktree.as_ref()).await?;
-        let row = self.row(worker).await?;
-        if row.state != "stopped" {
-            // The actor reports the stop only after its commit, so another process has changed the
-            // row.
-            return Err(Error::new(Code::Internal, "the worker has ended, but it is not stored as stopped")
-                .with("workerId", worker)
-                .with("state", row.state.as_str()));
-        }
-        let worktree = self.worktree_end(worker, worktree).await?;
-        Ok(worker_stopped(row, worktree))
-    }
-
-    async fn stopped(&self, handle: &ActorHandle, worktree: Option<&WorktreeView>) -> Result<()> {
-        let mut snapshots = handle.follow();
-        let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == LifecycleState::Stopped;
-        let begun = tokio::time::Instant::now();
-        if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
-            // Without these locks, the end of all processes cannot be proved.
-            let directory = self.shared.setup.state_dir.join("runtimes").join(handle.worker_id.as_str());
-            for name in [locks::RUNTIME, locks::GUARD] {
-                locks::check(&directory, name)?;
-            }
-        }
-        let stopped = snapshots.wait_for(is_stopped);
-        match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => Ok(()),
-            Ok(Err(_)) => Err(self.abandoned()),
-            Err(_) => {
-                let guards = self.shared.guards();
-                let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
-                if let (None, Some(worktree)) = (guard, worktree) {
-                    let message = "the worker has ended; its worktree is still being removed";
-                    return Err(Error::new(Code::WorktreeBusy, message)
-                        .retryable()
-                        .with("workerId", handle.worker_id.as_str())
-                        .with("worktree", worktree.name.as_str())
-                        .with("reason", "removing")
-                        .recommend("repeat the command to wait longer"));
+    let planned = plan_worktree(supervisor, request.worktree.as_ref(), &request.cwd, &request.env).await?;
+    let (mut spec, kept) = delegation::parts(&request)?;
+    spec.sandbox =
+        sandbox::of_request(&request, planned.as_ref(), supervisor.shared.setup.own_folders()).await?;
+    let stored_spec =
+        serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    let file = supervisor.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
+    environment::write(&file, &kept)?;
+    let shared = Arc::clone(&supervisor.shared);
+    let (state_db, now) = (supervisor.shared.store.path().display().to_string(), entropy::now());
+    let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
+    let stored = supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, move |tx| {
+            requests::once(tx, key.as_ref(), now, |tx| {
+                let choice = &request.choice;
+                let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
+                if let Some(session) = &request.resume {
+                    session_in_use::check(
+                        &workers::list(tx.connection(), None)?,
+                        session,
+                        &request.launcher,
+                    )?;
                 }
-                let left = guard.map(|(_, guard)| stray_processes::below(guard.pid)).unwrap_or_default();
-                Err(Error::new(
-                    Code::StopIncomplete,
-                    "not all processes of the worker have ended yet; they are being killed again and again",
-                )
-                .retryable()
-                .with("workerId", handle.worker_id.as_str())
-                .with("pids", left)
-                .recommend("look at these processes (of another user?); repeat the command to wait longer"))
-            }
-        }
+                let new = NewWorker {
+                    worker_id: worker_id.clone(),
+                    controller: controller.id,
+                    name: request.name.map_or(NewName::OfLauncher, NewName::Chosen),
+                    label: request.label,
+                    launcher: request.launcher.name,
+                    role: request.role,
+                    cwd: request.cwd.display().to_string(),
+                    spec: stored_spec,
+                    placeholder: placeholder.as_str().to_owned(),
+                    state: begins.state,
+                };
+                let worker = workers::insert(tx, &new, now)?;
+                accounts::open(tx, worker, controller.id, None, request.budget)?;
+                planned.map_or(Ok(()), |planned| {
+                    planned.store(tx, worker_id.as_str(), shared.setup.own_folders(), now)
+                })?;
+                if let Some(from) = &request.worktree_of {
+                    worktrees::take_over(
+                        tx,
+                        from.as_str(),
+                        worker_id.as_str(),
+                        shared.setup.own_folders(),
+                        now,
+                    )?;
+                }
+                Ok(worker_id)
+            })
+        })
+        .await;
+    subagent_failpoint::hit("worker.after_commit");
+    if !matches!(stored, Ok((_, Execution::Fresh))) {
+        // A repetition uses the worker of the first request.
+        environment::remove(&file);
     }
+    started(supervisor, stored?.0.as_str()).await
+}
 
-    /// Stops all workers concurrently. They belong to several owners, so no handle is required.
-    pub(super) async fn stop_all(&self) -> Result<()> {
-        let stops = self.roster.all().into_iter().map(|handle| {
-            let this = self.clone();
-            tokio::spawn(async move { this.stop(&handle, None, None).await })
-        });
-        let mut first = Ok(());
-        for stop in stops.collect::<Vec<_>>() {
-            let result =
-                stop.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())));
-            if first.is_ok() {
-                first = result.map(|_| ());
-            }
+async fn started(supervisor: &Supervisor, worker_id: &str) -> Result<WorkerView> {
+    let row = supervisor.row(worker_id).await?;
+    let handle = match supervisor.roster.live(worker_id) {
+        Ok(handle) => handle,
+        // The worker was stopped before this daemon started.
+        Err(_) if row.state == "stopped" => return Ok(supervisor.view(&row).await),
+        Err(_) => supervisor.roster.adopted(&supervisor.shared, &row).await?,
+    };
+    let mut snapshots = handle.follow();
+    let decided =
+        snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != LifecycleState::Starting);
+    let snapshot = match tokio::time::timeout(spec::startup(&row) + START_MARGIN, decided).await {
+        Ok(Ok(snapshot)) => snapshot.clone(),
+        Ok(Err(_)) => return Err(supervisor.abandoned()),
+        Err(_) => {
+            let error = Error::new(Code::BackendTimeout, "the worker's agent is not ready in time");
+            return Err(error.retryable().with("workerId", worker_id));
         }
-        first
+    };
+    if snapshot.worker.state == LifecycleState::Error {
+        let error = snapshot.last_error.clone();
+        let error =
+            error.unwrap_or_else(|| Error::new(Code::BackendUnavailable, "the agent could not be started"));
+        return Err(names_removal(error, worker_id).with("workerId", worker_id));
     }
+    let row = supervisor.row(worker_id).await?;
+    started_view(supervisor, &row).await
+}
+
+/// Stops a worker permanently and waits until none of its processes is left.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`. `STOP_INCOMPLETE{pids}` if a process does
+/// not end in time; the guard keeps trying. `STORAGE_ERROR` for a worker that is set aside.
+pub(crate) async fn stop_worker(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+) -> Result<WorkerStopped> {
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("stop {worker}"), &())?;
+    match supervisor.reach(&row, &owner, &key).await {
+        Ok(RequestTarget::Live(handle)) => stop(supervisor, &handle, Some(owner), key).await,
+        Ok(RequestTarget::Replayed(_)) => past_stop(supervisor, row).await,
+        Err(error) if error.code == Code::WorkerStopped => past_stop(supervisor, row).await,
+        Err(error) => Err(error),
+    }
+}
+
+async fn past_stop(supervisor: &Supervisor, row: WorkerRow) -> Result<WorkerStopped> {
+    let before =
+        crate::supervisor::worktrees::lookup::worktree_of(supervisor, row.worker_id.as_str()).await?;
+    let worktree = worktree_end(supervisor, row.worker_id.as_str(), before).await?;
+    Ok(worker_stopped(row, worktree))
+}
+
+/// Stops a worker for its owner, or, with `None`, for the daemon.
+async fn stop(
+    supervisor: &Supervisor,
+    handle: &ActorHandle,
+    owner: Option<OwnerCheck>,
+    key: Option<(String, String)>,
+) -> Result<WorkerStopped> {
+    stop_with(supervisor, handle, owner, key, WorkerInput::Stop, None).await
+}
+
+/// Stops a worker with this input, and with another check or change in the same transaction.
+pub(super) async fn stop_with(
+    supervisor: &Supervisor,
+    handle: &ActorHandle,
+    owner: Option<OwnerCheck>,
+    key: Option<(String, String)>,
+    input: WorkerInput,
+    also: Option<Also>,
+) -> Result<WorkerStopped> {
+    let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
+    let worker = handle.worker_id.as_str();
+    let worktree = crate::supervisor::worktrees::lookup::worktree_of(supervisor, worker).await?;
+    supervisor.order_also(handle, owner, key, input, respond, None, also).await?;
+    stopped(supervisor, handle, worktree.as_ref()).await?;
+    let row = supervisor.row(worker).await?;
+    if row.state != "stopped" {
+        // The actor reports the stop only after its commit, so another process has changed the
+        // row.
+        return Err(Error::new(Code::Internal, "the worker has ended, but it is not stored as stopped")
+            .with("workerId", worker)
+            .with("state", row.state.as_str()));
+    }
+    let worktree = worktree_end(supervisor, worker, worktree).await?;
+    Ok(worker_stopped(row, worktree))
+}
+
+async fn stopped(
+    supervisor: &Supervisor,
+    handle: &ActorHandle,
+    worktree: Option<&WorktreeView>,
+) -> Result<()> {
+    let mut snapshots = handle.follow();
+    let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == LifecycleState::Stopped;
+    let begun = tokio::time::Instant::now();
+    if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
+        // Without these locks, the end of all processes cannot be proved.
+        let directory = supervisor.shared.setup.state_dir.join("runtimes").join(handle.worker_id.as_str());
+        for name in [locks::RUNTIME, locks::GUARD] {
+            locks::check(&directory, name)?;
+        }
+    }
+    let stopped = snapshots.wait_for(is_stopped);
+    match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => Ok(()),
+        Ok(Err(_)) => Err(supervisor.abandoned()),
+        Err(_) => {
+            let guards = supervisor.shared.guards();
+            let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
+            if let (None, Some(worktree)) = (guard, worktree) {
+                let message = "the worker has ended; its worktree is still being removed";
+                return Err(Error::new(Code::WorktreeBusy, message)
+                    .retryable()
+                    .with("workerId", handle.worker_id.as_str())
+                    .with("worktree", worktree.name.as_str())
+                    .with("reason", "removing")
+                    .recommend("repeat the command to wait longer"));
+            }
+            let left = guard.map(|(_, guard)| stray_processes::below(guard.pid)).unwrap_or_default();
+            Err(Error::new(
+                Code::StopIncomplete,
+                "not all processes of the worker have ended yet; they are being killed again and again",
+            )
+            .retryable()
+            .with("workerId", handle.worker_id.as_str())
+            .with("pids", left)
+            .recommend("look at these processes (of another user?); repeat the command to wait longer"))
+        }
+    }
+}
+
+/// Stops all workers concurrently. They belong to several owners, so no handle is required.
+pub(super) async fn stop_all(supervisor: &Supervisor) -> Result<()> {
+    let stops = supervisor.roster.all().into_iter().map(|handle| {
+        let this = supervisor.clone();
+        tokio::spawn(async move { stop(&this, &handle, None, None).await })
+    });
+    let mut first = Ok(());
+    for stop in stops.collect::<Vec<_>>() {
+        let result = stop.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())));
+        if first.is_ok() {
+            first = result.map(|_| ());
+        }
+    }
+    first
 }
 
 pub(super) fn check(request: &StartWorker) -> Result<()> {
@@ -417,7 +433,7 @@ pub(super) mod tests {
                     _ => &mut launcher.backend_kind,
                 };
                 *emptied = " ".to_owned();
-                let error = supervisor.start_worker(caller(None), start).await.unwrap_err();
+                let error = start_worker(&supervisor, caller(None), start).await.unwrap_err();
                 assert_eq!((error.code, &error.details["field"]), (Code::InvalidArgument, &field.into()));
             }
         }
@@ -428,7 +444,7 @@ pub(super) mod tests {
         let dir = folder();
         let supervisor = supervisor(dir.path()).await;
         let first = StartWorker { debug_mode: true, ..request(dir.path()) };
-        let start = |request: &StartWorker| supervisor.start_worker(caller(Some("key")), request.clone());
+        let start = |request: &StartWorker| start_worker(&supervisor, caller(Some("key")), request.clone());
         let worker = start(&first).await.unwrap().worker_id;
         assert_eq!(start(&first).await.unwrap().worker_id, worker);
         let env = vec![(Bytes64(b"API_KEY".to_vec()), Bytes64(b"other".to_vec()))];
@@ -448,7 +464,7 @@ pub(super) mod tests {
         let dir = folder();
         let supervisor = supervisor(dir.path()).await;
         {
-            let mut start = Box::pin(supervisor.start_worker(caller(None), request(dir.path())));
+            let mut start = Box::pin(start_worker(&supervisor, caller(None), request(dir.path())));
             let polled = start.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert!(matches!(polled, Poll::Pending), "it cannot be stored yet");
         }
@@ -501,11 +517,11 @@ pub(super) mod tests {
         let worker = orphan(&supervisor, dir.path(), spec).await;
         let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
         environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
-        let stopped = supervisor.stop_worker(caller(None), &worker).await.unwrap();
+        let stopped = stop_worker(&supervisor, caller(None), &worker).await.unwrap();
         assert_eq!(stopped.worker_id.as_str(), worker);
         assert_eq!(supervisor.row(&worker).await.unwrap().state, "stopped");
         assert!(!environment_file.exists());
-        supervisor.stop_worker(caller(None), &worker).await.expect("as often as one likes");
+        stop_worker(&supervisor, caller(None), &worker).await.expect("as often as one likes");
         supervisor.shutdown(false).await.unwrap();
         // If this daemon had been killed, the next one would remove the files.
         environment::write(&environment_file, &AgentEnvironment::default()).unwrap();
@@ -535,14 +551,17 @@ pub(super) mod tests {
         };
         let cancel = subagent_protocol::api::CancelTurn { turn_id: None, reason: None };
         for error in [
-            supervisor.stop_worker(caller(None), &worker).await.unwrap_err(),
-            supervisor.send(caller(None), &worker, message).await.unwrap_err(),
-            supervisor.cancel(caller(None), &worker, cancel).await.unwrap_err(),
+            stop_worker(&supervisor, caller(None), &worker).await.unwrap_err(),
+            crate::supervisor::turns::send(&supervisor, caller(None), &worker, message).await.unwrap_err(),
+            crate::supervisor::turns::cancel(&supervisor, caller(None), &worker, cancel).await.unwrap_err(),
         ] {
             assert_eq!(error.code, Code::StorageError, "{error}");
             assert!(error.message.contains("set aside"), "{error}");
         }
-        assert_eq!(supervisor.show_worker(&worker).await.unwrap().worker.state, WorkerState::Error);
+        assert_eq!(
+            crate::supervisor::views::show_worker(&supervisor, &worker).await.unwrap().worker.state,
+            WorkerState::Error
+        );
         assert!(environment_file.exists(), "a repair of the worker needs it");
         supervisor.shutdown(false).await.unwrap();
     }

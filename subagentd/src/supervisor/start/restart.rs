@@ -14,78 +14,85 @@ use crate::supervisor::orders::RequestTarget;
 use crate::supervisor::worker::Snapshot;
 use crate::supervisor::{ApiCaller, Supervisor};
 
-impl Supervisor {
-    /// Ends the worker's runtime in order, starts another one, and waits until its agent has a
-    /// session.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
-    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the
-    /// agent's start.
-    pub(crate) async fn restart_worker(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        mut request: RestartWorker,
-    ) -> Result<WorkerView> {
-        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
-        match self.reach(&row, &owner, &key).await.map_err(|error| self.shared.refused(&row, error))? {
-            RequestTarget::Replayed(response) => self.restarted(&row, since(&response), None).await,
-            RequestTarget::Live(handle) => {
-                let snapshot = handle.follow();
-                let respond =
-                    Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
-                let input = WorkerInput::Restart { force: request.force };
-                let response = self
-                    .order_with(&handle, Some(owner), key, input, respond, environment)
-                    .await
-                    .map_err(|error| match error.code {
-                        Code::WorkerBusy | Code::WorkerStopped | Code::EnvRequired => {
-                            error.with("workerId", worker)
-                        }
-                        _ => error,
-                    })?;
-                let mut snapshots = handle.follow();
-                let over = snapshots
-                    .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
-                let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;
-                let snapshot = match tokio::time::timeout(limit, over).await {
-                    Ok(Ok(snapshot)) => snapshot.clone(),
-                    Ok(Err(_)) => return Err(self.abandoned()),
-                    Err(_) => {
-                        let message = "the worker's new agent is not ready in time";
-                        let error = Error::new(Code::BackendTimeout, message).retryable();
-                        return Err(error.with("workerId", worker));
+/// Ends the worker's runtime in order, starts another one, and waits until its agent has a
+/// session.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
+/// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the
+/// agent's start.
+pub(crate) async fn restart_worker(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    mut request: RestartWorker,
+) -> Result<WorkerView> {
+    let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("restart {worker}"), &request)?;
+    match supervisor
+        .reach(&row, &owner, &key)
+        .await
+        .map_err(|error| supervisor.shared.refused(&row, error))?
+    {
+        RequestTarget::Replayed(response) => restarted(supervisor, &row, since(&response), None).await,
+        RequestTarget::Live(handle) => {
+            let snapshot = handle.follow();
+            let respond = Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
+            let input = WorkerInput::Restart { force: request.force };
+            let response = supervisor
+                .order_with(&handle, Some(owner), key, input, respond, environment)
+                .await
+                .map_err(|error| match error.code {
+                    Code::WorkerBusy | Code::WorkerStopped | Code::EnvRequired => {
+                        error.with("workerId", worker)
                     }
-                };
-                self.restarted(&row, since(&response), Some(&snapshot)).await
-            }
+                    _ => error,
+                })?;
+            let mut snapshots = handle.follow();
+            let over =
+                snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
+            let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;
+            let snapshot = match tokio::time::timeout(limit, over).await {
+                Ok(Ok(snapshot)) => snapshot.clone(),
+                Ok(Err(_)) => return Err(supervisor.abandoned()),
+                Err(_) => {
+                    let message = "the worker's new agent is not ready in time";
+                    let error = Error::new(Code::BackendTimeout, message).retryable();
+                    return Err(error.with("workerId", worker));
+                }
+            };
+            restarted(supervisor, &row, since(&response), Some(&snapshot)).await
         }
     }
+}
 
-    /// Returns the outcome of a restart: a view if an agent had a session after the order, else the
-    /// error of the new runtime. Earlier and later failures do not count. `now` is `None` for a
-    /// worker that was stopped before this daemon started.
-    async fn restarted(&self, row: &WorkerRow, since: i64, now: Option<&Snapshot>) -> Result<WorkerView> {
-        let id = row.id;
-        let begun =
-            self.shared.store.read(move |connection| events::has_begun_since(connection, id, since)).await?;
-        let view = self.view(&self.row(row.worker_id.as_str()).await?).await;
-        let error = match now {
-            _ if begun => return Ok(view),
-            Some(now)
-                if !matches!(now.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) =>
-            {
-                let lost = || Error::new(Code::RuntimeLost, "the new runtime is gone; try again").retryable();
-                // The error was cleared when the new runtime started, so it belongs to that one.
-                now.last_error.clone().unwrap_or_else(lost)
-            }
-            _ => stopped_for_good(view.state),
-        };
-        Err(error.with("workerId", row.worker_id.as_str()))
-    }
+/// Returns the outcome of a restart: a view if an agent had a session after the order, else the
+/// error of the new runtime. Earlier and later failures do not count. `now` is `None` for a
+/// worker that was stopped before this daemon started.
+async fn restarted(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    since: i64,
+    now: Option<&Snapshot>,
+) -> Result<WorkerView> {
+    let id = row.id;
+    let begun = supervisor
+        .shared
+        .store
+        .read(move |connection| events::has_begun_since(connection, id, since))
+        .await?;
+    let view = supervisor.view(&supervisor.row(row.worker_id.as_str()).await?).await;
+    let error = match now {
+        _ if begun => return Ok(view),
+        Some(now) if !matches!(now.worker.state, LifecycleState::Stopping(_) | LifecycleState::Stopped) => {
+            let lost = || Error::new(Code::RuntimeLost, "the new runtime is gone; try again").retryable();
+            // The error was cleared when the new runtime started, so it belongs to that one.
+            now.last_error.clone().unwrap_or_else(lost)
+        }
+        _ => stopped_for_good(view.state),
+    };
+    Err(error.with("workerId", row.worker_id.as_str()))
 }
 
 /// Returns the last event before the order.

@@ -84,7 +84,7 @@ pub(crate) fn check(request: &StartWorker) -> Result<()> {
 ///
 /// # Errors
 /// `SANDBOX_UNAVAILABLE{missing}` if this machine cannot enforce it.
-pub(crate) async fn of_request(
+pub(in crate::supervisor) async fn of_request(
     request: &StartWorker,
     planned: Option<&Planned>,
     own: [&Path; 2],

@@ -4,13 +4,13 @@
 pub mod result_check;
 pub(crate) mod task_archive;
 
-mod messages;
-mod prune;
-pub(super) mod shown;
-mod spawn;
+pub(crate) mod messages;
+pub(crate) mod prune;
+pub(crate) mod shown;
+pub(crate) mod spawn;
 #[cfg(test)]
 mod tests;
-mod wait;
+pub(crate) mod wait;
 
 pub(crate) use shown::TaskFilter;
 
@@ -79,88 +79,93 @@ impl TaskCaller {
 /// from a manager.
 type RequestGuard = (Option<OwnerCheck>, Option<(String, String)>);
 
-impl Supervisor {
-    /// Returns the owner check and the idempotency key of a request.
-    fn guarded_task(
-        &self,
-        caller: TaskCaller,
-        what: &str,
-        request: &impl serde::Serialize,
-    ) -> Result<RequestGuard> {
-        match caller {
-            TaskCaller::Manager(caller) => {
-                let (owner, key) = self.guarded(caller, what, request)?;
-                Ok((Some(owner), key))
-            }
-            TaskCaller::Parent { worker, idempotency_key } => {
-                let caller = ApiCaller { handle: None, idempotency_key };
-                let (_, key) = self.guarded(caller, &format!("{what} of {worker}"), request)?;
-                // Prefixed, so that keys of different agents do not collide.
-                Ok((None, key.map(|(key, fingerprint)| (format!("{worker} {key}"), fingerprint))))
-            }
-            TaskCaller::Schedule { firing } => {
-                let key = Some(format!("{what} firing {}", firing.0));
-                let (_, key) = self.guarded(ApiCaller { handle: None, idempotency_key: key }, what, &())?;
-                Ok((None, key))
-            }
-            TaskCaller::Title { worker } => {
-                let caller = ApiCaller { handle: None, idempotency_key: Some(format!("title of {worker}")) };
-                let (_, key) = self.guarded(caller, "label", request)?;
-                Ok((None, key))
-            }
+/// Returns the owner check and the idempotency key of a request.
+fn guarded_task(
+    supervisor: &Supervisor,
+    caller: TaskCaller,
+    what: &str,
+    request: &impl serde::Serialize,
+) -> Result<RequestGuard> {
+    match caller {
+        TaskCaller::Manager(caller) => {
+            let (owner, key) = supervisor.guarded(caller, what, request)?;
+            Ok((Some(owner), key))
+        }
+        TaskCaller::Parent { worker, idempotency_key } => {
+            let caller = ApiCaller { handle: None, idempotency_key };
+            let (_, key) = supervisor.guarded(caller, &format!("{what} of {worker}"), request)?;
+            // Prefixed, so that keys of different agents do not collide.
+            Ok((None, key.map(|(key, fingerprint)| (format!("{worker} {key}"), fingerprint))))
+        }
+        TaskCaller::Schedule { firing } => {
+            let key = Some(format!("{what} firing {}", firing.0));
+            let (_, key) = supervisor.guarded(ApiCaller { handle: None, idempotency_key: key }, what, &())?;
+            Ok((None, key))
+        }
+        TaskCaller::Title { worker } => {
+            let caller = ApiCaller { handle: None, idempotency_key: Some(format!("title of {worker}")) };
+            let (_, key) = supervisor.guarded(caller, "label", request)?;
+            Ok((None, key))
         }
     }
+}
 
-    /// Finds a task by id or name.
-    ///
-    /// # Errors
-    /// `TASK_NOT_FOUND{task}`. `INVALID_ARGUMENT{task,tasks}` if several tasks have the name.
-    async fn task(&self, caller: &TaskCaller, wanted: &str) -> Result<TaskRow> {
-        let (parent, name) = (caller.parent().cloned(), wanted.to_owned());
-        let found =
-            self.shared.store.read(move |connection| tasks::find(connection, parent.as_ref(), &name)).await?;
-        let mut found = found.into_iter();
-        let Some(first) = found.next() else {
-            let message = format!("there is no task {wanted:?} of this caller");
-            let error = Error::new(Code::TaskNotFound, message).with("task", wanted);
-            return Err(error.recommend("list the tasks; one that is archived is found by its id alone"));
-        };
-        let others: Vec<TaskRow> = found.collect();
-        // Ids are unique.
-        if first.task_id.as_str() == wanted || others.is_empty() {
-            return Ok(first);
+/// Finds a task by id or name.
+///
+/// # Errors
+/// `TASK_NOT_FOUND{task}`. `INVALID_ARGUMENT{task,tasks}` if several tasks have the name.
+async fn task(supervisor: &Supervisor, caller: &TaskCaller, wanted: &str) -> Result<TaskRow> {
+    let (parent, name) = (caller.parent().cloned(), wanted.to_owned());
+    let found = supervisor
+        .shared
+        .store
+        .read(move |connection| tasks::find(connection, parent.as_ref(), &name))
+        .await?;
+    let mut found = found.into_iter();
+    let Some(first) = found.next() else {
+        let message = format!("there is no task {wanted:?} of this caller");
+        let error = Error::new(Code::TaskNotFound, message).with("task", wanted);
+        return Err(error.recommend("list the tasks; one that is archived is found by its id alone"));
+    };
+    let others: Vec<TaskRow> = found.collect();
+    // Ids are unique.
+    if first.task_id.as_str() == wanted || others.is_empty() {
+        return Ok(first);
+    }
+    let all: Vec<&str> = std::iter::once(&first).chain(&others).map(|row| row.task_id.as_str()).collect();
+    let message = format!("{} tasks are called {wanted:?}; say which by its id", all.len());
+    Err(Error::new(Code::InvalidArgument, message).with("task", wanted).with("tasks", all))
+}
+
+/// Returns whether this is the task token of this worker's agent.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn is_task_token(supervisor: &Supervisor, worker: &WorkerId, token: &str) -> Result<bool> {
+    if token.is_empty() {
+        return Ok(false);
+    }
+    let row = supervisor.row(worker.as_str()).await?;
+    let known = spec::stored(&row).and_then(|spec| spec.delegation).and_then(|spec| spec.token_hash);
+    Ok(known == Some(TaskToken::hash(token)))
+}
+
+/// Returns the row and the actor of a task's worker.
+async fn reach_task(
+    supervisor: &Supervisor,
+    row: &TaskRow,
+    guarded: &RequestGuard,
+) -> Result<(WorkerRow, RequestTarget)> {
+    let worker = supervisor.row(row.task_id.as_str()).await?;
+    let owner = guarded.0.clone().unwrap_or(OwnerCheck(None));
+    let reached = match (&guarded.0, supervisor.roster.live(row.task_id.as_str())) {
+        (_, Ok(handle)) => RequestTarget::Live(handle),
+        (None, Err(_)) if worker.state != "stopped" => {
+            RequestTarget::Live(supervisor.roster.adopted(&supervisor.shared, &worker).await?)
         }
-        let all: Vec<&str> = std::iter::once(&first).chain(&others).map(|row| row.task_id.as_str()).collect();
-        let message = format!("{} tasks are called {wanted:?}; say which by its id", all.len());
-        Err(Error::new(Code::InvalidArgument, message).with("task", wanted).with("tasks", all))
-    }
-
-    /// Returns whether this is the task token of this worker's agent.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn is_task_token(&self, worker: &WorkerId, token: &str) -> Result<bool> {
-        if token.is_empty() {
-            return Ok(false);
-        }
-        let row = self.row(worker.as_str()).await?;
-        let known = spec::stored(&row).and_then(|spec| spec.delegation).and_then(|spec| spec.token_hash);
-        Ok(known == Some(TaskToken::hash(token)))
-    }
-
-    /// Returns the row and the actor of a task's worker.
-    async fn reach_task(&self, row: &TaskRow, guarded: &RequestGuard) -> Result<(WorkerRow, RequestTarget)> {
-        let worker = self.row(row.task_id.as_str()).await?;
-        let owner = guarded.0.clone().unwrap_or(OwnerCheck(None));
-        let reached = match (&guarded.0, self.roster.live(row.task_id.as_str())) {
-            (_, Ok(handle)) => RequestTarget::Live(handle),
-            (None, Err(_)) if worker.state != "stopped" => {
-                RequestTarget::Live(self.roster.adopted(&self.shared, &worker).await?)
-            }
-            _ => self.reach(&worker, &owner, &guarded.1).await?,
-        };
-        Ok((worker, reached))
-    }
+        _ => supervisor.reach(&worker, &owner, &guarded.1).await?,
+    };
+    Ok((worker, reached))
 }
 
 /// Checks that the agent of a worker may start or resume tasks. If its own task is over or ending,

@@ -12,77 +12,84 @@ use subagent_protocol::{Code, Error, Result};
 use crate::store::tasks::prune::Archived;
 use crate::store::tasks::{self, TaskRow};
 use crate::store::{RowId, removal};
+use crate::supervisor::cleanup::removal::{mark_in_steps, measured, retention_cutoff};
 use crate::supervisor::orders::read_response;
+use crate::supervisor::tasks::task_archive::stop_archived;
 use crate::supervisor::worker::Also;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
-impl Supervisor {
-    /// Removes ended tasks that were archived before the cutoff. Stops their workers first if
-    /// necessary.
-    ///
-    /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then
-    /// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub(crate) async fn prune_tasks(&self, caller: ApiCaller, request: PruneTasks) -> Result<PrunedTasks> {
-        let this = self.clone();
-        tokio::spawn(async move { this.prune_tasks_now(caller, request).await })
-            .await
-            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
-    }
+/// Removes ended tasks that were archived before the cutoff. Stops their workers first if
+/// necessary.
+///
+/// # Errors
+/// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then
+/// nothing is removed. `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+pub(crate) async fn prune_tasks(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: PruneTasks,
+) -> Result<PrunedTasks> {
+    let this = supervisor.clone();
+    tokio::spawn(async move { prune_tasks_now(&this, caller, request).await })
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
 
-    async fn prune_tasks_now(&self, caller: ApiCaller, request: PruneTasks) -> Result<PrunedTasks> {
-        let (owner, key) = self.guarded(caller, "prune tasks", &request)?;
-        let _one_at_a_time = self.shared.pruning.lock().await;
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
+async fn prune_tasks_now(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: PruneTasks,
+) -> Result<PrunedTasks> {
+    let (owner, key) = supervisor.guarded(caller, "prune tasks", &request)?;
+    let _one_at_a_time = supervisor.shared.pruning.lock().await;
+    if let Some(earlier) = supervisor.recall(&key).await? {
+        return read_response(earlier);
+    }
+    let (now, age) = (entropy::now(), Duration::from_secs(request.older_than_seconds));
+    let cutoff = retention_cutoff(supervisor, now, age).await?;
+    let found =
+        supervisor.shared.store.read(move |connection| tasks::prune::archived(connection, cutoff)).await?;
+    let mut all = Vec::with_capacity(found.len());
+    for archived in found {
+        match supervisor.row(archived.task.task_id.as_str()).await {
+            Ok(row) => all.push((archived, row)),
+            // Another request removed it first.
+            Err(error) if error.code == Code::WorkerNotFound => {}
+            Err(error) => return Err(error),
         }
-        let (now, age) = (entropy::now(), Duration::from_secs(request.older_than_seconds));
-        let cutoff = self.cutoff(now, age).await?;
-        let found =
-            self.shared.store.read(move |connection| tasks::prune::archived(connection, cutoff)).await?;
-        let mut all = Vec::with_capacity(found.len());
-        for archived in found {
-            match self.row(archived.task.task_id.as_str()).await {
-                Ok(row) => all.push((archived, row)),
-                // Another request removed it first.
-                Err(error) if error.code == Code::WorkerNotFound => {}
-                Err(error) => return Err(error),
-            }
+    }
+    let concerned: HashSet<ControllerId> = all.iter().map(|(_, row)| row.controller_id.clone()).collect();
+    let (check_owner, check_concerned) = (owner.clone(), concerned.clone());
+    let check = move |connection: &_| removal::check_owner_of_all(connection, &check_owner, &check_concerned);
+    supervisor.shared.store.read(check).await?;
+    let (mut items, mut kept): (Vec<(RowId, PrunedWorker)>, _) = (Vec::new(), Vec::new());
+    let mut tasks = HashMap::new();
+    for (archived, mut row) in all {
+        if let Some(why) = keeps(&archived) {
+            kept.push(why);
+            continue;
         }
-        let concerned: HashSet<ControllerId> = all.iter().map(|(_, row)| row.controller_id.clone()).collect();
-        let (check_owner, check_concerned) = (owner.clone(), concerned.clone());
-        let check =
-            move |connection: &_| removal::check_owner_of_all(connection, &check_owner, &check_concerned);
-        self.shared.store.read(check).await?;
-        let (mut items, mut kept): (Vec<(RowId, PrunedWorker)>, _) = (Vec::new(), Vec::new());
-        let mut tasks = HashMap::new();
-        for (archived, mut row) in all {
-            if let Some(why) = keeps(&archived) {
-                kept.push(why);
+        if row.state != "stopped" && !request.dry_run {
+            // The task, or one below it, may be resumed meanwhile.
+            let check: Also = Box::new(|tx, id| tasks::prune::may_go(tx.connection(), id));
+            if let Err(error) = stop_archived(supervisor, &row, Some(check)).await {
+                let reason = format!("its worker cannot be stopped: {}", error.message);
+                kept.push(kept_for(&archived.task, reason, None));
                 continue;
             }
-            if row.state != "stopped" && !request.dry_run {
-                // The task, or one below it, may be resumed meanwhile.
-                let check: Also = Box::new(|tx, id| tasks::prune::may_go(tx.connection(), id));
-                if let Err(error) = self.stop_archived(&row, Some(check)).await {
-                    let reason = format!("its worker cannot be stopped: {}", error.message);
-                    kept.push(kept_for(&archived.task, reason, None));
-                    continue;
-                }
-                row = self.row(row.worker_id.as_str()).await?;
-            }
-            items.push((row.id, self.measured(&row).await?));
-            tasks.insert(row.worker_id.clone(), archived.task);
+            row = supervisor.row(row.worker_id.as_str()).await?;
         }
-        let result = move |removed: Vec<PrunedWorker>| pruned(&request, removed, &tasks, kept);
-        if request.dry_run {
-            return Ok(result(items.into_iter().map(|(_, item)| item).collect()));
-        }
-        self.mark_in_steps(items, (owner, concerned), key, now, result, |pruned| {
-            pruned.items.iter().map(|item| item.task_id.clone()).collect()
-        })
-        .await
+        items.push((row.id, measured(supervisor, &row).await?));
+        tasks.insert(row.worker_id.clone(), archived.task);
     }
+    let result = move |removed: Vec<PrunedWorker>| pruned(&request, removed, &tasks, kept);
+    if request.dry_run {
+        return Ok(result(items.into_iter().map(|(_, item)| item).collect()));
+    }
+    mark_in_steps(supervisor, items, (owner, concerned), key, now, result, |pruned| {
+        pruned.items.iter().map(|item| item.task_id.clone()).collect()
+    })
+    .await
 }
 
 /// Returns the reason for keeping a task, if there is one.

@@ -10,6 +10,7 @@ use super::TaskCaller;
 use crate::store::tasks::{self, TaskQuery, TaskRow, transcripts};
 use crate::store::workers::child_sessions;
 use crate::supervisor::Supervisor;
+use crate::supervisor::worktrees::lookup::{show_worktree, worktree_of};
 
 /// Maximum length of a prompt in a list, in characters.
 const PREVIEW_CHARS: usize = 200;
@@ -31,83 +32,81 @@ pub(crate) struct TaskFilter {
     pub all: bool,
 }
 
-impl Supervisor {
-    /// Lists the tasks that the caller can see, oldest first.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{status}`, `STORAGE_ERROR`.
-    pub(crate) async fn list_tasks(&self, caller: TaskCaller, filter: TaskFilter) -> Result<TaskList> {
-        let wanted = filter.status.as_deref().map(statuses).transpose()?;
-        let parent = match caller.parent() {
-            Some(parent) => Some(parent.as_str().to_owned()),
-            None => filter.parent,
-        };
-        let query = TaskQuery { parent, root: filter.root, archived: filter.archived, all: filter.all };
-        let read = self.shared.store.read(move |connection| {
-            let mut rows = tasks::list(connection, &query)?;
-            rows.retain(|row| wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.status())));
-            let sessions = child_sessions::of_tasks(connection, rows.iter().map(|row| &row.task_id))?;
-            Ok((rows, sessions))
-        });
-        let (rows, mut sessions) = read.await?;
-        let shown = |row: &TaskRow| TaskView {
-            child_sessions: sessions.remove(&row.task_id).unwrap_or_default(),
-            ..view(row, true)
-        };
-        let items: Vec<TaskView> = rows.iter().map(shown).collect();
-        Ok(TaskList { count: items.len(), items })
-    }
+/// Lists the tasks that the caller can see, oldest first.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{status}`, `STORAGE_ERROR`.
+pub(crate) async fn list_tasks(
+    supervisor: &Supervisor,
+    caller: TaskCaller,
+    filter: TaskFilter,
+) -> Result<TaskList> {
+    let wanted = filter.status.as_deref().map(statuses).transpose()?;
+    let parent = match caller.parent() {
+        Some(parent) => Some(parent.as_str().to_owned()),
+        None => filter.parent,
+    };
+    let query = TaskQuery { parent, root: filter.root, archived: filter.archived, all: filter.all };
+    let read = supervisor.shared.store.read(move |connection| {
+        let mut rows = tasks::list(connection, &query)?;
+        rows.retain(|row| wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.status())));
+        let sessions = child_sessions::of_tasks(connection, rows.iter().map(|row| &row.task_id))?;
+        Ok((rows, sessions))
+    });
+    let (rows, mut sessions) = read.await?;
+    let shown = |row: &TaskRow| TaskView {
+        child_sessions: sessions.remove(&row.task_id).unwrap_or_default(),
+        ..view(row, true)
+    };
+    let items: Vec<TaskView> = rows.iter().map(shown).collect();
+    Ok(TaskList { count: items.len(), items })
+}
 
-    /// Returns a task with its result, and with `transcripts` those of hidden tasks below it.
-    ///
-    /// # Errors
-    /// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn show_task(
-        &self,
-        caller: TaskCaller,
-        task: &str,
-        transcripts: bool,
-    ) -> Result<TaskShown> {
-        let mut shown = self.with_worktree(shown(&self.task(&caller, task).await?)).await?;
-        if transcripts {
-            shown.transcripts = self.transcripts(shown.task.task_id.as_str()).await?;
-        }
-        Ok(shown)
+/// Returns a task with its result, and with `transcripts` those of hidden tasks below it.
+///
+/// # Errors
+/// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn show_task(
+    supervisor: &Supervisor,
+    caller: TaskCaller,
+    task: &str,
+    transcripts: bool,
+) -> Result<TaskShown> {
+    let mut shown = with_worktree(supervisor, shown(&super::task(supervisor, &caller, task).await?)).await?;
+    if transcripts {
+        shown.transcripts = task_transcripts(supervisor, shown.task.task_id.as_str()).await?;
     }
+    Ok(shown)
+}
 
-    /// Adds the worktree of a task. For an ended task, includes its contents.
-    pub(super) async fn with_worktree(&self, mut shown: TaskShown) -> Result<TaskShown> {
-        let Some(worktree) = self.worktree_of(shown.task.task_id.as_str()).await? else { return Ok(shown) };
-        shown.worktree = Some(match shown.task.status.is_end() {
-            // A worktree that cannot be read is shown without its contents.
-            true => self.show_worktree(&worktree.name).await.unwrap_or(worktree),
-            false => worktree,
-        });
-        Ok(shown)
-    }
+/// Adds the worktree of a task. For an ended task, includes its contents.
+pub(super) async fn with_worktree(supervisor: &Supervisor, mut shown: TaskShown) -> Result<TaskShown> {
+    let Some(worktree) = worktree_of(supervisor, shown.task.task_id.as_str()).await? else {
+        return Ok(shown);
+    };
+    shown.worktree = Some(match shown.task.status.is_end() {
+        // A worktree that cannot be read is shown without its contents.
+        true => show_worktree(supervisor, &worktree.name).await.unwrap_or(worktree),
+        false => worktree,
+    });
+    Ok(shown)
+}
 
-    async fn transcripts(&self, task: &str) -> Result<Vec<TaskTranscript>> {
-        let (task, store) = (task.to_owned(), &self.shared.store);
-        let below = store.read(move |connection| transcripts::hidden_below(connection, &task)).await?;
-        let mut found = Vec::with_capacity(below.len());
-        let mut left = MAX_TRANSCRIPT_BYTES;
-        // Read one by one, so that no reader holds the database for long.
-        for (id, row) in below {
-            let status = row.status();
-            let begun = Transcript::of(&row.name, row.agent.as_deref(), status.as_str());
-            let text = store.read(move |connection| transcripts::transcript(connection, id, begun)).await?;
-            let Some(rest) = left.checked_sub(text.len()) else { break };
-            left = rest;
-            found.push(TaskTranscript {
-                task_id: row.task_id,
-                path: row.path,
-                agent: row.agent,
-                status,
-                text,
-            });
-        }
-        Ok(found)
+async fn task_transcripts(supervisor: &Supervisor, task: &str) -> Result<Vec<TaskTranscript>> {
+    let (task, store) = (task.to_owned(), &supervisor.shared.store);
+    let below = store.read(move |connection| transcripts::hidden_below(connection, &task)).await?;
+    let mut found = Vec::with_capacity(below.len());
+    let mut left = MAX_TRANSCRIPT_BYTES;
+    // Read one by one, so that no reader holds the database for long.
+    for (id, row) in below {
+        let status = row.status();
+        let begun = Transcript::of(&row.name, row.agent.as_deref(), status.as_str());
+        let text = store.read(move |connection| transcripts::transcript(connection, id, begun)).await?;
+        let Some(rest) = left.checked_sub(text.len()) else { break };
+        left = rest;
+        found.push(TaskTranscript { task_id: row.task_id, path: row.path, agent: row.agent, status, text });
     }
+    Ok(found)
 }
 
 fn statuses(text: &str) -> Result<Vec<TaskStatus>> {

@@ -20,7 +20,9 @@ use crate::store::{
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::compose::{self, Composed, TaskPurpose};
 use crate::supervisor::start::{delegation, environment, sandbox};
+use crate::supervisor::tasks::guarded_task;
 use crate::supervisor::worktrees::Planned;
+use crate::supervisor::worktrees::lookup::plan_worktree;
 use crate::supervisor::{Supervisor, controllers, entropy, hooks, start, turns};
 
 /// Maximum length of a description, in characters.
@@ -47,184 +49,195 @@ struct Spawn {
     state_db: String,
 }
 
-impl Supervisor {
-    /// Creates a task. Returns as soon as it is stored.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`,
-    /// `TASK_LIMIT`, and those of composing its worker. `WORKER_STOPPED` for a parent that is
-    /// stopping or whose own task is over. `ENV_REQUIRED` if the parent's environment is gone.
-    /// `HOOK_DENIED{hook}` and `HOOK_FAILED{hook}` for hooks of the owner.
-    /// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` for a budget of the parent or above.
-    pub(crate) async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
-        check(&request)?;
-        // In its own task: a client that disconnects must not leave a stored worker without an
-        // actor.
-        let this = self.clone();
-        tokio::spawn(async move { this.spawn_task(caller, request).await })
-            .await
-            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
-    }
+/// Creates a task. Returns as soon as it is stored.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`,
+/// `TASK_LIMIT`, and those of composing its worker. `WORKER_STOPPED` for a parent that is
+/// stopping or whose own task is over. `ENV_REQUIRED` if the parent's environment is gone.
+/// `HOOK_DENIED{hook}` and `HOOK_FAILED{hook}` for hooks of the owner.
+/// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` for a budget of the parent or above.
+pub(crate) async fn run_task(
+    supervisor: &Supervisor,
+    caller: TaskCaller,
+    request: RunTask,
+) -> Result<TaskView> {
+    check(&request)?;
+    // In its own task: a client that disconnects must not leave a stored worker without an
+    // actor.
+    let this = supervisor.clone();
+    tokio::spawn(async move { spawn_task(&this, caller, request).await })
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
 
-    async fn spawn_task(&self, caller: TaskCaller, mut request: RunTask) -> Result<TaskView> {
-        let parent = match caller.parent() {
-            Some(worker) => Some(self.row(worker.as_str()).await?),
-            None => None,
+async fn spawn_task(supervisor: &Supervisor, caller: TaskCaller, mut request: RunTask) -> Result<TaskView> {
+    let parent = match caller.parent() {
+        Some(worker) => Some(supervisor.row(worker.as_str()).await?),
+        None => None,
+    };
+    let (gives, firing) = (caller.gives(), caller.firing());
+    let (owner, key) = guarded_task(supervisor, caller, "task", &request)?;
+    if let Some(earlier) = supervisor.recall(&key).await? {
+        let task_id: String = super::super::orders::read_response(earlier)?;
+        return spawned(supervisor, &task_id).await;
+    }
+    let composed = composed(supervisor, parent.as_ref().map(|row| (row, gives)), &request).await?;
+    start::check(&composed.request)?;
+    let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
+    let planned = plan_worktree(supervisor, wanted, cwd, &composed.request.env).await?;
+    let (mut spec, kept) = delegation::parts(&composed.request)?;
+    spec.sandbox =
+        sandbox::of_request(&composed.request, planned.as_ref(), supervisor.shared.setup.own_folders())
+            .await?;
+    let stored_spec =
+        serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    let worker_id = WorkerId::from_random(entropy::random()?);
+    let turn_id = TurnId::from_random(entropy::random()?);
+    let description = description(&request);
+    // Prompts of an agent for its tasks have no hooks.
+    if let (Some(place), true) = (&request.manager, hooks::has_of_prompts(&spec.hooks)) {
+        let prompt = hooks::PromptSubmission {
+            hooks: spec.hooks.clone(),
+            worker_id: worker_id.clone(),
+            session_id: None,
+            cwd: composed.request.cwd.clone(),
+            workspace: place.workspace.clone(),
+            path: request.name.iter().cloned().collect(),
+            turn_id: Some(turn_id.clone()),
+            text: request.prompt.clone(),
         };
-        let (gives, firing) = (caller.gives(), caller.firing());
-        let (owner, key) = self.guarded_task(caller, "task", &request)?;
-        if let Some(earlier) = self.recall(&key).await? {
-            let task_id: String = super::super::orders::read_response(earlier)?;
-            return self.spawned(&task_id).await;
-        }
-        let composed = self.composed(parent.as_ref().map(|row| (row, gives)), &request).await?;
-        start::check(&composed.request)?;
-        let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
-        let planned = self.plan_worktree(wanted, cwd, &composed.request.env).await?;
-        let (mut spec, kept) = delegation::parts(&composed.request)?;
-        spec.sandbox =
-            sandbox::of_request(&composed.request, planned.as_ref(), self.shared.setup.own_folders()).await?;
-        let stored_spec =
-            serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-        let worker_id = WorkerId::from_random(entropy::random()?);
-        let turn_id = TurnId::from_random(entropy::random()?);
-        let description = description(&request);
-        // Prompts of an agent for its tasks have no hooks.
-        if let (Some(place), true) = (&request.manager, hooks::has_of_prompts(&spec.hooks)) {
-            let prompt = hooks::PromptSubmission {
-                hooks: spec.hooks.clone(),
-                worker_id: worker_id.clone(),
-                session_id: None,
-                cwd: composed.request.cwd.clone(),
-                workspace: place.workspace.clone(),
-                path: request.name.iter().cloned().collect(),
-                turn_id: Some(turn_id.clone()),
-                text: request.prompt.clone(),
-            };
-            if let Some(context) = hooks::of_prompt(&self.shared, prompt).await? {
-                request.prompt = format!("{}\n\n{context}", request.prompt);
-                turns::check_text(&request.prompt)?;
-            }
-        }
-        let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
-        environment::write(&file, &kept)?;
-        let spawn = Spawn {
-            worker_id,
-            parent,
-            owner,
-            firing,
-            placeholder: PlaceholderSessionId::from_random(entropy::random()?),
-            turn_id,
-            spec: stored_spec,
-            description,
-            state_db: self.shared.store.path().display().to_string(),
-            composed,
-            planned,
-            shared: Arc::clone(&self.shared),
-            task: request,
-        };
-        if let Some(parent) = &spawn.parent
-            && let Ok(handle) = self.roster.live(parent.worker_id.as_str())
-        {
-            // Followers of the parent read task events from now on.
-            handle.gives.send_replace(true);
-        }
-        let (now, parent) = (entropy::now(), spawn.parent.as_ref().map(|parent| parent.id));
-        let stored = self
-            .shared
-            .store
-            .write(Durability::Full, 4, move |tx| {
-                requests::once(tx, key.as_ref(), now, |tx| spawn.store(tx, now))
-            })
-            .await;
-        subagent_failpoint::hit("task_spawn.after_commit");
-        if !matches!(stored, Ok((_, Execution::Fresh))) {
-            // A repetition uses the worker of the first request.
-            environment::remove(&file);
-        }
-        let task_id = stored?.0;
-        // The parent's actor starts to track the new task.
-        self.shared.wake_actors(parent);
-        self.spawned(task_id.as_str()).await
-    }
-
-    /// Checks that a manager's task could be created now, as far as possible without creating it.
-    ///
-    /// # Errors
-    /// As [`Self::run_task`].
-    pub(crate) async fn check_task(&self, request: &RunTask) -> Result<()> {
-        check(request)?;
-        start::check(&self.composed(None, request).await?.request)
-    }
-
-    /// Composes the worker of the task.
-    async fn composed(
-        &self,
-        parent: Option<(&WorkerRow, TaskPurpose)>,
-        request: &RunTask,
-    ) -> Result<Composed> {
-        let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
-        match (parent, &request.manager) {
-            (Some((row, gives)), None) => {
-                let (parent, request) = (self.parent(row.clone(), gives).await?, request.clone());
-                self.in_files(move || compose::for_parent(&parent, &request)).await
-            }
-            (None, Some(place)) => {
-                let (place, request) = (place.clone(), request.clone());
-                self.in_files(move || compose::for_manager(&place, &request)).await
-            }
-            (Some(_), Some(_)) => Err(wrong("a task of an agent runs in its place; leave out `manager`")),
-            (None, None) => Err(wrong("a task of a manager needs `manager`, the place where it runs")),
+        if let Some(context) = hooks::of_prompt(&supervisor.shared, prompt).await? {
+            request.prompt = format!("{}\n\n{context}", request.prompt);
+            turns::check_text(&request.prompt)?;
         }
     }
-
-    /// Reads definition files, which may be many and large, on a blocking thread and one request at
-    /// a time.
-    async fn in_files<T: Send + 'static>(
-        &self,
-        look: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let one = Arc::clone(&self.shared.composing).lock_owned().await;
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = look();
-            drop(one);
-            found
-        });
-        looked.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    let file = supervisor.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
+    environment::write(&file, &kept)?;
+    let spawn = Spawn {
+        worker_id,
+        parent,
+        owner,
+        firing,
+        placeholder: PlaceholderSessionId::from_random(entropy::random()?),
+        turn_id,
+        spec: stored_spec,
+        description,
+        state_db: supervisor.shared.store.path().display().to_string(),
+        composed,
+        planned,
+        shared: Arc::clone(&supervisor.shared),
+        task: request,
+    };
+    if let Some(parent) = &spawn.parent
+        && let Ok(handle) = supervisor.roster.live(parent.worker_id.as_str())
+    {
+        // Followers of the parent read task events from now on.
+        handle.gives.send_replace(true);
     }
-
-    /// Lists the agents to which a worker's agent may give tasks.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` for other callers. `FORBIDDEN_FROM_WORKER` for a worker without
-    /// delegation. Those of its config.
-    pub(crate) async fn callable_agents(&self, caller: TaskCaller) -> Result<CallableAgents> {
-        let Some(worker) = caller.parent() else {
-            let message = "only the agent of a worker can ask which agents it may give tasks to";
-            return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
-        };
-        let parent = self.parent(self.row(worker.as_str()).await?, TaskPurpose::Tasks).await?;
-        Ok(CallableAgents {
-            worker_id: worker.clone(),
-            agents: self.in_files(move || compose::callable(&parent)).await?,
+    let (now, parent) = (entropy::now(), spawn.parent.as_ref().map(|parent| parent.id));
+    let stored = supervisor
+        .shared
+        .store
+        .write(Durability::Full, 4, move |tx| {
+            requests::once(tx, key.as_ref(), now, |tx| spawn.store(tx, now))
         })
+        .await;
+    subagent_failpoint::hit("task_spawn.after_commit");
+    if !matches!(stored, Ok((_, Execution::Fresh))) {
+        // A repetition uses the worker of the first request.
+        environment::remove(&file);
     }
+    let task_id = stored?.0;
+    // The parent's actor starts to track the new task.
+    supervisor.shared.wake_actors(parent);
+    spawned(supervisor, task_id.as_str()).await
+}
 
-    /// Starts the actor of a task and returns its view.
-    async fn spawned(&self, task_id: &str) -> Result<TaskView> {
-        let row = self.row(task_id).await?;
-        if row.state != "stopped" {
-            let _ = self.roster.adopted(&self.shared, &row).await?;
+/// Checks that a manager's task could be created now, as far as possible without creating it.
+///
+/// # Errors
+/// As [`Self::run_task`].
+pub(crate) async fn check_task(supervisor: &Supervisor, request: &RunTask) -> Result<()> {
+    check(request)?;
+    start::check(&composed(supervisor, None, request).await?.request)
+}
+
+/// Composes the worker of the task.
+async fn composed(
+    supervisor: &Supervisor,
+    parent: Option<(&WorkerRow, TaskPurpose)>,
+    request: &RunTask,
+) -> Result<Composed> {
+    let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
+    match (parent, &request.manager) {
+        (Some((row, gives)), None) => {
+            let (parent, request) = (
+                crate::supervisor::start::compose::parent::parent(supervisor, row.clone(), gives).await?,
+                request.clone(),
+            );
+            in_files(supervisor, move || compose::for_parent(&parent, &request)).await
         }
-        let (id, wanted) = (row.id, task_id.to_owned());
-        let read = self.shared.store.read(move |connection| {
-            Ok((tasks::of_worker(connection, &wanted)?, tasks::places::next(connection, id)?))
-        });
-        let (task, next) = read.await?;
-        self.shared.wake_actors(next);
-        let task = task.ok_or_else(|| self.roster.not_found(task_id))?;
-        Ok(shown::view(&task, false))
+        (None, Some(place)) => {
+            let (place, request) = (place.clone(), request.clone());
+            in_files(supervisor, move || compose::for_manager(&place, &request)).await
+        }
+        (Some(_), Some(_)) => Err(wrong("a task of an agent runs in its place; leave out `manager`")),
+        (None, None) => Err(wrong("a task of a manager needs `manager`, the place where it runs")),
     }
+}
+
+/// Reads definition files, which may be many and large, on a blocking thread and one request at
+/// a time.
+async fn in_files<T: Send + 'static>(
+    supervisor: &Supervisor,
+    look: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let one = Arc::clone(&supervisor.shared.composing).lock_owned().await;
+    let looked = tokio::task::spawn_blocking(move || {
+        let found = look();
+        drop(one);
+        found
+    });
+    looked.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
+
+/// Lists the agents to which a worker's agent may give tasks.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for other callers. `FORBIDDEN_FROM_WORKER` for a worker without
+/// delegation. Those of its config.
+pub(crate) async fn callable_agents(supervisor: &Supervisor, caller: TaskCaller) -> Result<CallableAgents> {
+    let Some(worker) = caller.parent() else {
+        let message = "only the agent of a worker can ask which agents it may give tasks to";
+        return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
+    };
+    let parent = crate::supervisor::start::compose::parent::parent(
+        supervisor,
+        supervisor.row(worker.as_str()).await?,
+        TaskPurpose::Tasks,
+    )
+    .await?;
+    Ok(CallableAgents {
+        worker_id: worker.clone(),
+        agents: in_files(supervisor, move || compose::callable(&parent)).await?,
+    })
+}
+
+/// Starts the actor of a task and returns its view.
+async fn spawned(supervisor: &Supervisor, task_id: &str) -> Result<TaskView> {
+    let row = supervisor.row(task_id).await?;
+    if row.state != "stopped" {
+        let _ = supervisor.roster.adopted(&supervisor.shared, &row).await?;
+    }
+    let (id, wanted) = (row.id, task_id.to_owned());
+    let read = supervisor.shared.store.read(move |connection| {
+        Ok((tasks::of_worker(connection, &wanted)?, tasks::places::next(connection, id)?))
+    });
+    let (task, next) = read.await?;
+    supervisor.shared.wake_actors(next);
+    let task = task.ok_or_else(|| supervisor.roster.not_found(task_id))?;
+    Ok(shown::view(&task, false))
 }
 
 impl Spawn {

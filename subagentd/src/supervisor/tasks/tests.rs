@@ -14,6 +14,11 @@ use crate::store::turns::{self, queue};
 use crate::store::{Durability, tasks};
 use crate::supervisor::TaskFilter;
 use crate::supervisor::start::tests::{request, supervisor};
+use crate::supervisor::start::{start_worker, stop_worker};
+use crate::supervisor::tasks::messages::{cancel_task, message_task};
+use crate::supervisor::tasks::shown::{list_tasks, show_task};
+use crate::supervisor::tasks::spawn::run_task;
+use crate::supervisor::tasks::wait::wait_task;
 use crate::supervisor::testing::{caller, folder};
 
 struct TaskSupervisorFixture {
@@ -55,7 +60,7 @@ async fn world(limits: TaskLimits) -> TaskSupervisorFixture {
         policy: Some(policy),
         ..request(dir.path())
     };
-    let parent = supervisor.start_worker(caller(None), start).await.unwrap().worker_id;
+    let parent = start_worker(&supervisor, caller(None), start).await.unwrap().worker_id;
     TaskSupervisorFixture { dir, supervisor, parent }
 }
 
@@ -88,11 +93,11 @@ impl TaskSupervisorFixture {
     }
 
     async fn run(&self, request: RunTask) -> Result<TaskView> {
-        self.supervisor.run_task(self.caller(None), request).await
+        run_task(&self.supervisor, self.caller(None), request).await
     }
 
     async fn end(&self, task: &str) -> TaskStatus {
-        let waited = self.supervisor.wait_task(self.caller(None), task, WaitTask::default()).await.unwrap();
+        let waited = wait_task(&self.supervisor, self.caller(None), task, WaitTask::default()).await.unwrap();
         waited.task.status
     }
 
@@ -159,7 +164,7 @@ async fn m6_a_task_below_the_last_level_is_refused() {
         .write(Durability::Full, 1, |tx| tasks::places::pretend_active(tx))
         .await
         .unwrap();
-    let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
+    let below = run_task(&world.supervisor, caller, given("below", TaskMode::Background)).await.unwrap_err();
     assert_eq!((below.code, &below.details["depth"]), (Code::TaskDepthLimit, &json!(2)));
     drop(world.dir);
 }
@@ -177,9 +182,9 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
         .write(Durability::Full, 1, |tx| tasks::places::pretend_active(tx))
         .await
         .unwrap();
-    let give = |name: &str| world.supervisor.run_task(of_child(), given(name, TaskMode::Foreground));
+    let give = |name: &str| run_task(&world.supervisor, of_child(), given(name, TaskMode::Foreground));
     let below = give("while it goes on").await.unwrap();
-    let waited = world.supervisor.wait_task(of_child(), below.task_id.as_str(), WaitTask::default()).await;
+    let waited = wait_task(&world.supervisor, of_child(), below.task_id.as_str(), WaitTask::default()).await;
     assert_eq!(waited.unwrap().task.status, TaskStatus::Failed);
     for own in [
         "outcome = 'cancelled'",
@@ -196,7 +201,7 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
         assert_eq!(give("after it").await.unwrap_err().code, Code::WorkerStopped, "{own}");
         let message =
             MessageTask { message: "go on".to_owned(), cancel: false, allow_fresh: true, mode: None };
-        let said = world.supervisor.message_task(of_child(), below.task_id.as_str(), message).await;
+        let said = message_task(&world.supervisor, of_child(), below.task_id.as_str(), message).await;
         assert_eq!(said.unwrap_err().code, Code::WorkerStopped, "{own}");
     }
     drop(world.dir);
@@ -206,8 +211,8 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
 async fn m8_a_background_task_that_fails_is_reported_once_also_by_the_next_daemon() {
     let world = world(TaskLimits::default()).await;
     let request = given("Scout", TaskMode::Background);
-    let task = world.supervisor.run_task(world.caller(Some("k")), request.clone()).await.unwrap();
-    let again = world.supervisor.run_task(world.caller(Some("k")), request).await.unwrap();
+    let task = run_task(&world.supervisor, world.caller(Some("k")), request.clone()).await.unwrap();
+    let again = run_task(&world.supervisor, world.caller(Some("k")), request).await.unwrap();
     assert_eq!(task.task_id, again.task_id, "a key stands for one task");
     assert_eq!(world.end("scout").await, TaskStatus::Failed);
     let end_messages = world.wait_for_end_messages(1).await;
@@ -219,7 +224,7 @@ async fn m8_a_background_task_that_fails_is_reported_once_also_by_the_next_daemo
     let next = Supervisor::open(super::super::testing::setup(world.dir.path())).await.unwrap();
     let world = TaskSupervisorFixture { supervisor: next, ..world };
     world.supervisor.shared.wake_actors([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
-    let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str(), false).await.unwrap();
+    let shown = show_task(&world.supervisor, world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
     assert!(shown.task.error.is_some() && shown.task.completed_at.is_some(), "{shown:?}");
     assert_eq!(world.end_messages().await.len(), 1);
@@ -232,18 +237,18 @@ async fn a_caller_sees_its_own_tasks_alone() {
     let task = world.run(given("mine", TaskMode::Foreground)).await.unwrap();
     let stranger = TaskCaller::Parent { worker: task.task_id.clone(), idempotency_key: None };
     for wanted in ["mine", task.task_id.as_str()] {
-        let error = world.supervisor.show_task(stranger.clone(), wanted, false).await.unwrap_err();
+        let error = show_task(&world.supervisor, stranger.clone(), wanted, false).await.unwrap_err();
         assert_eq!(error.code, Code::TaskNotFound);
     }
     let filter = TaskFilter { parent: Some(world.parent.to_string()), ..TaskFilter::default() };
-    assert_eq!(world.supervisor.list_tasks(stranger, filter.clone()).await.unwrap().count, 0);
+    assert_eq!(list_tasks(&world.supervisor, stranger, filter.clone()).await.unwrap().count, 0);
     let manager = TaskCaller::Manager(caller(None));
-    assert_eq!(world.supervisor.list_tasks(manager.clone(), filter.clone()).await.unwrap().count, 1);
+    assert_eq!(list_tasks(&world.supervisor, manager.clone(), filter.clone()).await.unwrap().count, 1);
     let none = TaskFilter { status: Some("completed,lost".to_owned()), ..filter.clone() };
     world.end("mine").await;
-    assert_eq!(world.supervisor.list_tasks(manager.clone(), none).await.unwrap().count, 0);
+    assert_eq!(list_tasks(&world.supervisor, manager.clone(), none).await.unwrap().count, 0);
     let wrong = TaskFilter { status: Some("done".to_owned()), ..filter };
-    let error = world.supervisor.list_tasks(manager, wrong).await.unwrap_err();
+    let error = list_tasks(&world.supervisor, manager, wrong).await.unwrap_err();
     assert_eq!(error.code, Code::InvalidArgument);
     drop(world.dir);
 }
@@ -271,9 +276,9 @@ async fn m7_without_a_place_a_task_is_queued_takes_more_to_do_and_can_be_cancele
     let message =
         |text: &str, cancel| MessageTask { message: text.to_owned(), cancel, allow_fresh: false, mode: None };
     let timeout = WaitTask { timeout_ms: Some(20), known: None };
-    let waited = world.supervisor.wait_task(world.caller(None), "waits", timeout).await.unwrap();
+    let waited = wait_task(&world.supervisor, world.caller(None), "waits", timeout).await.unwrap();
     assert_eq!(waited.task.status, TaskStatus::Queued);
-    let more = world.supervisor.message_task(world.caller(None), "waits", message("and there", false));
+    let more = message_task(&world.supervisor, world.caller(None), "waits", message("and there", false));
     assert_eq!(more.await.unwrap().message, TaskMessage::Appended);
     let row = world.supervisor.row(task.task_id.as_str()).await.unwrap();
     let read = world.supervisor.shared.store.read(move |connection| {
@@ -285,17 +290,18 @@ async fn m7_without_a_place_a_task_is_queued_takes_more_to_do_and_can_be_cancele
     assert_eq!(waits.len(), 1);
     assert!(waits[0].contains("look around\\n\\nand there"), "{waits:?}");
     let canceled =
-        world.supervisor.message_task(world.caller(None), "waits", message("", true)).await.unwrap();
+        message_task(&world.supervisor, world.caller(None), "waits", message("", true)).await.unwrap();
     assert_eq!((canceled.message, canceled.task.status), (TaskMessage::Cancelled, TaskStatus::Cancelled));
-    let over = world.supervisor.message_task(world.caller(None), "waits", message("x", true)).await.unwrap();
+    let over =
+        message_task(&world.supervisor, world.caller(None), "waits", message("x", true)).await.unwrap();
     assert_eq!(over.message, TaskMessage::AlreadyEnded);
-    let canceled = world.supervisor.cancel_task(world.caller(None), "waits", CancelTask::default()).await;
+    let canceled = cancel_task(&world.supervisor, world.caller(None), "waits", CancelTask::default()).await;
     assert_eq!(canceled.unwrap().runs, 1, "what has ended is not canceled");
     let resumed =
-        world.supervisor.message_task(world.caller(None), "waits", message("again", false)).await.unwrap();
+        message_task(&world.supervisor, world.caller(None), "waits", message("again", false)).await.unwrap();
     assert_eq!((resumed.message, resumed.task.runs), (TaskMessage::Resumed, 2));
     assert_eq!(resumed.task.status, TaskStatus::Queued);
-    let stopped = world.supervisor.stop_worker(caller(None), task.task_id.as_str()).await.unwrap();
+    let stopped = stop_worker(&world.supervisor, caller(None), task.task_id.as_str()).await.unwrap();
     assert_eq!(stopped.worker_id, task.task_id);
     assert_eq!(world.end("waits").await, TaskStatus::Cancelled, "its worker was stopped");
     drop(world.dir);
@@ -308,10 +314,11 @@ async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
         world.run(given(task, TaskMode::Foreground)).await.unwrap();
         assert_eq!(world.end(task).await, TaskStatus::Failed);
     }
-    let cancel = || world.supervisor.cancel_task(world.caller(Some("once")), "works", CancelTask::default());
+    let cancel =
+        || cancel_task(&world.supervisor, world.caller(Some("once")), "works", CancelTask::default());
     let message = |key, text: &str, cancel| {
         let message = MessageTask { message: text.to_owned(), cancel, allow_fresh: true, mode: None };
-        world.supervisor.message_task(world.caller(key), "works", message)
+        message_task(&world.supervisor, world.caller(key), "works", message)
     };
     assert_eq!(cancel().await.unwrap().status, TaskStatus::Failed);
     let said = message(Some("last"), "x", true).await.unwrap();
@@ -330,7 +337,7 @@ async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
     let said = message(Some("last"), "x", true).await.unwrap();
     assert_eq!((said.message, said.task.status), (TaskMessage::AlreadyEnded, TaskStatus::Queued));
     let canceled =
-        world.supervisor.cancel_task(world.caller(Some("another")), "works", CancelTask::default());
+        cancel_task(&world.supervisor, world.caller(Some("another")), "works", CancelTask::default());
     assert_eq!(canceled.await.unwrap().status, TaskStatus::Cancelled);
     drop(world.dir);
 }
@@ -341,8 +348,8 @@ async fn only_the_daemons_own_task_is_a_title_and_its_end_is_silent() {
     let title = || RunTask { agent: Some("title".to_owned()), ..given("", TaskMode::Background) };
     let of_agent = world.run(title()).await.unwrap();
     let caller = TaskCaller::Title { worker: world.parent.clone() };
-    let of_daemon = world.supervisor.run_task(caller.clone(), title()).await.unwrap();
-    let again = world.supervisor.run_task(caller, title()).await.unwrap();
+    let of_daemon = run_task(&world.supervisor, caller.clone(), title()).await.unwrap();
+    let again = run_task(&world.supervisor, caller, title()).await.unwrap();
     assert_eq!(again.task_id, of_daemon.task_id, "one for each worker");
     let found = world.supervisor.shared.store.read(|connection| tasks::of_agent(connection, "title"));
     let found: Vec<String> = found.await.unwrap().into_iter().map(|(_, task)| task).collect();

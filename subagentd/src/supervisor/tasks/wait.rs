@@ -10,78 +10,76 @@ use tokio::time::Instant;
 use super::{TaskCaller, shown};
 use crate::store::tasks::{self, TaskRow};
 use crate::supervisor::shared::is_ending;
+use crate::supervisor::tasks::shown::with_worktree;
 use crate::supervisor::worker::Snapshot;
 use crate::supervisor::{Supervisor, worker};
 
-impl Supervisor {
-    /// Waits until a task has ended, its progress differs from `known`, or the time is over.
-    /// Returns its state then.
-    ///
-    /// # Errors
-    /// `TASK_NOT_FOUND`, `STORAGE_ERROR` for a worker that is set aside, `DAEMON_NOT_RUNNING` if
-    /// the daemon is ending.
-    pub(crate) async fn wait_task(
-        &self,
-        caller: TaskCaller,
-        task: &str,
-        request: WaitTask,
-    ) -> Result<TaskShown> {
-        // A time that overflows the clock means no limit.
-        let deadline =
-            request.timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let mut row = self.task(&caller, task).await?;
-        let task_id = row.task_id.clone();
-        let mut news = match self.roster.live(task_id.as_str()) {
-            Ok(handle) => Some(handle.follow()),
-            Err(_) if row.outcome.is_some() => None,
-            Err(_) => {
-                let worker = self.row(task_id.as_str()).await?;
-                Some(self.roster.adopted(&self.shared, &worker).await?.follow())
-            }
-        };
-        let mut ending = self.shared.ending.subscribe();
-        loop {
-            if let Some(news) = &mut news {
-                news.mark_unchanged();
-            }
-            row = self.task_row(task_id.as_str()).await?;
-            if is_found(&row, request.known) || news.is_none() {
-                return self.with_worktree(shown::shown(&row)).await;
-            }
-            // A wait for the end ignores changes during an open turn.
-            let matters =
-                |snapshot: &Arc<Snapshot>| request.known.is_some() || snapshot.worker.open_turn().is_none();
-            let changed = async {
-                let Some(news) = &mut news else { return false };
-                while news.changed().await.is_ok() {
-                    if matters(&news.borrow()) {
-                        return true;
-                    }
+/// Waits until a task has ended, its progress differs from `known`, or the time is over.
+/// Returns its state then.
+///
+/// # Errors
+/// `TASK_NOT_FOUND`, `STORAGE_ERROR` for a worker that is set aside, `DAEMON_NOT_RUNNING` if
+/// the daemon is ending.
+pub(crate) async fn wait_task(
+    supervisor: &Supervisor,
+    caller: TaskCaller,
+    task: &str,
+    request: WaitTask,
+) -> Result<TaskShown> {
+    // A time that overflows the clock means no limit.
+    let deadline =
+        request.timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+    let mut row = super::task(supervisor, &caller, task).await?;
+    let task_id = row.task_id.clone();
+    let mut news = match supervisor.roster.live(task_id.as_str()) {
+        Ok(handle) => Some(handle.follow()),
+        Err(_) if row.outcome.is_some() => None,
+        Err(_) => {
+            let worker = supervisor.row(task_id.as_str()).await?;
+            Some(supervisor.roster.adopted(&supervisor.shared, &worker).await?.follow())
+        }
+    };
+    let mut ending = supervisor.shared.ending.subscribe();
+    loop {
+        if let Some(news) = &mut news {
+            news.mark_unchanged();
+        }
+        row = task_row(supervisor, task_id.as_str()).await?;
+        if is_found(&row, request.known) || news.is_none() {
+            return with_worktree(supervisor, shown::shown(&row)).await;
+        }
+        // A wait for the end ignores changes during an open turn.
+        let matters =
+            |snapshot: &Arc<Snapshot>| request.known.is_some() || snapshot.worker.open_turn().is_none();
+        let changed = async {
+            let Some(news) = &mut news else { return false };
+            while news.changed().await.is_ok() {
+                if matters(&news.borrow()) {
+                    return true;
                 }
-                false
-            };
-            tokio::select! {
-                goes_on = changed => if !goes_on {
-                    // The worker is stopped, and so the task has ended.
-                    news = None;
-                },
-                () = is_ending(&mut ending) => return Err(worker::ending()),
-                () = over(deadline) => return Ok(shown::shown(&row)),
             }
-            if *ending.borrow() {
-                return Err(worker::ending());
-            }
+            false
+        };
+        tokio::select! {
+            goes_on = changed => if !goes_on {
+                // The worker is stopped, and so the task has ended.
+                news = None;
+            },
+            () = is_ending(&mut ending) => return Err(worker::ending()),
+            () = over(deadline) => return Ok(shown::shown(&row)),
+        }
+        if *ending.borrow() {
+            return Err(worker::ending());
         }
     }
+}
 
-    pub(super) async fn task_row(&self, task_id: &str) -> Result<TaskRow> {
-        let id = task_id.to_owned();
-        let row = self.shared.store.read(move |connection| tasks::of_worker(connection, &id)).await?;
-        row.ok_or_else(|| {
-            Error::new(Code::TaskNotFound, "the task was removed while it was waited for")
-                .with("task", task_id)
-        })
-    }
+pub(super) async fn task_row(supervisor: &Supervisor, task_id: &str) -> Result<TaskRow> {
+    let id = task_id.to_owned();
+    let row = supervisor.shared.store.read(move |connection| tasks::of_worker(connection, &id)).await?;
+    row.ok_or_else(|| {
+        Error::new(Code::TaskNotFound, "the task was removed while it was waited for").with("task", task_id)
+    })
 }
 
 fn is_found(row: &TaskRow, known: Option<KnownTask>) -> bool {

@@ -26,7 +26,7 @@ use crate::supervisor::start::spec::Spec;
 /// The spec and the policy of a worker after a change of its definition.
 pub(crate) struct Changed {
     pub(crate) spec: Box<Spec>,
-    pub(crate) watch: Option<PolicyTracker>,
+    pub(in crate::supervisor) watch: Option<PolicyTracker>,
     /// Whether the worker has owner rules.
     pub(crate) any: bool,
 }

@@ -33,6 +33,9 @@ use super::start::spec::{self, timeouts};
 use super::worker::{self, Also, Respond};
 use super::{ApiCaller, Supervisor, entropy, hooks, views};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, turns};
+use crate::supervisor::questions::standing_rules::derive;
+use crate::supervisor::questions::{or_how_it_ended, question, wait_for_delivery};
+use crate::supervisor::turns::titles::{label_by_task, title_prompt};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
@@ -40,327 +43,327 @@ const CANCEL_MARGIN: Duration = Duration::from_secs(20);
 /// line.
 pub(super) const MAX_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
-impl Supervisor {
-    /// Accepts a message. Returns as soon as the turn is stored; a simulated turn may be over then.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `QUEUE_PAUSED{workerId,length,reason}`,
-    /// `QUEUE_FULL{workerId,limit,length}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
-    /// `HOOK_DENIED{workerId,hook}`, `HOOK_FAILED{workerId,hook}`, `PAYLOAD_TOO_LARGE{limitBytes}`.
-    /// `INVALID_INPUT` for an empty message or blocks that are nested too deeply.
-    /// `ENV_REQUIRED{workerId}` if an agent must be started and its environment is gone.
-    /// `STORAGE_ERROR` for a worker that is set aside.
-    pub(crate) async fn send(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        mut request: SendTurn,
-    ) -> Result<TurnAccepted> {
-        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
-        let row = self.row(worker).await?;
-        if request.simulate.is_none()
-            && request.text.trim().is_empty()
-            && request.blocks.is_empty()
-            && request.attachments.is_empty()
-        {
-            return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
+/// Accepts a message. Returns as soon as the turn is stored; a simulated turn may be over then.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `QUEUE_PAUSED{workerId,length,reason}`,
+/// `QUEUE_FULL{workerId,limit,length}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
+/// `HOOK_DENIED{workerId,hook}`, `HOOK_FAILED{workerId,hook}`, `PAYLOAD_TOO_LARGE{limitBytes}`.
+/// `INVALID_INPUT` for an empty message or blocks that are nested too deeply.
+/// `ENV_REQUIRED{workerId}` if an agent must be started and its environment is gone.
+/// `STORAGE_ERROR` for a worker that is set aside.
+pub(crate) async fn send(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    mut request: SendTurn,
+) -> Result<TurnAccepted> {
+    let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
+    let row = supervisor.row(worker).await?;
+    if request.simulate.is_none()
+        && request.text.trim().is_empty()
+        && request.blocks.is_empty()
+        && request.attachments.is_empty()
+    {
+        return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
+    }
+    if subagent_failpoint::sabotaged("log.prompt") {
+        tracing::trace!(text = request.text, "sent");
+    }
+    check_size(&request, MAX_PROMPT_BYTES)?;
+    nesting_limit::check(&request.blocks)?;
+    attachments::check(&request.attachments)?;
+    let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
+    let (owner, key) = supervisor.guarded(caller, &format!("send {worker}"), &request)?;
+    let reached = supervisor.reach(&row, &owner, &key).await;
+    let handle = match reached.map_err(|error| supervisor.shared.refused(&row, error))? {
+        RequestTarget::Live(handle) => handle,
+        RequestTarget::Replayed(response) => return read_response(response),
+    };
+    let turn_id = TurnId::from_random(entropy::random()?);
+    if request.simulate.is_none()
+        && let Some(mut prompt) = hooks::prompt_to(&supervisor.shared, &row, all_text(&request)).await?
+    {
+        supervisor.check_owner_of(&owner, &row).await?;
+        // Hooks run once: a repetition of an accepted message does not run them again.
+        if let Some(response) = supervisor.recall(&key).await? {
+            return read_response(response);
         }
-        if subagent_failpoint::sabotaged("log.prompt") {
-            tracing::trace!(text = request.text, "sent");
-        }
-        check_size(&request, MAX_PROMPT_BYTES)?;
-        nesting_limit::check(&request.blocks)?;
-        attachments::check(&request.attachments)?;
-        let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
-        let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
-        let reached = self.reach(&row, &owner, &key).await;
-        let handle = match reached.map_err(|error| self.shared.refused(&row, error))? {
-            RequestTarget::Live(handle) => handle,
-            RequestTarget::Replayed(response) => return read_response(response),
-        };
-        let turn_id = TurnId::from_random(entropy::random()?);
-        if request.simulate.is_none()
-            && let Some(mut prompt) = hooks::prompt_to(&self.shared, &row, all_text(&request)).await?
-        {
-            self.check_owner_of(&owner, &row).await?;
-            // Hooks run once: a repetition of an accepted message does not run them again.
-            if let Some(response) = self.recall(&key).await? {
-                return read_response(response);
-            }
-            prompt.turn_id = Some(turn_id.clone());
-            let context = hooks::of_prompt(&self.shared, prompt).await;
-            if let Some(context) = context.map_err(|error| error.with("workerId", worker))? {
-                request.text = format!("{}\n\n{context}", request.text);
-                check_size(&request, MAX_PROMPT_BYTES)?;
-            }
-        }
-        let also = agent_sent::accept(&request, &row)?.map(|agent| {
-            let turn_id = turn_id.clone();
-            Box::new(move |tx: &mut Tx<'_>, id: RowId| turns::queue::store_agent(tx, id, &turn_id, agent))
-                as Also
-        });
-        let if_busy = request.if_busy.unwrap_or(IfBusy::Reject);
-        let by = match request.simulate {
-            None => By::Runtime,
-            Some(Simulation::Turn) => By::Local,
-            Some(Simulation::Approval) => {
-                By::LocalAsking { request_id: RequestId::from_random(entropy::random()?) }
-            }
-        };
-        let asked = match &by {
-            By::LocalAsking { request_id } => Some(request_id.clone()),
-            By::Runtime | By::Local => None,
-        };
-        let message = message(&request);
-        let title = self.title_prompt(&row, &request.text).filter(|_| by == By::Runtime);
-        let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
-        let urgency = match if_busy {
-            // Simulated turns need an idle worker.
-            _ if by != By::Runtime => None,
-            IfBusy::Reject => None,
-            IfBusy::Queue => Some(QueuePosition::Queued),
-            IfBusy::Steer => Some(QueuePosition::Steered),
-        };
-        let input = match urgency {
-            None => WorkerInput::Send { turn_id: turn_id.clone(), input: started, message, by },
-            Some(urgency) => WorkerInput::Enqueue {
-                queued: Queued { turn_id: turn_id.clone(), message, input: started, sender },
-                urgency,
-                most: spec::queue_limit(&row),
-            },
-        };
-        let definition = request.agent.as_ref().map(|change| change.agent.name.clone());
-        let accepted = accepted(row.worker_id.clone(), turn_id, asked);
-        let respond: Respond = Box::new(move |next, added| {
-            let mut response = accepted(next, added);
-            if let Some(name) = definition {
-                response["agentDefinition"] = name.into();
-            }
-            response
-        });
-        match self.order_also(&handle, Some(owner), key, input, respond, environment, also).await {
-            Ok(response) => {
-                if let Some(prompt) = title {
-                    self.label_by_task(&row, prompt);
-                }
-                read_response(response)
-            }
-            Err(error) => Err(self.shared.refused(&row, of_worker(error, worker))),
+        prompt.turn_id = Some(turn_id.clone());
+        let context = hooks::of_prompt(&supervisor.shared, prompt).await;
+        if let Some(context) = context.map_err(|error| error.with("workerId", worker))? {
+            request.text = format!("{}\n\n{context}", request.text);
+            check_size(&request, MAX_PROMPT_BYTES)?;
         }
     }
-
-    /// Cancels the open turn and waits for its end.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`,
-    /// `TURN_NOT_OPEN{turnId,state}`, `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that
-    /// is set aside.
-    pub(crate) async fn cancel(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        request: CancelTurn,
-    ) -> Result<TurnCanceled> {
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
-        let CancelTurn { turn_id, reason } = request;
-        let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
-        let (response, handle) = match self.reach(&row, &owner, &key).await {
-            Ok(RequestTarget::Live(handle)) => {
-                (self.cancel_now(&row, &handle, owner, key, turn_id, reason).await?, Some(handle))
+    let also = agent_sent::accept(&request, &row)?.map(|agent| {
+        let turn_id = turn_id.clone();
+        Box::new(move |tx: &mut Tx<'_>, id: RowId| turns::queue::store_agent(tx, id, &turn_id, agent)) as Also
+    });
+    let if_busy = request.if_busy.unwrap_or(IfBusy::Reject);
+    let by = match request.simulate {
+        None => By::Runtime,
+        Some(Simulation::Turn) => By::Local,
+        Some(Simulation::Approval) => {
+            By::LocalAsking { request_id: RequestId::from_random(entropy::random()?) }
+        }
+    };
+    let asked = match &by {
+        By::LocalAsking { request_id } => Some(request_id.clone()),
+        By::Runtime | By::Local => None,
+    };
+    let message = message(&request);
+    let title = title_prompt(&row, &request.text).filter(|_| by == By::Runtime);
+    let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
+    let urgency = match if_busy {
+        // Simulated turns need an idle worker.
+        _ if by != By::Runtime => None,
+        IfBusy::Reject => None,
+        IfBusy::Queue => Some(QueuePosition::Queued),
+        IfBusy::Steer => Some(QueuePosition::Steered),
+    };
+    let input = match urgency {
+        None => WorkerInput::Send { turn_id: turn_id.clone(), input: started, message, by },
+        Some(urgency) => WorkerInput::Enqueue {
+            queued: Queued { turn_id: turn_id.clone(), message, input: started, sender },
+            urgency,
+            most: spec::queue_limit(&row),
+        },
+    };
+    let definition = request.agent.as_ref().map(|change| change.agent.name.clone());
+    let accepted = accepted(row.worker_id.clone(), turn_id, asked);
+    let respond: Respond = Box::new(move |next, added| {
+        let mut response = accepted(next, added);
+        if let Some(name) = definition {
+            response["agentDefinition"] = name.into();
+        }
+        response
+    });
+    match supervisor.order_also(&handle, Some(owner), key, input, respond, environment, also).await {
+        Ok(response) => {
+            if let Some(prompt) = title {
+                label_by_task(supervisor, &row, prompt);
             }
-            Ok(RequestTarget::Replayed(response)) => (response, None),
-            Err(error) if error.code == Code::WorkerStopped => {
-                let message = "the worker is stopped: there is no turn to cancel";
-                let error = Error::new(Code::WorkerNotRunning, message).with("state", "stopped");
-                return Err(self.not_running(&row, error).await?);
-            }
-            Err(error) => return Err(error),
-        };
-        let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
-            // The open turn is another one, which was queued.
-            (_, Some(end)) => self.turn_of(row.id, end).await?,
-            (Some(turn_id), None) => turn_id.to_owned(),
-            (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
-        };
-        let state = match &handle {
-            Some(handle) => self.until_canceled(&row, handle, &turn_id).await?,
-            None => WorkerState::Stopped,
-        };
-        self.canceled(&row, turn_id, state).await
+            read_response(response)
+        }
+        Err(error) => Err(supervisor.shared.refused(&row, of_worker(error, worker))),
     }
+}
 
-    async fn cancel_now(
-        &self,
-        row: &WorkerRow,
-        handle: &worker::ActorHandle,
-        owner: OwnerCheck,
-        key: Option<(String, String)>,
-        turn: Option<TurnId>,
-        reason: String,
-    ) -> Result<Value> {
-        // The response names the canceled turn: the one still open, or the one that ended at once.
-        let respond = Box::new(|next: &Worker, added: &[(EventType, i64)]| {
-            let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
-            json!({"turnId": next.open_turn(), "end": end})
-        });
-        match self.order(handle, Some(owner), key, WorkerInput::Cancel { turn, reason }, respond).await {
-            Err(error) if error.code == Code::WorkerNotRunning => Err(self.not_running(row, error).await?),
-            result => result,
+/// Cancels the open turn and waits for its end.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`,
+/// `TURN_NOT_OPEN{turnId,state}`, `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` for a worker that
+/// is set aside.
+pub(crate) async fn cancel(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    request: CancelTurn,
+) -> Result<TurnCanceled> {
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("cancel {worker}"), &request)?;
+    let CancelTurn { turn_id, reason } = request;
+    let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
+    let (response, handle) = match supervisor.reach(&row, &owner, &key).await {
+        Ok(RequestTarget::Live(handle)) => {
+            (cancel_now(supervisor, &row, &handle, owner, key, turn_id, reason).await?, Some(handle))
+        }
+        Ok(RequestTarget::Replayed(response)) => (response, None),
+        Err(error) if error.code == Code::WorkerStopped => {
+            let message = "the worker is stopped: there is no turn to cancel";
+            let error = Error::new(Code::WorkerNotRunning, message).with("state", "stopped");
+            return Err(not_running(supervisor, &row, error).await?);
+        }
+        Err(error) => return Err(error),
+    };
+    let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
+        // The open turn is another one, which was queued.
+        (_, Some(end)) => turn_of(supervisor, row.id, end).await?,
+        (Some(turn_id), None) => turn_id.to_owned(),
+        (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
+    };
+    let state = match &handle {
+        Some(handle) => until_canceled(supervisor, &row, handle, &turn_id).await?,
+        None => WorkerState::Stopped,
+    };
+    canceled(supervisor, &row, turn_id, state).await
+}
+
+async fn cancel_now(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    handle: &worker::ActorHandle,
+    owner: OwnerCheck,
+    key: Option<(String, String)>,
+    turn: Option<TurnId>,
+    reason: String,
+) -> Result<Value> {
+    // The response names the canceled turn: the one still open, or the one that ended at once.
+    let respond = Box::new(|next: &Worker, added: &[(EventType, i64)]| {
+        let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
+        json!({"turnId": next.open_turn(), "end": end})
+    });
+    match supervisor.order(handle, Some(owner), key, WorkerInput::Cancel { turn, reason }, respond).await {
+        Err(error) if error.code == Code::WorkerNotRunning => Err(not_running(supervisor, row, error).await?),
+        result => result,
+    }
+}
+
+/// Returns the error for a cancel without an open turn, with the latest event.
+async fn not_running(supervisor: &Supervisor, row: &WorkerRow, error: Error) -> Result<Error> {
+    let latest = supervisor.latest(row).await?;
+    Ok(error.with("workerId", row.worker_id.as_str()).with("latestEvent", latest))
+}
+
+/// Returns the turn of an event.
+async fn turn_of(supervisor: &Supervisor, worker: RowId, seq: i64) -> Result<String> {
+    let event = supervisor.shared.store.read(move |connection| events::get(connection, worker, seq)).await?;
+    let turn_id = event.and_then(|event| event.turn_id).map(|turn_id| turn_id.as_str().to_owned());
+    turn_id.ok_or_else(|| Error::new(Code::Internal, "the end of a turn belongs to no turn"))
+}
+
+/// Waits until the turn is over. Returns the worker's state then.
+async fn until_canceled(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    handle: &worker::ActorHandle,
+    turn_id: &str,
+) -> Result<WorkerState> {
+    // The time after which the runtime kills the agent of a canceled turn.
+    let grace = Duration::from_millis(timeouts(row).cancel_grace_ms);
+    let mut snapshots = handle.follow();
+    let over = snapshots
+        .wait_for(|snapshot| snapshot.worker.open_turn().is_none_or(|open| open.as_str() != turn_id));
+    match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {
+        Ok(Ok(snapshot)) => Ok(snapshot.worker.public_state()),
+        Ok(Err(_)) => Err(supervisor.abandoned()),
+        Err(_) => {
+            let message = "the cancel is stored, but the turn has not ended yet; wait for turn.canceled";
+            let error = Error::new(Code::BackendTimeout, message).retryable();
+            Err(error.with("workerId", row.worker_id.as_str()).with("turnId", turn_id))
         }
     }
+}
 
-    /// Returns the error for a cancel without an open turn, with the latest event.
-    async fn not_running(&self, row: &WorkerRow, error: Error) -> Result<Error> {
-        let latest = self.latest(row).await?;
-        Ok(error.with("workerId", row.worker_id.as_str()).with("latestEvent", latest))
-    }
-
-    /// Returns the turn of an event.
-    async fn turn_of(&self, worker: RowId, seq: i64) -> Result<String> {
-        let event = self.shared.store.read(move |connection| events::get(connection, worker, seq)).await?;
-        let turn_id = event.and_then(|event| event.turn_id).map(|turn_id| turn_id.as_str().to_owned());
-        turn_id.ok_or_else(|| Error::new(Code::Internal, "the end of a turn belongs to no turn"))
-    }
-
-    /// Waits until the turn is over. Returns the worker's state then.
-    async fn until_canceled(
-        &self,
-        row: &WorkerRow,
-        handle: &worker::ActorHandle,
-        turn_id: &str,
-    ) -> Result<WorkerState> {
-        // The time after which the runtime kills the agent of a canceled turn.
-        let grace = Duration::from_millis(timeouts(row).cancel_grace_ms);
-        let mut snapshots = handle.follow();
-        let over = snapshots
-            .wait_for(|snapshot| snapshot.worker.open_turn().is_none_or(|open| open.as_str() != turn_id));
-        match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {
-            Ok(Ok(snapshot)) => Ok(snapshot.worker.public_state()),
-            Ok(Err(_)) => Err(self.abandoned()),
-            Err(_) => {
-                let message = "the cancel is stored, but the turn has not ended yet; wait for turn.canceled";
-                let error = Error::new(Code::BackendTimeout, message).retryable();
-                Err(error.with("workerId", row.worker_id.as_str()).with("turnId", turn_id))
-            }
-        }
-    }
-
-    async fn canceled(&self, row: &WorkerRow, turn_id: String, state: WorkerState) -> Result<TurnCanceled> {
-        let worker_id = row.worker_id.clone();
-        let (id, turn) = (row.id, turn_id.clone());
-        let (row, end) = self
-            .shared
-            .store
-            .read(move |connection| {
-                let row = turns::get(connection, id, &turn)?;
-                let end = match row.as_ref().and_then(|row| row.end_seq) {
-                    Some(seq) => events::get(connection, id, seq)?,
-                    None => None,
-                };
-                Ok((row, end))
-            })
-            .await?;
-        let (Some(row), Some(end)) = (row, end) else {
-            return Err(
-                Error::new(Code::Internal, "the turn has ended without an event").with("turnId", turn_id)
-            );
-        };
-        let already_terminal = end.event_type != EventType::TurnCanceled;
-        Ok(TurnCanceled {
-            worker_id,
-            state,
-            event_id: EventId(end.seq),
-            turn_id: Some(row.turn_id),
-            forced: end.data()["forced"] == true,
-            already_terminal,
-            terminal_event_type: already_terminal.then_some(end.event_type),
+async fn canceled(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    turn_id: String,
+    state: WorkerState,
+) -> Result<TurnCanceled> {
+    let worker_id = row.worker_id.clone();
+    let (id, turn) = (row.id, turn_id.clone());
+    let (row, end) = supervisor
+        .shared
+        .store
+        .read(move |connection| {
+            let row = turns::get(connection, id, &turn)?;
+            let end = match row.as_ref().and_then(|row| row.end_seq) {
+                Some(seq) => events::get(connection, id, seq)?,
+                None => None,
+            };
+            Ok((row, end))
         })
-    }
+        .await?;
+    let (Some(row), Some(end)) = (row, end) else {
+        return Err(Error::new(Code::Internal, "the turn has ended without an event").with("turnId", turn_id));
+    };
+    let already_terminal = end.event_type != EventType::TurnCanceled;
+    Ok(TurnCanceled {
+        worker_id,
+        state,
+        event_id: EventId(end.seq),
+        turn_id: Some(row.turn_id),
+        forced: end.data()["forced"] == true,
+        already_terminal,
+        terminal_event_type: already_terminal.then_some(end.event_type),
+    })
+}
 
-    /// Decides a permission request, and waits briefly for delivery to the agent.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
-    /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`,
-    /// `INVALID_CONTROLLER_HANDLE`. `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that
-    /// is stopped or never had a runtime. `INVALID_INPUT{kind}` for an elicitation.
-    pub(crate) async fn decide(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        request_id: &str,
-        request: Decide,
-    ) -> Result<ApprovalDecided> {
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("decide {worker} {request_id}"), &request)?;
-        let response = match self.recall(&key).await? {
-            Some(response) => response,
-            None => {
-                // A caller that is not the owner gets only that error.
-                self.check_owner_of(&owner, &row).await?;
-                let decided = self.decide_now(&row, request_id, request, owner, key.clone()).await;
-                self.or_earlier(&key, decided).await?
-            }
-        };
-        self.delivered(worker, request_id, read_response::<StoredDecision>(response)?).await
-    }
+/// Decides a permission request, and waits briefly for delivery to the agent.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
+/// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`,
+/// `INVALID_CONTROLLER_HANDLE`. `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that
+/// is stopped or never had a runtime. `INVALID_INPUT{kind}` for an elicitation.
+pub(crate) async fn decide(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    request_id: &str,
+    request: Decide,
+) -> Result<ApprovalDecided> {
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("decide {worker} {request_id}"), &request)?;
+    let response = match supervisor.recall(&key).await? {
+        Some(response) => response,
+        None => {
+            // A caller that is not the owner gets only that error.
+            supervisor.check_owner_of(&owner, &row).await?;
+            let decided = decide_now(supervisor, &row, request_id, request, owner, key.clone()).await;
+            supervisor.or_earlier(&key, decided).await?
+        }
+    };
+    delivered(supervisor, worker, request_id, read_response::<StoredDecision>(response)?).await
+}
 
-    async fn decide_now(
-        &self,
-        row: &WorkerRow,
-        request_id: &str,
-        request: Decide,
-        owner: OwnerCheck,
-        key: Option<(String, String)>,
-    ) -> Result<Value> {
-        let found = self.question(row, request_id, QuestionKind::Permission).await?;
-        let choice = decision::choose(&views::approval_view(&found).options, &request)?;
-        let always = match request.always {
-            Some(scope) => Some(self.derive(row, &found, &choice, scope).await?),
-            None => None,
-        };
-        let handle = match self.reach(row, &owner, &key).await? {
-            RequestTarget::Live(handle) => handle,
-            RequestTarget::Replayed(response) => return Ok(response),
-        };
-        let (made, added_rule) = (choice.clone(), always.as_ref().map(|(rule, _)| rule.clone()));
-        let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
-            let decided = added.iter().find(|(event_type, _)| *event_type == EventType::ApprovalDecided);
-            let event_id = EventId(decided.map_or(0, |(_, seq)| *seq));
-            json!(StoredDecision { always: added_rule, ..StoredDecision::of(&made, event_id) })
-        });
-        let (asked, note) = (found.request_id, request.note);
-        let input = match always {
-            Some((_, rule)) => {
-                WorkerInput::Inbox(QuestionInput::DecideAlways { request_id: asked, choice, note, rule })
-            }
-            None => WorkerInput::Decide { request_id: asked, choice, note },
-        };
-        let decided = self.order(&handle, Some(owner), key, input, respond).await;
-        self.or_how_it_ended(row, request_id, decided).await
-    }
+async fn decide_now(
+    supervisor: &Supervisor,
+    row: &WorkerRow,
+    request_id: &str,
+    request: Decide,
+    owner: OwnerCheck,
+    key: Option<(String, String)>,
+) -> Result<Value> {
+    let found = question(supervisor, row, request_id, QuestionKind::Permission).await?;
+    let choice = decision::choose(&views::approval_view(&found).options, &request)?;
+    let always = match request.always {
+        Some(scope) => Some(derive(supervisor, row, &found, &choice, scope).await?),
+        None => None,
+    };
+    let handle = match supervisor.reach(row, &owner, &key).await? {
+        RequestTarget::Live(handle) => handle,
+        RequestTarget::Replayed(response) => return Ok(response),
+    };
+    let (made, added_rule) = (choice.clone(), always.as_ref().map(|(rule, _)| rule.clone()));
+    let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
+        let decided = added.iter().find(|(event_type, _)| *event_type == EventType::ApprovalDecided);
+        let event_id = EventId(decided.map_or(0, |(_, seq)| *seq));
+        json!(StoredDecision { always: added_rule, ..StoredDecision::of(&made, event_id) })
+    });
+    let (asked, note) = (found.request_id, request.note);
+    let input = match always {
+        Some((_, rule)) => {
+            WorkerInput::Inbox(QuestionInput::DecideAlways { request_id: asked, choice, note, rule })
+        }
+        None => WorkerInput::Decide { request_id: asked, choice, note },
+    };
+    let decided = supervisor.order(&handle, Some(owner), key, input, respond).await;
+    or_how_it_ended(supervisor, row, request_id, decided).await
+}
 
-    async fn delivered(
-        &self,
-        worker: &str,
-        request_id: &str,
-        decision: StoredDecision,
-    ) -> Result<ApprovalDecided> {
-        let row = self.row(worker).await?;
-        let (now, delivery, state) = self.delivery(worker, request_id).await?;
-        Ok(ApprovalDecided {
-            worker_id: row.worker_id,
-            request_id: now.request_id,
-            decision: decision.decision,
-            option_id: decision.option_id,
-            alias: decision.alias,
-            state,
-            event_id: decision.event_id,
-            delivery: delivery.to_owned(),
-            always: decision.always,
-        })
-    }
+async fn delivered(
+    supervisor: &Supervisor,
+    worker: &str,
+    request_id: &str,
+    decision: StoredDecision,
+) -> Result<ApprovalDecided> {
+    let row = supervisor.row(worker).await?;
+    let (now, delivery, state) = wait_for_delivery(supervisor, worker, request_id).await?;
+    Ok(ApprovalDecided {
+        worker_id: row.worker_id,
+        request_id: now.request_id,
+        decision: decision.decision,
+        option_id: decision.option_id,
+        alias: decision.alias,
+        state,
+        event_id: decision.event_id,
+        delivery: delivery.to_owned(),
+        always: decision.always,
+    })
 }
 
 /// The stored result of a decision, for repetitions.

@@ -32,293 +32,289 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// Maximum number of ended turns in a list.
 pub(crate) const MAX_ENDED: u32 = 1000;
 
-impl Supervisor {
-    /// Lists the last ended turns of a worker, the open one, and the queued ones.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT`, `STORAGE_ERROR`.
-    pub(crate) async fn list_turns(&self, worker: &str, ended: u32) -> Result<TurnList> {
-        if ended > MAX_ENDED {
-            let message = format!("at most {MAX_ENDED} turns that have ended can be listed");
-            return Err(Error::new(Code::InvalidArgument, message).with("ended", ended));
-        }
-        let row = self.row(worker).await?;
-        // Waits until the worker is settled, so that messages accepted meanwhile are included.
-        self.view(&row).await;
-        let (id, worker_id) = (row.id, row.worker_id.clone());
-        let (items, known) = self
-            .shared
-            .store
-            .read(move |connection| {
-                let _moment = history::one_moment(connection)?;
-                let mut items = Vec::new();
-                // One more, because the last one may be open.
-                turns::begun(connection, id, ended.saturating_add(1), &mut |row| {
-                    items.push(begun(&row, true))
-                })?;
-                let open = items.last().is_some_and(|turn| turn.status == TurnProgress::Open);
-                let most = usize::try_from(ended).unwrap_or(usize::MAX) + usize::from(open);
-                items.drain(..items.len().saturating_sub(most));
-                let mut position = 0;
-                queue::queued(connection, id, &mut |row| {
-                    position += 1;
-                    items.push(queued(&row, position, true));
-                })?;
-                let known = workers::get(connection, row.worker_id.as_str())?;
-                Ok((items, known.map(|row| workers::load(connection, &row)).transpose()?))
-            })
-            .await?;
-        let known = known.ok_or_else(|| self.roster.not_found(worker))?;
-        let queue = view(&known.queue);
-        Ok(TurnList { worker_id, state: known.public_state(), queue, count: items.len(), items })
+/// Lists the last ended turns of a worker, the open one, and the queued ones.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT`, `STORAGE_ERROR`.
+pub(crate) async fn list_turns(supervisor: &Supervisor, worker: &str, ended: u32) -> Result<TurnList> {
+    if ended > MAX_ENDED {
+        let message = format!("at most {MAX_ENDED} turns that have ended can be listed");
+        return Err(Error::new(Code::InvalidArgument, message).with("ended", ended));
     }
+    let row = supervisor.row(worker).await?;
+    // Waits until the worker is settled, so that messages accepted meanwhile are included.
+    supervisor.view(&row).await;
+    let (id, worker_id) = (row.id, row.worker_id.clone());
+    let (items, known) = supervisor
+        .shared
+        .store
+        .read(move |connection| {
+            let _moment = history::one_moment(connection)?;
+            let mut items = Vec::new();
+            // One more, because the last one may be open.
+            turns::begun(connection, id, ended.saturating_add(1), &mut |row| items.push(begun(&row, true)))?;
+            let open = items.last().is_some_and(|turn| turn.status == TurnProgress::Open);
+            let most = usize::try_from(ended).unwrap_or(usize::MAX) + usize::from(open);
+            items.drain(..items.len().saturating_sub(most));
+            let mut position = 0;
+            queue::queued(connection, id, &mut |row| {
+                position += 1;
+                items.push(queued(&row, position, true));
+            })?;
+            let known = workers::get(connection, row.worker_id.as_str())?;
+            Ok((items, known.map(|row| workers::load(connection, &row)).transpose()?))
+        })
+        .await?;
+    let known = known.ok_or_else(|| supervisor.roster.not_found(worker))?;
+    let queue = view(&known.queue);
+    Ok(TurnList { worker_id, state: known.public_state(), queue, count: items.len(), items })
+}
 
-    /// Returns one turn.
-    ///
-    /// # Errors
-    /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn show_turn(&self, turn: &str) -> Result<TurnShown> {
-        let row = self.row_of_turn(turn).await?;
-        self.view(&row).await;
-        let (id, turn) = (row.id, turn.to_owned());
-        self.shared
-            .store
-            .read(move |connection| {
-                let _moment = history::one_moment(connection)?;
-                let found = turns::find(connection, &turn)?.ok_or_else(|| not_found(&turn))?;
-                Ok(match found {
-                    StoredTurn::Queued(waits) => {
-                        let (mut position, mut place) = (0, 1);
-                        queue::queued(connection, id, &mut |row| {
-                            position += 1;
-                            if row.turn_id == waits.turn_id {
-                                place = position;
-                            }
-                        })?;
-                        TurnShown {
-                            worker_id: row.worker_id,
-                            turn: queued(&waits, place, false),
-                            dispatched: Dispatched::No,
-                            blocks: blocks(&parsed(Some(&waits.message))),
-                            end: None,
-                            result: None,
-                            sender: waits.sender,
+/// Returns one turn.
+///
+/// # Errors
+/// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn show_turn(supervisor: &Supervisor, turn: &str) -> Result<TurnShown> {
+    let row = row_of_turn(supervisor, turn).await?;
+    supervisor.view(&row).await;
+    let (id, turn) = (row.id, turn.to_owned());
+    supervisor
+        .shared
+        .store
+        .read(move |connection| {
+            let _moment = history::one_moment(connection)?;
+            let found = turns::find(connection, &turn)?.ok_or_else(|| not_found(&turn))?;
+            Ok(match found {
+                StoredTurn::Queued(waits) => {
+                    let (mut position, mut place) = (0, 1);
+                    queue::queued(connection, id, &mut |row| {
+                        position += 1;
+                        if row.turn_id == waits.turn_id {
+                            place = position;
                         }
+                    })?;
+                    TurnShown {
+                        worker_id: row.worker_id,
+                        turn: queued(&waits, place, false),
+                        dispatched: Dispatched::No,
+                        blocks: blocks(&parsed(Some(&waits.message))),
+                        end: None,
+                        result: None,
+                        sender: waits.sender,
                     }
-                    StoredTurn::Begun(turn) => {
-                        let end = turn.end.as_deref().map(|end| parsed(Some(end)));
-                        let shown = begun(&turn, false);
-                        let result = match shown.status {
-                            TurnProgress::Queued | TurnProgress::Open => None,
-                            _ => Some(result(connection, id, turn.no, end.as_ref())?),
-                        };
-                        TurnShown {
-                            worker_id: row.worker_id,
-                            dispatched: turn.dispatched,
-                            blocks: blocks(&parsed(turn.message.as_deref())),
-                            end,
-                            result,
-                            sender: None,
-                            turn: shown,
-                        }
-                    }
-                })
-            })
-            .await
-    }
-
-    /// Returns the worker of a turn.
-    ///
-    /// # Errors
-    /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn worker_of_turn(&self, turn: &str) -> Result<String> {
-        let id = turn.to_owned();
-        let found = self.shared.store.read(move |connection| turns::worker_of(connection, &id)).await?;
-        found.map(|worker| worker.as_str().to_owned()).ok_or_else(|| not_found(turn))
-    }
-
-    async fn row_of_turn(&self, turn: &str) -> Result<WorkerRow> {
-        self.row(&self.worker_of_turn(turn).await?).await
-    }
-
-    /// Drops a queued message.
-    ///
-    /// # Errors
-    /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`,
-    /// `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn drop_turn(&self, caller: ApiCaller, turn: &str) -> Result<TurnDropped> {
-        let input = |turn_id| WorkerInput::DropQueued { turn_id };
-        let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
-            Box::new(move |next, added| {
-                let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
-                json!({
-                    "workerId": worker_id, "turnId": turn_id, "queue": view(&next.queue),
-                    "eventId": EventId(dropped.map_or(0, |(_, seq)| *seq)),
-                })
-            })
-        };
-        self.change_waiting(caller, turn, ("drop", &()), input, respond).await
-    }
-
-    /// Moves a queued message to another position.
-    ///
-    /// # Errors
-    /// As [`Self::drop_turn`], and `INVALID_ARGUMENT` for a position below 1.
-    pub(crate) async fn move_turn(
-        &self,
-        caller: ApiCaller,
-        turn: &str,
-        request: MoveTurn,
-    ) -> Result<TurnMoved> {
-        if request.to == 0 {
-            return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
-        }
-        let to = usize::try_from(request.to).unwrap_or(usize::MAX);
-        let input = |turn_id| WorkerInput::MoveQueued { turn_id, to };
-        let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
-            Box::new(
-                move |next, _| json!({"workerId": worker_id, "turnId": turn_id, "position": next.queue.position(&turn_id)}),
-            )
-        };
-        self.change_waiting(caller, turn, ("move", &request), input, respond).await
-    }
-
-    /// Executes an order about a queued message. When the request is repeated, the message may be
-    /// gone.
-    async fn change_waiting<T: DeserializeOwned>(
-        &self,
-        caller: ApiCaller,
-        turn: &str,
-        (what, request): (&str, &impl Serialize),
-        input: impl FnOnce(TurnId) -> WorkerInput,
-        respond: impl FnOnce(WorkerId, TurnId) -> Respond,
-    ) -> Result<T> {
-        let (owner, key) = self.guarded(caller, &format!("{what} {turn}"), request)?;
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
-        }
-        let changed = self.change_now(turn, owner, &key, input, respond).await;
-        // A repetition with the same key may have been executed meanwhile, so that the message is
-        // gone.
-        self.or_earlier(&key, changed).await
-    }
-
-    async fn change_now<T: DeserializeOwned>(
-        &self,
-        turn: &str,
-        owner: OwnerCheck,
-        key: &Option<(String, String)>,
-        input: impl FnOnce(TurnId) -> WorkerInput,
-        respond: impl FnOnce(WorkerId, TurnId) -> Respond,
-    ) -> Result<T> {
-        let row = self.row_of_turn(turn).await?;
-        let handle = match self.reach(&row, &owner, key).await {
-            Ok(RequestTarget::Live(handle)) => handle,
-            Ok(RequestTarget::Replayed(response)) => return read_response(response),
-            Err(error) => return Err(self.not_waiting(turn, error).await),
-        };
-        let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
-        let respond = respond(row.worker_id.clone(), turn_id.clone());
-        match self.order(&handle, Some(owner), key.clone(), input(turn_id), respond).await {
-            Ok(response) => read_response(response),
-            Err(error) => Err(self.not_waiting(turn, error).await),
-        }
-    }
-
-    /// Sends the message of a failed or canceled turn again as a new turn. For a busy worker, it is
-    /// appended to the queue.
-    ///
-    /// # Errors
-    /// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
-    pub(crate) async fn retry_turn(
-        &self,
-        caller: ApiCaller,
-        turn: &str,
-        mut request: GoOn,
-    ) -> Result<TurnAccepted> {
-        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
-        let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
-        let (owner, key) = self.guarded(caller, &format!("retry {turn}"), &request)?;
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
-        }
-        let row = self.row_of_turn(turn).await?;
-        self.check_owner_of(&owner, &row).await?;
-        let id = turn.to_owned();
-        let found = self.shared.store.read(move |connection| turns::find(connection, &id)).await?;
-        let mut message = match found.ok_or_else(|| not_found(turn))? {
-            StoredTurn::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
-            StoredTurn::Begun(row) => match (row.status, row.message) {
-                (TurnStatus::Failed | TurnStatus::Canceled, Some(message)) => parsed(Some(&message)),
-                (TurnStatus::Failed | TurnStatus::Canceled, None) => {
-                    let message = "the message of the turn is no longer stored";
-                    return Err(Error::new(Code::TurnNotFound, message).with("turnId", turn));
                 }
-                (status, _) => return Err(not_retryable(turn, progress(status))),
-            },
-        };
-        let handle = match self.reach(&row, &owner, &key).await? {
-            RequestTarget::Live(handle) => handle,
-            RequestTarget::Replayed(response) => return read_response(response),
-        };
-        // The retry uses the worker's current definition.
-        message.as_object_mut().map(|message| message.remove("agent"));
-        let turn_id = TurnId::from_random(entropy::random()?);
-        let blocks = message["blocks"].as_array().map_or(0, Vec::len);
-        let started = json!({"text": message["text"], "blocksCount": blocks});
-        let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
-        let input =
-            WorkerInput::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };
-        let respond = Box::new(accepted(row.worker_id.clone(), turn_id, None));
-        let retried = self.order_with(&handle, Some(owner), key, input, respond, environment).await;
-        retried.map_err(|error| of_worker(error, row.worker_id.as_str())).and_then(read_response)
-    }
-
-    /// Resumes a paused queue, or a parked worker.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`,
-    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
-    pub(crate) async fn resume_queue(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        mut request: GoOn,
-    ) -> Result<QueueResumed> {
-        let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
-        let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("resume queue {worker}"), &request)?;
-        let handle = match self.reach(&row, &owner, &key).await? {
-            RequestTarget::Live(handle) => handle,
-            RequestTarget::Replayed(response) => return read_response(response),
-        };
-        let worker_id = row.worker_id.clone();
-        let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
-            let any = |wanted| added.iter().any(|(event_type, _)| *event_type == wanted);
-            json!({
-                "workerId": worker_id, "state": next.public_state(), "resumed": any(EventType::QueueResumed),
-                "unparked": any(EventType::WorkerUnparked),
-                "turnId": next.open_turn().filter(|_| any(EventType::TurnStarted)), "queue": view(&next.queue),
+                StoredTurn::Begun(turn) => {
+                    let end = turn.end.as_deref().map(|end| parsed(Some(end)));
+                    let shown = begun(&turn, false);
+                    let result = match shown.status {
+                        TurnProgress::Queued | TurnProgress::Open => None,
+                        _ => Some(result(connection, id, turn.no, end.as_ref())?),
+                    };
+                    TurnShown {
+                        worker_id: row.worker_id,
+                        dispatched: turn.dispatched,
+                        blocks: blocks(&parsed(turn.message.as_deref())),
+                        end,
+                        result,
+                        sender: None,
+                        turn: shown,
+                    }
+                }
             })
-        });
-        let resumed =
-            self.order_with(&handle, Some(owner), key, WorkerInput::ResumeQueue, respond, environment).await;
-        resumed.map_err(|error| of_worker(error, worker)).and_then(read_response)
-    }
+        })
+        .await
+}
 
-    /// Returns the error for a turn that is not queued, with its status.
-    async fn not_waiting(&self, turn: &str, error: Error) -> Error {
-        if !matches!(error.code, Code::TurnNotQueued | Code::WorkerStopped) {
-            return error;
-        }
-        let id = turn.to_owned();
-        match self.shared.store.read(move |connection| turns::find(connection, &id)).await {
-            Ok(Some(StoredTurn::Begun(row))) => {
-                not_queued(turn).with("status", progress(row.status).as_str())
+/// Returns the worker of a turn.
+///
+/// # Errors
+/// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn worker_of_turn(supervisor: &Supervisor, turn: &str) -> Result<String> {
+    let id = turn.to_owned();
+    let found = supervisor.shared.store.read(move |connection| turns::worker_of(connection, &id)).await?;
+    found.map(|worker| worker.as_str().to_owned()).ok_or_else(|| not_found(turn))
+}
+
+async fn row_of_turn(supervisor: &Supervisor, turn: &str) -> Result<WorkerRow> {
+    supervisor.row(&worker_of_turn(supervisor, turn).await?).await
+}
+
+/// Drops a queued message.
+///
+/// # Errors
+/// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`,
+/// `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn drop_turn(supervisor: &Supervisor, caller: ApiCaller, turn: &str) -> Result<TurnDropped> {
+    let input = |turn_id| WorkerInput::DropQueued { turn_id };
+    let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
+        Box::new(move |next, added| {
+            let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
+            json!({
+                "workerId": worker_id, "turnId": turn_id, "queue": view(&next.queue),
+                "eventId": EventId(dropped.map_or(0, |(_, seq)| *seq)),
+            })
+        })
+    };
+    change_waiting(supervisor, caller, turn, ("drop", &()), input, respond).await
+}
+
+/// Moves a queued message to another position.
+///
+/// # Errors
+/// As [`Self::drop_turn`], and `INVALID_ARGUMENT` for a position below 1.
+pub(crate) async fn move_turn(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    turn: &str,
+    request: MoveTurn,
+) -> Result<TurnMoved> {
+    if request.to == 0 {
+        return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
+    }
+    let to = usize::try_from(request.to).unwrap_or(usize::MAX);
+    let input = |turn_id| WorkerInput::MoveQueued { turn_id, to };
+    let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
+        Box::new(
+            move |next, _| json!({"workerId": worker_id, "turnId": turn_id, "position": next.queue.position(&turn_id)}),
+        )
+    };
+    change_waiting(supervisor, caller, turn, ("move", &request), input, respond).await
+}
+
+/// Executes an order about a queued message. When the request is repeated, the message may be
+/// gone.
+async fn change_waiting<T: DeserializeOwned>(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    turn: &str,
+    (what, request): (&str, &impl Serialize),
+    input: impl FnOnce(TurnId) -> WorkerInput,
+    respond: impl FnOnce(WorkerId, TurnId) -> Respond,
+) -> Result<T> {
+    let (owner, key) = supervisor.guarded(caller, &format!("{what} {turn}"), request)?;
+    if let Some(earlier) = supervisor.recall(&key).await? {
+        return read_response(earlier);
+    }
+    let changed = change_now(supervisor, turn, owner, &key, input, respond).await;
+    // A repetition with the same key may have been executed meanwhile, so that the message is
+    // gone.
+    supervisor.or_earlier(&key, changed).await
+}
+
+async fn change_now<T: DeserializeOwned>(
+    supervisor: &Supervisor,
+    turn: &str,
+    owner: OwnerCheck,
+    key: &Option<(String, String)>,
+    input: impl FnOnce(TurnId) -> WorkerInput,
+    respond: impl FnOnce(WorkerId, TurnId) -> Respond,
+) -> Result<T> {
+    let row = row_of_turn(supervisor, turn).await?;
+    let handle = match supervisor.reach(&row, &owner, key).await {
+        Ok(RequestTarget::Live(handle)) => handle,
+        Ok(RequestTarget::Replayed(response)) => return read_response(response),
+        Err(error) => return Err(not_waiting(supervisor, turn, error).await),
+    };
+    let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
+    let respond = respond(row.worker_id.clone(), turn_id.clone());
+    match supervisor.order(&handle, Some(owner), key.clone(), input(turn_id), respond).await {
+        Ok(response) => read_response(response),
+        Err(error) => Err(not_waiting(supervisor, turn, error).await),
+    }
+}
+
+/// Sends the message of a failed or canceled turn again as a new turn. For a busy worker, it is
+/// appended to the queue.
+///
+/// # Errors
+/// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
+pub(crate) async fn retry_turn(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    turn: &str,
+    mut request: GoOn,
+) -> Result<TurnAccepted> {
+    let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
+    let sender = caller.handle.as_ref().and_then(ControllerHandle::epoch_number);
+    let (owner, key) = supervisor.guarded(caller, &format!("retry {turn}"), &request)?;
+    if let Some(earlier) = supervisor.recall(&key).await? {
+        return read_response(earlier);
+    }
+    let row = row_of_turn(supervisor, turn).await?;
+    supervisor.check_owner_of(&owner, &row).await?;
+    let id = turn.to_owned();
+    let found = supervisor.shared.store.read(move |connection| turns::find(connection, &id)).await?;
+    let mut message = match found.ok_or_else(|| not_found(turn))? {
+        StoredTurn::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
+        StoredTurn::Begun(row) => match (row.status, row.message) {
+            (TurnStatus::Failed | TurnStatus::Canceled, Some(message)) => parsed(Some(&message)),
+            (TurnStatus::Failed | TurnStatus::Canceled, None) => {
+                let message = "the message of the turn is no longer stored";
+                return Err(Error::new(Code::TurnNotFound, message).with("turnId", turn));
             }
-            Ok(_) => not_found(turn),
-            Err(error) => error,
-        }
+            (status, _) => return Err(not_retryable(turn, progress(status))),
+        },
+    };
+    let handle = match supervisor.reach(&row, &owner, &key).await? {
+        RequestTarget::Live(handle) => handle,
+        RequestTarget::Replayed(response) => return read_response(response),
+    };
+    // The retry uses the worker's current definition.
+    message.as_object_mut().map(|message| message.remove("agent"));
+    let turn_id = TurnId::from_random(entropy::random()?);
+    let blocks = message["blocks"].as_array().map_or(0, Vec::len);
+    let started = json!({"text": message["text"], "blocksCount": blocks});
+    let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
+    let input =
+        WorkerInput::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };
+    let respond = Box::new(accepted(row.worker_id.clone(), turn_id, None));
+    let retried = supervisor.order_with(&handle, Some(owner), key, input, respond, environment).await;
+    retried.map_err(|error| of_worker(error, row.worker_id.as_str())).and_then(read_response)
+}
+
+/// Resumes a paused queue, or a parked worker.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`,
+/// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+pub(crate) async fn resume_queue(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    mut request: GoOn,
+) -> Result<QueueResumed> {
+    let environment = AgentEnvironment::taken(&mut request.env, &mut request.mcp_servers)?;
+    let row = supervisor.row(worker).await?;
+    let (owner, key) = supervisor.guarded(caller, &format!("resume queue {worker}"), &request)?;
+    let handle = match supervisor.reach(&row, &owner, &key).await? {
+        RequestTarget::Live(handle) => handle,
+        RequestTarget::Replayed(response) => return read_response(response),
+    };
+    let worker_id = row.worker_id.clone();
+    let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
+        let any = |wanted| added.iter().any(|(event_type, _)| *event_type == wanted);
+        json!({
+            "workerId": worker_id, "state": next.public_state(), "resumed": any(EventType::QueueResumed),
+            "unparked": any(EventType::WorkerUnparked),
+            "turnId": next.open_turn().filter(|_| any(EventType::TurnStarted)), "queue": view(&next.queue),
+        })
+    });
+    let resumed = supervisor
+        .order_with(&handle, Some(owner), key, WorkerInput::ResumeQueue, respond, environment)
+        .await;
+    resumed.map_err(|error| of_worker(error, worker)).and_then(read_response)
+}
+
+/// Returns the error for a turn that is not queued, with its status.
+async fn not_waiting(supervisor: &Supervisor, turn: &str, error: Error) -> Error {
+    if !matches!(error.code, Code::TurnNotQueued | Code::WorkerStopped) {
+        return error;
+    }
+    let id = turn.to_owned();
+    match supervisor.shared.store.read(move |connection| turns::find(connection, &id)).await {
+        Ok(Some(StoredTurn::Begun(row))) => not_queued(turn).with("status", progress(row.status).as_str()),
+        Ok(_) => not_found(turn),
+        Err(error) => error,
     }
 }
 

@@ -11,6 +11,8 @@ use crate::store::{Durability, WorkerRow, tasks, workers};
 use crate::supervisor::Supervisor;
 use crate::supervisor::start::spec;
 use crate::supervisor::tasks::TaskCaller;
+use crate::supervisor::tasks::spawn::run_task;
+use crate::supervisor::tasks::wait::wait_task;
 
 /// Name of the labeling definition, and idempotency key of its task.
 const TITLE: &str = "title";
@@ -19,60 +21,58 @@ const MAX_MESSAGE_CHARS: usize = 4_000;
 /// Maximum number of characters of a generated label.
 const MAX_TITLE_CHARS: usize = 60;
 
-impl Supervisor {
-    /// Returns the prompt of the task that labels a worker after this message. `None` if the worker
-    /// needs no label.
-    pub(crate) fn title_prompt(&self, row: &WorkerRow, message: &str) -> Option<String> {
-        (is_wanted(row) && !message.trim().is_empty()).then(|| prompt(message))
-    }
+/// Returns the prompt of the task that labels a worker after this message. `None` if the worker
+/// needs no label.
+pub(crate) fn title_prompt(row: &WorkerRow, message: &str) -> Option<String> {
+    (is_wanted(row) && !message.trim().is_empty()).then(|| prompt(message))
+}
 
-    /// Labels a worker in the background, unless an earlier message has done so.
-    pub(crate) fn label_by_task(&self, row: &WorkerRow, prompt: String) {
-        let (this, row) = (self.clone(), row.clone());
-        tokio::spawn(async move {
-            let caller = TaskCaller::Title { worker: row.worker_id.clone() };
-            match this.run_task(caller, task(prompt)).await {
-                Ok(task) => this.label_by(&row, task.task_id.as_str()).await,
-                // An earlier message has started the task.
-                Err(error) if error.code == Code::IdempotencyConflict => {}
-                Err(error) => tracing::warn!(worker = %row.worker_id, %error, "a worker keeps its label"),
-            }
-        });
-    }
-
-    /// Waits in the background for labeling tasks that an earlier daemon started.
-    pub(crate) async fn take_up_titles(&self) -> Result<()> {
-        let asked = self.shared.store.read(|connection| tasks::of_agent(connection, TITLE)).await?;
-        for (row, task_id) in asked {
-            if is_wanted(&row) {
-                let this = self.clone();
-                tokio::spawn(async move { this.label_by(&row, &task_id).await });
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for the task that labels a worker. A task without a usable result changes nothing.
-    async fn label_by(&self, row: &WorkerRow, task_id: &str) {
-        if let Err(error) = self.try_label_by(row, task_id).await {
-            tracing::warn!(worker = %row.worker_id, %error, "a worker keeps its label");
-        }
-    }
-
-    async fn try_label_by(&self, row: &WorkerRow, task_id: &str) -> Result<()> {
+/// Labels a worker in the background, unless an earlier message has done so.
+pub(crate) fn label_by_task(supervisor: &Supervisor, row: &WorkerRow, prompt: String) {
+    let (this, row) = (supervisor.clone(), row.clone());
+    tokio::spawn(async move {
         let caller = TaskCaller::Title { worker: row.worker_id.clone() };
-        let shown = self.wait_task(caller, task_id, WaitTask::default()).await?;
-        if shown.task.status != TaskStatus::Completed {
-            return Ok(());
+        match run_task(&this, caller, task(prompt)).await {
+            Ok(task) => label_by(&this, &row, task.task_id.as_str()).await,
+            // An earlier message has started the task.
+            Err(error) if error.code == Code::IdempotencyConflict => {}
+            Err(error) => tracing::warn!(worker = %row.worker_id, %error, "a worker keeps its label"),
         }
-        let Some(title) = title(&task_result::short(&shown)?) else { return Ok(()) };
-        let id = row.id;
-        let write = self
-            .shared
-            .store
-            .write(Durability::Full, 1, move |tx| workers::names::label_unlabeled(tx, id, &title));
-        write.await
+    });
+}
+
+/// Waits in the background for labeling tasks that an earlier daemon started.
+pub(crate) async fn take_up_titles(supervisor: &Supervisor) -> Result<()> {
+    let asked = supervisor.shared.store.read(|connection| tasks::of_agent(connection, TITLE)).await?;
+    for (row, task_id) in asked {
+        if is_wanted(&row) {
+            let this = supervisor.clone();
+            tokio::spawn(async move { label_by(&this, &row, &task_id).await });
+        }
     }
+    Ok(())
+}
+
+/// Waits for the task that labels a worker. A task without a usable result changes nothing.
+async fn label_by(supervisor: &Supervisor, row: &WorkerRow, task_id: &str) {
+    if let Err(error) = try_label_by(supervisor, row, task_id).await {
+        tracing::warn!(worker = %row.worker_id, %error, "a worker keeps its label");
+    }
+}
+
+async fn try_label_by(supervisor: &Supervisor, row: &WorkerRow, task_id: &str) -> Result<()> {
+    let caller = TaskCaller::Title { worker: row.worker_id.clone() };
+    let shown = wait_task(supervisor, caller, task_id, WaitTask::default()).await?;
+    if shown.task.status != TaskStatus::Completed {
+        return Ok(());
+    }
+    let Some(title) = title(&task_result::short(&shown)?) else { return Ok(()) };
+    let id = row.id;
+    let write = supervisor
+        .shared
+        .store
+        .write(Durability::Full, 1, move |tx| workers::names::label_unlabeled(tx, id, &title));
+    write.await
 }
 
 /// Returns whether automatic labels are on and the worker has none.

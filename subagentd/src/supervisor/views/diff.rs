@@ -12,6 +12,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::inspect::InspectQuery;
+use crate::supervisor::views::inspect::inspect;
+use crate::supervisor::views::overview::worker_overview;
 use crate::supervisor::{Supervisor, command_run};
 
 /// Maximum time of a diff, with the wait for a place.
@@ -26,76 +28,74 @@ const TYPES: [&str; 2] = ["progress.update:tool_call", "progress.update:tool_cal
 /// Comparisons at a time: each reads a whole work tree.
 static COMPARING: Semaphore = Semaphore::const_new(2);
 
-impl Supervisor {
-    /// Returns the changes of a worker's folder since its first turn.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`; `DAEMON_BUSY` if they are not computed in time; `INTERNAL_ERROR`
-    /// if they cannot be computed.
-    pub(crate) async fn diff(&self, worker: &str) -> Result<WorkerDiff> {
-        let began = Instant::now();
-        match timeout_at(began + PATIENCE, Box::pin(self.diff_since(worker, began))).await {
-            Ok(made) => made,
-            Err(_) => Err(busy("the diff was not made in time")),
+/// Returns the changes of a worker's folder since its first turn.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`; `DAEMON_BUSY` if they are not computed in time; `INTERNAL_ERROR`
+/// if they cannot be computed.
+pub(crate) async fn diff(supervisor: &Supervisor, worker: &str) -> Result<WorkerDiff> {
+    let began = Instant::now();
+    match timeout_at(began + PATIENCE, Box::pin(diff_since(supervisor, worker, began))).await {
+        Ok(made) => made,
+        Err(_) => Err(busy("the diff was not made in time")),
+    }
+}
+
+async fn diff_since(supervisor: &Supervisor, worker: &str, began: Instant) -> Result<WorkerDiff> {
+    let overview = worker_overview(supervisor, worker).await?;
+    let Ok(_place) = timeout_at(began + PATIENCE_OF_GIT, COMPARING.acquire()).await else {
+        return Err(busy("other diffs are being made, and they did not end in time"));
+    };
+    let copy = overview.shown.worker.worktree.as_ref().filter(|worktree| worktree.copied.is_some());
+    let source = if copy.is_some() { DiffSource::Copy } else { DiffSource::Git };
+    let task_of_source = DiffTask { copy: copy.map(WorktreeView::worktree), ..task(&overview) };
+    let reason = match source {
+        DiffSource::Git if overview.base.is_none() => NO_REPOSITORY.to_owned(),
+        _ => match compared(supervisor, &task_of_source, began + PATIENCE_OF_GIT).await {
+            Err(reason) | Ok(Compared { reason: Some(reason), .. }) => reason,
+            Ok(compared) => return Ok(view(overview, compared, source, None)),
+        },
+    };
+    let query = InspectQuery {
+        limit: MAX_EVENTS,
+        since: None,
+        turn_id: None,
+        event_types: Some(TYPES.map(str::to_owned).to_vec()),
+    };
+    let events = inspect(supervisor, worker, query).await?.events;
+    let unreadable = |error: &str| Error::new(Code::Internal, format!("no diff can be made: {error}"));
+    let events = events.iter().map(serde_json::to_value).collect::<serde_json::Result<_>>();
+    let events = events.map_err(|error| unreadable(&error.to_string()))?;
+    let task = DiffTask { events: Some(events), ..task(&overview) };
+    let compared = compared(supervisor, &task, began + PATIENCE).await;
+    let compared = compared.map_err(|why| unreadable(&why).retryable())?;
+    Ok(view(overview, compared, DiffSource::Events, Some(reason)))
+}
+
+/// Runs a comparison that must end by then. The error is the reason why there is none.
+async fn compared(supervisor: &Supervisor, task: &DiffTask, until: Instant) -> Result<Compared, String> {
+    let program = &supervisor.shared.setup.runtime_program;
+    let name = program.to_str().ok_or("the path of `subagent-runtime` is not UTF-8")?;
+    let argv = vec![name.to_owned(), "diff".to_owned()];
+    let left = until.saturating_duration_since(Instant::now());
+    let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let unreadable = |error: serde_json::Error| format!("the comparison cannot be read: {error}");
+    let stdin = serde_json::to_string(task).map_err(unreadable)?;
+    let mut run = user_command::of(argv, Path::new("/"), std::env::vars_os(), stdin, millis);
+    run.max_output_bytes = MAX_ANSWER_BYTES;
+    let result = command_run::run(program, run).await;
+    let why = match result.end {
+        CommandEnd::Exited { code: 0 } if result.truncated => "its answer is too large".to_owned(),
+        CommandEnd::Exited { code: 0 } => {
+            return serde_json::from_str(&result.stdout).map_err(unreadable);
         }
-    }
-
-    async fn diff_since(&self, worker: &str, began: Instant) -> Result<WorkerDiff> {
-        let overview = self.worker_overview(worker).await?;
-        let Ok(_place) = timeout_at(began + PATIENCE_OF_GIT, COMPARING.acquire()).await else {
-            return Err(busy("other diffs are being made, and they did not end in time"));
-        };
-        let copy = overview.shown.worker.worktree.as_ref().filter(|worktree| worktree.copied.is_some());
-        let source = if copy.is_some() { DiffSource::Copy } else { DiffSource::Git };
-        let task_of_source = DiffTask { copy: copy.map(WorktreeView::worktree), ..task(&overview) };
-        let reason = match source {
-            DiffSource::Git if overview.base.is_none() => NO_REPOSITORY.to_owned(),
-            _ => match self.compared(&task_of_source, began + PATIENCE_OF_GIT).await {
-                Err(reason) | Ok(Compared { reason: Some(reason), .. }) => reason,
-                Ok(compared) => return Ok(view(overview, compared, source, None)),
-            },
-        };
-        let query = InspectQuery {
-            limit: MAX_EVENTS,
-            since: None,
-            turn_id: None,
-            event_types: Some(TYPES.map(str::to_owned).to_vec()),
-        };
-        let events = self.inspect(worker, query).await?.events;
-        let unreadable = |error: &str| Error::new(Code::Internal, format!("no diff can be made: {error}"));
-        let events = events.iter().map(serde_json::to_value).collect::<serde_json::Result<_>>();
-        let events = events.map_err(|error| unreadable(&error.to_string()))?;
-        let task = DiffTask { events: Some(events), ..task(&overview) };
-        let compared = self.compared(&task, began + PATIENCE).await;
-        let compared = compared.map_err(|why| unreadable(&why).retryable())?;
-        Ok(view(overview, compared, DiffSource::Events, Some(reason)))
-    }
-
-    /// Runs a comparison that must end by then. The error is the reason why there is none.
-    async fn compared(&self, task: &DiffTask, until: Instant) -> Result<Compared, String> {
-        let program = &self.shared.setup.runtime_program;
-        let name = program.to_str().ok_or("the path of `subagent-runtime` is not UTF-8")?;
-        let argv = vec![name.to_owned(), "diff".to_owned()];
-        let left = until.saturating_duration_since(Instant::now());
-        let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let unreadable = |error: serde_json::Error| format!("the comparison cannot be read: {error}");
-        let stdin = serde_json::to_string(task).map_err(unreadable)?;
-        let mut run = user_command::of(argv, Path::new("/"), std::env::vars_os(), stdin, millis);
-        run.max_output_bytes = MAX_ANSWER_BYTES;
-        let result = command_run::run(program, run).await;
-        let why = match result.end {
-            CommandEnd::Exited { code: 0 } if result.truncated => "its answer is too large".to_owned(),
-            CommandEnd::Exited { code: 0 } => {
-                return serde_json::from_str(&result.stdout).map_err(unreadable);
-            }
-            CommandEnd::Exited { code } => format!("it ended with exit code {code}"),
-            CommandEnd::Signaled { signal } => format!("signal {signal} ended it"),
-            CommandEnd::TimedOut => "it did not finish in time".to_owned(),
-            CommandEnd::NotStarted { error } => format!("it was not started: {error}"),
-        };
-        tracing::warn!(why, error = result.stderr, "a diff was not made");
-        Err(format!("the comparison failed: {why}"))
-    }
+        CommandEnd::Exited { code } => format!("it ended with exit code {code}"),
+        CommandEnd::Signaled { signal } => format!("signal {signal} ended it"),
+        CommandEnd::TimedOut => "it did not finish in time".to_owned(),
+        CommandEnd::NotStarted { error } => format!("it was not started: {error}"),
+    };
+    tracing::warn!(why, error = result.stderr, "a diff was not made");
+    Err(format!("the comparison failed: {why}"))
 }
 
 fn busy(why: &str) -> Error {

@@ -31,60 +31,59 @@ pub(crate) struct InspectQuery {
     pub event_types: Option<Vec<String>>,
 }
 
-impl Supervisor {
-    /// Returns the summary of a worker.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`. `INVALID_ARGUMENT` for a limit out of range, an invalid `since`, or more
-    /// than 64 event types. `STORAGE_ERROR`.
-    pub(crate) async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
-        let filter = filter(query)?;
-        if let Ok(handle) = self.roster.live(worker) {
-            // Includes what happened while no daemon ran.
-            views::settled(&handle).await;
-        }
-        let asked = worker.to_owned();
-        let found = self.shared.store.read(move |connection| {
-            let _moment = history::one_moment(connection)?;
-            let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
-            let (pending, latest) =
-                (questions::list(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
-            let events = history::last(connection, row.id, &filter)?;
-            let rules = owner_rules::of_worker(connection, row.id)?;
-            Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events, rules)))
-        });
-        let Some((row, pending, latest, events, rules)) = found.await? else {
-            return Err(self.roster.not_found(worker));
-        };
-        let (policy, agent, hooks) =
-            spec::stored(&row).map_or_else(Default::default, |spec| (spec.policy, spec.agent, spec.hooks));
-        let questions_below = self.questions_below(&row).await?;
-        Ok(Inspected {
-            worker: WorkerView { questions_below, ..self.view(&row).await },
-            policy,
-            owner_rules: rules,
-            agent,
-            hooks,
-            pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
-            latest_handoff: latest.map(|row| LatestHandoff {
-                snapshot_id: row.snapshot_id,
-                handoff_path: row.handoff_path,
-                checkpoint_path: row.checkpoint_path,
-                up_to_event_id: EventId(row.up_to),
-                created_at: row.created_at,
-            }),
-            events: events
-                .into_iter()
-                .map(|event| InspectedEvent {
-                    event_id: EventId(event.seq),
-                    ts: event.at,
-                    event_type: event.event_type,
-                    data: event.data(),
-                    turn_id: event.turn_id,
-                })
-                .collect(),
-        })
+/// Returns the summary of a worker.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`. `INVALID_ARGUMENT` for a limit out of range, an invalid `since`, or more
+/// than 64 event types. `STORAGE_ERROR`.
+pub(crate) async fn inspect(supervisor: &Supervisor, worker: &str, query: InspectQuery) -> Result<Inspected> {
+    let filter = filter(query)?;
+    if let Ok(handle) = supervisor.roster.live(worker) {
+        // Includes what happened while no daemon ran.
+        views::settled(&handle).await;
     }
+    let asked = worker.to_owned();
+    let found = supervisor.shared.store.read(move |connection| {
+        let _moment = history::one_moment(connection)?;
+        let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
+        let (pending, latest) =
+            (questions::list(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
+        let events = history::last(connection, row.id, &filter)?;
+        let rules = owner_rules::of_worker(connection, row.id)?;
+        Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events, rules)))
+    });
+    let Some((row, pending, latest, events, rules)) = found.await? else {
+        return Err(supervisor.roster.not_found(worker));
+    };
+    let (policy, agent, hooks) =
+        spec::stored(&row).map_or_else(Default::default, |spec| (spec.policy, spec.agent, spec.hooks));
+    let questions_below =
+        crate::supervisor::events::questions_below::questions_below(supervisor, &row).await?;
+    Ok(Inspected {
+        worker: WorkerView { questions_below, ..supervisor.view(&row).await },
+        policy,
+        owner_rules: rules,
+        agent,
+        hooks,
+        pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
+        latest_handoff: latest.map(|row| LatestHandoff {
+            snapshot_id: row.snapshot_id,
+            handoff_path: row.handoff_path,
+            checkpoint_path: row.checkpoint_path,
+            up_to_event_id: EventId(row.up_to),
+            created_at: row.created_at,
+        }),
+        events: events
+            .into_iter()
+            .map(|event| InspectedEvent {
+                event_id: EventId(event.seq),
+                ts: event.at,
+                event_type: event.event_type,
+                data: event.data(),
+                turn_id: event.turn_id,
+            })
+            .collect(),
+    })
 }
 
 /// Parses the `since` of a filter.

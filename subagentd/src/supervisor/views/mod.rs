@@ -32,6 +32,8 @@ use crate::store::WorkerRow;
 use crate::store::questions::{self, ApprovalRow};
 use crate::store::tasks::{self, TaskQuery};
 use crate::store::workers::{self, child_sessions, details};
+use crate::supervisor::questions::open_questions;
+use crate::supervisor::worktrees::lookup::worktree_of;
 
 /// Time that a view waits for an adopted worker to settle.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -39,139 +41,6 @@ const SETTLE: Duration = Duration::from_secs(6);
 const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Supervisor {
-    /// Lists all workers, newest first: optionally those of one controller, with some tags, or of
-    /// tasks created by `parent`. Workers of tasks that are not inspectable are listed only with
-    /// `all`. An unknown controller has no workers.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND` for the parent, `STORAGE_ERROR`.
-    pub(crate) async fn list_workers(
-        &self,
-        controller: Option<String>,
-        selector: Option<String>,
-        all: bool,
-        parent: Option<String>,
-    ) -> Result<WorkerList> {
-        let chosen = selector.as_deref().map(Selector::parse).transpose()?;
-        if let Some(parent) = &parent {
-            self.row(parent).await?;
-        }
-        let filter = controller.clone();
-        let read = self.shared.store.read(move |connection| {
-            let mut rows = workers::list(connection, filter.as_deref())?;
-            if !all {
-                let hidden = tasks::hidden(connection)?;
-                rows.retain(|row| !hidden.contains(&row.id.0));
-            }
-            if parent.is_some() {
-                let below =
-                    tasks::list(connection, &TaskQuery { parent, all: true, ..TaskQuery::default() })?;
-                rows.retain(|row| below.iter().any(|task| task.task_id == row.worker_id));
-            }
-            Ok(rows)
-        });
-        let mut rows = read.await?;
-        if let Some(chosen) = chosen {
-            rows.retain(|row| chosen.matches(&spec::tags(row)));
-        }
-        // Concurrently, so that a hanging runtime does not delay the others.
-        let items = futures_util::future::join_all(rows.iter().map(|row| self.view(row))).await;
-        Ok(WorkerList { count: items.len(), items, controller_id: controller, selector })
-    }
-
-    /// Returns one worker in detail.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
-        let row = self.row(worker).await?;
-        let mut view = self.view(&row).await;
-        // Read again, because settling may have changed the row.
-        let row = self.row(worker).await?;
-        let id = row.id;
-        view.worktree = self.worktree_of(row.worker_id.as_str()).await?;
-        view.questions = self.open_questions(&row).await?;
-        view.questions_below = self.questions_below(&row).await?;
-        view.child_sessions =
-            self.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
-        let agent = self.agent_view(&row).await?;
-        view.login_wanted = agent.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
-        Ok(WorkerShown { worker: view, agent })
-    }
-
-    /// Returns a worker whose agent was just started, and whether the agent reports that it is
-    /// logged out.
-    pub(super) async fn started_view(&self, row: &WorkerRow) -> Result<WorkerView> {
-        let id = row.id;
-        let details = self.shared.store.read(move |connection| details::details(connection, id)).await?;
-        let login_wanted = details.auth_status.is_some_and(|status| status.is_logged_out());
-        let worktree = self.worktree_of(row.worker_id.as_str()).await?;
-        Ok(WorkerView { login_wanted, worktree, ..self.view(row).await })
-    }
-
-    async fn agent_view(&self, row: &WorkerRow) -> Result<AgentView> {
-        let id = row.id;
-        let found = self.shared.store.read(move |connection| {
-            Ok((details::details(connection, id)?, details::last_activity(connection, id)?))
-        });
-        let (known, last_activity_at) = found.await?;
-        let memory_bytes = match row.guard {
-            Some(guard) => memory::below(guard).await,
-            None => None,
-        };
-        Ok(AgentView {
-            name: known.name,
-            version: known.version,
-            model: known.model,
-            mode: known.mode,
-            config_options: known.config_options,
-            title: known.session.title,
-            context_used: known.session.context_used,
-            context_size: known.session.context_size,
-            cost: known.session.cost,
-            tokens: known.session.tokens,
-            auth_status: known.auth_status,
-            last_activity_at,
-            restarts: row.incarnation.saturating_sub(1),
-            memory_bytes,
-        })
-    }
-
-    /// Returns the undecided permission requests of a worker, oldest first.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn approvals(&self, worker: &str) -> Result<Vec<PendingApproval>> {
-        let row = self.row(worker).await?;
-        let found =
-            self.shared.store.read(move |connection| questions::list(connection, row.id, None)).await?;
-        Ok(found.into_iter().map(pending_approval).collect())
-    }
-
-    /// Returns the end of the agent's log of standard error.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
-    pub(crate) async fn worker_logs(&self, worker: &str, tail_bytes: u64) -> Result<WorkerLogs> {
-        let row = self.row(worker).await?;
-        let path = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
-        let length = tail_bytes.min(MAX_LOG_BYTES);
-        let file = path.clone();
-        let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;
-        let (text, truncated) = match tail {
-            Ok(Ok(tail)) => tail,
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), false),
-            Ok(Err(error)) => {
-                return Err(Error::new(
-                    Code::StorageError,
-                    format!("cannot read {}: {error}", path.display()),
-                ));
-            }
-            Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
-        };
-        Ok(WorkerLogs { worker_id: row.worker_id, path: path.display().to_string(), text, truncated })
-    }
-
     pub(super) async fn row(&self, worker: &str) -> Result<WorkerRow> {
         let id = worker.to_owned();
         let row = self.shared.store.read(move |connection| workers::get(connection, &id)).await?;
@@ -255,9 +124,7 @@ impl Supervisor {
             tags: spec.tags,
         }
     }
-}
 
-impl Supervisor {
     fn label(&self, row: &WorkerRow) -> String {
         if subagent_failpoint::sabotaged("view.values") {
             let file = self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
@@ -266,6 +133,140 @@ impl Supervisor {
         }
         row.label.clone()
     }
+}
+
+/// Lists all workers, newest first: optionally those of one controller, with some tags, or of
+/// tasks created by `parent`. Workers of tasks that are not inspectable are listed only with
+/// `all`. An unknown controller has no workers.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND` for the parent, `STORAGE_ERROR`.
+pub(crate) async fn list_workers(
+    supervisor: &Supervisor,
+    controller: Option<String>,
+    selector: Option<String>,
+    all: bool,
+    parent: Option<String>,
+) -> Result<WorkerList> {
+    let chosen = selector.as_deref().map(Selector::parse).transpose()?;
+    if let Some(parent) = &parent {
+        supervisor.row(parent).await?;
+    }
+    let filter = controller.clone();
+    let read = supervisor.shared.store.read(move |connection| {
+        let mut rows = workers::list(connection, filter.as_deref())?;
+        if !all {
+            let hidden = tasks::hidden(connection)?;
+            rows.retain(|row| !hidden.contains(&row.id.0));
+        }
+        if parent.is_some() {
+            let below = tasks::list(connection, &TaskQuery { parent, all: true, ..TaskQuery::default() })?;
+            rows.retain(|row| below.iter().any(|task| task.task_id == row.worker_id));
+        }
+        Ok(rows)
+    });
+    let mut rows = read.await?;
+    if let Some(chosen) = chosen {
+        rows.retain(|row| chosen.matches(&spec::tags(row)));
+    }
+    // Concurrently, so that a hanging runtime does not delay the others.
+    let items = futures_util::future::join_all(rows.iter().map(|row| supervisor.view(row))).await;
+    Ok(WorkerList { count: items.len(), items, controller_id: controller, selector })
+}
+
+/// Returns one worker in detail.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn show_worker(supervisor: &Supervisor, worker: &str) -> Result<WorkerShown> {
+    let row = supervisor.row(worker).await?;
+    let mut view = supervisor.view(&row).await;
+    // Read again, because settling may have changed the row.
+    let row = supervisor.row(worker).await?;
+    let id = row.id;
+    view.worktree = worktree_of(supervisor, row.worker_id.as_str()).await?;
+    view.questions = open_questions(supervisor, &row).await?;
+    view.questions_below =
+        crate::supervisor::events::questions_below::questions_below(supervisor, &row).await?;
+    view.child_sessions =
+        supervisor.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
+    let agent = agent_view(supervisor, &row).await?;
+    view.login_wanted = agent.auth_status.as_ref().is_some_and(AuthStatus::is_logged_out);
+    Ok(WorkerShown { worker: view, agent })
+}
+
+/// Returns a worker whose agent was just started, and whether the agent reports that it is
+/// logged out.
+pub(super) async fn started_view(supervisor: &Supervisor, row: &WorkerRow) -> Result<WorkerView> {
+    let id = row.id;
+    let details = supervisor.shared.store.read(move |connection| details::details(connection, id)).await?;
+    let login_wanted = details.auth_status.is_some_and(|status| status.is_logged_out());
+    let worktree = worktree_of(supervisor, row.worker_id.as_str()).await?;
+    Ok(WorkerView { login_wanted, worktree, ..supervisor.view(row).await })
+}
+
+async fn agent_view(supervisor: &Supervisor, row: &WorkerRow) -> Result<AgentView> {
+    let id = row.id;
+    let found = supervisor.shared.store.read(move |connection| {
+        Ok((details::details(connection, id)?, details::last_activity(connection, id)?))
+    });
+    let (known, last_activity_at) = found.await?;
+    let memory_bytes = match row.guard {
+        Some(guard) => memory::below(guard).await,
+        None => None,
+    };
+    Ok(AgentView {
+        name: known.name,
+        version: known.version,
+        model: known.model,
+        mode: known.mode,
+        config_options: known.config_options,
+        title: known.session.title,
+        context_used: known.session.context_used,
+        context_size: known.session.context_size,
+        cost: known.session.cost,
+        tokens: known.session.tokens,
+        auth_status: known.auth_status,
+        last_activity_at,
+        restarts: row.incarnation.saturating_sub(1),
+        memory_bytes,
+    })
+}
+
+/// Returns the undecided permission requests of a worker, oldest first.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn approvals(supervisor: &Supervisor, worker: &str) -> Result<Vec<PendingApproval>> {
+    let row = supervisor.row(worker).await?;
+    let found =
+        supervisor.shared.store.read(move |connection| questions::list(connection, row.id, None)).await?;
+    Ok(found.into_iter().map(pending_approval).collect())
+}
+
+/// Returns the end of the agent's log of standard error.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
+pub(crate) async fn worker_logs(
+    supervisor: &Supervisor,
+    worker: &str,
+    tail_bytes: u64,
+) -> Result<WorkerLogs> {
+    let row = supervisor.row(worker).await?;
+    let path = supervisor.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
+    let length = tail_bytes.min(MAX_LOG_BYTES);
+    let file = path.clone();
+    let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;
+    let (text, truncated) = match tail {
+        Ok(Ok(tail)) => tail,
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), false),
+        Ok(Err(error)) => {
+            return Err(Error::new(Code::StorageError, format!("cannot read {}: {error}", path.display())));
+        }
+        Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
+    };
+    Ok(WorkerLogs { worker_id: row.worker_id, path: path.display().to_string(), text, truncated })
 }
 
 /// Returns until when the worker is parked.

@@ -28,6 +28,7 @@ use crate::supervisor::questions::inbox;
 use crate::supervisor::start::spec;
 use crate::supervisor::tasks::shown;
 use crate::supervisor::turns::queue;
+use crate::supervisor::views::show_worker;
 use crate::supervisor::{Supervisor, entropy};
 use crate::usage::Sums;
 
@@ -44,71 +45,69 @@ pub(crate) struct OverviewFilter {
     pub only: Option<WorkerId>,
 }
 
-impl Supervisor {
-    /// Returns a worker, what it does now, and the base of its diff.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn worker_overview(&self, worker: &str) -> Result<WorkerOverview> {
-        let shown = self.show_worker(worker).await?;
-        let (id, parent) = (self.row(worker).await?.id, shown.worker.worker_id.as_str().to_owned());
-        let folder = base_folder(&self.shared.setup.state_dir, &parent);
-        let file = folder.join(FILE);
-        let read = self.shared.store.read(move |connection| {
-            let query = TaskQuery { parent: Some(parent), all: true, ..TaskQuery::default() };
-            let base = std::fs::read(file).ok();
-            Ok((recent::recent(connection, id)?, tasks::list(connection, &query)?, base))
-        });
-        let (recent, tasks, base) = read.await?;
-        let (doing, last_message) = recent.finish();
-        Ok(WorkerOverview {
-            doing: shown.worker.active_turn_id.is_some().then_some(doing),
-            shown,
-            last_message,
-            base: base.and_then(|text| serde_json::from_slice::<TreeBase>(&text).ok()),
-            base_folder: folder.display().to_string(),
-            tasks: tasks.iter().map(|task| shown::view(task, true)).collect(),
-        })
-    }
+/// Returns a worker, what it does now, and the base of its diff.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn worker_overview(supervisor: &Supervisor, worker: &str) -> Result<WorkerOverview> {
+    let shown = show_worker(supervisor, worker).await?;
+    let (id, parent) = (supervisor.row(worker).await?.id, shown.worker.worker_id.as_str().to_owned());
+    let folder = base_folder(&supervisor.shared.setup.state_dir, &parent);
+    let file = folder.join(FILE);
+    let read = supervisor.shared.store.read(move |connection| {
+        let query = TaskQuery { parent: Some(parent), all: true, ..TaskQuery::default() };
+        let base = std::fs::read(file).ok();
+        Ok((recent::recent(connection, id)?, tasks::list(connection, &query)?, base))
+    });
+    let (recent, tasks, base) = read.await?;
+    let (doing, last_message) = recent.finish();
+    Ok(WorkerOverview {
+        doing: shown.worker.active_turn_id.is_some().then_some(doing),
+        shown,
+        last_message,
+        base: base.and_then(|text| serde_json::from_slice::<TreeBase>(&text).ok()),
+        base_folder: folder.display().to_string(),
+        tasks: tasks.iter().map(|task| shown::view(task, true)).collect(),
+    })
+}
 
-    /// Returns all workers at one moment, with the position of that moment in the stream of all
-    /// events.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT{selector,position}`, `CONFIG_PARSE_ERROR` for a config whose prices cannot
-    /// be read, `STORAGE_ERROR`.
-    pub(crate) async fn overview(
-        &self,
-        filter: OverviewFilter,
-        environment: Environment,
-    ) -> Result<OverviewShown> {
-        let selector = filter.selector.as_deref().map(Selector::parse).transpose()?;
-        let prices = usage::prices(environment).await?;
-        let read = self.shared.store.read(move |connection| {
-            let _moment = history::one_moment(connection)?;
-            let mut rows = workers::list(connection, filter.controller_id.as_deref())?;
-            let hidden = if filter.all { Default::default() } else { tasks::hidden(connection)? };
-            rows.retain(|row| {
-                !hidden.contains(&row.id.0)
-                    && filter.only.as_ref().is_none_or(|only| *only == row.worker_id)
-                    && selector.as_ref().is_none_or(|selector| selector.matches(&spec::tags(row)))
-            });
-            let mut sums = Sums::new(UsageBy::Worker, &prices);
-            used::turns(connection, None, &mut |turn| sums.add(&turn))?;
-            let mut beside = Beside::read(connection)?;
-            beside.usage = sums.by_key();
-            let items = rows.into_iter().map(|row| item(connection, row, &mut beside));
-            let items: Vec<OverviewItem> = items.collect::<Result<_>>()?;
-            let cursor = EventId(events::all::last_seq(connection)?);
-            let (paused_schedules, paused_triggers) = match filter.only {
-                Some(_) => Default::default(),
-                None => paused(connection, filter.controller_id.as_deref())?,
-            };
-            let (at, count) = (entropy::now(), items.len());
-            Ok(OverviewShown { cursor, at, items, count, paused_schedules, paused_triggers })
+/// Returns all workers at one moment, with the position of that moment in the stream of all
+/// events.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{selector,position}`, `CONFIG_PARSE_ERROR` for a config whose prices cannot
+/// be read, `STORAGE_ERROR`.
+pub(crate) async fn overview(
+    supervisor: &Supervisor,
+    filter: OverviewFilter,
+    environment: Environment,
+) -> Result<OverviewShown> {
+    let selector = filter.selector.as_deref().map(Selector::parse).transpose()?;
+    let prices = usage::prices(environment).await?;
+    let read = supervisor.shared.store.read(move |connection| {
+        let _moment = history::one_moment(connection)?;
+        let mut rows = workers::list(connection, filter.controller_id.as_deref())?;
+        let hidden = if filter.all { Default::default() } else { tasks::hidden(connection)? };
+        rows.retain(|row| {
+            !hidden.contains(&row.id.0)
+                && filter.only.as_ref().is_none_or(|only| *only == row.worker_id)
+                && selector.as_ref().is_none_or(|selector| selector.matches(&spec::tags(row)))
         });
-        read.await
-    }
+        let mut sums = Sums::new(UsageBy::Worker, &prices);
+        used::turns(connection, None, &mut |turn| sums.add(&turn))?;
+        let mut beside = Beside::read(connection)?;
+        beside.usage = sums.by_key();
+        let items = rows.into_iter().map(|row| item(connection, row, &mut beside));
+        let items: Vec<OverviewItem> = items.collect::<Result<_>>()?;
+        let cursor = EventId(events::all::last_seq(connection)?);
+        let (paused_schedules, paused_triggers) = match filter.only {
+            Some(_) => Default::default(),
+            None => paused(connection, filter.controller_id.as_deref())?,
+        };
+        let (at, count) = (entropy::now(), items.len());
+        Ok(OverviewShown { cursor, at, items, count, paused_schedules, paused_triggers })
+    });
+    read.await
 }
 
 /// Schedules and triggers that no longer fire, except those that a user paused.

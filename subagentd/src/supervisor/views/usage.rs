@@ -10,27 +10,25 @@ use crate::store::turns::usage;
 use crate::supervisor::Supervisor;
 use crate::usage::Sums;
 
-impl Supervisor {
-    /// Returns the usage of the stored turns of all workers.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` for an invalid `since`, `CONFIG_PARSE_ERROR` for a config with unreadable
-    /// prices, `STORAGE_ERROR`.
-    pub(crate) async fn usage(
-        &self,
-        by: UsageBy,
-        since: Option<&str>,
-        environment: Environment,
-    ) -> Result<UsageShown> {
-        let since = since.map(inspect::time).transpose()?;
-        let prices = prices(environment).await?;
-        let read = self.shared.store.read(move |connection| {
-            let mut sums = Sums::new(by, &prices);
-            usage::turns(connection, since, &mut |turn| sums.add(&turn))?;
-            Ok(sums.shown(since))
-        });
-        read.await
-    }
+/// Returns the usage of the stored turns of all workers.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for an invalid `since`, `CONFIG_PARSE_ERROR` for a config with unreadable
+/// prices, `STORAGE_ERROR`.
+pub(crate) async fn usage(
+    supervisor: &Supervisor,
+    by: UsageBy,
+    since: Option<&str>,
+    environment: Environment,
+) -> Result<UsageShown> {
+    let since = since.map(inspect::time).transpose()?;
+    let prices = prices(environment).await?;
+    let read = supervisor.shared.store.read(move |connection| {
+        let mut sums = Sums::new(by, &prices);
+        usage::turns(connection, since, &mut |turn| sums.add(&turn))?;
+        Ok(sums.shown(since))
+    });
+    read.await
 }
 
 /// Reads the prices from the user's own config. A project's config does not set the user's prices.

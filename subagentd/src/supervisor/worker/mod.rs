@@ -9,11 +9,11 @@ mod child_cancel;
 mod ingest;
 mod order;
 mod own_worktree;
-mod questions;
+pub(crate) mod questions;
 mod runtime;
 mod setting;
 mod snapshot;
-mod tasks;
+pub(crate) mod tasks;
 mod worktree;
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use subagent_protocol::worktree::{
 };
 use subagent_protocol::{Code, Error, Result};
 
+use super::lookup::worktree;
 use super::rows::store_event;
 use super::{ends, land, operation};
 use crate::store::worktrees::{self, WorktreeRow};
@@ -19,47 +20,46 @@ use crate::store::{Durability, Tx, requests, tasks};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::environment::{self, Variables};
+use crate::supervisor::worktrees::land::{may_land, note};
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
-impl Supervisor {
-    /// Merges the worktree with this name, or that of the worker with this address, file by file.
-    ///
-    /// # Errors
-    /// `LAND_CONFLICT{files,merged}` for files that have changed on both sides: all others are merged;
-    /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub(crate) async fn merge_worktree(
-        &self,
-        caller: ApiCaller,
-        address: &str,
-        request: ChangeWorktree,
-    ) -> Result<WorktreeMerged> {
-        let (this, address) = (self.clone(), address.to_owned());
-        // On its own: a client that goes away must not end it halfway.
-        tokio::spawn(async move { this.merge(caller, &address, request).await })
-            .await
-            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
-    }
+/// Merges the worktree with this name, or that of the worker with this address, file by file.
+///
+/// # Errors
+/// `LAND_CONFLICT{files,merged}` for files that have changed on both sides: all others are merged;
+/// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY{reason}`, `GIT_FAILED`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+pub(crate) async fn merge_worktree(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    address: &str,
+    request: ChangeWorktree,
+) -> Result<WorktreeMerged> {
+    let (this, address) = (supervisor.clone(), address.to_owned());
+    // On its own: a client that goes away must not end it halfway.
+    tokio::spawn(async move { merge(&this, caller, &address, request).await })
+        .await
+        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
 
-    async fn merge(
-        &self,
-        caller: ApiCaller,
-        address: &str,
-        request: ChangeWorktree,
-    ) -> Result<WorktreeMerged> {
-        let (owner, key) = self.guarded(caller, &format!("merge {address}"), &request)?;
-        let _one_at_a_time = self.shared.worktrees.lock(address).await;
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
-        }
-        let row = self.worktree(address).await?;
-        let (then, launcher) = self.may_land(&row).await?;
-        let time = land::begin_landing(&self.shared, &row, Some(owner)).await?;
-        let merging = Merging { row, launcher, then, time, withheld: Vec::new() };
-        let worker_id = merging.row.worker_id.clone();
-        let StoredMerge { merged, seq } = merging.carry_out(&self.shared, &request.env, key).await?;
-        self.note(&worker_id, seq).await;
-        merged
+async fn merge(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    address: &str,
+    request: ChangeWorktree,
+) -> Result<WorktreeMerged> {
+    let (owner, key) = supervisor.guarded(caller, &format!("merge {address}"), &request)?;
+    let _one_at_a_time = supervisor.shared.worktrees.lock(address).await;
+    if let Some(earlier) = supervisor.recall(&key).await? {
+        return read_response(earlier);
     }
+    let row = worktree(supervisor, address).await?;
+    let (then, launcher) = may_land(supervisor, &row).await?;
+    let time = land::begin_landing(&supervisor.shared, &row, Some(owner)).await?;
+    let merging = Merging { row, launcher, then, time, withheld: Vec::new() };
+    let worker_id = merging.row.worker_id.clone();
+    let StoredMerge { merged, seq } = merging.carry_out(&supervisor.shared, &request.env, key).await?;
+    note(supervisor, &worker_id, seq).await;
+    merged
 }
 
 /// Merges the files of a task whose last turn is over. Returns the newest event about it once the outcome is stored

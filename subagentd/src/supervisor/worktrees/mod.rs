@@ -6,13 +6,13 @@
 // so that the next daemon can finish each step.
 
 mod ends;
-mod land;
-mod lookup;
+pub(crate) mod land;
+pub(crate) mod lookup;
 mod making;
-mod merge;
+pub(crate) mod merge;
 pub(super) mod operation;
 mod planned;
-mod removing;
+pub(crate) mod removing;
 mod rows;
 
 pub(super) use ends::{finish, recover_landings};

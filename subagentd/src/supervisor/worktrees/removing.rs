@@ -8,214 +8,214 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
+use super::lookup::show_worktree;
 use super::{ends, operation};
 use crate::store::worktrees::{self, WorktreeRow};
 use crate::store::{Durability, OwnerCheck, removal, requests, workers};
 use crate::supervisor::orders::read_response;
 use crate::supervisor::start::environment::Variables;
+use crate::supervisor::worktrees::land::note;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 /// The key of a request, and its fingerprint.
 type RequestKey = Option<(String, String)>;
 
-impl Supervisor {
-    /// Copies and runs again what makes a worktree usable.
-    ///
-    /// # Errors
-    /// `WORKTREE_NOT_FOUND`, `WORKTREE_SETUP_FAILED`, `INVALID_CONTROLLER_HANDLE`.
-    pub(crate) async fn set_up_worktree(
-        &self,
-        caller: ApiCaller,
-        address: &str,
-        request: ChangeWorktree,
-    ) -> Result<WorktreeView> {
-        let (owner, _) = self.guarded(caller, &format!("set up {address}"), &request)?;
-        let row = self.worktree(address).await?;
-        self.check_worktree_owner(&row, owner).await?;
-        let operation = Operation::Setup { worktree: row.worktree.clone(), setup: row.setup.clone() };
-        match operation::run(&self.shared, &operation, &request.env).await? {
-            WorktreeResult::Ready => self.show_worktree(&row.worktree.name).await,
-            other => Err(operation::unexpected(&other)),
+/// Copies and runs again what makes a worktree usable.
+///
+/// # Errors
+/// `WORKTREE_NOT_FOUND`, `WORKTREE_SETUP_FAILED`, `INVALID_CONTROLLER_HANDLE`.
+pub(crate) async fn set_up_worktree(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    address: &str,
+    request: ChangeWorktree,
+) -> Result<WorktreeView> {
+    let (owner, _) = supervisor.guarded(caller, &format!("set up {address}"), &request)?;
+    let row = super::lookup::worktree(supervisor, address).await?;
+    check_worktree_owner(supervisor, &row, owner).await?;
+    let operation = Operation::Setup { worktree: row.worktree.clone(), setup: row.setup.clone() };
+    match operation::run(&supervisor.shared, &operation, &request.env).await? {
+        WorktreeResult::Ready => show_worktree(supervisor, &row.worktree.name).await,
+        other => Err(operation::unexpected(&other)),
+    }
+}
+
+/// Removes a worktree whose worker is stopped, if nothing would be lost.
+///
+/// # Errors
+/// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `WORKTREE_HAS_WORK`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+pub(crate) async fn remove_worktree(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    address: &str,
+    request: ChangeWorktree,
+) -> Result<WorktreeRemoved> {
+    end_worktree(supervisor, caller, address, request, false).await
+}
+
+/// Keeps all that is in a worktree under a ref, and removes it.
+///
+/// # Errors
+/// As [`Self::remove_worktree`], without `WORKTREE_HAS_WORK`.
+pub(crate) async fn discard_worktree(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    address: &str,
+    request: ChangeWorktree,
+) -> Result<WorktreeRemoved> {
+    end_worktree(supervisor, caller, address, request, true).await
+}
+
+async fn end_worktree(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    address: &str,
+    request: ChangeWorktree,
+    discards: bool,
+) -> Result<WorktreeRemoved> {
+    let what = if discards { "discard" } else { "remove worktree" };
+    let (owner, key) = supervisor.guarded(caller, &format!("{what} {address}"), &request)?;
+    let (this, address) = (supervisor.clone(), address.to_owned());
+    // On its own: a client that goes away must not leave a row without its worktree.
+    tokio::spawn(async move {
+        let _one_at_a_time = this.shared.worktrees.lock(&address).await;
+        if let Some(earlier) = this.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let row = super::lookup::worktree(&this, &address).await?;
+        check_worktree_owner(&this, &row, owner).await?;
+        check_unused(&this, &row).await?;
+        end_unused(&this, row, key, request.env, discards).await
+    })
+    .await
+    .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
+
+async fn end_unused(
+    supervisor: &Supervisor,
+    row: WorktreeRow,
+    key: RequestKey,
+    env: Variables,
+    discards: bool,
+) -> Result<WorktreeRemoved> {
+    let worktree = row.worktree.clone();
+    let operation = match discards {
+        true => Operation::Discard { worktree, time: entropy::now() },
+        false => Operation::Remove { worktree },
+    };
+    let retired = match operation::run(&supervisor.shared, &operation, &env).await? {
+        WorktreeResult::Removed => None,
+        WorktreeResult::Discarded(retired) => retired,
+        WorktreeResult::Found(contents) => return Err(has_work(&row, &contents)),
+        other => return Err(operation::unexpected(&other)),
+    };
+    subagent_failpoint::hit("worktree_removed.before_commit");
+    let write = supervisor.shared.store.write(Durability::Full, 2, move |tx| {
+        let mut seq = None;
+        let (removed, _) = requests::once(tx, key.as_ref(), entropy::now(), |tx| {
+            let (removed, stored) = ends::delete(tx, &row, retired)?;
+            seq = stored;
+            Ok(removed)
+        })?;
+        Ok((removed, seq))
+    });
+    let (removed, seq) = write.await?;
+    note(supervisor, &removed.worker_id, seq).await;
+    Ok(removed)
+}
+
+async fn check_worktree_owner(supervisor: &Supervisor, row: &WorktreeRow, owner: OwnerCheck) -> Result<()> {
+    let row = row.clone();
+    supervisor.shared.store.read(move |connection| worktrees::check_owner(connection, &owner, &row)).await
+}
+
+/// Whether no worker works in it any more.
+async fn check_unused(supervisor: &Supervisor, row: &WorktreeRow) -> Result<()> {
+    let worker_id = row.worker_id.as_str().to_owned();
+    let found = supervisor.shared.store.read(move |connection| workers::get(connection, &worker_id)).await?;
+    match found {
+        Some(worker) if worker.state != "stopped" => {
+            let message = format!("the worker {} works in this worktree", one_line(&worker.name));
+            Err(Error::new(Code::WorktreeBusy, message)
+                .with("worktree", row.worktree.name.as_str())
+                .with("workerId", worker.worker_id.as_str())
+                .with("reason", "worker")
+                .recommend(format!("stop it first: `subagent stop {}`", worker.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the clean worktrees of stopped workers, and old refs of retired ones.
+///
+/// # Errors
+/// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
+pub(crate) async fn prune_worktrees(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    request: PruneWorktrees,
+) -> Result<WorktreesPruned> {
+    let (owner, key) = supervisor.guarded(caller, "prune worktrees", &request)?;
+    let this = supervisor.clone();
+    // On its own: a client that goes away must not leave a row without its worktree.
+    tokio::spawn(async move {
+        let _one_at_a_time = this.shared.pruning.lock().await;
+        match this.recall(&key).await? {
+            Some(earlier) => read_response(earlier),
+            None => prune_unused(&this, owner, key, request).await,
+        }
+    })
+    .await
+    .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+}
+
+async fn prune_unused(
+    supervisor: &Supervisor,
+    owner: OwnerCheck,
+    key: RequestKey,
+    request: PruneWorktrees,
+) -> Result<WorktreesPruned> {
+    let mut rows = supervisor.shared.store.read(worktrees::list).await?;
+    let concerned = rows.iter().map(|row| row.controller_id.clone()).collect();
+    let read = supervisor
+        .shared
+        .store
+        .read(move |connection| removal::check_owner_of_all(connection, &owner, &concerned));
+    read.await?;
+    rows.retain(|row| row.state == WorktreeState::Kept);
+    let (mut removed, mut kept) = (Vec::new(), Vec::new());
+    for row in rows {
+        if check_unused(supervisor, &row).await.is_err() {
+            continue;
+        }
+        match end_unused(supervisor, row.clone(), None, request.env.clone(), false).await {
+            Ok(gone) => removed.push(gone),
+            Err(_) => kept.push(row.view()),
         }
     }
+    let age = request.retired_older_than_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX));
+    let before = age.map(|age| Timestamp(entropy::now().0.saturating_sub(age)));
+    let refs = request.repository.map(|repository| Operation::Prune { repository, before });
+    let (kept_refs, deleted_refs) = prune_retired(supervisor, refs, &request.env).await?;
+    let copies = request.copies.map(|folder| Operation::PruneCopies { folder, before });
+    let (kept_copies, deleted_copies) = prune_retired(supervisor, copies, &request.env).await?;
+    let pruned = WorktreesPruned { removed, kept, deleted_refs, kept_refs, deleted_copies, kept_copies };
+    let write = supervisor.shared.store.write(Durability::Full, 1, move |tx| {
+        requests::once(tx, key.as_ref(), entropy::now(), |_| Ok(pruned)).map(|(pruned, _)| pruned)
+    });
+    write.await
+}
 
-    /// Removes a worktree whose worker is stopped, if nothing would be lost.
-    ///
-    /// # Errors
-    /// `WORKTREE_NOT_FOUND`, `WORKTREE_BUSY`, `WORKTREE_HAS_WORK`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-    pub(crate) async fn remove_worktree(
-        &self,
-        caller: ApiCaller,
-        address: &str,
-        request: ChangeWorktree,
-    ) -> Result<WorktreeRemoved> {
-        self.end_worktree(caller, address, request, false).await
-    }
-
-    /// Keeps all that is in a worktree under a ref, and removes it.
-    ///
-    /// # Errors
-    /// As [`Self::remove_worktree`], without `WORKTREE_HAS_WORK`.
-    pub(crate) async fn discard_worktree(
-        &self,
-        caller: ApiCaller,
-        address: &str,
-        request: ChangeWorktree,
-    ) -> Result<WorktreeRemoved> {
-        self.end_worktree(caller, address, request, true).await
-    }
-
-    async fn end_worktree(
-        &self,
-        caller: ApiCaller,
-        address: &str,
-        request: ChangeWorktree,
-        discards: bool,
-    ) -> Result<WorktreeRemoved> {
-        let what = if discards { "discard" } else { "remove worktree" };
-        let (owner, key) = self.guarded(caller, &format!("{what} {address}"), &request)?;
-        let (this, address) = (self.clone(), address.to_owned());
-        // On its own: a client that goes away must not leave a row without its worktree.
-        tokio::spawn(async move {
-            let _one_at_a_time = this.shared.worktrees.lock(&address).await;
-            if let Some(earlier) = this.recall(&key).await? {
-                return read_response(earlier);
-            }
-            let row = this.worktree(&address).await?;
-            this.check_worktree_owner(&row, owner).await?;
-            this.check_unused(&row).await?;
-            this.end_unused(row, key, request.env, discards).await
-        })
-        .await
-        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
-    }
-
-    async fn end_unused(
-        &self,
-        row: WorktreeRow,
-        key: RequestKey,
-        env: Variables,
-        discards: bool,
-    ) -> Result<WorktreeRemoved> {
-        let worktree = row.worktree.clone();
-        let operation = match discards {
-            true => Operation::Discard { worktree, time: entropy::now() },
-            false => Operation::Remove { worktree },
-        };
-        let retired = match operation::run(&self.shared, &operation, &env).await? {
-            WorktreeResult::Removed => None,
-            WorktreeResult::Discarded(retired) => retired,
-            WorktreeResult::Found(contents) => return Err(has_work(&row, &contents)),
-            other => return Err(operation::unexpected(&other)),
-        };
-        subagent_failpoint::hit("worktree_removed.before_commit");
-        let write = self.shared.store.write(Durability::Full, 2, move |tx| {
-            let mut seq = None;
-            let (removed, _) = requests::once(tx, key.as_ref(), entropy::now(), |tx| {
-                let (removed, stored) = ends::delete(tx, &row, retired)?;
-                seq = stored;
-                Ok(removed)
-            })?;
-            Ok((removed, seq))
-        });
-        let (removed, seq) = write.await?;
-        self.note(&removed.worker_id, seq).await;
-        Ok(removed)
-    }
-
-    async fn check_worktree_owner(&self, row: &WorktreeRow, owner: OwnerCheck) -> Result<()> {
-        let row = row.clone();
-        self.shared.store.read(move |connection| worktrees::check_owner(connection, &owner, &row)).await
-    }
-
-    /// Whether no worker works in it any more.
-    async fn check_unused(&self, row: &WorktreeRow) -> Result<()> {
-        let worker_id = row.worker_id.as_str().to_owned();
-        let found = self.shared.store.read(move |connection| workers::get(connection, &worker_id)).await?;
-        match found {
-            Some(worker) if worker.state != "stopped" => {
-                let message = format!("the worker {} works in this worktree", one_line(&worker.name));
-                Err(Error::new(Code::WorktreeBusy, message)
-                    .with("worktree", row.worktree.name.as_str())
-                    .with("workerId", worker.worker_id.as_str())
-                    .with("reason", "worker")
-                    .recommend(format!("stop it first: `subagent stop {}`", worker.name)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the clean worktrees of stopped workers, and old refs of retired ones.
-    ///
-    /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE`, those of git, `STORAGE_ERROR`.
-    pub(crate) async fn prune_worktrees(
-        &self,
-        caller: ApiCaller,
-        request: PruneWorktrees,
-    ) -> Result<WorktreesPruned> {
-        let (owner, key) = self.guarded(caller, "prune worktrees", &request)?;
-        let this = self.clone();
-        // On its own: a client that goes away must not leave a row without its worktree.
-        tokio::spawn(async move {
-            let _one_at_a_time = this.shared.pruning.lock().await;
-            match this.recall(&key).await? {
-                Some(earlier) => read_response(earlier),
-                None => this.prune_unused(owner, key, request).await,
-            }
-        })
-        .await
-        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
-    }
-
-    async fn prune_unused(
-        &self,
-        owner: OwnerCheck,
-        key: RequestKey,
-        request: PruneWorktrees,
-    ) -> Result<WorktreesPruned> {
-        let mut rows = self.shared.store.read(worktrees::list).await?;
-        let concerned = rows.iter().map(|row| row.controller_id.clone()).collect();
-        let read = self
-            .shared
-            .store
-            .read(move |connection| removal::check_owner_of_all(connection, &owner, &concerned));
-        read.await?;
-        rows.retain(|row| row.state == WorktreeState::Kept);
-        let (mut removed, mut kept) = (Vec::new(), Vec::new());
-        for row in rows {
-            if self.check_unused(&row).await.is_err() {
-                continue;
-            }
-            match self.end_unused(row.clone(), None, request.env.clone(), false).await {
-                Ok(gone) => removed.push(gone),
-                Err(_) => kept.push(row.view()),
-            }
-        }
-        let age = request.retired_older_than_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX));
-        let before = age.map(|age| Timestamp(entropy::now().0.saturating_sub(age)));
-        let refs = request.repository.map(|repository| Operation::Prune { repository, before });
-        let (kept_refs, deleted_refs) = self.prune_retired(refs, &request.env).await?;
-        let copies = request.copies.map(|folder| Operation::PruneCopies { folder, before });
-        let (kept_copies, deleted_copies) = self.prune_retired(copies, &request.env).await?;
-        let pruned = WorktreesPruned { removed, kept, deleted_refs, kept_refs, deleted_copies, kept_copies };
-        let write = self.shared.store.write(Durability::Full, 1, move |tx| {
-            requests::once(tx, key.as_ref(), entropy::now(), |_| Ok(pruned)).map(|(pruned, _)| pruned)
-        });
-        write.await
-    }
-
-    /// Returns what is kept, and what was deleted.
-    async fn prune_retired(
-        &self,
-        operation: Option<Operation>,
-        env: &Variables,
-    ) -> Result<(Vec<String>, Vec<String>)> {
-        let Some(operation) = operation else { return Ok((Vec::new(), Vec::new())) };
-        match operation::run(&self.shared, &operation, env).await? {
-            WorktreeResult::Pruned { kept, deleted } => Ok((kept, deleted)),
-            other => Err(operation::unexpected(&other)),
-        }
+/// Returns what is kept, and what was deleted.
+async fn prune_retired(
+    supervisor: &Supervisor,
+    operation: Option<Operation>,
+    env: &Variables,
+) -> Result<(Vec<String>, Vec<String>)> {
+    let Some(operation) = operation else { return Ok((Vec::new(), Vec::new())) };
+    match operation::run(&supervisor.shared, &operation, env).await? {
+        WorktreeResult::Pruned { kept, deleted } => Ok((kept, deleted)),
+        other => Err(operation::unexpected(&other)),
     }
 }
 

@@ -6,7 +6,7 @@ mod ground;
 mod launched;
 mod modes;
 mod narrow;
-mod parent;
+pub(crate) mod parent;
 
 use serde_json::json;
 use subagent_config::agents::{Definition, DefinitionSource};

@@ -50,37 +50,35 @@ pub(crate) struct Parent {
     pub(crate) policy: Policy,
 }
 
-impl Supervisor {
-    /// Reads a worker as the parent of a new task.
-    ///
-    /// # Errors
-    /// `FORBIDDEN_FROM_WORKER` if it was started without delegation. `ENV_REQUIRED`,
-    /// `STORAGE_ERROR`.
-    pub(crate) async fn parent(&self, row: WorkerRow, gives: TaskPurpose) -> Result<Parent> {
-        let stored = spec::stored(&row);
-        let stored = stored
-            .ok_or_else(|| Error::new(Code::Internal, "the start options of the worker cannot be read"))?;
-        let delegation = match gives {
-            TaskPurpose::Tasks => stored.delegation.clone(),
-            TaskPurpose::Title => stored.titles.clone(),
-        };
-        let Some(delegation) = delegation else {
-            let message = "the worker was started without permission to give tasks to other agents";
-            return Err(Error::new(Code::ForbiddenFromWorker, message)
-                .with("workerId", row.worker_id.as_str())
-                .recommend("start it with `subagent worker start --delegate`"));
-        };
-        let file = self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
-        let kept = environment::read(&file)?;
-        let (id, cwd, rules) = (row.id, PathBuf::from(&row.cwd), stored.policy.clone());
-        let (at, asked) = (cwd.clone(), row.clone());
-        let read = self.shared.store.read(move |connection| {
-            let policy = policy::read(connection, id, rules.as_ref(), &at)?;
-            Ok((policy, tasks::name_in_a_path(connection, &asked)?))
-        });
-        let (policy, name) = read.await?;
-        Ok(Parent { policy, name, row, spec: stored, kept, delegation, gives, cwd })
-    }
+/// Reads a worker as the parent of a new task.
+///
+/// # Errors
+/// `FORBIDDEN_FROM_WORKER` if it was started without delegation. `ENV_REQUIRED`,
+/// `STORAGE_ERROR`.
+pub(crate) async fn parent(supervisor: &Supervisor, row: WorkerRow, gives: TaskPurpose) -> Result<Parent> {
+    let stored = spec::stored(&row);
+    let stored =
+        stored.ok_or_else(|| Error::new(Code::Internal, "the start options of the worker cannot be read"))?;
+    let delegation = match gives {
+        TaskPurpose::Tasks => stored.delegation.clone(),
+        TaskPurpose::Title => stored.titles.clone(),
+    };
+    let Some(delegation) = delegation else {
+        let message = "the worker was started without permission to give tasks to other agents";
+        return Err(Error::new(Code::ForbiddenFromWorker, message)
+            .with("workerId", row.worker_id.as_str())
+            .recommend("start it with `subagent worker start --delegate`"));
+    };
+    let file = supervisor.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
+    let kept = environment::read(&file)?;
+    let (id, cwd, rules) = (row.id, PathBuf::from(&row.cwd), stored.policy.clone());
+    let (at, asked) = (cwd.clone(), row.clone());
+    let read = supervisor.shared.store.read(move |connection| {
+        let policy = policy::read(connection, id, rules.as_ref(), &at)?;
+        Ok((policy, tasks::name_in_a_path(connection, &asked)?))
+    });
+    let (policy, name) = read.await?;
+    Ok(Parent { policy, name, row, spec: stored, kept, delegation, gives, cwd })
 }
 
 impl Parent {

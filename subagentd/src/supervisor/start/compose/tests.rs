@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::supervisor::Supervisor;
 use crate::supervisor::start::delegation as issued;
+use crate::supervisor::start::start_worker;
 use crate::supervisor::testing::{caller, choice, folder, init, own_process, setup};
 
 const CONFIG: &str = "\
@@ -98,10 +99,12 @@ impl ComposeFixture {
         };
         let mut request = Composition::of(wanted, place).unwrap().request().unwrap();
         change(&mut request);
-        let started = self.supervisor.start_worker(caller(None), request).await.unwrap();
+        let started = start_worker(&self.supervisor, caller(None), request).await.unwrap();
         assert!(started.delegates);
         let row = self.supervisor.row(started.worker_id.as_str()).await.unwrap();
-        self.supervisor.parent(row, TaskPurpose::Tasks).await.unwrap()
+        crate::supervisor::start::compose::parent::parent(&self.supervisor, row, TaskPurpose::Tasks)
+            .await
+            .unwrap()
     }
 
     fn place(&self) -> TaskPlace {
