@@ -111,7 +111,7 @@ pub fn resolve(name: &str, launcher: &Launcher, worker_cwd: &Path, env: &Environ
 
 /// Splits a command line into at least one word. The line stays one word if a shell could not split it, or
 /// if all of it is the path of a program (folder names may contain spaces).
-fn words(command: &str, worker_cwd: &Path, env: &Environment) -> Vec<String> {
+pub(crate) fn words(command: &str, worker_cwd: &Path, env: &Environment) -> Vec<String> {
     let whole = || vec![command.trim().to_owned()];
     if command.contains('/') && check(&at(command.trim(), worker_cwd, env)).is_ok() {
         return whole();

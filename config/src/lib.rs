@@ -34,6 +34,7 @@ pub mod mcp;
 pub mod memory;
 pub mod model;
 pub mod notify;
+pub mod own_paths;
 mod paths;
 pub mod policy;
 pub mod prices;

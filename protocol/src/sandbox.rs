@@ -93,6 +93,18 @@ pub struct Sandbox {
     pub layers: Layers,
 }
 
+/// The sandbox that a built-in definition has where this is possible. Elsewhere its worker starts
+/// without one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum PreferredSandbox {
+    /// Applied if the machine can enforce it.
+    Spec(SandboxSpec),
+    /// Not applied, for this reason.
+    Impossible(String),
+}
+
 impl SandboxSpec {
     /// Returns the first hidden path within a writable path, with the latter.
     #[must_use]

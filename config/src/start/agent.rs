@@ -68,6 +68,8 @@ pub struct Resolved {
     pub isolation: Option<Isolation>,
     /// The limits that it adds to the worker's sandbox.
     pub sandbox: Profile,
+    /// The sandbox of a built-in definition, which applies where possible.
+    pub preferred: Profile,
     /// The memory folder, which exists.
     pub memory: Option<PathBuf>,
 }
@@ -200,7 +202,7 @@ pub fn change(
     if chosen.remembers() {
         return cannot("memory", "it has a memory, which its session may write from its start on".to_owned());
     }
-    let Some(Resolved { spec, layer, servers, hooks, isolation, sandbox, memory: _ }) =
+    let Some(Resolved { spec, layer, servers, hooks, isolation, sandbox, .. }) =
         chosen.resolve(at, config, workspace, env, false)?
     else {
         return cannot("name", "it is not a definition".to_owned());
@@ -268,9 +270,14 @@ pub fn resolved(
         not_honoured,
     };
     let hooks = hooks::of_definition(definition).hooks().collect();
-    let (isolation, sandbox) = (definition.isolation, definition.sandbox.clone());
+    let isolation = definition.isolation;
+    let (sandbox, preferred) = match definition.source {
+        DefinitionSource::BuiltIn => (Profile::default(), definition.sandbox.clone()),
+        _ => (definition.sandbox.clone(), Profile::default()),
+    };
     let memory = memory.map(|(folder, _)| folder.path());
-    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks, isolation, sandbox, memory })
+    let layer = Some(layer(definition));
+    Ok(Resolved { spec, layer, servers, hooks, isolation, sandbox, preferred, memory })
 }
 
 /// Returns the definition of this name, if it can be started.

@@ -187,9 +187,14 @@ impl<'a> Composition<'a> {
         let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
         let isolation = agent.as_ref().and_then(|agent| agent.isolation);
         let worktree = worktree::of(wanted.worktree, isolation, launcher, config, place.env)?;
-        let (agent, layer, own_hooks, confines, memory) = match agent {
-            Some(agent) => (Some(agent.spec), agent.layer, agent.hooks, Some(agent.sandbox), agent.memory),
-            None => (None, None, Vec::new(), None, None),
+        let mut wish = wanted.sandbox;
+        let (agent, layer, own_hooks, memory) = match agent {
+            Some(agent) => {
+                wish.narrower.push(agent.sandbox);
+                wish.preferred = agent.preferred;
+                (Some(agent.spec), agent.layer, agent.hooks, agent.memory)
+            }
+            None => (None, None, Vec::new(), None),
         };
         let mut configured = launcher.options.clone();
         if let Some(agent) = &agent {
@@ -199,11 +204,12 @@ impl<'a> Composition<'a> {
         let additional_directories = additional_directories(&wanted.add_dirs, place.env)?;
         let mut writable = vec![place.workspace, &place.cwd];
         writable.extend(additional_directories.iter().map(PathBuf::as_path));
-        let mut wish = wanted.sandbox;
-        wish.narrower.extend(confines);
+        let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
+        let has_worktree = worktree.is_some() || wanted.worktree_of.is_some();
         let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
-        let sandbox = sandbox::spec(wish, launcher.sandbox.as_ref(), config, ground)?;
-        let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, memory.as_deref()));
+        let obstacle = sandbox::obstacle(has_worktree, delegation.is_some());
+        let plan = sandbox::plan(wish, launcher, config, ground, obstacle)?;
+        let sandbox = plan.required.map(|spec| sandbox::with_memory(spec, memory.as_deref()));
         let worktree = match wanted.worktree_of {
             None => worktree::isolated(worktree, sandbox.as_ref(), config, place.env)?,
             Some(_) => worktree,
@@ -215,7 +221,6 @@ impl<'a> Composition<'a> {
             _ => true,
         };
         let titles = (config.titles && !has_label).then(|| delegation::of_place(None, &place));
-        let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
         let rules = policy::RuleSources {
             flags: &wanted.rules,
             inherited: wanted.inherited,
@@ -259,6 +264,7 @@ impl<'a> Composition<'a> {
             worktree,
             worktree_of: wanted.worktree_of,
             sandbox,
+            preferred_sandbox: plan.preferred,
             choice: place.choice,
             cwd: place.cwd,
         })

@@ -5,13 +5,13 @@
 use std::path::{Component, Path, PathBuf};
 
 use subagent_protocol::Result;
-use subagent_protocol::sandbox::{FileSystem, HostPort, Network, SandboxSpec};
+use subagent_protocol::sandbox::{FileSystem, HostPort, Network, PreferredSandbox, SandboxSpec};
 
 use super::wire::{argument, path_value};
 use crate::environment::Environment;
-use crate::model::Config;
-use crate::paths;
+use crate::model::{Config, Launcher};
 use crate::sandbox::{NONE, NetworkAccess, Profile, SandboxChoice, files_words};
+use crate::{own_paths, paths};
 
 /// Hidden by default: files with keys and passwords.
 pub const HIDDEN: [&str; 8] = [
@@ -25,6 +25,9 @@ pub const HIDDEN: [&str; 8] = [
     "~/.git-credentials",
 ];
 
+/// Folders of [`HIDDEN`] in which agents find the login of a cloud's models.
+const LOGINS: [&str; 2] = ["~/.aws", "~/.config/gcloud"];
+
 /// The requested sandbox of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxRequest {
@@ -34,6 +37,18 @@ pub struct SandboxRequest {
     pub kept: Option<SandboxSpec>,
     /// Profiles that narrow it.
     pub narrower: Vec<Profile>,
+    /// Profile of a built-in definition. It narrows a sandbox, and applies without one where
+    /// possible. The default profile is no preference.
+    pub preferred: Profile,
+}
+
+/// The sandbox of a new worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxPlan {
+    /// The sandbox without which the worker is not started.
+    pub required: Option<SandboxSpec>,
+    /// The sandbox to use where possible; never beside `required`.
+    pub preferred: Option<PreferredSandbox>,
 }
 
 /// The base folders for paths of a profile.
@@ -47,12 +62,57 @@ pub struct Ground<'a> {
     pub env: &'a Environment,
 }
 
-/// Returns the sandbox of a worker, if it has one: the requested one, that of `launcher`, or that of
-/// `defaults`. Narrowing profiles only remove access (M3).
+/// Returns the sandbox of a worker: the requested one, that of `launcher`, or that of `defaults`.
+/// Narrowing profiles only remove access (M3). The preferred one gives way to a name, to `none` in
+/// the config, and to an `obstacle`: a property of the worker that no sandbox allows.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{sandbox}` for an unknown name or a path outside of the worker's folders.
-pub fn spec(
+pub fn plan(
+    mut wish: SandboxRequest,
+    launcher: &Launcher,
+    config: &Config,
+    ground: Ground<'_>,
+    obstacle: Option<&str>,
+) -> Result<SandboxPlan> {
+    let choice = launcher.sandbox.as_ref();
+    let configured = choice.or(config.defaults.sandbox.as_ref());
+    let is_off = matches!(configured, Some(SandboxChoice::Named(name)) if name == NONE);
+    let is_chosen = wish.name.is_some() || (wish.kept.is_none() && is_off);
+    let preferred = std::mem::take(&mut wish.preferred);
+    let required = spec(wish, choice, config, ground)?;
+    if is_chosen || !preferred.confines() {
+        return Ok(SandboxPlan { required, preferred: None });
+    }
+    let impossible = |why: &str| Ok(Some(PreferredSandbox::Impossible(why.to_owned())));
+    let preferred = match (required, obstacle) {
+        (Some(above), None) => {
+            let required = narrow(above, &preferred, ground)?;
+            return Ok(SandboxPlan { required: Some(required), preferred: None });
+        }
+        (Some(above), Some(_)) => return Ok(SandboxPlan { required: Some(above), preferred: None }),
+        (None, Some(obstacle)) => impossible(obstacle),
+        (None, None) => match own_paths::of_agent(launcher, ground.env, ground.roots) {
+            None => impossible(
+                "the folders that this agent must write are not known; set `sandbox` of the launcher",
+            ),
+            Some(own) => preference(preferred, own, ground).map(PreferredSandbox::Spec).map(Some),
+        },
+    }?;
+    Ok(SandboxPlan { required: None, preferred })
+}
+
+/// Returns a preferred sandbox. It hides no logins of models, because the user did not choose it.
+fn preference(profile: Profile, own: Vec<PathBuf>, ground: Ground<'_>) -> Result<SandboxSpec> {
+    let hidden = HIDDEN.iter().filter(|path| !LOGINS.contains(path)).map(|path| (*path).to_owned());
+    let hide = profile.hide.clone().unwrap_or_else(|| hidden.collect());
+    let mut spec = resolve(None, &Profile { hide: Some(hide), ..profile }, ground)?;
+    spec.write.extend(own);
+    Ok(SandboxSpec { write: outermost(spec.write), ..spec })
+}
+
+/// Returns the required sandbox of a worker, if it has one.
+fn spec(
     wish: SandboxRequest,
     launcher: Option<&SandboxChoice>,
     config: &Config,
@@ -72,6 +132,16 @@ pub fn spec(
         None => resolve(None, profile, ground).map(Some),
         Some(above) => narrow(above, profile, ground).map(Some),
     })
+}
+
+/// Returns why no preferred sandbox applies to a worker.
+#[must_use]
+pub fn obstacle(has_worktree: bool, delegates: bool) -> Option<&'static str> {
+    match (has_worktree, delegates) {
+        (true, _) => Some("it works in a worktree"),
+        (_, true) => Some("it can give tasks to other agents, and needs the daemon for that"),
+        (false, false) => None,
+    }
 }
 
 /// Adds the memory folder to the writable paths. It is the only access that a definition adds.
@@ -286,8 +356,11 @@ mod tests {
             config.sandboxes.insert("tight".to_owned(), Profile { network: of(Network::None), ..ro() });
             let ws = self.at("ws");
             let ground = Ground { cwd: &ws, roots: &[&ws], env: &self.env };
-            let wish =
-                SandboxRequest { name: chosen.map(str::to_owned), kept: None, narrower: narrower.to_vec() };
+            let wish = SandboxRequest {
+                name: chosen.map(str::to_owned),
+                narrower: narrower.to_vec(),
+                ..SandboxRequest::default()
+            };
             spec(wish, launcher.map(SandboxChoice::Own).as_ref(), &config, ground)
         }
     }
@@ -345,6 +418,40 @@ mod tests {
         assert_eq!(read.filesystem, FileSystem::SharedRo, "a copy could be written");
         let rw = Profile { filesystem: Some(FileSystem::SharedRw), ..Profile::default() };
         assert_eq!(world.spec(None, None, &[rw]).unwrap(), None, "that is what everybody has");
+    }
+
+    #[test]
+    fn a_preferred_profile_narrows_a_sandbox_and_gives_way_to_a_choice() {
+        let world = world();
+        let plan = |name: Option<&str>, launcher: Launcher, obstacle: Option<&str>| {
+            let wish = SandboxRequest {
+                name: name.map(str::to_owned),
+                preferred: ro(),
+                ..SandboxRequest::default()
+            };
+            let ws = world.at("ws");
+            let ground = Ground { cwd: &ws, roots: &[&ws], env: &world.env };
+            super::plan(wish, &launcher, &Config::default(), ground, obstacle).unwrap()
+        };
+        let known = |sandbox: Option<SandboxChoice>| Launcher { sandbox, ..Launcher::new("gemini") };
+        let Some(PreferredSandbox::Spec(spec)) = plan(None, known(None), None).preferred else { panic!() };
+        assert_eq!(spec.filesystem, FileSystem::SharedRo);
+        assert!(spec.write.contains(&world.at("home/.gemini")) && !spec.write.contains(&world.at("ws")));
+        assert!(spec.hide.contains(&world.at("home/.ssh")) && !spec.hide.contains(&world.at("home/.aws")));
+        for (launcher, obstacle) in [(Launcher::new("other"), None), (known(None), Some("why"))] {
+            let plan = plan(None, launcher, obstacle);
+            assert!(matches!(plan.preferred, Some(PreferredSandbox::Impossible(_))), "{plan:?}");
+            assert_eq!(plan.required, None);
+        }
+        let named = |name: &str| Some(SandboxChoice::Named(name.to_owned()));
+        assert_eq!(plan(Some("none"), known(None), None), SandboxPlan::default());
+        assert_eq!(plan(None, known(named("none")), None), SandboxPlan::default());
+        let chosen = plan(Some("shared_rw"), known(None), None);
+        assert_eq!((chosen.required.unwrap().write, chosen.preferred), (vec![world.at("ws")], None));
+        let narrowed = plan(None, known(named("shared_rw")), None).required.unwrap();
+        assert_eq!((narrowed.filesystem, narrowed.write.len()), (FileSystem::SharedRo, 0));
+        let kept = plan(None, known(named("isolated")), Some("why")).required.unwrap();
+        assert_eq!(kept.filesystem, FileSystem::Isolated, "a worktree is not taken away");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
 use crate::policy::PolicySpec;
-use crate::sandbox::{Sandbox, SandboxSpec};
+use crate::sandbox::{PreferredSandbox, Sandbox, SandboxSpec};
 use crate::start::Timeouts;
 use crate::state::{OnRateLimit, WorkerState};
 use crate::tags::Tags;
@@ -151,6 +151,9 @@ pub struct StartWorker {
     /// layers that enforce it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxSpec>,
+    /// The sandbox to apply without `sandbox`, if the machine can enforce it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferred_sandbox: Option<PreferredSandbox>,
 }
 
 /// The default label of a worker.
@@ -258,6 +261,9 @@ pub struct WorkerView {
     /// What its agent may reach, and what enforces it; absent: everything that the user may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
+    /// Why the sandbox of its built-in definition is not applied; absent: it has none, or it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_sandbox: Option<String>,
 }
 
 /// Data of `worker.shown`: a worker, and the known facts about its agent.

@@ -181,7 +181,7 @@ fn sandbox(facts: &DoctorFacts) -> [Finding; 2] {
     };
     let [landlock_id, bubblewrap_id] = ["machine.landlock", "machine.bubblewrap"];
     let bubblewrap = if machine.landlock.is_err() && machine.bubblewrap.is_err() {
-        Finding::warning(GROUP, bubblewrap_id, format!("{bubblewrap}; no worker can be started in a sandbox"))
+        Finding::warning(GROUP, bubblewrap_id, format!("{bubblewrap}; no worker can be started in a sandbox, and `explore` and `plan` run without one"))
             .advise("install bubblewrap, or use a kernel with Landlock")
     } else {
         Finding::ok(GROUP, bubblewrap_id, bubblewrap)

@@ -104,6 +104,31 @@ fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command
 }
 
 #[test]
+fn a_real_agent_whose_folders_are_known_explores_in_a_sandbox() {
+    let known: Vec<_> =
+        ["claude", "gemini"].into_iter().filter(|name| RealAgent::is_installed(name)).collect();
+    if known.is_empty() {
+        return;
+    }
+    let crew = Crew::new(&known);
+    let seed = crew.sandbox.workspace().join("seed");
+    fs::write(&seed, "the file's content").unwrap();
+    for agent in known {
+        for prompt in [format!("READ: {}", seed.display()), format!("RUN: cat {}", seed.display())] {
+            let task = crew.gives(&["explore", "--launcher", agent], &prompt);
+            let shown = crew.sandbox.show(&task);
+            // A machine without layers has a reason of its own.
+            let reason = shown["noSandbox"].as_str().unwrap_or_default();
+            assert!(shown["sandbox"].is_object() || reason.contains("bubblewrap"), "{shown}");
+            let ended = ended(&crew, agent, &task);
+            ended.was_done();
+            assert!(ended.task["result"].as_str().unwrap().contains("the file's content"), "{}", ended.task);
+        }
+    }
+    crew.finish();
+}
+
+#[test]
 fn m1_a_real_agent_does_not_use_a_disallowed_tool_even_if_the_config_allows_it() {
     let Some((crew, agents)) = crew("disallowedTools: [Bash]") else { return };
     let config = crew.sandbox.config_file();

@@ -55,7 +55,7 @@ pub(super) fn shown(view: &mut PageRenderer, counted: &CountedOverview) {
         ("launcher", Style::Plain, fitting(&worker.launcher)),
         ("branch", Style::Plain, fitting(&optional(branch))),
         ("cwd", Style::Plain, fitting(&worker.cwd)),
-        ("sandbox", Style::Plain, fitting(&optional(worker.sandbox.as_ref().map(sandbox)))),
+        ("sandbox", Style::Plain, fitting(&sandbox(worker))),
         ("session", Style::Plain, fitting(&worker.session_id)),
         ("last error", Style::Bad, optional(worker.last_error.as_ref())),
     ]);

@@ -302,7 +302,7 @@ fn facts(view: &mut PageRenderer, worker: &WorkerView) {
         ("role", Style::Plain, worker.role.clone()),
         ("cwd", Style::Plain, worker.cwd.clone()),
         ("branch", Style::Plain, optional(worker.worktree.as_ref().map(|worktree| &worktree.branch))),
-        ("sandbox", Style::Plain, optional(worker.sandbox.as_ref().map(sandbox))),
+        ("sandbox", Style::Plain, sandbox(worker)),
         ("controller", Style::Plain, worker.controller_id.to_string()),
         ("session", Style::Plain, worker.session_id.clone()),
         ("turn", Style::Active, optional(worker.active_turn_id.as_ref())),
@@ -326,7 +326,12 @@ fn parked(view: &PageRenderer, parked: ParkedView) -> String {
 }
 
 /// What an agent may reach, and what enforces it.
-pub(super) fn sandbox(sandbox: &Sandbox) -> String {
+pub(super) fn sandbox(worker: &WorkerView) -> String {
+    let absent = worker.no_sandbox.as_ref().map(|why| format!("none: {why}"));
+    worker.sandbox.as_ref().map(enforced).or(absent).unwrap_or_default()
+}
+
+fn enforced(sandbox: &Sandbox) -> String {
     let (files, network) = (sandbox.spec.filesystem.as_str(), sandbox.spec.network);
     let name = sandbox.spec.name.as_deref().filter(|name| *name != files);
     let name = optional(name.map(|name| format!("{name}: ")));

@@ -81,8 +81,8 @@ async fn start_stored(
     }
     let planned = plan_worktree(supervisor, request.worktree.as_ref(), &request.cwd, &request.env).await?;
     let (mut spec, kept) = delegation::parts(&request)?;
-    spec.sandbox =
-        sandbox::of_request(&request, planned.as_ref(), supervisor.shared.setup.own_folders()).await?;
+    let own = supervisor.shared.setup.own_folders();
+    sandbox::set(&mut spec, &request, planned.as_ref(), own).await?;
     let stored_spec =
         serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let file = supervisor.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
@@ -372,6 +372,7 @@ pub(super) mod tests {
     pub(in crate::supervisor) fn request(dir: &std::path::Path) -> StartWorker {
         StartWorker {
             sandbox: None,
+            preferred_sandbox: None,
             choice: choice(dir),
             launcher: LauncherSpec {
                 name: "none".into(),

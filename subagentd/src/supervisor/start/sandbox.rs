@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use subagent_protocol::api::StartWorker;
-use subagent_protocol::sandbox::{FileSystem, Layers, Network, Sandbox, SandboxSpec};
+use subagent_protocol::sandbox::{FileSystem, Layers, Network, PreferredSandbox, Sandbox, SandboxSpec};
 use subagent_protocol::{Code, Error, Result};
 use subagent_sandbox::SandboxSupport;
 
+use super::spec::Spec;
 use crate::supervisor::worktrees::Planned;
 
 /// Maximum number of paths of a sandbox. They are arguments of bubblewrap.
@@ -44,7 +45,29 @@ pub(crate) fn of_agent(sandbox: Option<&Sandbox>, own: [&Path; 2]) -> Option<San
 /// `INVALID_INPUT{field}`. `SANDBOX_UNAVAILABLE` for an agent that delegates, or that has a
 /// worktree which it may not write.
 pub(crate) fn check(request: &StartWorker) -> Result<()> {
+    if let Some(PreferredSandbox::Spec(spec)) = &request.preferred_sandbox {
+        bounded(spec)?;
+    }
     let Some(spec) = &request.sandbox else { return Ok(()) };
+    bounded(spec)?;
+    if request.worktree.is_some() && spec.filesystem == FileSystem::SharedRo {
+        let message = "an agent that may not write its workspace has no use for a git worktree of its own";
+        return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "worktree").recommend(
+            "start it with another sandbox, or without a worktree (`--worktree`, `isolation: worktree`)",
+        ));
+    }
+    if request.delegation.is_some() {
+        let message =
+            "an agent in a sandbox cannot reach the daemon, and so cannot give tasks to other agents";
+        return Err(Error::new(Code::SandboxUnavailable, message)
+            .with("missing", "delegation")
+            .recommend("start it without a sandbox, or without delegation (`delegation`, `--delegate`, `permission: task`)"));
+    }
+    Ok(())
+}
+
+/// Checks the form and the sizes of a sandbox.
+fn bounded(spec: &SandboxSpec) -> Result<()> {
     let wrong = |message: &str| Err(Error::new(Code::InvalidInput, message).with("field", "sandbox"));
     let paths = || spec.write.iter().chain(&spec.hide).chain(spec.read.iter().flatten());
     if paths().count() > MAX_PATHS {
@@ -63,33 +86,40 @@ pub(crate) fn check(request: &StartWorker) -> Result<()> {
     if spec.hosts.len() > MAX_HOSTS {
         return wrong("a sandbox lists at most 200 hosts");
     }
-    if request.worktree.is_some() && spec.filesystem == FileSystem::SharedRo {
-        let message = "an agent that may not write its workspace has no use for a git worktree of its own";
-        return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "worktree").recommend(
-            "start it with another sandbox, or without a worktree (`--worktree`, `isolation: worktree`)",
-        ));
-    }
-    if request.delegation.is_some() {
-        let message =
-            "an agent in a sandbox cannot reach the daemon, and so cannot give tasks to other agents";
-        return Err(Error::new(Code::SandboxUnavailable, message)
-            .with("missing", "delegation")
-            .recommend("start it without a sandbox, or without delegation (`delegation`, `--delegate`, `permission: task`)"));
+    Ok(())
+}
+
+/// Sets the sandbox of a new worker, before its planned worktree exists, or the reason why a
+/// preferred one is not applied. `own` has the folders of the daemon.
+///
+/// # Errors
+/// `SANDBOX_UNAVAILABLE{missing}` if this machine cannot enforce a required one.
+pub(in crate::supervisor) async fn set(
+    worker: &mut Spec,
+    request: &StartWorker,
+    planned: Option<&Planned>,
+    own: [&Path; 2],
+) -> Result<()> {
+    let preferred = request.preferred_sandbox.clone();
+    match (request.sandbox.clone(), preferred) {
+        (Some(spec), _) => worker.sandbox = Some(enforced(spec, request, planned, own).await?),
+        (None, Some(PreferredSandbox::Spec(spec))) => match enforced(spec, request, planned, own).await {
+            Ok(sandbox) => worker.sandbox = Some(sandbox),
+            Err(error) => worker.no_sandbox = Some(error.message),
+        },
+        (None, Some(PreferredSandbox::Impossible(why))) => worker.no_sandbox = Some(why),
+        (None, None) => {}
     }
     Ok(())
 }
 
-/// Returns the sandbox of a new worker, before its planned worktree exists. `own` has the folders
-/// of the daemon.
-///
-/// # Errors
-/// `SANDBOX_UNAVAILABLE{missing}` if this machine cannot enforce it.
-pub(in crate::supervisor) async fn of_request(
+/// Returns the sandbox with the layers of this machine.
+async fn enforced(
+    spec: SandboxSpec,
     request: &StartWorker,
     planned: Option<&Planned>,
     own: [&Path; 2],
-) -> Result<Option<Sandbox>> {
-    let Some(spec) = request.sandbox.clone() else { return Ok(None) };
+) -> Result<Sandbox> {
     let notes = request.policy.as_ref().and_then(|policy| policy.memory.as_deref());
     let there = planned.map_or_else(|| spec.clone(), |planned| planned.confined(spec.clone(), notes));
     let path = request.env.iter().find(|(name, _)| name.0 == b"PATH").map(|(_, value)| value.0.clone());
@@ -98,7 +128,7 @@ pub(in crate::supervisor) async fn of_request(
         let layers = layers(&there, &path.unwrap_or_default(), &always)?;
         Ok(Sandbox { spec, layers })
     });
-    chosen.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string()))).map(Some)
+    chosen.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
 }
 
 fn layers(spec: &SandboxSpec, path: &[u8], always: &[PathBuf]) -> Result<Layers> {

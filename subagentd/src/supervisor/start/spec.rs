@@ -71,6 +71,9 @@ pub(crate) struct Spec {
     /// Limits of the agent, enforced by the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sandbox: Option<Sandbox>,
+    /// Why the sandbox of its built-in definition is not applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) no_sandbox: Option<String>,
     /// Mode and model chosen for the worker itself, while a definition overrides them.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(crate) own: Options,
@@ -99,6 +102,7 @@ pub(crate) struct SpecSummary {
     pub(crate) agent: Option<DefinitionView>,
     pub(crate) tags: Tags,
     pub(crate) sandbox: Option<Sandbox>,
+    pub(crate) no_sandbox: Option<String>,
 }
 
 /// The definition in a view.
@@ -171,6 +175,7 @@ impl Spec {
             titles: request.titles.clone(),
             hooks: request.hooks.clone(),
             sandbox: None,
+            no_sandbox: None,
             own: Options::default(),
             began: Options::default(),
             agent_since: None,

@@ -87,9 +87,8 @@ async fn spawn_task(supervisor: &Supervisor, caller: TaskCaller, mut request: Ru
     let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
     let planned = plan_worktree(supervisor, wanted, cwd, &composed.request.env).await?;
     let (mut spec, kept) = delegation::parts(&composed.request)?;
-    spec.sandbox =
-        sandbox::of_request(&composed.request, planned.as_ref(), supervisor.shared.setup.own_folders())
-            .await?;
+    let own = supervisor.shared.setup.own_folders();
+    sandbox::set(&mut spec, &composed.request, planned.as_ref(), own).await?;
     let stored_spec =
         serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     let worker_id = WorkerId::from_random(entropy::random()?);

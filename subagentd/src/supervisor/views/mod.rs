@@ -120,6 +120,7 @@ impl Supervisor {
             worktree: None,
             delegates: spec.delegation.is_some(),
             sandbox: spec.sandbox,
+            no_sandbox: spec.no_sandbox,
             agent_definition: spec.agent.map(|agent| agent.name),
             tags: spec.tags,
         }

@@ -1,10 +1,11 @@
 //! Starts of workers in sandboxes: names, parameters, and refusals.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Launcher, Sandbox};
 
 use super::world::{Confinement, has_layers, without_bubblewrap, world};
 
@@ -51,6 +52,77 @@ fn a_sandbox_is_named_in_config_launcher_definition_or_command() {
     assert_eq!(started(&["--launcher", "boxed", "--sandbox", "none"]), Value::Null);
     let error = sandbox.run(&["worker", "start", "--sandbox", "loose"]).error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["available"], json!(["tight", "shared_rw", "isolated", "shared_ro", "none"]));
+    sandbox.finish();
+}
+
+/// Adds a launcher of an agent whose own folder is known: the scripted agent, which first tries to
+/// write the workspace.
+fn known_agent(sandbox: &mut Sandbox) {
+    let program = sandbox.file("programs/gemini");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let own = sandbox.file_name("home/.gemini");
+    let script = format!(
+        "#!/bin/sh\n: > \"$HOME/.gemini/started\"\n(: > {}) 2>/dev/null\nexec {} demo-agent --state {own}/sessions\n",
+        sandbox.file_name("ws/made"),
+        sandbox.executable("subagent"),
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(&own).unwrap();
+    sandbox.launcher("known", Launcher::new(program.to_str().unwrap(), Vec::<String>::new()));
+}
+
+#[test]
+fn explore_and_plan_cannot_write_the_workspace_where_the_machine_can_prevent_it() {
+    if !has_layers() {
+        return;
+    }
+    for layers in Layers::ALL {
+        let mut sandbox = world(layers);
+        known_agent(&mut sandbox);
+        sandbox.init();
+        let explore = ["worker", "start", "--launcher", "known", "--agent", "explore"];
+        let worker = sandbox.run(&explore).data_of("worker.started");
+        let spec = &worker["sandbox"];
+        assert_eq!(
+            (&spec["filesystem"], &worker["noSandbox"]),
+            (&json!("shared_ro"), &Value::Null),
+            "{worker}"
+        );
+        let write = spec["write"].as_array().unwrap();
+        assert!(write.contains(&json!(sandbox.file("home/.gemini"))), "{spec}");
+        assert!(write.contains(&json!(sandbox.file("tmp"))) && !write.contains(&json!(sandbox.file("ws"))));
+        let _ = sandbox.send(worker["workerId"].as_str().unwrap(), "hello");
+        let run = ["task", "run", "--agent", "plan", "--launcher", "known", "--text", "hello"];
+        let task = sandbox.run(&run).document()["data"]["taskId"].as_str().unwrap().to_owned();
+        assert_eq!(sandbox.show(&task)["sandbox"]["filesystem"], "shared_ro");
+        assert!(sandbox.file("home/.gemini/started").exists() && !sandbox.file("ws/made").exists());
+        let free = sandbox.run(&[&explore[..], &["--sandbox", "none"]].concat()).data_of("worker.started");
+        assert_eq!((&free["sandbox"], &free["noSandbox"]), (&Value::Null, &Value::Null), "{free}");
+        assert!(sandbox.file("ws/made").exists());
+        let delegates = sandbox.run(&[&explore[..], &["--delegate"]].concat()).data_of("worker.started");
+        assert!(delegates["noSandbox"].as_str().unwrap().contains("tasks"), "{delegates}");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn explore_runs_without_a_sandbox_where_none_can_be_enforced_and_says_so() {
+    let mut sandbox = Sandbox::new();
+    without_bubblewrap(&mut sandbox);
+    sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock");
+    known_agent(&mut sandbox);
+    sandbox.init();
+    for (launcher, why) in [("known", "neither Landlock"), ("demo", "folders that this agent must write")] {
+        let explore = ["worker", "start", "--launcher", launcher, "--agent", "explore"];
+        let worker = sandbox.run(&explore).data_of("worker.started");
+        let _ = sandbox.send(worker["workerId"].as_str().unwrap(), "hello");
+        let shown = sandbox.show(worker["workerId"].as_str().unwrap());
+        assert_eq!(shown["sandbox"], Value::Null, "{shown}");
+        assert!(shown["noSandbox"].as_str().unwrap().contains(why), "{shown}");
+    }
+    let doctor = sandbox.run(&["doctor"]).document();
+    assert!(doctor.to_string().contains("`explore` and `plan` run without one"), "{doctor}");
     sandbox.finish();
 }
 

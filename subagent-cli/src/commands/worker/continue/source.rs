@@ -170,8 +170,9 @@ fn definition(data: &Value) -> Result<Option<Resolved>> {
     let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
     let hooks = hooks.into_iter().filter(own).collect();
     // What it takes away is in the sandbox of the worker.
-    let sandbox = subagent_config::sandbox::Profile::default();
-    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new(), hooks, isolation: None, sandbox, memory }))
+    let (sandbox, preferred) = Default::default();
+    let servers = BTreeMap::new();
+    Ok(Some(Resolved { spec, layer, servers, hooks, isolation: None, sandbox, preferred, memory }))
 }
 
 /// The file, and what the checkpoint beside it says.

@@ -109,12 +109,15 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
         name: None,
         kept: parent.sandbox(),
         narrower: [resolved.sandbox].into_iter().chain(narrow::files(&request.overrides)).collect(),
+        preferred: resolved.preferred,
     };
     let mut roots = vec![parent.delegation.workspace.as_path(), &parent.cwd];
     roots.extend(spec.additional_directories.iter().map(std::path::PathBuf::as_path));
     let at = sandbox::Ground { cwd: &parent.cwd, roots: &roots, env: &launched.env };
-    let sandbox = sandbox::spec(wish, launched.launcher.sandbox.as_ref(), config, at)?;
-    let sandbox = sandbox.map(|spec| sandbox::with_memory(spec, resolved.memory.as_deref()));
+    let has_own_files = resolved.isolation.is_some_and(|isolation| isolation != Isolation::None);
+    let obstacle = sandbox::obstacle(request.worktree.is_some() || has_own_files, delegation.is_some());
+    let plan = sandbox::plan(wish, &launched.launcher, config, at, obstacle)?;
+    let sandbox = plan.required.map(|spec| sandbox::with_memory(spec, resolved.memory.as_deref()));
     let worktree = match (&request.worktree, resolved.isolation) {
         (None, None | Some(Isolation::None)) => None,
         // The defaults of launcher and config are for workers that people start. A task must see
@@ -174,6 +177,7 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             worktree_of: None,
             worktree,
             sandbox,
+            preferred_sandbox: plan.preferred,
         },
         terms,
         mode,
@@ -225,8 +229,8 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         worktree: request.worktree.clone(),
         sandbox: sandbox::SandboxRequest {
             name: place.sandbox.clone(),
-            kept: None,
             narrower: narrow::files(&request.overrides).into_iter().collect(),
+            ..sandbox::SandboxRequest::default()
         },
         ..start::StartChoices::default()
     };
@@ -316,6 +320,7 @@ fn unnamed() -> Resolved {
         hooks: Vec::new(),
         isolation: None,
         sandbox: Profile::default(),
+        preferred: Profile::default(),
         memory: None,
     }
 }

@@ -1,0 +1,132 @@
+//! The folders in which known agents keep sessions and logins. A sandbox that the user did not
+//! choose must let an agent write these. Inspects files, changes nothing.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+use crate::model::Launcher;
+use crate::{launcher, paths};
+
+/// An agent whose own files are known and that works in a sandbox.
+struct KnownAgent {
+    program: &'static str,
+    package: &'static str,
+    /// The variable that moves its folder, and the folder below its value.
+    variable: (&'static str, &'static str),
+    /// Its folder below the home, without the variable.
+    folder: &'static str,
+    /// A file beside that folder, if it has one.
+    file: Option<&'static str>,
+}
+
+// Only agents that a test of real agents starts in a sandbox. Codex is missing: it confines its
+// own commands, which fails in a sandbox.
+const KNOWN: [KnownAgent; 2] = [
+    KnownAgent {
+        program: "claude-agent-acp",
+        package: "@agentclientprotocol/claude-agent-acp",
+        variable: ("CLAUDE_CONFIG_DIR", "."),
+        folder: ".claude",
+        file: Some(".claude.json"),
+    },
+    KnownAgent {
+        program: "gemini",
+        package: "@google/gemini-cli",
+        variable: ("GEMINI_CLI_HOME", ".gemini"),
+        folder: ".gemini",
+        file: None,
+    },
+];
+
+impl KnownAgent {
+    fn is_started_by(&self, words: &[String]) -> bool {
+        let version = |arg: &String| {
+            let rest = arg.strip_prefix(self.package);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
+        };
+        let installed = format!("/node_modules/{}/", self.package);
+        name(words) == Some(OsStr::new(self.program))
+            || (is_npx(words) && words.iter().any(version))
+            || words.iter().any(|word| word.contains(&installed))
+    }
+
+    fn paths(&self, variable: impl Fn(&str) -> Option<PathBuf>, home: &Path) -> Vec<PathBuf> {
+        let (name, below) = self.variable;
+        let mut own = vec![variable(name).map_or_else(|| home.join(self.folder), |path| path.join(below))];
+        // A missing path would be made as a folder.
+        own.extend(self.file.map(|file| home.join(file)).filter(|file| file.is_file()));
+        own
+    }
+}
+
+fn name(words: &[String]) -> Option<&OsStr> {
+    words.first().and_then(|program| Path::new(program).file_name())
+}
+
+fn is_npx(words: &[String]) -> bool {
+    name(words) == Some(OsStr::new("npx"))
+}
+
+/// Returns the paths that the agent of a launcher writes besides its workspace: its own folder, the
+/// cache of npm for `npx`, and the temporary folder. `None` for other agents. Paths that contain
+/// one of `roots` are left out.
+#[must_use]
+pub fn of_agent(launcher: &Launcher, env: &Environment, roots: &[&Path]) -> Option<Vec<PathBuf>> {
+    let mut words = launcher::words(&launcher.command, &env.cwd, env);
+    words.extend(launcher.args.iter().cloned());
+    let agent = KNOWN.iter().find(|agent| agent.is_started_by(&words))?;
+    let variable = |name: &str| {
+        let own = launcher.env.get(name).map(PathBuf::from);
+        own.or_else(|| env.var(name).map(PathBuf::from)).filter(|path| path.is_absolute())
+    };
+    let home = variable("HOME").or_else(|| env.home.clone())?;
+    let mut own = agent.paths(variable, &home);
+    if is_npx(&words) {
+        own.push(variable("npm_config_cache").unwrap_or_else(|| home.join(".npm")));
+    }
+    own.push(variable("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")));
+    let roots: Vec<PathBuf> = roots.iter().map(|root| paths::resolve_absolute(root)).collect();
+    let real = own.iter().map(|path| paths::resolve_absolute(path));
+    Some(real.filter(|path| !roots.iter().any(|root| root.starts_with(path))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launcher(command: &str, args: &[&str]) -> Launcher {
+        Launcher { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..Launcher::new(command) }
+    }
+
+    #[test]
+    fn known_agents_have_their_folders_and_other_programs_have_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let at = |name: &str| base.join(name);
+        std::fs::create_dir_all(at("ws")).unwrap();
+        let vars = [("HOME", "home"), ("TMPDIR", "tmp")].map(|(name, path)| (name.into(), at(path).into()));
+        let env = Environment::new(vars, at("ws"));
+        let of = |launcher: &Launcher| of_agent(launcher, &env, &[&at("ws")]);
+        let claude = launcher("'/opt/bin/claude-agent-acp'", &[]);
+        assert_eq!(of(&claude).unwrap(), [at("home/.claude"), at("tmp")]);
+        std::fs::create_dir_all(at("home")).unwrap();
+        std::fs::write(at("home/.claude.json"), "{}").unwrap();
+        assert_eq!(of(&claude).unwrap(), [at("home/.claude"), at("home/.claude.json"), at("tmp")]);
+        let mut moved = claude;
+        moved.env.insert("CLAUDE_CONFIG_DIR".to_owned(), at("other").display().to_string());
+        moved.env.insert("TMPDIR".to_owned(), base.display().to_string());
+        assert_eq!(of(&moved).unwrap(), [at("other"), at("home/.claude.json")], "the workspace is in TMPDIR");
+        let npx = launcher("npx -y", &["@google/gemini-cli@1.2.3", "--acp"]);
+        assert_eq!(of(&npx).unwrap(), [at("home/.gemini"), at("home/.npm"), at("tmp")]);
+        let node = launcher("node", &["/opt/node_modules/@google/gemini-cli/bundle/gemini.js"]);
+        assert_eq!(of(&node).unwrap(), [at("home/.gemini"), at("tmp")]);
+        for other in [
+            launcher("npx", &["-y", "@google/gemini-cli-fork"]),
+            launcher("codex-acp", &[]),
+            launcher("subagent", &[]),
+        ] {
+            assert_eq!(of(&other), None, "{}", other.command);
+        }
+    }
+}
