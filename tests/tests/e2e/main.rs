@@ -84,6 +84,7 @@ mod triggers;
 mod usage;
 mod views;
 mod worktrees;
+mod worktrees_full;
 mod worktrees_killed;
 
 mod doctor {

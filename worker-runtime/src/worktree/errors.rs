@@ -9,6 +9,11 @@ use crate::git::GitFailure;
 
 /// The texts by which git reports a full disk.
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+/// The texts by which git reports a failed write without its reason.
+const UNWRITTEN: [&str; 5] =
+    ["unable to write", "couldn't write", "could not write", "failed to write", "error writing"];
+/// The advice for a full disk.
+const MAKE_ROOM: &str = "make room on the disk of the repository and of its worktrees, and try again";
 
 impl From<GitFailure> for Error {
     fn from(failure: GitFailure) -> Self {
@@ -19,16 +24,21 @@ impl From<GitFailure> for Error {
             {
                 Self::new(Code::StorageFull, format!("`git {command}` failed: the disk is full"))
                     .retryable()
-                    .recommend("make room on the disk of the repository and of its worktrees, and try again")
+                    .recommend(MAKE_ROOM)
                     .with("output", stderr.clone())
                     .with("exitCode", *code)
             }
             GitFailure::Refused { command, code, stderr, .. } => {
                 let reason = stderr.lines().last().unwrap_or("without a message");
-                Self::new(Code::GitFailed, format!("`git {command}` failed: {reason}"))
+                let error = Self::new(Code::GitFailed, format!("`git {command}` failed: {reason}"))
                     .with("command", format!("git {command}"))
                     .with("output", stderr.clone())
-                    .with("exitCode", *code)
+                    .with("exitCode", *code);
+                if UNWRITTEN.iter().any(|text| stderr.contains(text)) {
+                    error.retryable().recommend(MAKE_ROOM)
+                } else {
+                    error
+                }
             }
             _ => Self::new(Code::GitFailed, failure.to_string()),
         }
