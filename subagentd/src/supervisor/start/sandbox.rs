@@ -100,15 +100,19 @@ pub(in crate::supervisor) async fn set(
     planned: Option<&Planned>,
     own: [&Path; 2],
 ) -> Result<()> {
-    let preferred = request.preferred_sandbox.clone();
-    match (request.sandbox.clone(), preferred) {
-        (Some(spec), _) => worker.sandbox = Some(enforced(spec, request, planned, own).await?),
-        (None, Some(PreferredSandbox::Spec(spec))) => match enforced(spec, request, planned, own).await {
-            Ok(sandbox) => worker.sandbox = Some(sandbox),
-            Err(error) => worker.no_sandbox = Some(error.message),
-        },
-        (None, Some(PreferredSandbox::Impossible(why))) => worker.no_sandbox = Some(why),
-        (None, None) => {}
+    let (spec, is_required) = match (request.sandbox.clone(), request.preferred_sandbox.clone()) {
+        (Some(spec), _) => (spec, true),
+        (None, Some(PreferredSandbox::Spec(spec))) => (spec, false),
+        (None, Some(PreferredSandbox::Impossible(why))) => {
+            worker.no_sandbox = Some(why);
+            return Ok(());
+        }
+        (None, None) => return Ok(()),
+    };
+    match enforced(spec, request, planned, own).await {
+        Ok(sandbox) => worker.sandbox = Some(sandbox),
+        Err(error) if is_required => return Err(error),
+        Err(error) => worker.no_sandbox = Some(error.message),
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ pub(crate) async fn run_task(
     // In its own task: a client that disconnects must not leave a stored worker without an
     // actor.
     let this = supervisor.clone();
-    tokio::spawn(async move { spawn_task(&this, caller, request).await })
+    tokio::spawn(async move { Box::pin(spawn_task(&this, caller, request)).await })
         .await
         .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
 }

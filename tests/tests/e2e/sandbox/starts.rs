@@ -77,7 +77,7 @@ fn explore_and_plan_cannot_write_the_workspace_where_the_machine_can_prevent_it(
     if !has_layers() {
         return;
     }
-    for layers in Layers::ALL {
+    for layers in Confinement::ALL {
         let mut sandbox = world(layers);
         known_agent(&mut sandbox);
         sandbox.init();
