@@ -124,10 +124,9 @@ pub(super) fn text_of(
 ///
 /// # Errors
 /// Those of [`overview::of`].
-pub(super) fn count_of(worker: &str, workspace: &Workspace, context: &CliContext) -> Result<(u64, u64)> {
+pub(super) fn changes_of(worker: &str, workspace: &Workspace, context: &CliContext) -> Result<Changes> {
     let mut client = DaemonClient::new(context, workspace);
-    let changes = block_on(changed_files(&mut client, worker, workspace, context))?;
-    Ok(total(&changes))
+    block_on(changed_files(&mut client, worker, workspace, context))
 }
 
 fn note(reason: &str) -> String {

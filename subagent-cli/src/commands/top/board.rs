@@ -4,7 +4,7 @@ mod news;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use subagent_model::{OverviewRow, Workers};
 use subagent_protocol::ids::{RequestId, WorkerId};
@@ -12,6 +12,7 @@ use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 
 use super::asked::{Pressed, QuestionView};
+use super::changed::Counts;
 use super::editor::Editor;
 use super::effect::{BoardCommand, BoardEffect};
 use super::keys::KeyPress;
@@ -55,8 +56,8 @@ pub(super) struct Board {
     pub(super) notice: Option<(Style, String)>,
     /// Which schedules and triggers no longer fire.
     pub(super) paused: Option<String>,
-    /// Changed lines, of workers of which they were counted.
-    pub(super) counts: HashMap<WorkerId, Option<(u64, u64)>>,
+    /// The changes of workers, of those of which they were counted.
+    pub(super) counts: Counts,
     /// The worker whose lines are being counted, and whether they are the same as when that began.
     counting: Option<(WorkerId, bool)>,
     /// Workers that are not in the snapshot, for which another one was taken.
@@ -81,7 +82,7 @@ impl Board {
             prompt: None,
             notice: None,
             paused: None,
-            counts: HashMap::new(),
+            counts: Counts::new(),
             counting: None,
             unknown: HashSet::new(),
             awaited: None,

@@ -5,6 +5,7 @@ use subagent_protocol::api::{OverviewShown, TranscriptShown};
 use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 
+use super::changed::ChangedFiles;
 use crate::dialog::{DialogOutcome, QuestionRef};
 use crate::failure::Failure;
 
@@ -65,6 +66,6 @@ pub(super) enum BoardEvent {
     Story(WorkerId, Option<EventId>, Result<TranscriptShown, Failure>),
     /// A diff as text with codes for colors.
     Diff(WorkerId, Result<String, Failure>),
-    /// Lines that were added and deleted; `None` if that is not known.
-    Counted(WorkerId, Option<(u64, u64)>),
+    /// What a worker has changed; `None` if that is not known.
+    Counted(WorkerId, Option<ChangedFiles>),
 }

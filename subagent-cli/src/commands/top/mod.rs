@@ -5,6 +5,7 @@
 mod asked;
 mod board;
 mod bounds;
+mod changed;
 mod draw;
 mod editor;
 mod effect;

@@ -8,11 +8,13 @@ use serde_json::Value;
 use subagent_config::Workspace;
 use subagent_protocol::api::TranscriptShown;
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
+use subagent_runtime::work_tree::total;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::SendError;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
+use super::changed::ChangedFiles;
 use super::effect::{BoardCommand, BoardEvent};
 use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
 use crate::commands;
@@ -121,12 +123,16 @@ impl Performer {
         });
     }
 
-    /// Counts the changed lines of a worker.
+    /// Looks for the changes of a worker.
     pub(super) fn count(&mut self, worker: WorkerId) {
         let (context, workspace, inputs) =
             (self.context.clone(), self.workspace.clone(), self.inputs.clone());
         self.fetches.spawn_blocking(move || {
-            let count = diff::count_of(worker.as_str(), &workspace, &context).ok();
+            let changes = diff::changes_of(worker.as_str(), &workspace, &context).ok();
+            let count = changes.map(|changes| {
+                let paths = changes.iter().flat_map(|change| [Some(&change.path), change.old_path.as_ref()]);
+                ChangedFiles::new(total(&changes), paths.flatten().cloned())
+            });
             let _ = inputs.blocking_send(BoardEvent::Counted(worker, count));
         });
     }

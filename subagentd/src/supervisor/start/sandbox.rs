@@ -100,16 +100,16 @@ pub(in crate::supervisor) async fn set(
     planned: Option<&Planned>,
     own: [&Path; 2],
 ) -> Result<()> {
-    let (spec, is_required) = match (request.sandbox.clone(), request.preferred_sandbox.clone()) {
-        (Some(spec), _) => (spec, true),
-        (None, Some(PreferredSandbox::Spec(spec))) => (spec, false),
+    let (spec, is_required) = match (&request.sandbox, &request.preferred_sandbox) {
+        (Some(spec), _) => (spec.clone(), true),
+        (None, Some(PreferredSandbox::Spec(spec))) => (spec.clone(), false),
         (None, Some(PreferredSandbox::Impossible(why))) => {
-            worker.no_sandbox = Some(why);
+            worker.no_sandbox = Some(why.clone());
             return Ok(());
         }
         (None, None) => return Ok(()),
     };
-    match enforced(spec, request, planned, own).await {
+    match Box::pin(enforced(spec, request, planned, own)).await {
         Ok(sandbox) => worker.sandbox = Some(sandbox),
         Err(error) if is_required => return Err(error),
         Err(error) => worker.no_sandbox = Some(error.message),

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::changed::ChangedFiles;
 use super::super::effect::{BoardCommand, BoardEvent};
 use super::super::fixture::{
     NOW, and, answer_questions, asked, board, event, id, request, running, shop, snapshot, typed, worker,
@@ -188,13 +189,13 @@ fn a_story_is_fetched_followed_and_left() {
 #[test]
 fn lines_are_counted_one_worker_after_the_other_and_again_after_a_turn() {
     let mut board = board(vec![worker(3, "docs", running("x")), worker(4, "tests", running("x"))]);
-    let counted = |worker: u32| BoardEvent::Counted(id(worker), Some((1, 2)));
+    let counted = |worker: u32| BoardEvent::Counted(id(worker), Some(ChangedFiles::new((1, 2), [])));
     assert_eq!(board.on_input(counted(3), NOW), [BoardEffect::Count(id(4))]);
     let ended = event(1, 4, "turn.completed", json!({}));
     let _ = board.on_input(BoardEvent::Events(vec![ended]), NOW);
     assert_eq!(board.on_input(counted(4), NOW), [BoardEffect::Count(id(4))], "files have changed in between");
     assert_eq!(board.on_input(counted(4), NOW), []);
-    assert_eq!(board.counts.get(&id(4)), Some(&Some((1, 2))));
+    assert_eq!(board.counts[&id(4)], Some(ChangedFiles::new((1, 2), [])));
 }
 
 #[test]

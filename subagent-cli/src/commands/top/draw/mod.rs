@@ -16,17 +16,17 @@ use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::board::{Board, BoardConnection, HIDDEN_RULE, named};
-use super::help;
 use super::list::{List, ListEntry};
 use super::prompt::BoardPrompt;
 use super::styled::{self, look};
 use super::view::{BoardView, TextView};
+use super::{changed, help};
 use crate::output::ago::{age, age_lasts};
 use crate::output::human;
 use crate::output::page::shorten;
 use crate::output::style::Style;
 use crate::output::terminal::OutputTerminal;
-use row::Columns;
+use row::{Changes, Columns};
 
 /// Of a text that is shown in a line, at most this many bytes are looked at.
 const MAX_LINE_BYTES: usize = 4096;
@@ -346,7 +346,9 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
     };
     list.scroll(&entries, height);
     let seen = seen(&entries, list.top, height);
-    let columns = Columns::of(seen, workers, counts, width);
+    let shared = changed::shared(workers, counts);
+    let changes = Changes { counts, shared: &shared };
+    let columns = Columns::of(seen, workers, changes, width);
     for ((entry, place), at) in seen.iter().zip(list.top..).zip(1..) {
         match entry {
             ListEntry::Head(title, count) => {
@@ -355,7 +357,7 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
             }
             ListEntry::Item(item) => {
                 let is_chosen = is_chosen(list, place);
-                canvas.put(at, &columns.line(item, workers, counts, is_chosen, now));
+                canvas.put(at, &columns.line(item, workers, changes, is_chosen, now));
                 if is_chosen {
                     canvas.choose(at);
                 }

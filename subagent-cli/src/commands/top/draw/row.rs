@@ -13,6 +13,7 @@ use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::super::board::{named, state_word};
+use super::super::changed::Counts;
 use super::super::list::{ListEntry, ListRow};
 use super::{age, part, span};
 use crate::output::human;
@@ -20,7 +21,13 @@ use crate::output::page::shorten;
 use crate::output::short;
 use crate::output::style::Style;
 
-type StepCounts = HashMap<WorkerId, Option<(u64, u64)>>;
+/// What is known of the changes of all workers.
+#[derive(Clone, Copy)]
+pub(super) struct Changes<'a> {
+    pub(super) counts: &'a Counts,
+    /// The number of files that other workers have changed too.
+    pub(super) shared: &'a HashMap<WorkerId, usize>,
+}
 
 /// Before each name: whether the row is chosen.
 const MARK: usize = 2;
@@ -49,7 +56,7 @@ pub(super) struct Columns {
 
 impl Columns {
     /// The columns of a list in a window.
-    pub(super) fn of(entries: &[ListEntry], workers: &Workers, counts: &StepCounts, width: usize) -> Self {
+    pub(super) fn of(entries: &[ListEntry], workers: &Workers, changes: Changes<'_>, width: usize) -> Self {
         let mut columns = Self { is_narrow: width < NARROW, ..Self::default() };
         let items = || {
             entries.iter().filter_map(|entry| match entry {
@@ -69,7 +76,7 @@ impl Columns {
         let wanted = [
             (&mut columns.age, AGE),
             (&mut columns.state, widest(&|item, row, need| state(item, row, need, is_narrow).width())),
-            (&mut columns.lines, widest(&|_, row, _| lines(row, counts).width())),
+            (&mut columns.lines, widest(&|_, row, _| lines(row, changes).1.width())),
             (&mut columns.usage, widest(&|_, row, _| usage(&row.snapshot.usage).width())),
         ];
         for (column, wanted) in wanted {
@@ -87,7 +94,7 @@ impl Columns {
         &self,
         item: &ListRow,
         workers: &Workers,
-        counts: &StepCounts,
+        changes: Changes<'_>,
         is_chosen: bool,
         now: Timestamp,
     ) -> Line<'static> {
@@ -104,7 +111,8 @@ impl Columns {
         cells.right(Style::Dim, &age(time(&found), now), self.age);
         let (style, text) = text(row, need, now);
         cells.left(style, &text, self.text + more);
-        cells.right(Style::Plain, &lines(row, counts), self.lines);
+        let (style, text) = lines(row, changes);
+        cells.right(style, &text, self.lines);
         cells.right(Style::Dim, &usage(&row.snapshot.usage), self.usage);
         Line::from(cells.spans)
     }
@@ -194,10 +202,16 @@ fn label(row: &OverviewRow) -> String {
     part(label.or(task).unwrap_or_default())
 }
 
-fn lines(row: &OverviewRow, counts: &StepCounts) -> String {
-    match counts.get(row.worker_id()) {
-        Some(Some((0, 0))) | Some(None) | None => String::new(),
-        Some(Some((added, deleted))) => short::lines(*added, *deleted),
+/// The changed lines. Files that another live worker has changed too are marked.
+fn lines(row: &OverviewRow, changes: Changes<'_>) -> (Style, String) {
+    let shared = changes.shared.get(row.worker_id()).copied();
+    let lines = match changes.counts.get(row.worker_id()) {
+        Some(Some(changed)) if changed.lines != (0, 0) => short::lines(changed.lines.0, changed.lines.1),
+        _ => String::new(),
+    };
+    match shared {
+        Some(shared) => (Style::Attention, format!("{lines} !{shared}").trim_start().to_owned()),
+        None => (Style::Plain, lines),
     }
 }
 

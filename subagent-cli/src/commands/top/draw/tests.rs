@@ -8,6 +8,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 
+use super::super::changed::ChangedFiles;
 use super::super::effect::BoardEvent;
 use super::super::fixture::{
     NOW, and, asked, asking, board, event, id, question, request, running, shop, snapshot, typed, worker,
@@ -83,7 +84,7 @@ fn story() -> Board {
 
 fn lost() -> Board {
     let mut board = board(shop());
-    board.counts.insert(id(5), Some((88, 9)));
+    board.counts.insert(id(5), Some(ChangedFiles::new((88, 9), [])));
     typed(&mut board, "G");
     let _ = board.on_input(BoardEvent::Lost, NOW);
     board
@@ -92,7 +93,7 @@ fn lost() -> Board {
 fn with_keys(keys: &str) -> Board {
     let mut board = asked(shop());
     for (worker, count) in [(1, Some((88, 9))), (3, Some((1204, 377))), (5, Some((3, 0))), (4, None)] {
-        board.counts.insert(id(worker), count);
+        board.counts.insert(id(worker), count.map(|lines| ChangedFiles::new(lines, [])));
     }
     typed(&mut board, keys);
     board
@@ -308,4 +309,46 @@ fn a_parked_worker_says_when_it_goes_on() {
     let (text, drawn) = picture(&mut board, 80, 24);
     assert!(text.contains("Working  1") && text.contains("parked (5m left)  2 queued"), "{text}");
     assert_eq!(drawn.lasts, Some(Duration::from_millis(1)), "then it is less than five minutes");
+}
+
+#[test]
+fn files_that_two_live_workers_have_changed_are_marked() {
+    let tree = |number: u32, name: &str, state: &str| {
+        let path = format!("/trees/{name}");
+        let worktree = json!({
+            "name": name, "state": "ready", "path": path, "branch": name, "base": "0", "sourceBranch": null,
+            "withChanges": false, "main": "/home/ada/shop", "repository": "/home/ada/shop/.git",
+            "workerId": id(number), "createdAt": serde_json::to_value(NOW).unwrap(),
+        });
+        worker(number, name, json!({"cwd": path, "state": state, "worktree": worktree}))
+    };
+    let mut board = board(vec![
+        tree(1, "auth", "idle"),
+        tree(2, "docs", "idle"),
+        tree(3, "over", "stopped"),
+        worker(4, "here", json!({})),
+        worker(5, "away", json!({"cwd": "/home/ada/other"})),
+        worker(6, "same", json!({})),
+    ]);
+    let paths =
+        [(1, "a.rs b.rs"), (2, "b.rs c.rs"), (3, "a.rs b.rs"), (4, "c.rs"), (5, "a.rs"), (6, "d.rs c.rs")];
+    for (worker, paths) in paths {
+        let changed = ChangedFiles::new((3, 1), paths.split(' ').map(str::to_owned));
+        board.counts.insert(id(worker), Some(changed));
+    }
+    let (text, _) = picture(&mut board, 100, 20);
+    let mark = |name: &str| {
+        let row = text.lines().find(|line| line.contains(name)).unwrap();
+        row.split_once('!').map(|(_, mark)| mark.split(' ').next().unwrap().to_owned())
+    };
+    for (name, marked) in [
+        ("auth", Some("1")),
+        ("docs", Some("2")),
+        ("over", None),
+        ("here", Some("1")),
+        ("away", None),
+        ("same", Some("1")),
+    ] {
+        assert_eq!(mark(name).as_deref(), marked, "{name}: {text}");
+    }
 }
