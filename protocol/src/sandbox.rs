@@ -100,7 +100,7 @@ pub struct Sandbox {
 #[serde(rename_all = "camelCase")]
 pub enum PreferredSandbox {
     /// Applied if the machine can enforce it.
-    Spec(SandboxSpec),
+    Spec(Box<SandboxSpec>),
     /// Not applied, for this reason.
     Impossible(String),
 }

@@ -96,7 +96,9 @@ pub fn plan(
             None => impossible(
                 "the folders that this agent must write are not known; set `sandbox` of the launcher",
             ),
-            Some(own) => preference(preferred, own, ground).map(PreferredSandbox::Spec).map(Some),
+            Some(own) => {
+                preference(preferred, own, ground).map(|spec| Some(PreferredSandbox::Spec(Box::new(spec))))
+            }
         },
     }?;
     Ok(SandboxPlan { required: None, preferred })

@@ -102,14 +102,14 @@ pub(in crate::supervisor) async fn set(
 ) -> Result<()> {
     let (spec, is_required) = match (&request.sandbox, &request.preferred_sandbox) {
         (Some(spec), _) => (spec.clone(), true),
-        (None, Some(PreferredSandbox::Spec(spec))) => (spec.clone(), false),
+        (None, Some(PreferredSandbox::Spec(spec))) => ((**spec).clone(), false),
         (None, Some(PreferredSandbox::Impossible(why))) => {
             worker.no_sandbox = Some(why.clone());
             return Ok(());
         }
         (None, None) => return Ok(()),
     };
-    match Box::pin(enforced(spec, request, planned, own)).await {
+    match enforced(spec, request, planned, own).await {
         Ok(sandbox) => worker.sandbox = Some(sandbox),
         Err(error) if is_required => return Err(error),
         Err(error) => worker.no_sandbox = Some(error.message),
