@@ -12,7 +12,7 @@ use subagent_protocol::state::WorkerState;
 use subagent_protocol::time::Timestamp;
 
 use super::asked::{Pressed, QuestionView};
-use super::changed::Counts;
+use super::changed::ChangeCounts;
 use super::editor::Editor;
 use super::effect::{BoardCommand, BoardEffect};
 use super::keys::KeyPress;
@@ -57,7 +57,7 @@ pub(super) struct Board {
     /// Which schedules and triggers no longer fire.
     pub(super) paused: Option<String>,
     /// The changes of workers, of those of which they were counted.
-    pub(super) counts: Counts,
+    pub(super) counts: ChangeCounts,
     /// The worker whose lines are being counted, and whether they are the same as when that began.
     counting: Option<(WorkerId, bool)>,
     /// Workers that are not in the snapshot, for which another one was taken.
@@ -82,7 +82,7 @@ impl Board {
             prompt: None,
             notice: None,
             paused: None,
-            counts: Counts::new(),
+            counts: ChangeCounts::new(),
             counting: None,
             unknown: HashSet::new(),
             awaited: None,

@@ -18,7 +18,7 @@ pub(super) struct ChangedFiles {
 }
 
 /// The changes of the workers for which they were counted; `None` if they are not known.
-pub(super) type Counts = HashMap<WorkerId, Option<ChangedFiles>>;
+pub(super) type ChangeCounts = HashMap<WorkerId, Option<ChangedFiles>>;
 
 impl ChangedFiles {
     /// Keeps a bounded number of paths.
@@ -29,7 +29,7 @@ impl ChangedFiles {
 
 /// Returns for each live worker how many of its changed files another live worker of the same
 /// repository has changed in another folder.
-pub(super) fn shared(workers: &Workers, counts: &Counts) -> HashMap<WorkerId, usize> {
+pub(super) fn shared(workers: &Workers, counts: &ChangeCounts) -> HashMap<WorkerId, usize> {
     let live = workers.rows().iter().filter(|row| row.state != WorkerState::Stopped);
     let counted = live.filter_map(|row| Some((row, counts.get(row.worker_id())?.as_ref()?)));
     let counted: Vec<_> = counted.filter(|(_, changed)| !changed.paths.is_empty()).collect();

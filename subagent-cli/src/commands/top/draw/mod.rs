@@ -26,7 +26,7 @@ use crate::output::human;
 use crate::output::page::shorten;
 use crate::output::style::Style;
 use crate::output::terminal::OutputTerminal;
-use row::{Changes, Columns};
+use row::{Columns, KnownChanges};
 
 /// Of a text that is shown in a line, at most this many bytes are looked at.
 const MAX_LINE_BYTES: usize = 4096;
@@ -347,7 +347,7 @@ fn list(board: &mut Board, canvas: &mut Canvas<'_>, now: Timestamp) -> Option<Du
     list.scroll(&entries, height);
     let seen = seen(&entries, list.top, height);
     let shared = changed::shared(workers, counts);
-    let changes = Changes { counts, shared: &shared };
+    let changes = KnownChanges { counts, shared: &shared };
     let columns = Columns::of(seen, workers, changes, width);
     for ((entry, place), at) in seen.iter().zip(list.top..).zip(1..) {
         match entry {

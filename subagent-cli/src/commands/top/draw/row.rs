@@ -13,7 +13,7 @@ use subagent_protocol::time::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::super::board::{named, state_word};
-use super::super::changed::Counts;
+use super::super::changed::ChangeCounts;
 use super::super::list::{ListEntry, ListRow};
 use super::{age, part, span};
 use crate::output::human;
@@ -23,8 +23,8 @@ use crate::output::style::Style;
 
 /// What is known of the changes of all workers.
 #[derive(Clone, Copy)]
-pub(super) struct Changes<'a> {
-    pub(super) counts: &'a Counts,
+pub(super) struct KnownChanges<'a> {
+    pub(super) counts: &'a ChangeCounts,
     /// The number of files that other workers have changed too.
     pub(super) shared: &'a HashMap<WorkerId, usize>,
 }
@@ -56,7 +56,12 @@ pub(super) struct Columns {
 
 impl Columns {
     /// The columns of a list in a window.
-    pub(super) fn of(entries: &[ListEntry], workers: &Workers, changes: Changes<'_>, width: usize) -> Self {
+    pub(super) fn of(
+        entries: &[ListEntry],
+        workers: &Workers,
+        changes: KnownChanges<'_>,
+        width: usize,
+    ) -> Self {
         let mut columns = Self { is_narrow: width < NARROW, ..Self::default() };
         let items = || {
             entries.iter().filter_map(|entry| match entry {
@@ -94,7 +99,7 @@ impl Columns {
         &self,
         item: &ListRow,
         workers: &Workers,
-        changes: Changes<'_>,
+        changes: KnownChanges<'_>,
         is_chosen: bool,
         now: Timestamp,
     ) -> Line<'static> {
@@ -203,7 +208,7 @@ fn label(row: &OverviewRow) -> String {
 }
 
 /// The changed lines. Files that another live worker has changed too are marked.
-fn lines(row: &OverviewRow, changes: Changes<'_>) -> (Style, String) {
+fn lines(row: &OverviewRow, changes: KnownChanges<'_>) -> (Style, String) {
     let shared = changes.shared.get(row.worker_id()).copied();
     let lines = match changes.counts.get(row.worker_id()) {
         Some(Some(changed)) if changed.lines != (0, 0) => short::lines(changed.lines.0, changed.lines.1),
