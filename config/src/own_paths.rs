@@ -9,7 +9,7 @@ use crate::model::Launcher;
 use crate::{launcher, paths};
 
 /// An agent whose own files are known and that works in a sandbox.
-struct KnownAgent {
+struct KnownFolders {
     program: &'static str,
     package: &'static str,
     /// The variable that moves its folder, and the folder below its value.
@@ -22,15 +22,15 @@ struct KnownAgent {
 
 // Only agents that a test of real agents starts in a sandbox. Codex is missing: it confines its
 // own commands, which fails in a sandbox.
-const KNOWN: [KnownAgent; 2] = [
-    KnownAgent {
+const KNOWN: [KnownFolders; 2] = [
+    KnownFolders {
         program: "claude-agent-acp",
         package: "@agentclientprotocol/claude-agent-acp",
         variable: ("CLAUDE_CONFIG_DIR", "."),
         folder: ".claude",
         file: Some(".claude.json"),
     },
-    KnownAgent {
+    KnownFolders {
         program: "gemini",
         package: "@google/gemini-cli",
         variable: ("GEMINI_CLI_HOME", ".gemini"),
@@ -39,7 +39,7 @@ const KNOWN: [KnownAgent; 2] = [
     },
 ];
 
-impl KnownAgent {
+impl KnownFolders {
     fn is_started_by(&self, words: &[String]) -> bool {
         let version = |arg: &String| {
             let rest = arg.strip_prefix(self.package);

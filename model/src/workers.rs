@@ -239,7 +239,7 @@ pub enum Applied {
 pub struct Workers {
     cursor: EventId,
     rows: Vec<OverviewRow>,
-    /// Positions in `rows`.
+    /// Position of each worker in `rows`.
     positions: HashMap<WorkerId, usize>,
 }
 
