@@ -8,6 +8,7 @@ pub(crate) mod command_run;
 pub(crate) mod controllers;
 pub(crate) mod entropy;
 pub(crate) mod events;
+mod handle;
 pub(crate) mod handoffs;
 pub(crate) mod hooks;
 mod keyed_locks;
@@ -28,8 +29,7 @@ pub(crate) mod worktrees;
 use std::sync::Arc;
 
 use subagent_config::{StateIdentity, proc};
-use subagent_protocol::api::ControllerHandle;
-use subagent_protocol::ids::{WorkerId, hex};
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
@@ -40,6 +40,7 @@ pub(crate) use events::follow_all::{AllFollower, EventStreamFilter};
 pub(crate) use events::follow_below::EventScope;
 pub(crate) use events::stream::EventAccess;
 pub(crate) use events::wait::WaitMatch;
+pub(crate) use handle::{ApiCaller, Supervisor};
 pub(crate) use questions::inbox::{InboxFilter, listed};
 pub(crate) use questions::standing_rules::RuleFilter;
 pub(crate) use runtimes::health::HealthCheckOptions;
@@ -52,7 +53,7 @@ pub(crate) use start::scheduled::{NewSchedule, ScheduleChange};
 pub(crate) use tasks::{TaskCaller, TaskFilter};
 pub(crate) use views::inspect::InspectQuery;
 pub(crate) use views::overview::OverviewFilter;
-pub(crate) use views::pending_approval;
+pub(crate) use views::question::pending_approval;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{SessionUpdates, input};
 
@@ -60,25 +61,9 @@ pub use runtimes::stray_processes;
 pub use tasks::result_check;
 
 use crate::store::database::identity;
-use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
+use crate::store::{Durability, RowId, Store, Tx};
 use roster::Roster;
 use shared::{CopiedWorkers, SupervisorState};
-
-/// The sender of a request.
-#[derive(Debug, Clone)]
-pub(crate) struct ApiCaller {
-    /// The owner handle, if one was sent.
-    pub handle: Option<ControllerHandle>,
-    /// The idempotency key. Without it, a repetition is a new request.
-    pub idempotency_key: Option<String>,
-}
-
-/// The control plane. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Supervisor {
-    shared: Arc<SupervisorState>,
-    roster: Arc<Roster>,
-}
 
 impl Supervisor {
     /// Opens the store, increments the generation, and begins to adopt runtimes.
@@ -172,24 +157,6 @@ impl Supervisor {
         // Nothing is stored any more, so remaining environment files belong to no live worker.
         start::environment::remove_strays(&self.shared).await;
         stopped
-    }
-
-    /// Returns the owner check and the idempotency key of a mutating request. The fingerprint of
-    /// `what` and the request distinguishes requests with the same key.
-    fn guarded(
-        &self,
-        caller: ApiCaller,
-        what: &str,
-        request: &impl serde::Serialize,
-    ) -> Result<(OwnerCheck, Option<(String, String)>)> {
-        use sha2::{Digest as _, Sha256};
-        let ApiCaller { handle, idempotency_key } = caller;
-        let Some(key) = idempotency_key else { return Ok((OwnerCheck(handle), None)) };
-        let request = serde_json::to_string(&(what, request)).map_err(|error| {
-            Error::new(Code::Internal, format!("a request cannot be written down: {error}"))
-        })?;
-        let hash = Sha256::digest(request.as_bytes());
-        Ok((OwnerCheck(handle), Some((key, hex(&hash)))))
     }
 }
 

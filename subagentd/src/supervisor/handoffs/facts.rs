@@ -61,7 +61,7 @@ pub(super) fn gather(
     let mut gathering = work::WorkCollector::default();
     let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
     let pending = questions::list(connection, row.id, None)?.into_iter().map(|approval| PendingPermission {
-        message: views::message(&approval),
+        message: views::question::message(&approval),
         request_id: approval.request_id,
     });
     let mut queued = Vec::new();

@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use subagent_core::model::{PermissionDecision, QuestionInput, Worker, WorkerInput, decision};
 use subagent_protocol::api::{
-    AllDecided, AnswerTime, ApprovalDecided, ApprovalShown, Decide, DecideAll, DecidedOne, Inbox, InboxItem,
-    MAX_WAIT_MS,
+    AllDecided, ApprovalDecided, ApprovalShown, Decide, DecideAll, DecidedOne, Inbox, InboxItem,
 };
 use subagent_protocol::clean::one_line;
 use subagent_protocol::event::{ApprovalOption, EventType};
@@ -18,6 +17,7 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind, WorkerStat
 use subagent_protocol::tags::{Selector, Tags};
 use subagent_protocol::{Code, Error, Result};
 
+use super::stored_decision::StoredDecision;
 use super::{DELIVERY, delivery};
 use crate::store::questions::inbox::{self, InboxRow};
 use crate::store::questions::{self, ApprovalRow};
@@ -25,7 +25,6 @@ use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, tasks, workers};
 use crate::supervisor::orders::{RequestTarget, read_response};
 use crate::supervisor::questions::standing_rules::allowing_rule;
 use crate::supervisor::start::spec::Spec;
-use crate::supervisor::turns::StoredDecision;
 use crate::supervisor::worker::ActorHandle;
 use crate::supervisor::{ApiCaller, Supervisor, policy, views};
 
@@ -35,21 +34,6 @@ const MAX_SUBJECT_CHARS: usize = 1000;
 const MAX_ATTEMPTS: usize = 5;
 /// Time that a list waits for workers that are not settled yet.
 const SETTLE: Duration = Duration::from_secs(6);
-
-/// Validates the time limit of questions.
-///
-/// # Errors
-/// `INVALID_ARGUMENT{field}`.
-pub(crate) fn check(time: Option<AnswerTime>) -> Result<()> {
-    match time {
-        Some(time) if !(1..=MAX_WAIT_MS).contains(&time.timeout_ms) => {
-            let message =
-                format!("questions wait for 1 to {MAX_WAIT_MS} milliseconds, not {}", time.timeout_ms);
-            Err(Error::new(Code::InvalidArgument, message).with("field", "answerTime"))
-        }
-        _ => Ok(()),
-    }
-}
 
 /// Filter for listing questions. All given fields must match.
 #[derive(Debug, Clone, Default)]
@@ -164,7 +148,7 @@ pub(crate) async fn show_approval(supervisor: &Supervisor, request_id: &str) -> 
     if let Some((row, _)) = &found
         && let Ok(handle) = supervisor.roster.live(row.worker_id.as_str())
     {
-        views::settled(&handle).await;
+        handle.settle().await;
         found = read().await?;
     } else if found.is_none() {
         all_settled(supervisor).await;
@@ -177,7 +161,7 @@ pub(crate) async fn show_approval(supervisor: &Supervisor, request_id: &str) -> 
     };
     let item = listed(&row);
     let always_rule = always_rule(supervisor, &row).await?;
-    let shown = views::pending_approval(row.asked.clone());
+    let shown = views::question::pending_approval(row.asked.clone());
     let answers = match row.asked.status {
         ApprovalStatus::Pending => answers(&row, &shown.options),
         _ => Vec::new(),
@@ -357,14 +341,14 @@ fn kept(chosen: &[(RequestId, Result<PermissionDecision>)], added: &[(EventType,
 
 fn choose(row: &ApprovalRow, word: &str) -> Result<PermissionDecision> {
     let decide = Decide { decision: Some(word.to_owned()), ..Decide::default() };
-    decision::choose(&views::approval_view(row).options, &decide)
+    decision::choose(&views::question::approval_view(row).options, &decide)
 }
 
 /// Returns the listed form of a question.
 pub(crate) fn listed(row: &InboxRow) -> InboxItem {
     let asked = &row.asked;
     let answer_time = row.deadline_at.and_then(|_| serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time);
-    let shown = views::pending_approval(asked.clone());
+    let shown = views::question::pending_approval(asked.clone());
     let subject = subject(asked, &shown.tool_call).unwrap_or(shown.message);
     let tool_kind = shown.tool_call.get("toolKind").and_then(Value::as_str).map(str::to_owned);
     InboxItem {

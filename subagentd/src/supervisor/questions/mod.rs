@@ -1,7 +1,9 @@
 //! Answers elicitations, and provides what decisions about permission requests share with them.
 
+pub(crate) mod answer_time;
 pub(crate) mod inbox;
 pub(crate) mod standing_rules;
+pub(crate) mod stored_decision;
 
 use std::time::Duration;
 
@@ -11,7 +13,6 @@ use subagent_protocol::api::{Answer, DecidedBy, Decider, ElicitationAnswered, Op
 use subagent_protocol::elicitation::{self, ElicitationView, content};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
-use subagent_protocol::record::ElicitationRequested;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, Result};
@@ -77,7 +78,7 @@ async fn answer_now(
     key: Option<(String, String)>,
 ) -> Result<Value> {
     let found = question(supervisor, row, request_id, QuestionKind::Elicitation).await?;
-    let reply = reply(&elicitation_view(&found), request)?;
+    let reply = reply(&views::question::elicitation_view(&found), request)?;
     let handle = match supervisor.reach(row, &owner, &key).await? {
         RequestTarget::Live(handle) => handle,
         RequestTarget::Replayed(response) => return Ok(response),
@@ -231,7 +232,7 @@ pub(super) async fn open_questions(supervisor: &Supervisor, row: &WorkerRow) -> 
     let id = row.id;
     let open = supervisor.shared.store.read(move |connection| questions::list(connection, id, None)).await?;
     let shown = open.into_iter().map(|question| OpenQuestion {
-        message: elicitation::summary(&views::message(&question)),
+        message: elicitation::summary(&views::question::message(&question)),
         request_id: question.request_id,
         kind: question.kind,
     });
@@ -253,14 +254,6 @@ pub(super) const fn delivery(status: ApprovalStatus) -> &'static str {
 struct StoredAnswer {
     action: ElicitationAction,
     event_id: EventId,
-}
-
-/// Parses a stored elicitation.
-pub(super) fn elicitation_view(asked: &ApprovalRow) -> ElicitationView {
-    match serde_json::from_str::<ElicitationRequested>(&asked.asked) {
-        Ok(asked) => ElicitationView::of(asked.params.get()),
-        Err(_) => ElicitationView::of("null"),
-    }
 }
 
 fn reply(asked: &ElicitationView, request: Answer) -> Result<ElicitationReply> {

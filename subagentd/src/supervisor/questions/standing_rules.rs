@@ -147,7 +147,7 @@ fn action(asked: &ApprovalRow, choice: &PermissionDecision) -> Result<RuleAction
     if asked.carrier == Carrier::Local {
         return Err("the request is only simulated".to_owned());
     }
-    let options = views::approval_view(asked).options;
+    let options = views::question::approval_view(asked).options;
     let chosen = options.iter().find(|option| Some(&option.id) == choice.option_id.as_ref());
     match chosen.and_then(|option| option.kind.as_deref()) {
         Some("allow_once" | "allow_always") => Ok(RuleAction::Allow),

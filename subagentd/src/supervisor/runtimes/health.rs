@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::RuntimeConnection;
 use crate::supervisor::worker::{ActorHandle, ActorMessage, Revival, RevivalOutcome, Snapshot};
-use crate::supervisor::{Supervisor, entropy, views};
+use crate::supervisor::{Supervisor, entropy};
 
 /// Time limit for an answer of a runtime.
 const PING: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ async fn look_at(
     handle: &ActorHandle,
     look: HealthCheckOptions,
 ) -> Option<WorkerHealth> {
-    let before = views::settled(handle).await;
+    let before = handle.settle().await;
     if !before.had_runtime
         || before.worker.hibernation != Hibernation::None
         || !matches!(

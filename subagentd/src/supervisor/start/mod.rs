@@ -21,7 +21,7 @@ use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::orders::RequestTarget;
-use super::questions::inbox;
+use super::questions::answer_time::check_answer_time;
 use super::runtimes::{locks, stray_processes};
 use super::turns::options;
 use super::worker::{ActorHandle, Also, Snapshot};
@@ -32,10 +32,6 @@ use crate::store::{
 use crate::supervisor::views::started_view;
 use crate::supervisor::worktrees::lookup::{plan_worktree, worktree_end};
 
-/// Time beyond the launcher's deadline for starting the runtime and storing its records.
-pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
-/// Time limit of a stop: the runtime's steps, the guard's proof, and a kill if both hang.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 /// Time after which a stop checks the lock files: something that is not a lock may be at their
 /// path.
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
@@ -153,7 +149,7 @@ async fn started(supervisor: &Supervisor, worker_id: &str) -> Result<WorkerView>
     let mut snapshots = handle.follow();
     let decided =
         snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != LifecycleState::Starting);
-    let snapshot = match tokio::time::timeout(spec::startup(&row) + START_MARGIN, decided).await {
+    let snapshot = match tokio::time::timeout(spec::startup(&row) + spec::START_MARGIN, decided).await {
         Ok(Ok(snapshot)) => snapshot.clone(),
         Ok(Err(_)) => return Err(supervisor.abandoned()),
         Err(_) => {
@@ -250,7 +246,7 @@ async fn stopped(
         }
     }
     let stopped = snapshots.wait_for(is_stopped);
-    match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
+    match tokio::time::timeout_at(begun + spec::STOP_TIMEOUT, stopped).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(_)) if handle.snapshot.borrow().worker.state == LifecycleState::Stopped => Ok(()),
         Ok(Err(_)) => Err(supervisor.abandoned()),
@@ -303,7 +299,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
     policy::check(request)?;
-    inbox::check(request.answer_time)?;
+    check_answer_time(request.answer_time)?;
     definition::check(request.agent.as_ref())?;
     delegation::check(request)?;
     sandbox::check(request)?;

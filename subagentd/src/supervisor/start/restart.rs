@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::environment::AgentEnvironment;
 use super::spec::startup;
-use super::{START_MARGIN, STOP_TIMEOUT};
+use super::spec::{START_MARGIN, STOP_TIMEOUT};
 use crate::store::{WorkerRow, events};
 use crate::supervisor::orders::RequestTarget;
 use crate::supervisor::worker::Snapshot;

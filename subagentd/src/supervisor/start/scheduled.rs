@@ -25,8 +25,9 @@ use crate::supervisor::orders::RequestTarget;
 use crate::supervisor::tasks::TaskCaller;
 use crate::supervisor::tasks::messages::cancel_task;
 use crate::supervisor::tasks::spawn::run_task;
+use crate::supervisor::turns::text;
 use crate::supervisor::worker::{Also, Respond};
-use crate::supervisor::{ApiCaller, Supervisor, controllers, entropy, hooks, turns};
+use crate::supervisor::{ApiCaller, Supervisor, controllers, entropy, hooks};
 
 /// A schedule or a trigger to be stored.
 #[derive(Debug, Serialize)]
@@ -206,20 +207,20 @@ pub(crate) async fn fire_message(
         let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);
         return Err(error.with("workerId", worker));
     }
-    turns::check_text(text)?;
+    text::check_text(text)?;
     let mut text = text.to_owned();
     let turn_id = TurnId::from_random(entropy::random()?);
     if let Some(mut prompt) = hooks::prompt_to(&supervisor.shared, &row, text.clone()).await? {
         prompt.turn_id = Some(turn_id.clone());
         if let Some(context) = hooks::of_prompt(&supervisor.shared, prompt).await? {
             text = format!("{text}\n\n{context}");
-            turns::check_text(&text)?;
+            text::check_text(&text)?;
         }
     }
     let RequestTarget::Live(handle) = supervisor.reach(&row, &OwnerCheck(None), &None).await? else {
         return Err(Error::new(Code::Internal, "a firing has no key"));
     };
-    let (message, input) = turns::plain(&text);
+    let (message, input) = text::plain(&text);
     let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
     let input =
         WorkerInput::Enqueue { queued, urgency: QueuePosition::Queued, most: spec::queue_limit(&row) };

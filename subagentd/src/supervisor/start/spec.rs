@@ -21,6 +21,11 @@ use super::environment::Variables;
 use crate::store::WorkerRow;
 use crate::supervisor::worktrees::operation::COMMANDS_TIMEOUT;
 
+/// Time beyond the launcher's deadline for starting the runtime and storing its records.
+pub(in crate::supervisor) const START_MARGIN: Duration = Duration::from_secs(10);
+/// Time limit of a stop: the runtime's steps, the guard's proof, and a kill if both hang.
+pub(in crate::supervisor) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// The stored spec. It has only the names of the environment; the values are in
 /// [`crate::supervisor::start::environment`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

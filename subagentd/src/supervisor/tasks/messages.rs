@@ -17,8 +17,9 @@ use crate::supervisor::orders::{RequestTarget, read_response};
 use crate::supervisor::start::spec;
 use crate::supervisor::tasks::wait::task_row;
 use crate::supervisor::tasks::{guarded_task, reach_task};
+use crate::supervisor::turns::text;
 use crate::supervisor::worker::Also;
-use crate::supervisor::{Supervisor, entropy, hooks, turns};
+use crate::supervisor::{Supervisor, entropy, hooks};
 
 /// Sends a message to a task.
 ///
@@ -36,7 +37,7 @@ pub(crate) async fn message_task(
         let message = "the message is empty";
         return Err(Error::new(Code::InvalidArgument, message).with("field", "message"));
     }
-    turns::check_text(&request.message)?;
+    text::check_text(&request.message)?;
     let row = super::task(supervisor, &caller, task).await?;
     let guarded = guarded_task(supervisor, caller, &format!("message {}", row.task_id), &request)?;
     let earlier = supervisor.recall(&guarded.1).await?;
@@ -72,7 +73,7 @@ async fn with_hooks(
     let context = hooks::of_prompt(&supervisor.shared, prompt).await;
     if let Some(context) = context.map_err(|error| error.with("task", row.task_id.as_str()))? {
         request.message = format!("{}\n\n{context}", request.message);
-        turns::check_text(&request.message)?;
+        text::check_text(&request.message)?;
     }
     Ok(request)
 }
@@ -140,7 +141,7 @@ async fn append(
     };
     let input = WorkerInput::AppendQueued { turn_id: turn_id.clone(), text: request.message.clone() };
     let (owner, key) = guarded.clone();
-    let also: Also = Box::new(move |tx: &mut Tx<'_>, _| queue::fits(tx, &turn_id, turns::MAX_PROMPT_BYTES));
+    let also: Also = Box::new(move |tx: &mut Tx<'_>, _| queue::fits(tx, &turn_id, text::MAX_PROMPT_BYTES));
     let answer = answer(TaskMessage::Appended);
     let response = supervisor.order_also(&handle, owner, key, input, answer, None, Some(also)).await?;
     read_response(response)
@@ -157,7 +158,7 @@ async fn next_turn(
         RequestTarget::Live(handle) => handle,
         RequestTarget::Replayed(response) => return read_response(response),
     };
-    let (message, input) = turns::plain(&request.message);
+    let (message, input) = text::plain(&request.message);
     let turn_id = TurnId::from_random(entropy::random()?);
     let queued = Queued { turn_id, message, input, sender: None };
     let most = spec::queue_limit(&worker);

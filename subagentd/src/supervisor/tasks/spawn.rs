@@ -21,9 +21,10 @@ use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::compose::{self, Composed, TaskPurpose};
 use crate::supervisor::start::{delegation, environment, sandbox};
 use crate::supervisor::tasks::guarded_task;
+use crate::supervisor::turns::text;
 use crate::supervisor::worktrees::Planned;
 use crate::supervisor::worktrees::lookup::plan_worktree;
-use crate::supervisor::{Supervisor, controllers, entropy, hooks, start, turns};
+use crate::supervisor::{Supervisor, controllers, entropy, hooks, start};
 
 /// Maximum length of a description, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;
@@ -108,7 +109,7 @@ async fn spawn_task(supervisor: &Supervisor, caller: TaskCaller, mut request: Ru
         };
         if let Some(context) = hooks::of_prompt(&supervisor.shared, prompt).await? {
             request.prompt = format!("{}\n\n{context}", request.prompt);
-            turns::check_text(&request.prompt)?;
+            text::check_text(&request.prompt)?;
         }
     }
     let file = supervisor.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
@@ -292,7 +293,7 @@ impl Spawn {
         self.planned.map_or(Ok(()), |planned| {
             planned.store(tx, worker_id.as_str(), self.shared.setup.own_folders(), now)
         })?;
-        let (message, input) = turns::plain(&task.prompt);
+        let (message, input) = text::plain(&task.prompt);
         let queued = Queued { turn_id: self.turn_id, message, input, sender: None };
         let step = begins.step(WorkerInput::Enqueue {
             queued,
@@ -337,7 +338,7 @@ fn check(request: &RunTask) -> Result<()> {
     if request.prompt.trim().is_empty() {
         return wrong("prompt", "the prompt of a task is empty".to_owned());
     }
-    turns::check_text(&request.prompt)?;
+    text::check_text(&request.prompt)?;
     if let Some(name) = &request.name {
         check_name(name)?;
     }

@@ -7,25 +7,25 @@ pub(crate) mod child_cancel;
 pub(crate) mod nesting_limit;
 pub(crate) mod options;
 pub(crate) mod queue;
+pub(crate) mod text;
 pub(crate) mod titles;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_core::model::{
-    By, PermissionDecision, QuestionInput, QueuePosition, Queued, RuntimeStatus, Worker, WorkerInput,
-    decision,
+    By, QuestionInput, QueuePosition, Queued, RuntimeStatus, Worker, WorkerInput, decision,
 };
 use subagent_core::rules::reasons::CANCELED_BY_MANAGER;
 use subagent_protocol::api::{
-    ApprovalDecided, CancelTurn, ControllerHandle, Decide, IfBusy, OwnerRule, SendTurn, Simulation,
-    TurnAccepted, TurnCanceled,
+    ApprovalDecided, CancelTurn, ControllerHandle, Decide, IfBusy, SendTurn, Simulation, TurnAccepted,
+    TurnCanceled,
 };
 use subagent_protocol::attachment::{Attachment, Content};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
 use subagent_protocol::state::{QuestionKind, WorkerState};
-use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
+use subagent_protocol::{Code, Error, Result};
 
 use super::orders::{RequestTarget, read_response};
 use super::start::environment::AgentEnvironment;
@@ -34,14 +34,13 @@ use super::worker::{self, Also, Respond};
 use super::{ApiCaller, Supervisor, entropy, hooks, views};
 use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, turns};
 use crate::supervisor::questions::standing_rules::derive;
+use crate::supervisor::questions::stored_decision::StoredDecision;
 use crate::supervisor::questions::{or_how_it_ended, question, wait_for_delivery};
+use crate::supervisor::turns::text::{MAX_PROMPT_BYTES, check_size};
 use crate::supervisor::turns::titles::{label_by_task, title_prompt};
 
 /// Time that `cancel` waits beyond the launcher's grace. The agent is killed within this time.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
-/// Maximum size of a prompt as JSON, in bytes. With its frame and record, it must fit into one
-/// line.
-pub(super) const MAX_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 /// Accepts a message. Returns as soon as the turn is stored; a simulated turn may be over then.
 ///
@@ -319,7 +318,7 @@ async fn decide_now(
     key: Option<(String, String)>,
 ) -> Result<Value> {
     let found = question(supervisor, row, request_id, QuestionKind::Permission).await?;
-    let choice = decision::choose(&views::approval_view(&found).options, &request)?;
+    let choice = decision::choose(&views::question::approval_view(&found).options, &request)?;
     let always = match request.always {
         Some(scope) => Some(derive(supervisor, row, &found, &choice, scope).await?),
         None => None,
@@ -364,30 +363,6 @@ async fn delivered(
         delivery: delivery.to_owned(),
         always: decision.always,
     })
-}
-
-/// The stored result of a decision, for repetitions.
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct StoredDecision {
-    pub(super) decision: String,
-    pub(super) option_id: String,
-    pub(super) alias: Option<String>,
-    pub(super) event_id: EventId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    always: Option<OwnerRule>,
-}
-
-impl StoredDecision {
-    pub(super) fn of(choice: &PermissionDecision, event_id: EventId) -> Self {
-        Self {
-            decision: choice.decision.clone(),
-            option_id: choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned()),
-            alias: choice.alias.clone(),
-            event_id,
-            always: None,
-        }
-    }
 }
 
 /// Builds the response to a message, for a turn that started or is queued.
@@ -462,57 +437,6 @@ fn all_text(request: &SendTurn) -> String {
     let more = request.blocks.iter().filter_map(of_block);
     let parts = own.into_iter().chain(more).chain(request.attachments.iter().filter_map(of_file));
     parts.collect::<Vec<_>>().join("\n\n")
-}
-
-/// Returns the data of a text message's `message.sent` and `turn.started` events.
-pub(super) fn plain(text: &str) -> (Value, Value) {
-    (json!({"text": text, "blocks": []}), json!({"text": text, "blocksCount": 0}))
-}
-
-/// Refuses a text that is too long for a prompt.
-///
-/// # Errors
-/// `PAYLOAD_TOO_LARGE{limitBytes}`.
-pub(super) fn check_text(text: &str) -> Result<()> {
-    let text = text.to_owned();
-    let request = SendTurn {
-        text,
-        blocks: Vec::new(),
-        attachments: Vec::new(),
-        simulate: None,
-        if_busy: None,
-        agent: None,
-        env: None,
-        mcp_servers: Default::default(),
-    };
-    check_size(&request, MAX_PROMPT_BYTES)
-}
-
-/// Refuses a prompt that does not fit into one line for the runtime and the agent.
-fn check_size(request: &SendTurn, most: usize) -> Result<()> {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut size = Count(0);
-    serde_json::to_writer(&mut size, &(&request.text, &request.blocks, &request.attachments))
-        .map_err(|error| Error::new(Code::InvalidInput, format!("the message cannot be sent: {error}")))?;
-    if size.0 <= most {
-        return Ok(());
-    }
-    Err(Error::new(
-        Code::PayloadTooLarge,
-        format!("the message has {} bytes as JSON; at most {most} can be sent", size.0),
-    )
-    .with("limitBytes", most)
-    .with("bytes", size.0)
-    .recommend("write it to a file in the worker's folder and send the file's path"))
 }
 
 #[cfg(test)]

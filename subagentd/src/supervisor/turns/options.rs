@@ -11,8 +11,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use crate::supervisor::orders::{RequestTarget, read_response};
-use crate::supervisor::start::spec::startup;
-use crate::supervisor::start::{START_MARGIN, STOP_TIMEOUT};
+use crate::supervisor::start::spec::{START_MARGIN, STOP_TIMEOUT, startup};
 use crate::supervisor::worker::{ActorMessage, SetOrder};
 use crate::supervisor::{ApiCaller, Supervisor};
 

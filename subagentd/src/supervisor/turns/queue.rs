@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use subagent_core::model::{Queue, QueuePosition, Queued, Worker, WorkerInput};
+use subagent_core::model::{QueuePosition, Queued, Worker, WorkerInput};
 use subagent_protocol::api::{
-    ControllerHandle, GoOn, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList,
-    TurnMoved, TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
+    ControllerHandle, GoOn, MoveTurn, QueueResumed, TurnAccepted, TurnDropped, TurnList, TurnMoved,
+    TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::{EventId, TurnId, WorkerId};
@@ -22,6 +22,7 @@ use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, workers};
 use crate::supervisor::orders::{RequestTarget, read_response};
 use crate::supervisor::start::environment::AgentEnvironment;
 use crate::supervisor::start::spec;
+use crate::supervisor::views::queue::queue_view;
 use crate::supervisor::worker::Respond;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
@@ -66,7 +67,7 @@ pub(crate) async fn list_turns(supervisor: &Supervisor, worker: &str, ended: u32
         })
         .await?;
     let known = known.ok_or_else(|| supervisor.roster.not_found(worker))?;
-    let queue = view(&known.queue);
+    let queue = queue_view(&known.queue);
     Ok(TurnList { worker_id, state: known.public_state(), queue, count: items.len(), items })
 }
 
@@ -150,7 +151,7 @@ pub(crate) async fn drop_turn(supervisor: &Supervisor, caller: ApiCaller, turn: 
         Box::new(move |next, added| {
             let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
             json!({
-                "workerId": worker_id, "turnId": turn_id, "queue": view(&next.queue),
+                "workerId": worker_id, "turnId": turn_id, "queue": queue_view(&next.queue),
                 "eventId": EventId(dropped.map_or(0, |(_, seq)| *seq)),
             })
         })
@@ -296,7 +297,7 @@ pub(crate) async fn resume_queue(
         json!({
             "workerId": worker_id, "state": next.public_state(), "resumed": any(EventType::QueueResumed),
             "unparked": any(EventType::WorkerUnparked),
-            "turnId": next.open_turn().filter(|_| any(EventType::TurnStarted)), "queue": view(&next.queue),
+            "turnId": next.open_turn().filter(|_| any(EventType::TurnStarted)), "queue": queue_view(&next.queue),
         })
     });
     let resumed = supervisor
@@ -316,11 +317,6 @@ async fn not_waiting(supervisor: &Supervisor, turn: &str, error: Error) -> Error
         Ok(_) => not_found(turn),
         Err(error) => error,
     }
-}
-
-/// Returns the short form of a queue.
-pub(crate) fn view(queue: &Queue) -> QueueView {
-    QueueView { length: queue.turns.len(), paused: queue.paused.is_some(), reason: queue.paused }
 }
 
 const fn progress(status: TurnStatus) -> TurnProgress {

@@ -40,7 +40,7 @@ pub(crate) async fn inspect(supervisor: &Supervisor, worker: &str, query: Inspec
     let filter = filter(query)?;
     if let Ok(handle) = supervisor.roster.live(worker) {
         // Includes what happened while no daemon ran.
-        views::settled(&handle).await;
+        handle.settle().await;
     }
     let asked = worker.to_owned();
     let found = supervisor.shared.store.read(move |connection| {
@@ -65,7 +65,7 @@ pub(crate) async fn inspect(supervisor: &Supervisor, worker: &str, query: Inspec
         owner_rules: rules,
         agent,
         hooks,
-        pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
+        pending_approvals: pending.into_iter().map(views::question::pending_approval).collect(),
         latest_handoff: latest.map(|row| LatestHandoff {
             snapshot_id: row.snapshot_id,
             handoff_path: row.handoff_path,

@@ -5,38 +5,32 @@ pub(crate) mod diff;
 pub(crate) mod examine;
 pub(crate) mod inspect;
 pub(crate) mod overview;
+pub(crate) mod question;
+pub(crate) mod queue;
 pub(crate) mod transcript;
 pub(crate) mod usage;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use subagent_core::model::{Hibernation, Queue, RuntimeStatus, Worker};
 use subagent_protocol::api::{
     AgentView, ParkedView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
 };
 use subagent_protocol::details::AuthStatus;
-use subagent_protocol::event::ApprovalView;
-use subagent_protocol::record::{ApprovalRequested, Child};
-use subagent_protocol::state::{Carrier, ParkReason, QuestionKind, WorkerState};
+use subagent_protocol::state::{ParkReason, WorkerState};
 use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
 
 use super::Supervisor;
-use super::questions::elicitation_view;
 use super::runtimes::memory;
 use super::start::spec;
-use super::worker::{ActorHandle, Snapshot};
 use crate::store::WorkerRow;
-use crate::store::questions::{self, ApprovalRow};
+use crate::store::questions::{self};
 use crate::store::tasks::{self, TaskQuery};
 use crate::store::workers::{self, child_sessions, details};
 use crate::supervisor::questions::open_questions;
 use crate::supervisor::worktrees::lookup::worktree_of;
 
-/// Time that a view waits for an adopted worker to settle.
-const SETTLE: Duration = Duration::from_secs(6);
 /// Maximum size of a returned log, in bytes.
 const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -56,7 +50,7 @@ impl Supervisor {
             found => found,
         };
         let snapshot = match handle {
-            Ok(handle) => Some(settled(&handle).await),
+            Ok(handle) => Some(handle.settle().await),
             Err(_) => None,
         };
         let state = match (&snapshot, row.state.as_str()) {
@@ -242,7 +236,7 @@ pub(crate) async fn approvals(supervisor: &Supervisor, worker: &str) -> Result<V
     let row = supervisor.row(worker).await?;
     let found =
         supervisor.shared.store.read(move |connection| questions::list(connection, row.id, None)).await?;
-    Ok(found.into_iter().map(pending_approval).collect())
+    Ok(found.into_iter().map(question::pending_approval).collect())
 }
 
 /// Returns the end of the agent's log of standard error.
@@ -277,7 +271,7 @@ pub(super) fn parked_view(worker: &Worker) -> Option<ParkedView> {
 
 /// Returns the view of a queue that is not empty.
 fn queue_view(queue: &Queue) -> Option<QueueView> {
-    (!queue.turns.is_empty()).then(|| crate::supervisor::turns::queue::view(queue))
+    (!queue.turns.is_empty()).then(|| queue::queue_view(queue))
 }
 
 /// Returns how the worker's work can be recovered.
@@ -287,80 +281,6 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
         (false, WorkerState::Stopped) => "lost",
         (false, _) => "restartable",
     }
-}
-
-/// Returns the view of a pending question.
-pub(crate) fn pending_approval(approval: questions::ApprovalRow) -> PendingApproval {
-    let child = child(&approval);
-    let mut pending = match approval.kind {
-        QuestionKind::Permission => pending_permission(approval),
-        QuestionKind::Elicitation => {
-            let view = elicitation_view(&approval);
-            PendingApproval {
-                request_id: approval.request_id,
-                turn_id: approval.turn_id,
-                kind: approval.kind.as_str().to_owned(),
-                message: view.message.clone(),
-                options: Vec::new(),
-                status: approval.status,
-                created_at: approval.asked_at,
-                tool_call: view.fields(),
-            }
-        }
-    };
-    for (key, value) in [("sessionId", child.session_id), ("sessionTitle", child.session_title)] {
-        if let Some(value) = value {
-            pending.tool_call.insert(key.to_owned(), value.into());
-        }
-    }
-    pending
-}
-
-/// Returns the text of a question for people.
-pub(super) fn message(question: &ApprovalRow) -> String {
-    match question.kind {
-        QuestionKind::Permission => approval_view(question).message,
-        QuestionKind::Elicitation => elicitation_view(question).message,
-    }
-}
-
-/// Returns the child session that asks, if there is one.
-fn child(question: &ApprovalRow) -> Child {
-    serde_json::from_str::<Child>(&question.asked).unwrap_or_default()
-}
-
-fn pending_permission(approval: ApprovalRow) -> PendingApproval {
-    let view = approval_view(&approval);
-    PendingApproval {
-        request_id: approval.request_id,
-        turn_id: approval.turn_id,
-        kind: "tool.call".to_owned(),
-        message: view.message,
-        options: view.options,
-        status: approval.status,
-        created_at: approval.asked_at,
-        tool_call: view.tool_call,
-    }
-}
-
-/// Waits a limited time until the actor is settled or reports an obstacle. Returns its snapshot.
-pub(super) async fn settled(handle: &ActorHandle) -> Arc<Snapshot> {
-    let mut snapshots = handle.follow();
-    let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
-    match tokio::time::timeout(SETTLE, known).await {
-        Ok(Ok(snapshot)) => Arc::clone(&snapshot),
-        _ => Arc::clone(&handle.snapshot.borrow()),
-    }
-}
-
-/// Parses a stored permission request.
-pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
-    let view = match approval.carrier {
-        Carrier::Runtime => serde_json::from_str::<ApprovalRequested>(&approval.asked)
-            .map(|asked| ApprovalView::of_record(&asked)),
-        Carrier::Local => serde_json::from_str(&approval.asked),
-    };
-    view.unwrap_or_else(|_| ApprovalView::of("null"))
 }
 
 fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {

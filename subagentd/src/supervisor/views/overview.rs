@@ -27,7 +27,7 @@ use crate::store::{Connection, WorkerRow, accounts, worktrees};
 use crate::supervisor::questions::inbox;
 use crate::supervisor::start::spec;
 use crate::supervisor::tasks::shown;
-use crate::supervisor::turns::queue;
+use crate::supervisor::views::queue::queue_view;
 use crate::supervisor::views::show_worker;
 use crate::supervisor::{Supervisor, entropy};
 use crate::usage::Sums;
@@ -196,7 +196,7 @@ fn item(connection: &Connection, row: WorkerRow, beside: &mut Beside) -> Result<
         doing,
         last_error: row.last_error.as_ref().map(ToString::to_string),
         questions,
-        queue: queue.as_ref().map(queue::view),
+        queue: queue.as_ref().map(queue_view),
         parked,
         task: beside.tasks.remove(&row.worker_id),
         usage: beside.usage.remove(row.worker_id.as_str()).unwrap_or_default(),

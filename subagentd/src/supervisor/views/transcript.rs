@@ -6,7 +6,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::store::events::history::{self, HistoryFilter};
 use crate::store::workers;
-use crate::supervisor::{Supervisor, views};
+use crate::supervisor::Supervisor;
 
 /// Maximum number of events of a page.
 const MAX_EVENTS: u32 = 2000;
@@ -36,7 +36,7 @@ pub(crate) async fn transcript(
     let before = before.transpose()?.map(|EventId(seq)| seq);
     if let Ok(handle) = supervisor.roster.live(worker) {
         // Includes what happened while no daemon ran.
-        views::settled(&handle).await;
+        handle.settle().await;
     }
     let asked = worker.to_owned();
     let read = supervisor.shared.store.read(move |connection| {

@@ -36,6 +36,8 @@ pub(super) use snapshot::Snapshot;
 use super::shared::SupervisorState;
 use crate::store::{ControllerRow, RowId, WorkerRow};
 
+/// Time that a view waits for an adopted worker to settle.
+const SETTLE: Duration = Duration::from_secs(6);
 /// Maximum number of messages that wait for one actor.
 const WAITING_ORDERS: usize = 256;
 
@@ -96,6 +98,16 @@ impl ActorHandle {
         let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot, wanted, gives };
         tokio::spawn(actor.run());
         Ok(handle)
+    }
+
+    /// Waits a limited time until the actor is settled or reports an obstacle. Returns its snapshot.
+    pub(super) async fn settle(&self) -> Arc<Snapshot> {
+        let mut snapshots = self.follow();
+        let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
+        match tokio::time::timeout(SETTLE, known).await {
+            Ok(Ok(snapshot)) => Arc::clone(&snapshot),
+            _ => Arc::clone(&self.snapshot.borrow()),
+        }
     }
 
     /// Starts the actor, if it has not started.

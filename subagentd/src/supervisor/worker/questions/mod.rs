@@ -222,7 +222,7 @@ impl Actor {
 
 /// Returns the option that denies a request, or `cancelled` if there is none.
 fn denied(row: &ApprovalRow) -> PermissionDecision {
-    let options = views::approval_view(row).options;
+    let options = views::question::approval_view(row).options;
     let decide = |word: &str| Decide { decision: Some(word.to_owned()), ..Decide::default() };
     let once = options.iter().find(|option| option.kind.as_deref() == Some("reject_once"));
     match once {

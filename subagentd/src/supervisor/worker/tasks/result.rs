@@ -18,8 +18,9 @@ use crate::store::{Durability, tasks};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::start::environment;
 use crate::supervisor::tasks::result_check::{SchemaCheckResult, look};
+use crate::supervisor::turns::text;
 use crate::supervisor::worker::actor::Actor;
-use crate::supervisor::{entropy, turns, worktrees};
+use crate::supervisor::{entropy, worktrees};
 
 /// What is known of a result and its schema.
 enum ResultVerdict {
@@ -150,7 +151,7 @@ impl Actor {
             self.tasks.is_news();
             return;
         };
-        let (message, input) = turns::plain(text);
+        let (message, input) = text::plain(text);
         let queued = Queued { turn_id: TurnId::from_random(random), message, input, sender: None };
         let input = WorkerInput::Enqueue { queued, urgency: QueuePosition::Delivered, most: usize::MAX };
         // A refusal means that it was asked already.
