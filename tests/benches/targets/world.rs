@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{self, Sandbox};
+use subagent_tests::harness::{self, TestSandbox};
 
 /// Time limit of a command in seconds, below that of the harness.
 const PATIENCE: &str = "900";
@@ -16,13 +16,13 @@ const PATIENCE: &str = "900";
 const DEADLINE: Duration = Duration::from_secs(1000);
 
 pub(crate) struct BenchWorld {
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: TestSandbox,
 }
 
 impl BenchWorld {
     /// A world without processes and without a controller.
     pub(crate) fn empty() -> Self {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         crate::interrupt::remember(sandbox.path().to_owned());
         let agent = sandbox.test_agent("fast-agent", &[]);
         sandbox.launcher("fast", agent);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Running, Sandbox, say};
+use super::{Running, TestSandbox, say};
 
 /// Programs that are Chromium.
 const CHROMIUM: [&str; 4] =
@@ -51,7 +51,7 @@ impl Browser {
     #[must_use]
     pub fn start(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &TestSandbox,
         script: &str,
         [name, link]: &[&str; 2],
         more: &[&str],

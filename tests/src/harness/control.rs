@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use subagent_protocol::api::DaemonInfo;
 
 use super::process::Process;
-use super::sandbox::Sandbox;
+use super::sandbox::TestSandbox;
 use super::wait::wait_until;
 
 /// Time limit for a process to appear or end.
@@ -44,7 +44,7 @@ impl Gate {
     }
 }
 
-impl Sandbox {
+impl TestSandbox {
     /// Returns a gate with this name.
     #[must_use]
     pub fn gate(&self, name: &str) -> Gate {

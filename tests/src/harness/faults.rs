@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::sandbox::Sandbox;
+use super::sandbox::TestSandbox;
 
 /// Size of one rule's counters in bytes.
 const COUNTERS: usize = 16;
@@ -21,7 +21,7 @@ impl Faults {
     ///
     /// If the counters cannot be created.
     #[must_use]
-    pub fn arm(sandbox: &mut Sandbox, rules: &[String]) -> Self {
+    pub fn arm(sandbox: &mut TestSandbox, rules: &[String]) -> Self {
         let counters = sandbox.file("counters");
         fs::write(&counters, vec![0; COUNTERS * rules.len()]).unwrap();
         let library = sandbox.executable("libsubagent_fault_fs.so");
@@ -33,7 +33,7 @@ impl Faults {
     }
 
     /// Removes them for later processes. Running ones keep them.
-    pub fn disarm(&self, sandbox: &mut Sandbox) {
+    pub fn disarm(&self, sandbox: &mut TestSandbox) {
         for name in ["LD_PRELOAD", "FAULT_FS", "FAULT_FS_COUNTERS"] {
             sandbox.remove_env(name);
         }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::command::Command;
 use super::output::Output;
 use super::process::Process;
-use super::sandbox::Sandbox;
+use super::sandbox::TestSandbox;
 use super::wait::wait_while;
 use crate::invariants::{self, Evidence};
 
@@ -30,7 +30,7 @@ pub struct Finished {
     pub root: TempDir,
 }
 
-impl Sandbox {
+impl TestSandbox {
     /// Stops the workers and the daemon, and checks every invariant.
     ///
     /// # Panics
@@ -43,7 +43,7 @@ impl Sandbox {
         Finished { evidence, root: self.root.take().unwrap() }
     }
 
-    /// Like [`Sandbox::finish`] for a deliberately broken product. Returns the violations.
+    /// Like [`TestSandbox::finish`] for a deliberately broken product. Returns the violations.
     ///
     /// # Panics
     ///
@@ -179,7 +179,7 @@ fn append_logs(folder: &Path, text: &mut String) {
     }
 }
 
-impl Drop for Sandbox {
+impl Drop for TestSandbox {
     /// Kills everything. A finished sandbox has nothing to kill.
     fn drop(&mut self) {
         let Some(root) = &self.root else { return };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// One launcher of the config.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Launcher {
+pub struct TestLauncher {
     command: String,
     args: Vec<String>,
     env: BTreeMap<String, String>,
@@ -19,7 +19,7 @@ pub struct Launcher {
     phase_seconds: Option<f64>,
 }
 
-impl Launcher {
+impl TestLauncher {
     /// A program with its arguments.
     pub fn new<S: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = S>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Launcher {
 }
 
 /// Returns the text of a config file. Each launcher is a line of JSON, which is valid YAML.
-pub(super) fn config(launchers: &BTreeMap<String, Launcher>, default: &str) -> String {
+pub(super) fn config(launchers: &BTreeMap<String, TestLauncher>, default: &str) -> String {
     let mut text = format!("defaults:\n  launcher: {default}\nlaunchers:\n");
     for (name, launcher) in launchers {
         writeln!(text, "  {name}: {}", launcher.to_json()).unwrap();

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::process::{Process, of_sandbox};
-use super::sandbox::Sandbox;
+use super::sandbox::TestSandbox;
 use crate::invariants::{self, Evidence};
 
 /// Time between two checks.
@@ -41,7 +41,7 @@ pub struct LookoutReport {
     pub longest_stray: Duration,
 }
 
-impl Sandbox {
+impl TestSandbox {
     /// Starts the checks in a thread.
     ///
     /// # Panics

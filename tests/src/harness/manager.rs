@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::output::Output;
-use super::sandbox::Sandbox;
+use super::sandbox::TestSandbox;
 
 /// Time limit of one turn, in which several processes may be killed.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// The events that end a turn.
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
-impl Sandbox {
+impl TestSandbox {
     /// Repeats a command while it fails with a retryable error. Returns its first other output.
     ///
     /// # Panics

@@ -2,9 +2,10 @@
 //! is left. Everything here panics with the observed data instead of returning errors: a test must
 //! not continue after a failed set-up.
 
-// A test creates a [`Sandbox`], runs commands in it, and ends with [`Sandbox::finish`]. That stops
-// the workers and the daemon, and checks every invariant and that no process is left. A sandbox
-// dropped without it (by a failed test) kills everything, so that tests cannot disturb each other.
+// A test creates a [`TestSandbox`], runs commands in it, and ends with [`TestSandbox::finish`]. That
+// stops the workers and the daemon, and checks every invariant and that no process is left. A
+// sandbox dropped without it (by a failed test) kills everything, so that tests cannot disturb each
+// other.
 //
 // Only [`wait_until`] sleeps.
 
@@ -45,10 +46,10 @@ pub use executables::{Executables, executables, use_executables_of};
 pub use faults::Faults;
 pub use finish::Finished;
 pub use http::{Response, answer, parse, request, try_request};
-pub use launchers::Launcher;
+pub use launchers::TestLauncher;
 pub use lookout::Lookout;
 pub use output::Output;
-pub use sandbox::Sandbox;
+pub use sandbox::TestSandbox;
 pub use shape::assert_shape;
 pub use stubborn::Stubborn;
 pub use subagent_testkit::{Random, say, times};

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 use super::command::{Command, Running};
 use super::executables::{Executables, executables};
-use super::launchers::{self, Launcher};
+use super::launchers::{self, TestLauncher};
 use super::output::Output;
 use super::process::{self, MARKER, Process};
 use crate::invariants::Recorder;
 
 /// The world of one test.
 #[derive(Debug)]
-pub struct Sandbox {
+pub struct TestSandbox {
     pub(super) root: Option<TempDir>,
     pub(super) id: String,
     /// Time of its creation: its processes are not older.
@@ -28,16 +28,16 @@ pub struct Sandbox {
     pub(super) recorder: Recorder,
     pub(super) state_dir: PathBuf,
     env: BTreeMap<OsString, OsString>,
-    launchers: BTreeMap<String, Launcher>,
+    launchers: BTreeMap<String, TestLauncher>,
 }
 
-impl Default for Sandbox {
+impl Default for TestSandbox {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Sandbox {
+impl TestSandbox {
     /// Creates a world without processes or a controller, whose launcher `demo`
     /// is the scripted agent.
     ///
@@ -141,17 +141,17 @@ impl Sandbox {
     }
 
     /// Returns the scripted agent with these flags. The sandbox stores its sessions and pids.
-    pub fn demo_agent(&self, flags: &[&str]) -> Launcher {
+    pub fn demo_agent(&self, flags: &[&str]) -> TestLauncher {
         let (state, pids) = (self.file_name("sessions"), self.file_name("pids"));
         let args = ["demo-agent", "--state", &state, "--pids", &pids];
         let program = self.executables.path("subagent").to_str().unwrap().to_owned();
-        Launcher::new(program, args.iter().chain(flags).copied())
+        TestLauncher::new(program, args.iter().chain(flags).copied())
     }
 
     /// Returns another test agent with these flags.
-    pub fn test_agent(&self, name: &str, flags: &[&str]) -> Launcher {
+    pub fn test_agent(&self, name: &str, flags: &[&str]) -> TestLauncher {
         let program = self.executables.path(name).to_str().unwrap().to_owned();
-        Launcher::new(program, flags.iter().copied())
+        TestLauncher::new(program, flags.iter().copied())
     }
 
     /// Adds or replaces a launcher.
@@ -159,7 +159,7 @@ impl Sandbox {
     /// # Panics
     ///
     /// If the config file cannot be written.
-    pub fn launcher(&mut self, name: &str, launcher: Launcher) {
+    pub fn launcher(&mut self, name: &str, launcher: TestLauncher) {
         self.launchers.insert(name.to_owned(), launcher);
         fs::write(self.config_file(), launchers::config(&self.launchers, "demo")).unwrap();
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::output::Output;
-use super::sandbox::Sandbox;
+use super::sandbox::TestSandbox;
 
 /// Time limit for one operation, including all failures.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -19,14 +19,14 @@ const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 /// The manager of one sandbox.
 #[derive(Debug)]
 pub struct Stubborn<'a> {
-    sandbox: &'a Sandbox,
+    sandbox: &'a TestSandbox,
     failure_codes: RefCell<Vec<String>>,
 }
 
 impl<'a> Stubborn<'a> {
     /// Creates the manager of this sandbox.
     #[must_use]
-    pub fn new(sandbox: &'a Sandbox) -> Self {
+    pub fn new(sandbox: &'a TestSandbox) -> Self {
         Self { sandbox, failure_codes: RefCell::default() }
     }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::Sandbox;
+use super::TestSandbox;
 
 /// The definition of an agent that can delegate to others of its kind.
 const NESTED: &str = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
 
-impl Sandbox {
+impl TestSandbox {
     /// Starts a worker with these flags, which may delegate to agents (`nested`) that may delegate
     /// too. `delegation` goes into the config. Returns its id.
     ///

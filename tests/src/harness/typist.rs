@@ -1,6 +1,6 @@
 //! A person who types commands at a prompt, with a count of characters.
 
-use super::{Output, Sandbox};
+use super::{Output, TestSandbox};
 
 /// Maximum number of characters for a first result after the installation.
 const MAX_TYPED: usize = 200;
@@ -12,7 +12,7 @@ const IDS: [&str; 8] = ["w_", "ap_", "el_", "turn_", "ev_", "ctl_", "rule_", "se
 /// A person in the workspace of a sandbox.
 #[derive(Debug)]
 pub struct Typist<'a> {
-    sandbox: &'a Sandbox,
+    sandbox: &'a TestSandbox,
     /// The lines typed so far.
     typed: Vec<String>,
 }
@@ -20,7 +20,7 @@ pub struct Typist<'a> {
 impl<'a> Typist<'a> {
     /// A person who has typed nothing.
     #[must_use]
-    pub fn new(sandbox: &'a Sandbox) -> Self {
+    pub fn new(sandbox: &'a TestSandbox) -> Self {
         Self { sandbox, typed: Vec::new() }
     }
 

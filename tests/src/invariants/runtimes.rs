@@ -2,7 +2,7 @@
 //! lost, failed or stopped. The runtime's lock is the proof; the process in the database is checked
 //! as well.
 
-// A temporary mismatch is not a violation: callers repeat the check for 5 s (`Sandbox::check`, the
+// A temporary mismatch is not a violation: callers repeat the check for 5 s (`TestSandbox::check`, the
 // lookout).
 
 use rusqlite::Connection;

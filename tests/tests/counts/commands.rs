@@ -1,6 +1,6 @@
 //! A read command and a message, from the command's start to its end, in both processes.
 
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 use crate::limits::MeasuredCounts;
 use crate::strace::{AttachedStrace, command};
@@ -12,8 +12,8 @@ const REPEATED: u32 = 10;
 const OPENS: &[&str] = &["open", "openat", "openat2"];
 const SYNCS: &[&str] = &["fsync", "fdatasync"];
 
-fn with_three_workers() -> (Sandbox, String) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn with_three_workers() -> (TestSandbox, String) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     for _ in 0..2 {
         let _ = sandbox.start("demo");
     }
@@ -61,7 +61,7 @@ fn a_message_takes_no_more_system_calls_connections_and_commits_than_before() {
     if !has("strace") {
         return;
     }
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let mut counts = MeasuredCounts::default();
     let _ = sandbox.send(&worker, "the first");
     let (output, calls) = command(&sandbox, &["send", "--worker-id", &worker, "--text", "the second"]);

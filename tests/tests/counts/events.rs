@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use subagent_tests::harness::{Gate, Sandbox};
+use subagent_tests::harness::{Gate, TestSandbox};
 
 use crate::limits::MeasuredCounts;
 use crate::strace::AttachedStrace;
@@ -17,7 +17,7 @@ fn pieces_that_come_one_by_one_cost_no_more_calls_than_before() {
     if !has("strace") {
         return;
     }
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "the first");
     let mut counts = MeasuredCounts::default();
     let (daemon, runtime) = (sandbox.daemon().pid, sandbox.runtime(&worker).pid);
@@ -68,7 +68,7 @@ fn bytes_below(folder: &Path, ending: &str) -> f64 {
 
 #[test]
 fn a_stream_reads_and_writes_no_more_bytes_than_before() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "the first");
     let mut counts = MeasuredCounts::default();
     let (daemon, runtime) = (sandbox.daemon().pid, sandbox.runtime(&worker).pid);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{On, Sandbox, wait_until, wait_while};
+use subagent_tests::harness::{On, TestSandbox, wait_until, wait_while};
 
 use crate::tools::context_switches;
 
@@ -14,7 +14,7 @@ const SETTLES: Duration = Duration::from_secs(40);
 
 #[test]
 fn an_idle_worker_its_daemon_and_its_follower_do_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let follower = sandbox.follow(&worker);
     follower.wait_line("the end of the turn", |line| line.contains("\"turn.completed\"").then_some(()));
@@ -36,7 +36,7 @@ fn an_idle_worker_its_daemon_and_its_follower_do_nothing() {
 /// the question itself wakes them.
 #[test]
 fn a_question_of_a_task_wakes_the_send_that_waits_above_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!({}), &[]);
     let gate = sandbox.gate("question");
     let prompt = format!("{}\n!ask execute make all", gate.directive());
@@ -67,7 +67,7 @@ fn a_question_of_a_task_wakes_the_send_that_waits_above_it() {
 
 #[test]
 fn a_board_without_an_age_on_it_does_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let board = sandbox.command("subagent").args(["top"]).at_terminal(80, On::All);
     board.sees("No workers.");

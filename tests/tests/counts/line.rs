@@ -1,7 +1,7 @@
 //! The memory for one very long line of an agent, in multiples of its length: in the daemon with a
 //! wait and a follower, and in the commands.
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 use subagent_tests::harness::process::Process;
 use subagent_tests::measure::peak_of;
 
@@ -29,7 +29,7 @@ fn a_long_line_is_held_no_more_often_at_once_than_before() {
 
 /// Returns the peak memory of each process, in lengths of the line.
 fn peaks() -> [(&'static str, f64); 4] {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "the first");
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&worker));
     let follower = sandbox.follow(&worker);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
-use subagent_tests::harness::{Output, Running, Sandbox};
+use subagent_tests::harness::{Output, Running, TestSandbox};
 
 /// Calls whose number depends on scheduling or on the allocator.
 const WAKING_AND_MEMORY: &[&str] = &[
@@ -87,7 +87,7 @@ fn is_steady(name: &str, rest: &str) -> bool {
 
 /// Runs `subagent ARGS --json` under `strace`.
 #[track_caller]
-pub(crate) fn command(sandbox: &Sandbox, args: &[&str]) -> (Output, Calls) {
+pub(crate) fn command(sandbox: &TestSandbox, args: &[&str]) -> (Output, Calls) {
     let file = sandbox.file("command.strace");
     let traced = sandbox.command("strace").args(["-f", "-y", "-o"]).args([&file]);
     let output = traced.args([sandbox.executable("subagent").as_str()]).args(args).args(["--json"]).run();
@@ -102,7 +102,7 @@ pub(crate) struct AttachedStrace {
 
 impl AttachedStrace {
     /// Attaches to all threads of the process; `None` if the kernel forbids it.
-    pub(crate) fn to(sandbox: &Sandbox, name: &str, pid: i32) -> Option<Self> {
+    pub(crate) fn to(sandbox: &TestSandbox, name: &str, pid: i32) -> Option<Self> {
         let file = sandbox.file(&format!("{name}.strace"));
         let script = "exec strace -f -y -o \"$1\" -p \"$2\" 2>&1";
         let args = ["-c", script, "sh", file.to_str().unwrap(), &pid.to_string()];

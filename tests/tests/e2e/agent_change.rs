@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{Command, TestSandbox, assert_shape, wait_until};
 
 /// Time limit for reaching a failpoint.
 const SOON: Duration = Duration::from_secs(30);
@@ -28,15 +28,15 @@ permission: {\"*\": ask, execute: {\"*\": ask, \"rm *\": allow, \"make *\": allo
 Now build.
 ";
 
-fn define(sandbox: &Sandbox, name: &str, text: &str) {
+fn define(sandbox: &TestSandbox, name: &str, text: &str) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
 /// A worker without a definition, whose agent keeps its sessions.
-fn world(flags: &[&str]) -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn world(flags: &[&str]) -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let state = sandbox.file_name("sessions");
     let demo = sandbox.demo_agent(&["--state", &state]);
     sandbox.launcher("demo", demo);
@@ -48,13 +48,13 @@ fn world(flags: &[&str]) -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-fn as_agent(sandbox: &Sandbox, worker: &str, agent: &str, prompt: &str) -> Command {
+fn as_agent(sandbox: &TestSandbox, worker: &str, agent: &str, prompt: &str) -> Command {
     sandbox.sending(worker, prompt).args(["--agent", agent])
 }
 
 /// Returns the agent's output in the first turn with this definition.
 #[track_caller]
-fn said_as(sandbox: &Sandbox, worker: &str, agent: &str, prompt: &str) -> String {
+fn said_as(sandbox: &TestSandbox, worker: &str, agent: &str, prompt: &str) -> String {
     let waited = as_agent(sandbox, worker, agent, prompt).run().data_of("turn.waited");
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
     assert_eq!(waited["agentDefinition"], agent);
@@ -62,13 +62,13 @@ fn said_as(sandbox: &Sandbox, worker: &str, agent: &str, prompt: &str) -> String
 }
 
 #[track_caller]
-fn said(sandbox: &Sandbox, worker: &str, prompt: &str) -> String {
+fn said(sandbox: &TestSandbox, worker: &str, prompt: &str) -> String {
     let waited = sandbox.send(worker, prompt);
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
     waited["assistantText"].as_str().unwrap().to_owned()
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
 }
 
@@ -217,7 +217,7 @@ fn what_a_session_has_from_its_start_cannot_be_changed_in_it() {
 
 #[test]
 fn only_the_owner_chooses_it_and_a_task_is_what_its_caller_made_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!(true), &[]);
     define(&sandbox, "planner", PLANNER);
     let send = format!("{} send --worker-id {root} --agent planner --text x", sandbox.executable("subagent"));
@@ -237,7 +237,7 @@ fn only_the_owner_chooses_it_and_a_task_is_what_its_caller_made_it() {
 
 #[test]
 fn m4_tasks_are_given_only_by_a_definition_that_says_so() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!(true), &[]);
     define(&sandbox, "builder", BUILDER);
     let task = sandbox.task_file("nested", "Unit", "foreground", "!say done");
@@ -264,7 +264,7 @@ fn the_same_key_with_another_definition_is_another_request() {
 
 #[test]
 fn rules_for_files_hold_in_a_runtime_that_was_started_without_any() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
     define(&sandbox, "reader", "---\ndescription: d\npermission: {edit: deny}\n---\n");

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 /// Writes a definition of the project.
-fn define(sandbox: &Sandbox, name: &str, text: &str) -> PathBuf {
+fn define(sandbox: &TestSandbox, name: &str, text: &str) -> PathBuf {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join(format!("{name}.md"));
@@ -16,26 +16,26 @@ fn define(sandbox: &Sandbox, name: &str, text: &str) -> PathBuf {
     file
 }
 
-fn with_agent(text: &str) -> Sandbox {
-    let sandbox = Sandbox::new();
+fn with_agent(text: &str) -> TestSandbox {
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let _ = define(&sandbox, "reviewer", text);
     sandbox
 }
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let started = sandbox.subagent(&["worker", "start", "--agent", "reviewer"]).args(flags).run();
     let started = started.data_of("worker.started");
     assert_eq!(started["agentDefinition"], "reviewer");
     started["workerId"].as_str().unwrap().to_owned()
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
 }
 
 /// Returns the agent's output in a turn.
-fn said(sandbox: &Sandbox, worker: &str, prompt: &str) -> String {
+fn said(sandbox: &TestSandbox, worker: &str, prompt: &str) -> String {
     sandbox.send(worker, prompt)["assistantText"].as_str().unwrap().to_owned()
 }
 
@@ -54,7 +54,7 @@ Read with fresh eyes.
 
 #[test]
 fn definitions_are_listed_shown_and_validated_without_a_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let file = define(&sandbox, "reviewer", REVIEWER);
     let _ = define(&sandbox, "broken", "---\ndescription: d\nmode: boss\n---\n");
     let listed = sandbox.run(&["agent", "list"]).data_of("agent.listed");
@@ -164,7 +164,7 @@ fn m1_a_tool_that_is_not_listed_is_denied_and_to_be_listed_allows_nothing() {
 
 #[test]
 fn m4_a_task_is_denied_unless_the_definition_allows_it() {
-    let asks = |sandbox: &Sandbox, worker: &str| {
+    let asks = |sandbox: &TestSandbox, worker: &str| {
         let call = json!({"toolCallId": "c", "title": "t", "kind": "think", "_meta": {"x": {"toolName": "Task"}},
                           "rawInput": {"subagent_type": "explore"}});
         let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"},
@@ -316,7 +316,7 @@ fn worker_continue_keeps_the_definition_of_the_worker_before() {
 
 #[test]
 fn an_agent_that_is_not_logged_in_says_so_at_its_start() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--late-auth"]);
     sandbox.launcher("agent", agent);
     let command = "subagent launcher login agent";

@@ -1,17 +1,17 @@
 //! Permission requests and cancels from outside.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox};
+use subagent_tests::harness::{On, TestSandbox};
 
 /// Sends `!ask`. Returns the request's id and the data of `turn.waited`.
-fn ask(sandbox: &Sandbox, worker: &str) -> (Value, Value) {
+fn ask(sandbox: &TestSandbox, worker: &str) -> (Value, Value) {
     let waited = sandbox.send(worker, "!ask execute rm -rf build");
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
     assert_eq!(waited["state"], "waiting_approval");
     (waited["requestId"].clone(), waited)
 }
 
-fn said(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+fn said(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let events = sandbox.events(worker);
     let texts = events.iter().filter(|event| event["type"] == "progress.message");
     texts.map(|event| event["data"]["text"].as_str().unwrap().to_owned()).collect()
@@ -19,7 +19,7 @@ fn said(sandbox: &Sandbox, worker: &str) -> Vec<String> {
 
 #[test]
 fn a_permission_is_given() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = ask(&sandbox, &worker);
     let asked = &waited["matchedEvent"]["data"];
     assert_eq!(asked["kind"], "tool.call");
@@ -37,7 +37,7 @@ fn a_permission_is_given() {
 
 #[test]
 fn a_permission_is_denied_and_can_be_named_exactly() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = ask(&sandbox, &worker);
     let decided = sandbox.approve(&worker, &request, "no").data_of("approval.decided");
     assert_eq!(decided["optionId"], "reject-once");
@@ -60,7 +60,7 @@ fn a_permission_is_denied_and_can_be_named_exactly() {
 
 #[test]
 fn a_request_is_decided_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = ask(&sandbox, &worker);
     let unknown = sandbox.approve(&worker, &json!("ap_0000000000"), "allow").error("APPROVAL_NOT_FOUND");
     assert_eq!(unknown["details"]["pendingRequestId"], request, "{unknown}");
@@ -91,7 +91,7 @@ fn a_request_is_decided_once() {
 
 #[test]
 fn two_requests_are_open_at_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!ask2 edit two files");
     let first = waited["requestId"].clone();
     let second = sandbox.wait_after(&worker, &waited["matchedEvent"]["eventId"], "approval.requested");
@@ -107,7 +107,7 @@ fn two_requests_are_open_at_once() {
 
 #[test]
 fn a_cancel_answers_what_is_open() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = ask(&sandbox, &worker);
     let args = ["cancel", "--worker-id", &worker, "--reason", "wrong branch"];
     let canceled = sandbox.run(&args).data_of("turn.canceled");
@@ -127,7 +127,7 @@ fn a_cancel_answers_what_is_open() {
 
 #[test]
 fn a_running_turn_is_canceled() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("never");
     let accepted = sandbox.send_no_wait(
         &worker,
@@ -158,7 +158,7 @@ fn a_running_turn_is_canceled() {
 
 #[test]
 fn there_is_nothing_to_cancel_when_nothing_runs() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let error = sandbox.run(&["cancel", "--worker-id", &worker]).error("WORKER_NOT_RUNNING");
     assert_eq!((&error["details"]["workerId"], &error["details"]["state"]), (&json!(worker), &json!("idle")));
     sandbox.finish();
@@ -166,7 +166,7 @@ fn there_is_nothing_to_cancel_when_nothing_runs() {
 
 #[test]
 fn an_agent_that_ignores_a_cancel_is_ended_after_the_grace() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let touched = sandbox.file_name("touched");
     let accepted = sandbox.send_no_wait(&worker, &format!("!touch {touched}\n!say begun\n!hang"));
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
@@ -187,7 +187,7 @@ fn an_agent_that_ignores_a_cancel_is_ended_after_the_grace() {
 
 #[test]
 fn people_are_shown_that_an_agent_was_ended_by_force_and_is_started_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let accepted = sandbox.send_no_wait(&worker, "!say begun\n!hang");
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     let human = |args: &[&str]| {
@@ -205,7 +205,7 @@ fn people_are_shown_that_an_agent_was_ended_by_force_and_is_started_again() {
 
 #[test]
 fn a_slow_agent_may_use_its_grace() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // The cancel arrives while the agent is deaf. That ends within the grace time, even
     // on a slow machine.
     let patient = sandbox.demo_agent(&[]).cancel_grace_seconds(30.0);
@@ -223,7 +223,7 @@ fn a_slow_agent_may_use_its_grace() {
 
 #[test]
 fn a_stop_ends_an_open_turn_and_its_request() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = ask(&sandbox, &worker);
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let events = sandbox.events(&worker);

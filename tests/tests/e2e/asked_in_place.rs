@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{AtTerminal, On, Sandbox, wait_until};
+use subagent_tests::harness::{AtTerminal, On, TestSandbox, wait_until};
 
 const ASK: &str = "!ask execute rm -rf build";
 const FORM: &str = r#"!elicit {"mode": "form", "message": "Which port?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port"}}, "required": ["port"]}}"#;
 
 /// Starts `run` at a terminal with a keyboard.
 #[track_caller]
-fn run(sandbox: &Sandbox, args: &[&str], prompt: &str) -> AtTerminal {
+fn run(sandbox: &TestSandbox, args: &[&str], prompt: &str) -> AtTerminal {
     let command = sandbox.command("subagent").args(["run"]).args(args).args(["demo", prompt]);
     command.at_terminal(100, On::All)
 }
 
 /// Returns the only open question.
-fn open(sandbox: &Sandbox) -> Value {
+fn open(sandbox: &TestSandbox) -> Value {
     sandbox.run(&["approval", "list"]).data_of("inbox.listed")["items"][0].clone()
 }
 
 /// Returns the last decision of the only worker.
-fn decided(sandbox: &Sandbox) -> Value {
+fn decided(sandbox: &TestSandbox) -> Value {
     let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let worker = list["items"][0]["workerId"].as_str().unwrap();
     let events = sandbox.events(worker);
@@ -32,7 +32,7 @@ fn decided(sandbox: &Sandbox) -> Value {
 
 #[test]
 fn a_key_allows_or_rejects() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let terminal = run(&sandbox, &[], ASK);
     terminal.wait_for("[y] allow once");
     terminal.wait_for("? Permission requested for execute: rm -rf build");
@@ -52,7 +52,7 @@ fn a_key_allows_or_rejects() {
 
 #[test]
 fn a_rejection_can_have_a_note() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let terminal = run(&sandbox, &[], ASK);
     terminal.wait_for("[N] reject with a note");
     terminal.types("N");
@@ -66,7 +66,7 @@ fn a_rejection_can_have_a_note() {
 
 #[test]
 fn always_shows_the_rule_and_makes_it_after_enter() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let terminal = run(&sandbox, &[], &format!("{ASK}\n{ASK}"));
     terminal.wait_for("[a] always");
     terminal.types("a");
@@ -89,7 +89,7 @@ fn always_shows_the_rule_and_makes_it_after_enter() {
 
 #[test]
 fn the_first_answer_wins_and_the_other_terminal_says_who_answered() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let terminal = run(&sandbox, &[], ASK);
     terminal.wait_for("[s] skip");
     let request = open(&sandbox)["requestId"].as_str().unwrap().to_owned();
@@ -108,7 +108,7 @@ fn the_first_answer_wins_and_the_other_terminal_says_who_answered() {
 
 #[test]
 fn approve_asks_one_open_request_after_the_other() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for worker in ["one", "two", "three"] {
         sandbox.run(&["worker", "start", "demo", "--name", worker]).data_of("worker.started");
         let prompt = format!("!ask execute make {worker}");
@@ -135,7 +135,7 @@ fn approve_asks_one_open_request_after_the_other() {
 
 #[test]
 fn two_questions_of_a_worker_are_listed_in_a_pipe_and_asked_at_a_terminal() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     sandbox.run(&["send", "demo-1", "!ask2 execute make", "-d"]).data_of("turn.accepted");
     let open = || sandbox.run(&["approval", "list"]).data_of("inbox.listed")["items"].clone();
@@ -159,7 +159,7 @@ fn two_questions_of_a_worker_are_listed_in_a_pipe_and_asked_at_a_terminal() {
 
 #[test]
 fn a_question_shows_the_command_the_diff_the_rule_and_the_place() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     let start = ["worker", "start", "hostile", "--name", "h"];
@@ -196,7 +196,7 @@ fn a_question_shows_the_command_the_diff_the_rule_and_the_place() {
 
 #[test]
 fn d_shows_all_of_a_long_command() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let lines: Vec<String> = (1..=20).map(|line| format!("step {line}")).collect();
     let script = format!("!ask execute {}", lines.join(" "));
     let terminal = sandbox.command("subagent").args(["run", "demo", &script]).at_terminal(60, On::All);
@@ -211,7 +211,7 @@ fn d_shows_all_of_a_long_command() {
 
 #[test]
 fn a_terminal_without_colours_is_asked_without_codes() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
         let command = sandbox.command("subagent").args(["run", "demo", ASK]).env(name, value);
         let terminal = command.at_terminal(80, On::All);
@@ -228,7 +228,7 @@ fn a_terminal_without_colours_is_asked_without_codes() {
 
 #[test]
 fn a_form_is_filled_in_field_by_field() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let terminal = run(&sandbox, &[], FORM);
     terminal.wait_for("[y] fill in and accept");
     terminal.types("y");
@@ -249,7 +249,7 @@ fn a_form_is_filled_in_field_by_field() {
 
 #[test]
 fn ctrl_c_at_a_question_ends_the_run_and_leaves_the_terminal_as_it_was() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let terminal = run(&sandbox, &[], ASK);
     terminal.wait_for("[s] skip");
     terminal.types("\u{3}");
@@ -262,7 +262,7 @@ fn ctrl_c_at_a_question_ends_the_run_and_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn without_a_person_or_with_no_ask_the_question_is_rejected() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let screen = run(&sandbox, &["--no-ask"], ASK).screen();
     assert_eq!(screen.status.code(), Some(12), "{}", screen.text());
     let command = sandbox.command("subagent").args(["run", "demo", ASK]);
@@ -275,7 +275,7 @@ fn without_a_person_or_with_no_ask_the_question_is_rejected() {
 
 #[test]
 fn send_and_wait_ask_in_place_and_go_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
     let terminal = type_in(&["send", "demo-1", ASK]);
@@ -306,7 +306,7 @@ fn send_and_wait_ask_in_place_and_go_on() {
 
 #[test]
 fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     let typed = |args: &[&str]| {
         let terminal = sandbox.command("subagent").args(args).at_terminal(100, On::All);
@@ -327,7 +327,7 @@ fn ctrl_c_at_a_question_of_a_wait_ends_the_wait_alone() {
 
 #[test]
 fn ctrl_c_in_a_note_or_a_field_ends_the_wait() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     let started = |args: &[&str], prompt: &str| {
         let terminal = sandbox.command("subagent").args(args).at_terminal(100, On::All);
@@ -375,7 +375,7 @@ fn ctrl_c_in_a_note_or_a_field_ends_the_wait() {
 
 #[test]
 fn ctrl_c_at_a_question_of_a_watch_says_how_to_go_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo", "--tag", "job=review"]).data_of("worker.started");
     sandbox.run(&["send", "demo-1", ASK, "-d"]).data_of("turn.accepted");
     for (args, hint) in [
@@ -397,7 +397,7 @@ fn ctrl_c_at_a_question_of_a_watch_says_how_to_go_on() {
 
 #[test]
 fn watch_asks_in_place_what_is_open_and_goes_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
     // The earlier question has its answer: it is not asked again.
@@ -445,7 +445,7 @@ fn watch_asks_in_place_what_is_open_and_goes_on() {
 
 #[test]
 fn a_task_asks_in_place_and_goes_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let type_in = |args: &[&str]| sandbox.command("subagent").args(args).at_terminal(100, On::All);
     let terminal = type_in(&["task", "run", "--text", ASK]);
     terminal.wait_for("[y] allow once");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, crowd, request, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, crowd, request, wait_until};
 
 fn count(file: &Path, sql: &str) -> i64 {
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -30,7 +30,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_backup_is_a_whole_private_database_and_the_turn_goes_on() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("on");
     let accepted =
         sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!flood 2000 1000", gate.directive()));
@@ -53,7 +53,7 @@ fn a_backup_is_a_whole_private_database_and_the_turn_goes_on() {
 
 #[test]
 fn the_file_is_named_from_the_callers_folder_and_a_daemon_is_started_for_it() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let data =
@@ -65,7 +65,7 @@ fn the_file_is_named_from_the_callers_folder_and_a_daemon_is_started_for_it() {
 
 #[test]
 fn nothing_is_written_over_without_force() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let file = sandbox.file("precious");
     fs::write(&file, "mine").unwrap();
@@ -88,8 +88,8 @@ fn nothing_is_written_over_without_force() {
 
 #[test]
 fn the_database_of_another_state_dir_is_no_backup() {
-    let (sandbox, _) = Sandbox::with_worker();
-    let (other, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
+    let (other, _) = TestSandbox::with_worker();
     let theirs = other.state_dir().join("state.db");
     let name = theirs.to_str().unwrap();
     let refused = || {
@@ -117,7 +117,7 @@ fn the_database_of_another_state_dir_is_no_backup() {
 
 #[test]
 fn a_place_that_cannot_be_used_is_named_and_nothing_is_left() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     fs::create_dir(sandbox.file("folder")).unwrap();
     let inside = sandbox.state_dir().join("copy.db");
@@ -153,7 +153,7 @@ fn a_place_that_cannot_be_used_is_named_and_nothing_is_left() {
 #[test]
 fn a_write_that_fails_leaves_nothing() {
     for point in ["backup.before_copy", "backup.before_rename"] {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=error"));
         sandbox.init();
         let folder = sandbox.file("kept");
@@ -167,7 +167,7 @@ fn a_write_that_fails_leaves_nothing() {
 
 #[test]
 fn the_same_request_again_has_the_same_result() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let body = json!({"path": sandbox.file_name("copy.db")}).to_string();
     let protocol = format!("Subagent-Protocol: {}", subagent_protocol::PROTOCOL);
@@ -188,7 +188,7 @@ fn the_same_request_again_has_the_same_result() {
 
 #[test]
 fn a_process_below_a_worker_can_neither_back_up_nor_restore() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (file, stolen) = (sandbox.file_name("copy.db"), sandbox.file_name("stolen.db"));
     let _ = sandbox.run(&["backup", &file]).data_of("state.backed_up");
     let daemon = sandbox.daemon();
@@ -213,8 +213,8 @@ const WIDTH: usize = 4;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A worker and an empty folder for copies, in a world with this action at this point, once.
-fn disturbed(point: &str, action: &str) -> (Sandbox, String, PathBuf) {
-    let mut sandbox = Sandbox::new();
+fn disturbed(point: &str, action: &str) -> (TestSandbox, String, PathBuf) {
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}={action}"));
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);

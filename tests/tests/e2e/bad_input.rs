@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, say, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, say, wait_until};
 use subagent_tests::invariants::{self, Evidence};
 
 /// Starts a worker that cannot be started, and returns the error. Nothing may be left of it, and
 /// other workers can be started.
 #[track_caller]
-fn start_fails(sandbox: &Sandbox, launcher: &str, code: &str) -> Value {
+fn start_fails(sandbox: &TestSandbox, launcher: &str, code: &str) -> Value {
     let error = sandbox.run(&["worker", "start", "--launcher", launcher]).error(code);
     let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     for worker in list["items"].as_array().unwrap() {
@@ -28,16 +28,16 @@ fn start_fails(sandbox: &Sandbox, launcher: &str, code: &str) -> Value {
 
 #[test]
 fn launchers_that_cannot_be_run_are_distinguished() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     fs::write(sandbox.file("plain"), "no program").unwrap();
     fs::write(sandbox.file("broken"), "#!/nonexistent/interpreter\n").unwrap();
     fs::set_permissions(sandbox.file("broken"), fs::Permissions::from_mode(0o755)).unwrap();
     for (name, path) in [("missing", "/nonexistent/agent"), ("absent", "no-such-agent-anywhere")] {
-        sandbox.launcher(name, Launcher::new(path, ["--acp"]));
+        sandbox.launcher(name, TestLauncher::new(path, ["--acp"]));
     }
     for name in ["plain", "broken", "tmp"] {
         let path = sandbox.file_name(name);
-        sandbox.launcher(name, Launcher::new(path, ["--acp"]));
+        sandbox.launcher(name, TestLauncher::new(path, ["--acp"]));
     }
     sandbox.init();
     for launcher in ["missing", "absent", "plain", "broken", "tmp"] {
@@ -54,7 +54,7 @@ fn launchers_that_cannot_be_run_are_distinguished() {
 
 #[test]
 fn agents_that_do_not_come_to_a_session_are_distinguished() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     for (name, flags) in [
         ("exits", &["--exit", "3"][..]),
         ("plain-text", &["--no-acp"]),
@@ -90,7 +90,7 @@ fn agents_that_do_not_come_to_a_session_are_distinguished() {
 
 #[test]
 fn a_config_that_cannot_be_read_names_line_and_column() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     fs::write(sandbox.config_file(), "launchers:\n  demo:\n    command: [unclosed\n").unwrap();
     for args in [&["launcher", "list"][..], &["worker", "start"]] {
@@ -109,7 +109,7 @@ fn a_config_that_cannot_be_read_names_line_and_column() {
 
 #[test]
 fn wrong_usage_is_no_error_of_the_product() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [
         &["send", "--no-such-flag"][..],
         &["no-such-command"],
@@ -128,7 +128,7 @@ fn wrong_usage_is_no_error_of_the_product() {
 
 #[test]
 fn a_state_dir_that_cannot_be_written_is_reported() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     fs::write(sandbox.file("file"), "").unwrap();
     for place in [sandbox.file_name("file/state"), "/proc/self/state".to_owned()] {
         sandbox.set_state_dir(&place);
@@ -145,7 +145,7 @@ fn contents(state_dir: &Path) -> [Vec<u8>; 2] {
 
 /// Reports where the bytes differ, without printing all of them.
 #[track_caller]
-fn unchanged(sandbox: &Sandbox, before: &[Vec<u8>; 2]) {
+fn unchanged(sandbox: &TestSandbox, before: &[Vec<u8>; 2]) {
     for (now, before) in contents(sandbox.state_dir()).iter().zip(before) {
         let differs = now.iter().zip(before).position(|(now, before)| now != before);
         assert_eq!((now.len(), differs), (before.len(), None), "it was changed; the first differing byte");
@@ -154,7 +154,7 @@ fn unchanged(sandbox: &Sandbox, before: &[Vec<u8>; 2]) {
 
 #[test]
 fn a_state_dir_of_a_newer_version_is_left_as_it_is() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let stop = sandbox.command("subagentd").args(["stop"]).run();
     assert!(stop.status.success(), "{stop}");
@@ -174,7 +174,7 @@ fn a_state_dir_of_a_newer_version_is_left_as_it_is() {
 
 #[test]
 fn a_state_dir_of_the_reference_is_left_as_it_is() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     for table in ["controllers", "controller_instances", "workers", "worker_events", "approval_requests"] {
@@ -191,7 +191,7 @@ fn a_state_dir_of_the_reference_is_left_as_it_is() {
 
 #[test]
 fn a_damaged_database_is_reported_and_not_repaired_away() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     fs::write(sandbox.state_dir().join("state.db"), "this is no database, but it may be needed").unwrap();
     let before = contents(sandbox.state_dir());
@@ -201,7 +201,7 @@ fn a_damaged_database_is_reported_and_not_repaired_away() {
 
 #[test]
 fn a_runtime_dir_that_is_too_long_for_sockets_is_passed_over() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let long = sandbox.file("x".repeat(90).as_str());
     fs::create_dir(&long).unwrap();
     fs::set_permissions(&long, fs::Permissions::from_mode(0o700)).unwrap();
@@ -225,7 +225,7 @@ fn a_runtime_dir_that_is_too_long_for_sockets_is_passed_over() {
 
 #[test]
 fn a_daemon_that_is_stopped_under_a_waiting_command_is_unresponsive() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     let wait = ["wait", "--worker-id", &worker, "--timeout-seconds", "2"];
     let waiting = sandbox.subagent(&wait).spawn();
@@ -242,7 +242,7 @@ fn a_daemon_that_is_stopped_under_a_waiting_command_is_unresponsive() {
 
 #[test]
 fn a_hostile_agent_ends_its_turns_well() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -283,7 +283,7 @@ fn a_hostile_agent_ends_its_turns_well() {
 
 #[test]
 fn an_agent_that_closes_its_stdout_or_stops_reading_can_be_ended() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -298,7 +298,7 @@ fn an_agent_that_closes_its_stdout_or_stops_reading_can_be_ended() {
 
 #[test]
 fn a_line_of_100_mib_is_noted_and_not_kept_in_memory() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &["--bytes", "104857600"]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -324,7 +324,7 @@ fn a_line_of_100_mib_is_noted_and_not_kept_in_memory() {
 
 #[test]
 fn a_line_of_20_mib_is_kept_whole() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!line 20971520");
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed");
     assert!(waited["assistantText"].as_str().unwrap().len() > 20_900_000);
@@ -333,7 +333,7 @@ fn a_line_of_20_mib_is_kept_whole() {
 
 #[test]
 fn a_flood_is_stored_to_the_last_chunk() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let follower = sandbox.follow(&worker);
     let waited = sandbox.send(&worker, "!stream 5000\n!say end");
     assert_eq!(waited["lastAssistantChunk"], "end");
@@ -371,7 +371,7 @@ fn a_full_disk_loses_nothing_and_is_left_again() {
         say("SKIPPED, NOTHING WAS TESTED: a full disk needs a mount, and that root");
         return;
     }
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let out = sandbox.file("out");
     fs::create_dir(&out).unwrap();
     fs::create_dir_all(sandbox.state_dir()).unwrap();

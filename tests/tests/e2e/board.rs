@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use subagent_tests::harness::{AtTerminal, On, Sandbox, wait_until};
+use subagent_tests::harness::{AtTerminal, On, TestSandbox, wait_until};
 
 use crate::config_layers::bare;
 
@@ -16,7 +16,7 @@ const FORM: &str = r#"!elicit {"mode": "form", "message": "Which port?", "reques
 /// What gives the terminal back: the colors, the cursor, pastes, the screen.
 const LEFT: &str = "\u{1b}[0m\u{1b}[?25h\u{1b}[?2004l\u{1b}[?1049l";
 
-fn board(sandbox: &Sandbox, columns: u16) -> AtTerminal {
+fn board(sandbox: &TestSandbox, columns: u16) -> AtTerminal {
     sandbox.command("subagent").args(["top"]).at_terminal(columns, On::All)
 }
 
@@ -30,7 +30,7 @@ fn leave(board: AtTerminal) {
 }
 
 /// A board in the foreground of an interactive shell, which has the terminal.
-fn shell(sandbox: &Sandbox) -> AtTerminal {
+fn shell(sandbox: &TestSandbox) -> AtTerminal {
     let shell = ["-c", "bash", "--norc", "--noprofile", "-i"];
     let shell = sandbox.command("setsid").args(shell).env("PS1", "ready> ").at_terminal(80, On::All);
     shell.sees("ready>");
@@ -39,12 +39,12 @@ fn shell(sandbox: &Sandbox) -> AtTerminal {
 }
 
 /// Starts a worker and sends it a message without a wait.
-fn start_and_send(sandbox: &Sandbox, name: &str, text: &str) {
+fn start_and_send(sandbox: &TestSandbox, name: &str, text: &str) {
     sandbox.run(&["worker", "start", "demo", "--name", name]).data_of("worker.started");
     sandbox.run(&["send", name, text, "-d"]).data_of("turn.accepted");
 }
 
-fn state(sandbox: &Sandbox, worker: &str, expected: &str) {
+fn state(sandbox: &TestSandbox, worker: &str, expected: &str) {
     wait_until(expected, Duration::from_secs(30), || {
         (sandbox.show(worker)["state"] == expected).then_some(())
     });
@@ -52,7 +52,7 @@ fn state(sandbox: &Sandbox, worker: &str, expected: &str) {
 
 #[test]
 fn an_answer_on_the_board_lets_a_shell_go_on_that_waits() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let shell = sandbox.command("subagent").args(["run", "demo", ASK]).at_terminal(100, On::All);
     shell.wait_for("[s] skip");
     for columns in [60, 200] {
@@ -74,7 +74,7 @@ fn an_answer_on_the_board_lets_a_shell_go_on_that_waits() {
 
 #[test]
 fn a_rule_is_shown_before_it_is_made_and_a_note_comes_along() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", &format!("{ASK}\n{ASK}"));
     let board = board(&sandbox, 80);
     board.sees("[a] always");
@@ -100,7 +100,7 @@ fn a_rule_is_shown_before_it_is_made_and_a_note_comes_along() {
 
 #[test]
 fn the_daemon_is_killed_and_the_board_goes_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", ASK);
     let board = board(&sandbox, 80);
     board.sees("[y] once");
@@ -121,7 +121,7 @@ fn the_daemon_is_killed_and_the_board_goes_on() {
 
 #[test]
 fn a_worker_is_started_messaged_looked_at_and_stopped() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let git = sandbox.command("git").args(["init", "-q", "."]).run();
     assert!(git.status.success(), "{git}");
     let board = sandbox.command("subagent").at_terminal(80, On::All);
@@ -157,7 +157,7 @@ fn a_worker_is_started_messaged_looked_at_and_stopped() {
 
 #[test]
 fn the_first_start_in_another_shell_is_seen_without_a_key() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let board = board(&sandbox, 80);
     board.sees("Nothing was started in this workspace.");
     start_and_send(&sandbox, "one", ASK);
@@ -171,7 +171,7 @@ fn the_first_start_in_another_shell_is_seen_without_a_key() {
 
 #[test]
 fn a_turn_is_canceled_and_rows_are_filtered() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "busy", "!sleep 3600000");
     start_and_send(&sandbox, "other", "hello");
     let board = board(&sandbox, 80);
@@ -193,7 +193,7 @@ fn a_turn_is_canceled_and_rows_are_filtered() {
 
 #[test]
 fn a_form_is_filled_in_outside_of_the_board() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", FORM);
     let board = board(&sandbox, 80);
     board.sees("[y] fill in");
@@ -211,7 +211,7 @@ fn a_form_is_filled_in_outside_of_the_board() {
 
 #[test]
 fn a_signal_ends_a_form_too() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", FORM);
     let before = sandbox.command("true").at_terminal(80, On::All).modes();
     let board = board(&sandbox, 80);
@@ -238,7 +238,7 @@ fn continued(shell: &AtTerminal) {
 
 #[test]
 fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", FORM);
     let shell = shell(&sandbox);
     shell.sees("[y] fill in");
@@ -270,7 +270,7 @@ fn a_shell_stops_a_form_and_ctrl_c_leads_back_to_the_board() {
 
 #[test]
 fn an_order_that_is_given_up_at_the_end_is_named() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", "hello");
     state(&sandbox, "one", "idle");
     let board = board(&sandbox, 80);
@@ -291,7 +291,7 @@ fn an_order_that_is_given_up_at_the_end_is_named() {
 
 #[test]
 fn a_window_may_change_its_width() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "one", ASK);
     let mut board = board(&sandbox, 200);
     board.sees("waiting approval");
@@ -306,7 +306,7 @@ fn a_window_may_change_its_width() {
 
 #[test]
 fn the_terminal_is_as_it_was_however_the_board_ends() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for name in ["q", "Ctrl-C", "SIGTERM", "SIGHUP"] {
         let board = board(&sandbox, 20);
         let before = sandbox.command("true").at_terminal(80, On::All).modes();
@@ -333,7 +333,7 @@ fn the_terminal_is_as_it_was_however_the_board_ends() {
 
 #[test]
 fn a_shell_stops_the_board_and_has_it_back() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let shell = shell(&sandbox);
     shell.sees("Nothing was started");
     shell.types("\u{1a}");
@@ -350,7 +350,7 @@ fn a_shell_stops_the_board_and_has_it_back() {
 
 #[test]
 fn without_a_terminal_there_is_help_or_an_error() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let help = sandbox.command("subagent").run();
     assert_eq!((help.status.code(), help.stdout.as_str()), (Some(2), ""), "{help}");
     assert!(help.stderr.starts_with("Delegate work to coding agents"), "{help}");
@@ -373,7 +373,7 @@ fn without_a_terminal_there_is_help_or_an_error() {
 
 #[test]
 fn hostile_text_does_not_act_on_the_terminal() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     let label = "\u{1b}]0;evil\u{7}\u{202e}label";
@@ -402,7 +402,7 @@ fn hostile_text_does_not_act_on_the_terminal() {
 /// The picture in the document, from the real program. `UPDATE_VIEWS=1` writes it anew.
 #[test]
 fn the_document_shows_the_board() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start_and_send(&sandbox, "docs", "!plan Read it|Describe it\n!sleep 3600000");
     start_and_send(&sandbox, "tests", "All tests pass.");
     state(&sandbox, "tests", "idle");
@@ -428,7 +428,7 @@ fn the_document_shows_the_board() {
 }
 
 /// The picture with the same ages and folders each time, and without empty lines in its middle.
-fn without_times(picture: &str, sandbox: &Sandbox) -> String {
+fn without_times(picture: &str, sandbox: &TestSandbox) -> String {
     let folder = sandbox.workspace().display().to_string();
     let mut lines: Vec<String> = Vec::new();
     for line in picture.replace(&folder, "/home/ada/shop").lines() {

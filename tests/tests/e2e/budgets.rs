@@ -5,30 +5,30 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Gate, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{Gate, TestSandbox, assert_shape, wait_until};
 
-fn with(flags: &[&str]) -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+fn with(flags: &[&str]) -> (TestSandbox, String) {
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let worker = start(&sandbox, flags);
     (sandbox, worker)
 }
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo"]).args(flags).run();
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-fn data_of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn data_of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type);
     events.map(|event| event["data"].clone()).collect()
 }
 
-fn shown(sandbox: &Sandbox, worker: &str) -> Value {
+fn shown(sandbox: &TestSandbox, worker: &str) -> Value {
     sandbox.run(&["budget", "show", "--worker-id", worker]).data_of("budget.shown")
 }
 
-fn of_controller(sandbox: &Sandbox) -> Value {
+fn of_controller(sandbox: &TestSandbox) -> Value {
     sandbox.run(&["budget", "show"]).data_of("budget.shown")["controller"].take()
 }
 
@@ -79,7 +79,7 @@ fn turns_that_are_used_up_refuse_the_next_until_the_owner_raises_the_limit() {
 }
 
 /// A limited worker whose turn waits at a gate, with queued messages.
-fn queued(flags: &[&str], first: &str, waiting: &[&str]) -> (Sandbox, String, Gate) {
+fn queued(flags: &[&str], first: &str, waiting: &[&str]) -> (TestSandbox, String, Gate) {
     let (sandbox, worker) = with(flags);
     let gate = sandbox.gate("turn");
     let _ = sandbox.send_no_wait(&worker, &format!("{}\n{first}", gate.directive()));
@@ -89,17 +89,17 @@ fn queued(flags: &[&str], first: &str, waiting: &[&str]) -> (Sandbox, String, Ga
     (sandbox, worker, gate)
 }
 
-fn queue_of(sandbox: &Sandbox, worker: &str) -> Value {
+fn queue_of(sandbox: &TestSandbox, worker: &str) -> Value {
     sandbox.show(worker).get("queue").cloned().unwrap_or_default()
 }
 
 #[track_caller]
-fn rest(sandbox: &Sandbox, worker: &str) {
+fn rest(sandbox: &TestSandbox, worker: &str) {
     let wait = ["wait", "--worker-id", worker, "--all", "--timeout-seconds", "30"];
     sandbox.run(&wait).data_of("workers.waited");
 }
 
-fn sent(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+fn sent(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let sent = data_of_type(sandbox, worker, "message.sent").into_iter();
     sent.map(|data| data["text"].as_str().unwrap().lines().last().unwrap().to_owned()).collect()
 }
@@ -391,7 +391,7 @@ fn of_two_at_once_only_as_many_are_accepted_as_there_are_turns_left() {
 
 #[test]
 fn the_config_says_what_new_workers_and_a_new_controller_may_use() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let launchers = fs::read_to_string(sandbox.config_file()).unwrap();
     let budgets = "budgets:\n  worker:\n    turns: 5\n    onLimit: warn\n  controller:\n    cost: 2.5\n    wallTimeSeconds: 3600\n";
     fs::write(sandbox.config_file(), format!("{launchers}\n{budgets}")).unwrap();
@@ -435,7 +435,7 @@ fn what_is_no_limit_is_refused() {
 
 #[test]
 fn a_clock_that_is_set_back_in_a_turn_does_not_lengthen_its_time() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let earlier = sandbox.file("an-hour-earlier");
     sandbox.set_env("LD_PRELOAD", sandbox.executable("libsubagent_fault_fs.so"));
     sandbox.set_env("FAULT_CLOCK", &earlier);

@@ -4,7 +4,7 @@
 use std::fs;
 
 use subagent_testkit::bytes::{AGENT, Mutator, lines};
-use subagent_tests::harness::{Random, Sandbox, say, times};
+use subagent_tests::harness::{Random, TestSandbox, say, times};
 
 /// Number of streams in an ordinary run.
 const STREAMS: usize = 100;
@@ -16,7 +16,7 @@ fn a_turn_ends_after_any_output_of_its_agent() {
     let mut mutator = Mutator::new(Random::announced());
     let corpus: Vec<Vec<u8>> = lines(AGENT).into_iter().chain([AGENT.to_vec()]).collect();
     let streams: Vec<Vec<u8>> = (0..times(STREAMS)).map(|_| mutator.damage(&corpus)).collect();
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]).turn_seconds(20.0);
     sandbox.launcher("writer", agent);
     sandbox.init();

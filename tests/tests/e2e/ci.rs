@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use subagent_tests::harness::{Command, Sandbox, executables};
+use subagent_tests::harness::{Command, TestSandbox, executables};
 
 const APPROVES: &str = r#"{"verdict": "approve", "comments": [{"file": "a.rs", "text": "fine"}]}"#;
 const REJECTS: &str = r#"{"verdict": "reject", "comments": []}"#;
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn bash(sandbox: &Sandbox) -> Command {
+fn bash(sandbox: &TestSandbox) -> Command {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
     sandbox.command("bash").env("PATH", path)
 }
@@ -29,7 +29,7 @@ fn step(document: &str, name: &str) -> String {
 
 #[test]
 fn the_step_of_the_workflow_judges_the_review() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let script = step(&fs::read_to_string(root().join("docs/ci.md")).unwrap(), "Review the change");
     assert!(script.contains("subagent run") && script.ends_with("esac\n"), "{script}");
     let schema = root().join("examples/ci-with-schema/review.schema.json");
@@ -60,7 +60,7 @@ fn the_step_of_the_workflow_judges_the_review() {
 
 #[test]
 fn the_job_of_gitlab_leaves_a_report() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let document = fs::read_to_string(root().join("docs/ci.md")).unwrap();
     let script = document.lines().find_map(|line| line.strip_prefix("    - subagent run ")).unwrap();
     fs::create_dir(sandbox.workspace().join(".gitlab")).unwrap();
@@ -75,7 +75,7 @@ fn the_job_of_gitlab_leaves_a_report() {
 
 #[test]
 fn the_example_with_a_schema_shows_the_review() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let script = root().join("examples/ci-with-schema/review.sh");
     let run = |task: &str| {
         let file = sandbox.file("task.md");

@@ -11,10 +11,10 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
-fn with_sdk_agent() -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn with_sdk_agent() -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
     sandbox.init();
@@ -22,7 +22,7 @@ fn with_sdk_agent() -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-fn of_kind(sandbox: &Sandbox, worker: &str, kind: &str) -> Vec<Value> {
+fn of_kind(sandbox: &TestSandbox, worker: &str, kind: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter();
     events.filter(|event| event["data"]["kind"] == kind).map(|event| event["data"].clone()).collect()
 }

@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 /// A world with an agent on the official SDK, whose worker has these rules.
-fn with_rules(flags: &[&str]) -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn with_rules(flags: &[&str]) -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
     sandbox.init();
@@ -18,16 +18,16 @@ fn with_rules(flags: &[&str]) -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-fn start(sandbox: &Sandbox, launcher: &str, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, launcher: &str, flags: &[&str]) -> String {
     let started = sandbox.subagent(&["worker", "start", "--launcher", launcher]).args(flags).run();
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-fn path(sandbox: &Sandbox, name: &str) -> String {
+fn path(sandbox: &TestSandbox, name: &str) -> String {
     sandbox.workspace().join(name).to_str().unwrap().to_owned()
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter();
     events.filter(|event| event["type"] == event_type).map(|event| event["data"].clone()).collect()
 }
@@ -40,7 +40,7 @@ fn question(waited: &Value) -> &Value {
 }
 
 /// Returns the turn's output after its question.
-fn end_of(sandbox: &Sandbox, waited: &Value) -> String {
+fn end_of(sandbox: &TestSandbox, waited: &Value) -> String {
     let end = sandbox.turn_end(waited);
     assert_eq!(end["type"], "turn.completed", "{end}");
     let mut events = sandbox.events(waited["workerId"].as_str().unwrap());
@@ -93,7 +93,7 @@ fn what_rules_allow_is_done_and_what_they_deny_is_not() {
 
 #[test]
 fn what_a_definition_does_not_list_is_not_done() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
     sandbox.init();
@@ -262,7 +262,7 @@ fn what_waits_is_over_with_its_turn_or_its_worker() {
 
 #[test]
 fn one_that_waits_holds_up_no_other() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", agent);
     sandbox.init();
@@ -296,7 +296,7 @@ fn one_that_waits_holds_up_no_other() {
 
 #[test]
 fn a_worker_with_rules_does_not_run_in_a_runtime_that_does_not_apply_them() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_SABOTAGE", "hello.without_client_rules");
     sandbox.init();
     let _ = start(&sandbox, "demo", &[]);
@@ -310,7 +310,7 @@ fn a_worker_with_rules_does_not_run_in_a_runtime_that_does_not_apply_them() {
 
 #[test]
 fn a_worker_with_rules_is_not_said_to_have_started_in_such_a_runtime() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_SABOTAGE", "hello.without_client_rules");
     sandbox.set_env("SUBAGENT_FAILPOINTS", "listening.after_heard=wait");
     let heard = sandbox.file("heard");

@@ -5,17 +5,17 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use subagent_tests::harness::{AtTerminal, On, Sandbox};
+use subagent_tests::harness::{AtTerminal, On, TestSandbox};
 
 /// Returns what the hidden command offers after these words.
-fn offered(sandbox: &Sandbox, shell: &str, words: &[&str]) -> Vec<String> {
+fn offered(sandbox: &TestSandbox, shell: &str, words: &[&str]) -> Vec<String> {
     let output = sandbox.command("subagent").args(["__complete", shell]).args(words).run();
     assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""), "{output}");
     output.stdout.lines().map(str::to_owned).collect()
 }
 
 /// Whether a shell is installed. Where all are required, a missing one is an error.
-fn is_there(sandbox: &Sandbox, shell: &str) -> bool {
+fn is_there(sandbox: &TestSandbox, shell: &str) -> bool {
     let found = sandbox.command("sh").args(["-c", &format!("command -v {shell}")]).run().status.success();
     let required = std::env::var_os("SUBAGENT_REQUIRE_SHELLS").is_some_and(|value| value == "1");
     assert!(found || !required, "{shell} is not installed");
@@ -23,7 +23,7 @@ fn is_there(sandbox: &Sandbox, shell: &str) -> bool {
 }
 
 /// Starts a shell at a terminal with our script loaded and our executables in its PATH.
-fn shell(sandbox: &mut Sandbox, name: &str) -> AtTerminal {
+fn shell(sandbox: &mut TestSandbox, name: &str) -> AtTerminal {
     let folder = sandbox.executable("subagent");
     let folder = folder.strip_suffix("/subagent").unwrap();
     sandbox.set_env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
@@ -50,7 +50,7 @@ fn shell(sandbox: &mut Sandbox, name: &str) -> AtTerminal {
 #[test]
 fn names_requests_and_launchers_are_completed_in_real_shells() {
     for name in ["bash", "zsh", "fish"] {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         let tagged = ["worker", "start", "demo", "--tag", "job=review"];
         let worker = sandbox.run(&tagged).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
         if !is_there(&sandbox, name) {
@@ -86,7 +86,7 @@ fn names_requests_and_launchers_are_completed_in_real_shells() {
 
 #[test]
 fn without_a_daemon_there_are_names_of_files_and_none_is_started() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let agents = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&agents).unwrap();
     let definition = "---\nname: reviewer\ndescription: \"Reads \\e[31mred `id` $(id)\"\n---\nYou review.\n";
@@ -122,7 +122,7 @@ fn without_a_daemon_there_are_names_of_files_and_none_is_started() {
 
 #[test]
 fn names_come_with_what_the_workers_do_and_what_is_stopped_is_left_out_where_it_is_of_no_use() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let label = "fix\u{1b}]0;x\u{7} $(touch pwned) `id`";
     let start = ["worker", "start", "--name", "login", "--label", label];
     sandbox.run(&start).data_of("worker.started");
@@ -144,7 +144,7 @@ fn names_come_with_what_the_workers_do_and_what_is_stopped_is_left_out_where_it_
 
 #[test]
 fn turns_tags_sinks_and_rules_are_offered_where_they_are_taken() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let own = sandbox.file("home/.config/subagent");
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("config.yaml"), "notify: [{name: desk, to: command, command: 'true'}]\n").unwrap();
@@ -191,7 +191,7 @@ fn turns_tags_sinks_and_rules_are_offered_where_they_are_taken() {
 
 #[test]
 fn schedules_and_triggers_are_offered_where_they_are_taken() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["schedule", "add", "nightly", "--every", "20m", "demo", "hello"]).data_of("schedule.added");
     sandbox.run(&["trigger", "add", "pushed", "demo", "hello"]).data_of("trigger.added");
     sandbox.run(&["trigger", "pause", "pushed"]).data_of("trigger.paused");
@@ -206,7 +206,7 @@ fn schedules_and_triggers_are_offered_where_they_are_taken() {
 
 #[test]
 fn a_daemon_that_does_not_answer_costs_no_time() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
     let begun = Instant::now();
@@ -219,7 +219,7 @@ fn a_daemon_that_does_not_answer_costs_no_time() {
 
 #[test]
 fn twenty_workers_are_completed_within_the_time_that_is_granted_to_the_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     for _ in 0..20 {
         sandbox.run(&["worker", "start", "--debug-mode"]).data_of("worker.started");

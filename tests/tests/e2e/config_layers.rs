@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox};
+use subagent_tests::harness::{On, TestSandbox};
 
 pub(crate) const USER: &str = "home/.config/subagent/config.yaml";
 
@@ -16,7 +16,7 @@ pub(crate) fn write(path: &Path, text: &str) {
 }
 
 /// Creates a program in the sandbox's `bin` with this script.
-pub(crate) fn program(sandbox: &Sandbox, name: &str, script: &str) {
+pub(crate) fn program(sandbox: &TestSandbox, name: &str, script: &str) {
     let path = sandbox.file("bin").join(name);
     write(&path, &format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -24,8 +24,8 @@ pub(crate) fn program(sandbox: &Sandbox, name: &str, script: &str) {
 
 /// A sandbox without a config, whose PATH contains only its own `bin` and the tools
 /// of a shell script.
-pub(crate) fn bare() -> Sandbox {
-    let mut sandbox = Sandbox::new();
+pub(crate) fn bare() -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     fs::remove_file(sandbox.config_file()).unwrap();
     fs::create_dir_all(sandbox.file("ws/.git")).unwrap();
     fs::create_dir_all(sandbox.file("bin")).unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn bare() -> Sandbox {
 }
 
 /// Installs the demo agent as this program.
-pub(crate) fn agent(sandbox: &Sandbox, name: &str, flags: &str) {
+pub(crate) fn agent(sandbox: &TestSandbox, name: &str, flags: &str) {
     let state = sandbox.file_name(&format!("sessions-{name}"));
     let script = format!("exec {} demo-agent --state {state} {flags}", sandbox.executable("subagent"));
     program(sandbox, name, &script);

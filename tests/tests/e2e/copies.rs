@@ -10,12 +10,12 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Output, Sandbox, request};
+use subagent_tests::harness::{Output, TestSandbox, request};
 use subagent_tests::invariants::{self, Evidence, Recorder};
 
 /// A workspace with a worker during a turn, and a copy of the workspace.
 struct CopiedWorkspace {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     worker: String,
     copy: PathBuf,
     /// The turn that is open.
@@ -29,7 +29,7 @@ struct CopiedWorkspace {
 
 impl CopiedWorkspace {
     fn by(copying: impl FnOnce(&Path, &Path)) -> Self {
-        let (sandbox, worker) = Sandbox::with_worker();
+        let (sandbox, worker) = TestSandbox::with_worker();
         assert_eq!(sandbox.send(&worker, "before")["assistantText"], "before");
         let accepted =
             sandbox.send_no_wait(&worker, &format!("!say begun\n{}", sandbox.gate("go").directive()));
@@ -213,7 +213,7 @@ fn a_request_from_a_copy_is_refused_before_anything_is_done() {
 
 #[test]
 fn one_folder_behind_two_paths_is_one_state_dir() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (daemon, link) = (sandbox.daemon(), sandbox.file("link"));
     symlink(sandbox.workspace(), &link).unwrap();
     let shown = sandbox.subagent(&["worker", "show", &worker]).cwd(&link).run().data_of("worker.shown");
@@ -224,7 +224,7 @@ fn one_folder_behind_two_paths_is_one_state_dir() {
 
 #[test]
 fn a_bind_mount_leads_to_the_same_daemon() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (daemon, other) = (sandbox.daemon(), sandbox.file("other"));
     fs::create_dir(&other).unwrap();
     let (workspace, place) = (sandbox.workspace(), &sandbox);

@@ -4,13 +4,13 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::sandbox::has_layers;
 
 #[test]
 fn a_worker_has_a_copy_and_its_files_are_landed() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&[]).key("isolation", json!("copy"));
     sandbox.launcher("copied", agent);
     sandbox.init();
@@ -65,7 +65,7 @@ fn an_isolated_agent_has_a_copy_where_there_is_no_git() {
     if !has_layers() {
         return;
     }
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let profile = json!({"filesystem": "isolated", "write": ["../sessions", "../pids"]});
     let agent = sandbox.demo_agent(&[]).key("sandbox", profile);
     sandbox.launcher("isolated", agent);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, request, wait_until};
+use subagent_tests::harness::{TestSandbox, request, wait_until};
 
 #[test]
 fn thirty_two_first_commands_start_one_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let commands: Vec<_> = (0..32).map(|_| sandbox.subagent(&["daemon", "start"]).spawn()).collect();
     for command in commands {
         assert_eq!(command.output().data_of("daemon.started")["liveWorkers"], 0);
@@ -24,7 +24,7 @@ fn thirty_two_first_commands_start_one_daemon() {
 
 #[test]
 fn autostart_can_be_refused() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
     let error = sandbox.run(&["controller", "init"]).error("DAEMON_NOT_RUNNING");
     assert!(error["message"].as_str().unwrap().contains("SUBAGENT_NO_AUTOSTART"), "{error}");
@@ -37,7 +37,7 @@ fn autostart_can_be_refused() {
 
 #[test]
 fn local_commands_start_no_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let list = sandbox.run(&["launcher", "list"]).data_of("launcher.listed");
     assert_eq!(list["items"][0]["name"], "demo");
     assert_eq!(sandbox.run(&["launcher", "probe", "demo"]).data_of("launcher.probed")["available"], true);
@@ -48,7 +48,7 @@ fn local_commands_start_no_daemon() {
 
 #[test]
 fn a_read_where_nothing_was_done_makes_no_state_and_starts_no_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let list = sandbox.run(&["worker", "list", "--controller-id", "ctl_0123456789"]).data_of("worker.listed");
     assert_eq!(list, json!({"items": [], "count": 0, "controllerId": "ctl_0123456789"}));
     let recovered = sandbox.run(&["controller", "recover"]).data_of("controller.recovered");
@@ -92,7 +92,7 @@ fn a_read_where_nothing_was_done_makes_no_state_and_starts_no_daemon() {
 
 #[test]
 fn files_of_a_dead_daemon_do_not_disturb_the_next_one() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let old = sandbox.daemon_info().unwrap();
     sandbox.kill_daemon();
     assert!(old.socket.exists() && sandbox.daemon_info().is_some(), "socket and daemon.json are stale now");
@@ -112,7 +112,7 @@ fn files_of_a_dead_daemon_do_not_disturb_the_next_one() {
 
 #[test]
 fn a_daemon_that_lives_says_again_where_it_is() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let path = sandbox.state_dir().join("daemon.json");
     let before = sandbox.daemon_info().unwrap();
     fs::remove_file(&path).unwrap();
@@ -125,7 +125,7 @@ fn a_daemon_that_lives_says_again_where_it_is() {
 
 #[test]
 fn the_daemon_leaves_when_nothing_is_left_to_do() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_IDLE_EXIT_SECONDS", "1");
     sandbox.init();
     let daemon = sandbox.daemon();
@@ -146,7 +146,7 @@ fn the_daemon_leaves_when_nothing_is_left_to_do() {
 
 #[test]
 fn a_stop_leaves_the_workers_and_a_stop_with_workers_does_not() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("{}\nend", gate.directive()));
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&worker));
@@ -169,7 +169,7 @@ fn a_stop_leaves_the_workers_and_a_stop_with_workers_does_not() {
 
 #[test]
 fn a_foreground_daemon_takes_over_from_an_autostarted_one_and_from_no_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let background = sandbox.daemon();
     let foreground =
         sandbox.command("subagentd").args(["run", "--json"]).deadline(Duration::from_secs(90)).spawn();
@@ -201,7 +201,7 @@ fn a_foreground_daemon_takes_over_from_an_autostarted_one_and_from_no_other() {
 
 #[test]
 fn a_client_of_another_protocol_is_refused_before_anything_is_done() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let path = format!("POST /v1/workers/{worker}/turns HTTP/1.1");
     let body = json!({"text": "not to be run"}).to_string();
@@ -223,7 +223,7 @@ fn a_client_of_another_protocol_is_refused_before_anything_is_done() {
 
 #[test]
 fn requests_that_are_no_good_are_answered_with_an_envelope() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let turns = format!("POST /v1/workers/{worker}/turns HTTP/1.1");
     let (protocol, json_type) = ("subagent-protocol: 1", "Content-Type: application/json");
@@ -251,7 +251,7 @@ fn requests_that_are_no_good_are_answered_with_an_envelope() {
 
 #[test]
 fn the_same_key_gives_the_same_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let prompt = format!("!touch {}\n!say done", sandbox.file_name("touched"));
     let keyed = || sandbox.sending(&worker, &prompt).args(["--turn-id", "job-42"]);
     let racing: Vec<_> = (0..6).map(|_| keyed().spawn()).collect();
@@ -280,7 +280,7 @@ fn handle(controller: &Value) -> [(&'static str, String); 3] {
 
 #[test]
 fn a_former_owner_cannot_act_any_more() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let worker = sandbox.start("demo");
     let waited = sandbox.send(&worker, "!ask execute something");
@@ -324,7 +324,7 @@ fn a_former_owner_cannot_act_any_more() {
 
 #[test]
 fn an_agent_inherits_from_the_process_that_started_the_worker() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SHARED", "of the daemon's starter");
     let controller = sandbox.init();
     let folder = sandbox.workspace().join("deeper");
@@ -385,7 +385,7 @@ fn an_agent_inherits_from_the_process_that_started_the_worker() {
 
 #[test]
 fn no_other_user_can_enter() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(sandbox.state_dir()), 0o700);
     let info = sandbox.daemon_info().unwrap();
@@ -407,7 +407,7 @@ fn no_other_user_can_enter() {
 
 #[test]
 fn an_agent_cannot_act_as_its_owner() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let other = sandbox.start("demo");
     let asked = sandbox.send(&other, "!ask execute something");
     let request = asked["requestId"].as_str().unwrap();
@@ -441,7 +441,7 @@ fn an_agent_cannot_act_as_its_owner() {
 
 #[test]
 fn no_daemon_is_born_below_a_guard() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let result = sandbox.file_name("result");
     let subagent = sandbox.executable("subagent");
@@ -466,7 +466,7 @@ fn no_daemon_is_born_below_a_guard() {
 
 #[test]
 fn a_daemon_whose_lock_file_was_taken_away_ends() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     fs::remove_file(sandbox.state_dir().join("daemon.lock")).unwrap();
     wait_until("the daemon to notice and end", Duration::from_secs(10), || (!daemon.lives()).then_some(()));
@@ -476,7 +476,7 @@ fn a_daemon_whose_lock_file_was_taken_away_ends() {
 
 #[test]
 fn sockets_that_vanish_are_made_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let info = sandbox.daemon_info().unwrap();
     fs::remove_file(&info.socket).unwrap();
     wait_until("the daemon's socket to be back", Duration::from_secs(10), || {

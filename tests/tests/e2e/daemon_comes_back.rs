@@ -8,23 +8,23 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Gate, Sandbox, wait_until};
+use subagent_tests::harness::{Gate, TestSandbox, wait_until};
 
 /// Time limit for a daemon to restart and report pending results.
 const SOON: Duration = Duration::from_secs(40);
 
 /// A parent with a background task whose turn waits at the gate.
 struct BackgroundTaskFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     root: String,
     gate: Gate,
 }
 
-fn world(sandbox: Sandbox) -> BackgroundTaskFixture {
+fn world(sandbox: TestSandbox) -> BackgroundTaskFixture {
     world_of(sandbox, 1)
 }
 
-fn world_of(mut sandbox: Sandbox, tasks: usize) -> BackgroundTaskFixture {
+fn world_of(mut sandbox: TestSandbox, tasks: usize) -> BackgroundTaskFixture {
     let root = sandbox.delegating(&json!(true), &[]);
     let gate = sandbox.gate("child");
     let begun = sandbox.file_name("begun");
@@ -78,7 +78,7 @@ fn parents(process: &Process) -> Vec<i32> {
 
 #[test]
 fn a_daemon_that_died_comes_back_and_notifies_the_parent_although_no_command_is_typed() {
-    let world = world(Sandbox::new());
+    let world = world(TestSandbox::new());
     let before = world.sandbox.daemon_info().unwrap();
     world.sandbox.kill_daemon();
     world.gate.open();
@@ -96,7 +96,7 @@ fn a_daemon_that_died_comes_back_and_notifies_the_parent_although_no_command_is_
 
 #[test]
 fn of_many_that_notice_one_starts_a_daemon() {
-    let world = world_of(Sandbox::new(), 5);
+    let world = world_of(TestSandbox::new(), 5);
     let before = world.sandbox.daemon_info().unwrap();
     world.sandbox.kill_daemon();
     world.gate.open();
@@ -111,7 +111,7 @@ fn of_many_that_notice_one_starts_a_daemon() {
 
 #[test]
 fn after_an_end_in_order_no_daemon_comes_back() {
-    let world = world(Sandbox::new());
+    let world = world(TestSandbox::new());
     world.sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     assert_eq!(world.all_noted("no daemon is started again: it ended in order"), 2);
     world.gate.open();
@@ -123,7 +123,7 @@ fn after_an_end_in_order_no_daemon_comes_back() {
 
 #[test]
 fn a_daemon_that_is_killed_while_it_ends_does_not_come_back() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", "announcement.after_ending=abort");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
@@ -138,7 +138,7 @@ fn a_daemon_that_is_killed_while_it_ends_does_not_come_back() {
 
 #[test]
 fn after_a_stop_that_finds_no_daemon_none_comes_back() {
-    let world = world(Sandbox::new());
+    let world = world(TestSandbox::new());
     // Their runtimes check only when they continue.
     let mut runtimes = world.sandbox.processes();
     runtimes.retain(|process| process.name.starts_with("subagent-run"));
@@ -156,7 +156,7 @@ fn after_a_stop_that_finds_no_daemon_none_comes_back() {
 
 #[test]
 fn where_no_daemon_may_be_started_by_itself_none_comes_back() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
     sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     let world = world(sandbox);
@@ -175,7 +175,7 @@ fn where_no_daemon_may_be_started_by_itself_none_comes_back() {
 
 #[test]
 fn one_that_cannot_start_is_noted_and_comes_back_with_a_command_when_it_can() {
-    let world = world(Sandbox::new());
+    let world = world(TestSandbox::new());
     let state_dir = world.sandbox.state_dir();
     let (lock, aside) = (state_dir.join("daemon.lock"), state_dir.join("aside"));
     world.sandbox.kill_daemon();

@@ -4,11 +4,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 #[test]
 fn the_demo_shows_what_it_promises() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = sandbox.command("subagent").args(["demo"]).deadline(Duration::from_secs(60)).run();
     assert!(output.status.success(), "{output}");
     let said = output.to_string();
@@ -36,7 +36,7 @@ fn a_signal_in_the_middle_of_the_demo_leaves_nothing_either() {
         (Signal::SIGTERM, "Once"),
         (Signal::SIGHUP, "  The next command starts another daemon"),
     ] {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let demo = sandbox.command("subagent").args(["demo"]).spawn();
         demo.wait_line(line, |said| said.contains(line).then_some(()));
         demo.signal(signal);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 /// Returns the names of the live workers.
-fn alive(sandbox: &Sandbox) -> Vec<Value> {
+fn alive(sandbox: &TestSandbox) -> Vec<Value> {
     let mut data = sandbox.run(&["ls"]).data_of("workers.overview");
     match data["items"].take() {
         Value::Array(items) => items,
@@ -15,7 +15,7 @@ fn alive(sandbox: &Sandbox) -> Vec<Value> {
 }
 
 /// Waits until a worker asks a question. Returns its item of `ls`.
-fn asking(sandbox: &Sandbox, name: &str) -> Value {
+fn asking(sandbox: &TestSandbox, name: &str) -> Value {
     wait_until("a question", Duration::from_secs(30), || {
         alive(sandbox).into_iter().find(|item| item["name"] == name && item["requestId"].is_string())
     })
@@ -23,7 +23,7 @@ fn asking(sandbox: &Sandbox, name: &str) -> Value {
 
 #[test]
 fn a_detached_run_prints_the_name_of_a_worker_that_goes_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let run = |args: &[&str]| sandbox.command("subagent").args(["run", "-d", "demo"]).args(args).run();
     assert_eq!(run(&["Hello"]).text(), "demo-1\n");
     assert_eq!(run(&["--name", "auth", "Hello"]).text(), "auth\n");
@@ -47,7 +47,7 @@ fn a_detached_run_prints_the_name_of_a_worker_that_goes_on() {
 
 #[test]
 fn what_a_detached_run_asks_is_approved_without_an_id() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["approve"]).error("APPROVAL_NOT_FOUND");
     let ask = "!ask execute rm -rf build";
     sandbox.run(&["run", "-d", "demo", ask]).data_of("run.detached");
@@ -79,7 +79,7 @@ fn what_a_detached_run_asks_is_approved_without_an_id() {
 
 #[test]
 fn a_form_is_answered_without_an_id() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let form = r#"!elicit {"mode": "form", "message": "Which port?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer"}}}}"#;
     sandbox.run(&["run", "-d", "demo", form]).data_of("run.detached");
     let asked = asking(&sandbox, "demo-1");
@@ -93,7 +93,7 @@ fn a_form_is_answered_without_an_id() {
 
 #[test]
 fn the_prompt_comes_from_an_argument_and_a_pipe() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let sent = |args: &[&str], stdin: &str| {
         let command = sandbox.command("subagent").args(["run", "-d", "--launcher", "demo"]).args(args);
         let name = command.stdin(stdin).run().text().trim().to_owned();
@@ -116,7 +116,7 @@ fn the_prompt_comes_from_an_argument_and_a_pipe() {
 
 #[test]
 fn status_says_whether_a_daemon_runs_and_what_is_wrong() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let before = sandbox.run(&["status"]).data_of("status.shown");
     assert_eq!(before["running"], false);
     sandbox.run(&["run", "-d", "demo", "Hello"]).data_of("run.detached");
@@ -128,7 +128,7 @@ fn status_says_whether_a_daemon_runs_and_what_is_wrong() {
 
 #[test]
 fn a_mistake_in_the_input_of_a_new_form_is_wrong_usage() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let refused = |args: &[&str]| {
         let output = sandbox.subagent(args).args(["--input", "-"]).stdin(r#"{"misspelled": 1}"#).run();
         assert_eq!(output.document()["error"]["code"], "INVALID_INPUT", "{output}");

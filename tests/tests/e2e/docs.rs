@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use subagent_tests::harness::{Sandbox, executables};
+use subagent_tests::harness::{TestSandbox, executables};
 
 /// Returns the typed lines: those after `$ `, and continuations after `> `.
 fn session(document: &str) -> String {
@@ -32,7 +32,7 @@ fn run(document: &str, folder: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let typed = session(&fs::read_to_string(root.join(document)).unwrap());
     assert!(typed.lines().count() >= 3, "{document} has no commands, or they are not marked as `console`");
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // The session's own workspace, for the checks at the end.
     sandbox.set_state_dir(sandbox.workspace().join(folder).join(".subagent/state"));
     let file = sandbox.file("session.sh");

@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Sandbox, executables, say};
+use subagent_tests::harness::{Command, TestSandbox, executables, say};
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples").join(name)
 }
 
-fn bash(sandbox: &Sandbox) -> Command {
+fn bash(sandbox: &TestSandbox) -> Command {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
     sandbox.command("bash").env("PATH", path)
 }
@@ -23,7 +23,7 @@ fn three_reviewers_work_at_the_same_time_and_make_one_review() {
     if !Path::new("/usr/bin/jq").exists() && !Path::new("/usr/local/bin/jq").exists() {
         return say("SKIPPED, NOTHING WAS TESTED: examples/three-reviewers needs jq");
     }
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let tasks = sandbox.file("tasks");
     fs::create_dir(&tasks).unwrap();
@@ -64,7 +64,7 @@ fn three_reviewers_work_at_the_same_time_and_make_one_review() {
 
 #[test]
 fn an_agent_works_under_rules() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let script = example("policy-with-a-real-agent/work.sh");
     let work = |task: &str| {
         let file = sandbox.file("task.md");
@@ -82,7 +82,7 @@ fn an_agent_works_under_rules() {
 
 #[test]
 fn the_definitions_for_delegation_are_valid_and_let_their_agents_do_what_they_are_for_and_no_more() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     for file in fs::read_dir(example("delegation/.agents/agents")).unwrap() {
@@ -131,7 +131,7 @@ fn the_definitions_for_delegation_are_valid_and_let_their_agents_do_what_they_ar
 
 #[test]
 fn an_architect_plans_and_an_editor_builds_what_was_approved_with_a_form() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     let example = example("architect-and-editor");
@@ -186,7 +186,7 @@ fn an_architect_plans_and_an_editor_builds_what_was_approved_with_a_form() {
 
 #[test]
 fn an_orchestrator_knows_nothing_but_names_and_json() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let tasks = sandbox.file("tasks");
     fs::create_dir(&tasks).unwrap();
     let task = |name: &str, prompt: &str| {

@@ -3,15 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 const WORKERS: usize = 8;
 /// Time limit of each request.
 const ANSWERED: Duration = Duration::from_secs(15);
 
 /// Starts workers, and then a daemon that may open `limit` files.
-fn adopted_with(limit: u32) -> (Sandbox, Vec<String>) {
-    let sandbox = Sandbox::new();
+fn adopted_with(limit: u32) -> (TestSandbox, Vec<String>) {
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
     sandbox.kill_daemon();
@@ -23,12 +23,12 @@ fn adopted_with(limit: u32) -> (Sandbox, Vec<String>) {
 
 /// Whether this worker's agent answers a message. Otherwise the daemon reports that it
 /// cannot reach the worker.
-fn is_reached(sandbox: &Sandbox, worker: &str) -> bool {
+fn is_reached(sandbox: &TestSandbox, worker: &str) -> bool {
     // The daemon may lack descriptors for one request too.
     wait_until("an answer about the worker", ANSWERED * 4, || look(sandbox, worker))
 }
 
-fn look(sandbox: &Sandbox, worker: &str) -> Option<bool> {
+fn look(sandbox: &TestSandbox, worker: &str) -> Option<bool> {
     let asked = Instant::now();
     let output = sandbox.sending(worker, "well").deadline(ANSWERED * 4).run();
     assert!(asked.elapsed() < ANSWERED, "{output}");
@@ -115,7 +115,7 @@ fn every_command_is_answered_however_few_descriptors_there_are() {
 
 #[test]
 fn doctor_says_how_many_workers_the_daemon_reaches() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let script = "ulimit -n 100; exec \"$0\" doctor --json";
     let found = sandbox.command("sh").args(["-c", script, &sandbox.executable("subagent")]).run();
     // (100 - 48) / 3: descriptors reserved for the daemon, and descriptors per runtime.

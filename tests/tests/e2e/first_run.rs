@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox};
+use subagent_tests::harness::{On, TestSandbox};
 
 use crate::config_layers::{self, USER, agent, bare, write};
 
@@ -28,7 +28,7 @@ fn states(data: &Value) -> Vec<(String, String)> {
 }
 
 /// A bare sandbox with one installed agent, and a home of a user of Claude Code and bash.
-fn newcomer(flags: &str) -> Sandbox {
+fn newcomer(flags: &str) -> TestSandbox {
     let mut sandbox = bare();
     agent(&sandbox, "codex-acp", flags);
     fs::create_dir_all(sandbox.file("home/.claude")).unwrap();
@@ -76,7 +76,7 @@ fn with_yes_all_is_there_and_a_second_time_changes_nothing() {
 
 #[test]
 fn without_a_controller_the_error_names_the_form_that_needs_none() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let refused = |more: &[&str]| {
         sandbox.run(&[&["worker", "start"], more].concat()).error("CONTROLLER_NOT_FOUND")["details"].clone()
     };

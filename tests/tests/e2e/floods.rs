@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit};
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Running, Sandbox, say, wait_until};
+use subagent_tests::harness::{Running, TestSandbox, say, wait_until};
 
 /// Time limit for the owner's requests. A silent connection is closed after 30 s; nothing
 /// here waits for that.
@@ -23,7 +23,7 @@ struct Crowd<'a> {
 }
 
 impl Crowd<'_> {
-    fn args(&self, sandbox: &Sandbox) -> Vec<String> {
+    fn args(&self, sandbox: &TestSandbox) -> Vec<String> {
         let socket = sandbox.daemon_info().unwrap().socket;
         let number = |number: usize| number.to_string();
         vec![
@@ -38,14 +38,14 @@ impl Crowd<'_> {
     }
 
     /// Starts it as a process of the owner.
-    fn of_owner(&self, sandbox: &Sandbox) -> Running {
+    fn of_owner(&self, sandbox: &TestSandbox) -> Running {
         let running = sandbox.command("stranger").args(self.args(sandbox)).deadline(DEADLINE * 5).spawn();
         opened(sandbox);
         running
     }
 
     /// Starts it as a process below this worker's agent that stays after the turn.
-    fn below(&self, sandbox: &Sandbox, worker: &str) {
+    fn below(&self, sandbox: &TestSandbox, worker: &str) {
         let args = self.args(sandbox);
         let args = shell_words::join(args.iter().map(String::as_str));
         let program = sandbox.executable("stranger");
@@ -55,7 +55,7 @@ impl Crowd<'_> {
     }
 }
 
-fn opened(sandbox: &Sandbox) {
+fn opened(sandbox: &TestSandbox) {
     let file = sandbox.file("opened");
     wait_until("the connections to be open", DEADLINE, || file.exists().then_some(()));
 }
@@ -67,8 +67,8 @@ fn resident_kib(process: &Process) -> u64 {
 }
 
 /// A sandbox whose daemon has this many descriptors.
-fn with_descriptors(limit: u32) -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+fn with_descriptors(limit: u32) -> (TestSandbox, String) {
+    let sandbox = TestSandbox::new();
     let program = sandbox.executable("subagent");
     let line = format!("ulimit -n {limit} && exec {program} controller init --json");
     let output = sandbox.command("sh").args(["-c", &line]).run();
@@ -87,7 +87,7 @@ fn may_have(limit: u64) -> bool {
 }
 
 /// The owner looks at the worker and stops it in time.
-fn is_obeyed(sandbox: Sandbox, worker: &str) {
+fn is_obeyed(sandbox: TestSandbox, worker: &str) {
     let begun = Instant::now();
     let listed = sandbox.subagent(&["worker", "list"]).deadline(DEADLINE).run();
     assert!(listed.status.success(), "{listed}");
@@ -132,7 +132,7 @@ fn silent_connections_of_the_owner_make_room_for_new_ones() {
 
 #[test]
 fn followers_that_never_read_cost_little() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!flood 20000 1000");
     let daemon = sandbox.daemon();
     let before = daemon.peak_memory_kib();
@@ -151,7 +151,7 @@ fn followers_that_never_read_cost_little() {
 
 #[test]
 fn unfinished_bodies_are_bounded_and_given_back() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     let before = resident_kib(&daemon);
     let length = 40 * 1024 * 1024;

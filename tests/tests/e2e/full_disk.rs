@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use subagent_tests::harness::{Faults, Sandbox, wait_until};
+use subagent_tests::harness::{Faults, TestSandbox, wait_until};
 
 /// Time limit for a worker to report the death of its runtime.
 const OBSERVED: Duration = Duration::from_secs(5);
@@ -15,13 +15,13 @@ const ANSWERED: Duration = Duration::from_secs(15);
 const GOES_ON: Duration = Duration::from_secs(15);
 
 /// A sandbox whose files under `path` cannot be written while the returned file exists.
-fn full_disk(path: &str) -> (Sandbox, Faults, PathBuf) {
+fn full_disk(path: &str) -> (TestSandbox, Faults, PathBuf) {
     failing(path, "ENOSPC", &["write", "allocate", "rename"])
 }
 
 /// A sandbox where these calls on files under `path` fail while the returned file exists.
-fn failing(path: &str, errno: &str, ops: &[&str]) -> (Sandbox, Faults, PathBuf) {
-    let mut sandbox = Sandbox::new();
+fn failing(path: &str, errno: &str, ops: &[&str]) -> (TestSandbox, Faults, PathBuf) {
+    let mut sandbox = TestSandbox::new();
     let gate = sandbox.file("failing");
     let rule =
         |op: &&str| format!("op={op};path=*/.subagent/state/{path};errno={errno};while={}", gate.display());
@@ -31,7 +31,7 @@ fn failing(path: &str, errno: &str, ops: &[&str]) -> (Sandbox, Faults, PathBuf) 
 }
 
 /// Kills a worker's runtime during a turn while the disk is full. Returns the turn.
-fn killed_in_a_turn(sandbox: &Sandbox, worker: &str, full: &Path) -> serde_json::Value {
+fn killed_in_a_turn(sandbox: &TestSandbox, worker: &str, full: &Path) -> serde_json::Value {
     let prompt = format!("!say begun\n{}", sandbox.gate("never").directive());
     let accepted = sandbox.send_no_wait(worker, &prompt);
     let _ = sandbox.wait_after(worker, &accepted["acceptedEventId"], "progress.message");
@@ -42,7 +42,7 @@ fn killed_in_a_turn(sandbox: &Sandbox, worker: &str, full: &Path) -> serde_json:
 }
 
 #[track_caller]
-fn is_shown_as_gone(sandbox: &Sandbox, worker: &str, before: &str, code: &str) {
+fn is_shown_as_gone(sandbox: &TestSandbox, worker: &str, before: &str, code: &str) {
     let shown = wait_until("the death to be shown", OBSERVED, || {
         let shown = sandbox.show(worker);
         (shown["state"] != before).then_some(shown)
@@ -53,7 +53,7 @@ fn is_shown_as_gone(sandbox: &Sandbox, worker: &str, before: &str, code: &str) {
 }
 
 #[track_caller]
-fn every_request_is_answered(sandbox: &Sandbox, worker: &str) {
+fn every_request_is_answered(sandbox: &TestSandbox, worker: &str) {
     let requests: [&[&str]; 6] = [
         &["send", "--worker-id", worker, "--text", "now", "--no-wait"],
         &["send", "--worker-id", worker, "--text", "later", "--queue", "--no-wait"],
@@ -72,7 +72,7 @@ fn every_request_is_answered(sandbox: &Sandbox, worker: &str) {
 }
 
 #[track_caller]
-fn everything_goes_on(sandbox: Sandbox, faults: &Faults, worker: &str, accepted: &serde_json::Value) {
+fn everything_goes_on(sandbox: TestSandbox, faults: &Faults, worker: &str, accepted: &serde_json::Value) {
     assert!(faults.counted(0).1 > 0, "nothing failed");
     let end = sandbox.turn_end(accepted);
     assert_eq!(
@@ -130,7 +130,7 @@ fn a_runtime_that_dies_while_its_lock_cannot_be_opened_is_shown() {
 
 #[test]
 fn a_daemon_and_a_runtime_that_find_a_full_disk_say_so() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let full = |path: &str, gate: &Path| {
         ["write", "allocate", "rename", "change"]
             .map(|op| format!("op={op};path=*/.subagent/state/{path};errno=ENOSPC;while={}", gate.display()))

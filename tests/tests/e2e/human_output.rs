@@ -2,14 +2,14 @@
 
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt as _;
-use subagent_tests::harness::{Launcher, On, Sandbox};
+use subagent_tests::harness::{On, TestLauncher, TestSandbox};
 
 /// Starts a control sequence: colors, erasing, titles.
 const ESCAPE: char = '\u{1b}';
 
 #[test]
 fn a_list_is_a_table_with_states_in_colour_and_relative_times() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let screen = sandbox.command("subagent").args(["worker", "list"]).on_screen();
     assert_eq!(screen.status.code(), Some(0));
     let lines = screen.lines();
@@ -26,7 +26,7 @@ fn a_list_is_a_table_with_states_in_colour_and_relative_times() {
 
 #[test]
 fn lines_for_anything_but_a_terminal_stay_those_of_the_contract() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let list = sandbox.command("subagent").args(["worker", "list"]).env("CLICOLOR_FORCE", "1").run();
     assert_eq!(list.text(), format!("{worker}\tidle\tworker\n"));
     let failed = sandbox.command("subagent").args(["worker", "show", "w_none"]).run();
@@ -39,7 +39,7 @@ fn lines_for_anything_but_a_terminal_stay_those_of_the_contract() {
 
 #[test]
 fn json_at_a_terminal_is_the_same_document() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for args in
         [&["worker", "list", "--json"][..], &["send", "--worker-id", &worker, "--text", "hi", "--json"]]
     {
@@ -60,7 +60,7 @@ fn json_at_a_terminal_is_the_same_document() {
 
 #[test]
 fn colours_follow_what_the_terminal_and_the_person_want() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let list = || sandbox.command("subagent").args(["worker", "list"]);
     assert!(!list().env("NO_COLOR", "1").on_screen().bytes.contains(ESCAPE));
     assert!(!list().env("TERM", "dumb").on_screen().bytes.contains(ESCAPE));
@@ -70,7 +70,7 @@ fn colours_follow_what_the_terminal_and_the_person_want() {
 
 #[test]
 fn a_narrow_terminal_gets_a_narrow_table() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let label = "a very long label that fills more than the line of a terminal";
     sandbox.run(&["worker", "start", "--label", label]).data_of("worker.started");
@@ -82,7 +82,7 @@ fn a_narrow_terminal_gets_a_narrow_table() {
 
 #[test]
 fn an_error_has_its_code_in_colour_and_what_to_do() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let screen = sandbox.command("subagent").args(["worker", "start"]).on_screen();
     assert_eq!(screen.status.code(), Some(1));
     assert!(
@@ -97,7 +97,7 @@ fn an_error_has_its_code_in_colour_and_what_to_do() {
 
 #[test]
 fn what_an_agent_says_cannot_reach_the_terminal() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let evil = "before\u{1b}]0;owned\u{7}\u{9b}2Jafter";
     let send = ["send", "--worker-id", &worker, "--text-file", "evil"];
     std::fs::write(
@@ -131,7 +131,7 @@ fn what_an_agent_says_cannot_reach_the_terminal() {
 
 #[test]
 fn a_line_says_what_the_agent_is_doing_while_send_waits_and_is_gone_afterwards() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("tool");
     let prompt = format!("!think hm\n{}\nfinished", gate.directive());
     let send = ["send", "--worker-id", &worker, "--text", &prompt];
@@ -148,7 +148,7 @@ fn a_line_says_what_the_agent_is_doing_while_send_waits_and_is_gone_afterwards()
 
 #[test]
 fn only_a_terminal_that_can_erase_gets_the_line_and_stdout_stays_as_it_is() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let send = || sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", "hi"]);
     let dumb = send().env("TERM", "dumb").on_screen();
     assert!(!dumb.bytes.contains("running ·"), "{:?}", dumb.bytes);
@@ -159,7 +159,7 @@ fn only_a_terminal_that_can_erase_gets_the_line_and_stdout_stays_as_it_is() {
 
 #[test]
 fn a_wait_that_gives_up_takes_its_line_away_and_says_why() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let wait = ["wait", "--worker-id", &worker, "--timeout-seconds", "0.3"];
     let screen = sandbox.command("subagent").args(wait).on_screen();
     assert_eq!(screen.status.code(), Some(1));
@@ -172,7 +172,7 @@ fn a_wait_that_gives_up_takes_its_line_away_and_says_why() {
 
 #[test]
 fn ctrl_c_ends_the_wait_and_not_the_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let prompt = format!("{}\nlate", gate.directive());
     let send = ["send", "--worker-id", &worker, "--text", &prompt];
@@ -195,7 +195,7 @@ fn ctrl_c_ends_the_wait_and_not_the_turn() {
 
 #[test]
 fn ctrl_c_at_a_wait_by_name_says_how_to_go_on_by_name() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     sandbox.run(&["worker", "start", "demo"]).data_of("worker.started");
     let gates = ["demo-1", "demo-2"].map(|worker| {
         let gate = sandbox.gate(worker);
@@ -233,7 +233,7 @@ fn ctrl_c_at_a_wait_by_name_says_how_to_go_on_by_name() {
 
 #[test]
 fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.run(&["worker", "start", "demo", "--tag", "job=x"]).data_of("worker.started");
     let at_terminal = |args: &[&str]| {
         let screen = sandbox.command("subagent").args(args).on_screen();
@@ -277,7 +277,7 @@ fn a_worker_that_is_addressed_by_its_name_is_called_by_it() {
 
 #[test]
 fn a_run_says_at_a_terminal_what_the_agent_does_while_it_is_silent() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let gate = sandbox.gate("turn");
     let prompt = format!("!say begun\n!think about it\n!tool read src/lib.rs\n{}\nlate", gate.directive());
     let running = sandbox.command("subagent").args(["run", "demo", &prompt]).at_terminal(80, On::Both);
@@ -299,7 +299,7 @@ fn a_run_says_at_a_terminal_what_the_agent_does_while_it_is_silent() {
 
 #[test]
 fn a_permission_request_names_what_to_type_for_each_answer() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let send = ["send", "--worker-id", &worker, "--text", "!ask execute rm -rf build"];
     let screen = sandbox.command("subagent").args(send).at_terminal(200, On::Both).screen();
     let lines = screen.lines();
@@ -357,8 +357,8 @@ fn the_printed_command_answers_with_just_that_option() {
     sandbox.finish();
 }
 
-fn with_hostile_worker() -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn with_hostile_worker() -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -368,7 +368,7 @@ fn with_hostile_worker() -> (Sandbox, String) {
 
 #[test]
 fn watch_shows_a_turn_as_a_story() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let prompt = "!think hm\n!plan look | fix\n!tool edit src/a.rs\n!chunks 3 ab\n!error -32000 no more";
     let sent =
         sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", prompt]).on_screen();
@@ -394,8 +394,8 @@ fn watch_shows_a_turn_as_a_story() {
 
 #[test]
 fn launchers_are_shown_with_what_they_run() {
-    let mut sandbox = Sandbox::new();
-    sandbox.launcher("gone", Launcher::new("no-such-program".to_owned(), ["--acp"]));
+    let mut sandbox = TestSandbox::new();
+    sandbox.launcher("gone", TestLauncher::new("no-such-program".to_owned(), ["--acp"]));
     let screen = sandbox.command("subagent").args(["launcher", "list"]).on_screen();
     assert!(
         screen.lines()[0].split_whitespace().eq(["LAUNCHER", "STATE", "FROM", "COMMAND"]),
@@ -410,7 +410,7 @@ fn launchers_are_shown_with_what_they_run() {
 
 #[test]
 fn the_last_worker_is_shown_by_its_name() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     sandbox.run(&["worker", "start", "demo", "--name", "auth"]).data_of("worker.started");
     let commands: [&[&str]; 5] = [
         &["worker", "set", "@last", "--idle-timeout", "never"],

@@ -4,27 +4,27 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Gate, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{Gate, TestSandbox, assert_shape, wait_until};
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo"]).args(flags).run();
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-fn world() -> Sandbox {
-    let sandbox = Sandbox::new();
+fn world() -> TestSandbox {
+    let sandbox = TestSandbox::new();
     sandbox.init();
     sandbox
 }
 
-fn list(sandbox: &Sandbox, flags: &[&str]) -> Vec<Value> {
+fn list(sandbox: &TestSandbox, flags: &[&str]) -> Vec<Value> {
     let data = sandbox.subagent(&["approval", "list"]).args(flags).run().data_of("inbox.listed");
     let items = data["items"].as_array().unwrap().clone();
     assert_eq!(data["count"], items.len());
     items
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type);
     events.map(|event| event["data"].clone()).collect()
 }
@@ -45,7 +45,7 @@ fn asks(id: u64, command: &str) -> String {
 
 /// A worker whose agent has requested all of this at once; the turn continues when
 /// the gate is opened.
-fn asking(sandbox: &Sandbox, worker: &str, commands: &[&str]) -> (Gate, Value) {
+fn asking(sandbox: &TestSandbox, worker: &str, commands: &[&str]) -> (Gate, Value) {
     let gate = sandbox.gate(worker);
     let lines: Vec<String> =
         commands.iter().enumerate().map(|(at, command)| asks(4242 + at as u64, command)).collect();
@@ -57,7 +57,7 @@ fn asking(sandbox: &Sandbox, worker: &str, commands: &[&str]) -> (Gate, Value) {
     (gate, accepted)
 }
 
-fn ask(sandbox: &Sandbox, worker: &str, command: &str) -> (String, Value) {
+fn ask(sandbox: &TestSandbox, worker: &str, command: &str) -> (String, Value) {
     let waited = sandbox.send(worker, &format!("!ask execute {command}"));
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
     (waited["requestId"].as_str().unwrap().to_owned(), waited)
@@ -193,7 +193,7 @@ fn all_that_a_worker_asks_is_decided_at_once() {
     sandbox.finish();
 }
 
-fn always(sandbox: &Sandbox, worker: &str, request: &Value, flags: &[&str]) -> Value {
+fn always(sandbox: &TestSandbox, worker: &str, request: &Value, flags: &[&str]) -> Value {
     let args =
         ["approve", "--worker-id", worker, "--request", request.as_str().unwrap(), "--decision", "allow"];
     let always = [&args[..], &["--always"], flags].concat();
@@ -378,7 +378,7 @@ fn of_an_answer_and_a_deadline_at_the_same_time_one_wins() {
 
 #[test]
 fn the_decider_is_reported_in_all_cases() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let init = sandbox.init();
     let worker = start(&sandbox, &["--allow", "execute(ls *)"]);
     let by = |request: &Value| {
@@ -420,7 +420,7 @@ fn times_and_outcomes_that_are_none_are_refused() {
 
 #[test]
 fn what_reads_lists_from_a_pipe_gets_items_alone() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for (args, note) in [
         (&["approval", "list"][..], "(nothing is asked)"),
         (&["approve", "--worker-id", &worker, "--all", "--decision", "allow"], "(nothing is asked)"),

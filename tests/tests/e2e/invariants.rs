@@ -14,7 +14,7 @@ use serde_json::json;
 use subagent_protocol::codec;
 use subagent_protocol::ids::EventId;
 use subagent_tests::harness::process::{MARKER, Process, of_sandbox};
-use subagent_tests::harness::{Finished, Sandbox, wait_until};
+use subagent_tests::harness::{Finished, TestSandbox, wait_until};
 use subagent_tests::invariants::{Evidence, check};
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ fn good() -> Arc<Finished> {
 }
 
 fn make_good() -> Finished {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!chunks 3 text");
     let asked = sandbox.send(&worker, "!ask execute it");
     sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
@@ -572,7 +572,7 @@ impl Drop for Stray {
 
 #[test]
 fn a_process_that_is_left_is_found() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     assert!(sandbox.processes().is_empty());
     let id = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
     let stray =

@@ -5,12 +5,12 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 use subagent_tests::invariants::PROMPT_CANARY;
 
 #[test]
 fn a_worker_does_a_job_from_start_to_stop() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let controller = sandbox.init();
     let args = ["worker", "start", "--launcher", "demo", "--label", "the first", "--role", "tester"];
     let started = sandbox.run(&args).data_of("worker.started");
@@ -64,7 +64,7 @@ fn a_worker_does_a_job_from_start_to_stop() {
 
 #[test]
 fn the_text_of_a_turn_is_joined_and_its_last_piece_is_reported() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!think hm\n!chunks 3 ab\n!tool read a file\n!say c");
     assert_eq!(
         (&waited["assistantText"], &waited["lastAssistantChunk"]),
@@ -78,7 +78,7 @@ fn the_text_of_a_turn_is_joined_and_its_last_piece_is_reported() {
 
 #[test]
 fn a_follower_sees_each_line_at_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let follower = sandbox.follow(&worker);
     let accepted = sandbox.send_no_wait(&worker, &format!("before\n{}\nafter", gate.directive()));
@@ -103,7 +103,7 @@ fn a_follower_sees_each_line_at_once() {
 
 #[test]
 fn a_follower_ends_with_its_window_and_goes_on_from_a_cursor() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "one");
     let cursor = waited["acceptedEventId"].as_str().unwrap();
     let args =
@@ -123,7 +123,7 @@ fn a_follower_ends_with_its_window_and_goes_on_from_a_cursor() {
 
 #[test]
 fn a_closed_pipe_ends_a_watch_quietly() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!chunks 300 text");
     let script = "\"$1\" watch --worker-id \"$2\" | head -n 1";
     let args = ["-c", script, "sh", &sandbox.executable("subagent"), &worker];
@@ -134,7 +134,7 @@ fn a_closed_pipe_ends_a_watch_quietly() {
 
 #[test]
 fn waits_match_and_time_out() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!plan a|b\n{}\n!say end", gate.directive()));
     let plan = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.update:plan");
@@ -164,7 +164,7 @@ fn waits_match_and_time_out() {
 
 #[test]
 fn a_send_that_times_out_leaves_the_turn_running() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let sending = sandbox.sending(&worker, &gate.directive()).args(["--wait-timeout-seconds", "0.3"]);
     let error = sending.run().error("WAIT_TIMEOUT");
@@ -181,7 +181,7 @@ fn a_send_that_times_out_leaves_the_turn_running() {
 
 #[test]
 fn structured_input_does_what_flags_do() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let blocks = json!([{"type": "resource_link", "name": "n", "uri": "file:///tmp/n"}]);
     let input =
         json!({"workerId": worker, "text": "!say \"quoted\" $(not run) `nor this`", "blocks": blocks});
@@ -199,7 +199,7 @@ fn structured_input_does_what_flags_do() {
 
 #[test]
 fn workers_do_not_get_in_each_others_way() {
-    let (sandbox, first) = Sandbox::with_worker();
+    let (sandbox, first) = TestSandbox::with_worker();
     let second = sandbox.start("demo");
     let gate = sandbox.gate("first");
     let accepted = sandbox.send_no_wait(&first, &gate.directive());
@@ -215,7 +215,7 @@ fn workers_do_not_get_in_each_others_way() {
 
 #[test]
 fn what_the_agent_says_on_stderr_can_be_read() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!stderr a complaint");
     // Another pipe than the one that reported the end of the turn.
     wait_until("the agent's stderr in the log", Duration::from_secs(5), || {
@@ -227,7 +227,7 @@ fn what_the_agent_says_on_stderr_can_be_read() {
 
 #[test]
 fn an_agents_error_fails_the_turn_and_the_worker_goes_on() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.send_fails(&worker, "!error -32603 broken inside", "BACKEND_RPC_ERROR");
     assert!(sandbox.show(&worker)["lastError"].as_str().unwrap().starts_with("BACKEND_RPC_ERROR"));
     let waited = sandbox.send(&worker, "!stop refusal");
@@ -239,7 +239,7 @@ fn an_agents_error_fails_the_turn_and_the_worker_goes_on() {
 
 #[test]
 fn strange_updates_are_kept_and_end_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!noise\n!unknown\n!say still here\n!late");
     assert_eq!(waited["assistantText"], "unknown request: -32601still here");
     let events = sandbox.events(&worker);
@@ -256,7 +256,7 @@ fn strange_updates_are_kept_and_end_nothing() {
 
 #[test]
 fn an_agent_of_old_works_with_all_its_manners() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let old = sandbox.demo_agent(&["--no-capabilities"]);
     sandbox.launcher("old", old);
     sandbox.init();
@@ -276,7 +276,7 @@ fn an_agent_of_old_works_with_all_its_manners() {
 
 #[test]
 fn nothing_that_an_agent_leaves_behind_survives_the_stop() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!spawn all");
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
     let strays = fs::read_to_string(sandbox.file("pids")).unwrap().lines().count();
@@ -290,7 +290,7 @@ fn nothing_that_an_agent_leaves_behind_survives_the_stop() {
 
 #[test]
 fn a_wait_without_a_limit_outlives_the_daemon_and_not_the_worker() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let cursor = sandbox.events(&worker).pop().unwrap()["eventId"].as_str().unwrap().to_owned();
     let wait = ["wait", "--worker-id", &worker, "--from-event-id", &cursor, "--timeout-seconds", "0"];
     let waiting = sandbox.subagent(&[&wait[..], &["--until", "turn.completed"]].concat()).spawn();

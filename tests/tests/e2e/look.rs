@@ -6,12 +6,12 @@ use std::process::Command as Process;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
+use subagent_tests::harness::{On, Screen, TestSandbox, wait_until};
 
 use crate::snapshot::data;
 
 /// Runs git in the workspace, without the user's settings.
-pub(crate) fn git(sandbox: &Sandbox, args: &[&str]) -> String {
+pub(crate) fn git(sandbox: &TestSandbox, args: &[&str]) -> String {
     let mut command = Process::new("git");
     command.args(args).current_dir(sandbox.workspace()).env("GIT_CONFIG_NOSYSTEM", "1");
     command.env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -23,13 +23,13 @@ pub(crate) fn git(sandbox: &Sandbox, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn write(sandbox: &Sandbox, name: &str, text: &str) {
+fn write(sandbox: &TestSandbox, name: &str, text: &str) {
     fs::write(sandbox.workspace().join(name), text).unwrap();
 }
 
 /// A worker in a repository with an uncommitted change.
-fn in_repository() -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+fn in_repository() -> (TestSandbox, String) {
+    let sandbox = TestSandbox::new();
     git(&sandbox, &["init", "-q", "."]);
     write(&sandbox, "a.txt", "one\ntwo\n");
     write(&sandbox, "gone.txt", "gone\n");
@@ -43,7 +43,7 @@ fn in_repository() -> (Sandbox, String) {
 }
 
 /// Returns the diff of a worker, which the API gives too.
-fn diff(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn diff(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let found = sandbox.run(&[&["diff"], args].concat()).data_of("worker.diff");
     let path = format!("/v1/workers/{}/diff", found["workerId"].as_str().unwrap());
     let given = data(sandbox, &path, "worker.diff");
@@ -65,7 +65,7 @@ fn files(data: &Value) -> Vec<String> {
 }
 
 /// Returns the lines of a screen without parts that vary between runs.
-fn snapshot(sandbox: &Sandbox, worker: &str, screen: &Screen) -> String {
+fn snapshot(sandbox: &TestSandbox, worker: &str, screen: &Screen) -> String {
     let folder = sandbox.workspace().display().to_string();
     let lines: Vec<String> = screen.lines().iter().map(|line| line.trim_end().to_owned()).collect();
     let text = lines.join("\n").replace(worker, "w_0000000000").replace(&folder, "/ws");
@@ -125,7 +125,7 @@ fn a_diff_has_what_has_changed_since_the_first_turn_and_nothing_from_before() {
 
 #[test]
 fn without_a_repository_the_diff_is_what_the_agent_has_reported() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!edit create b.txt 1\n!edit create b.txt 1\\n2");
     write(&sandbox, "other.txt", "not reported");
     let data = diff(&sandbox, &[&worker]);
@@ -237,7 +237,7 @@ demo-1  waiting approval  NOW  worker
 
 #[test]
 fn a_worker_is_shown_with_its_queue_its_usage_and_its_tasks() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let worker = sandbox.delegating(&json!(true), &[]);
     let task = sandbox.task_file("nested", "Look", "foreground", "!say found");
     let usage = json!({"totalTokens": 1200, "inputTokens": 1000, "outputTokens": 200});
@@ -260,7 +260,7 @@ fn a_worker_is_shown_with_its_queue_its_usage_and_its_tasks() {
 
 #[test]
 fn a_git_that_hangs_holds_up_no_turn_for_long() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     git(&sandbox, &["init", "-q", "."]);
     let folder = sandbox.file("hangs");
     fs::create_dir(&folder).unwrap();
@@ -280,7 +280,7 @@ fn a_git_that_hangs_holds_up_no_turn_for_long() {
 
 #[test]
 fn several_workers_are_shown_one_after_the_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let other = sandbox.start("demo");
     let expected = [json!(worker), json!(other)];
     for (command, one, several) in [
@@ -318,7 +318,7 @@ fn several_workers_are_shown_one_after_the_other() {
 
 #[test]
 fn what_is_meant_must_be_clear() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let none = sandbox.run(&["show"]).error("WORKER_NOT_FOUND");
     assert!(none["message"].as_str().unwrap().contains("no worker"), "{none}");
     sandbox.init();

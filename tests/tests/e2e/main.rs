@@ -110,17 +110,17 @@ mod hooks {
     use std::path::PathBuf;
 
     use serde_json::{Value, json};
-    use subagent_tests::harness::Sandbox;
+    use subagent_tests::harness::TestSandbox;
 
     /// Writes the user's own config file.
-    fn own_config(sandbox: &Sandbox, text: &str) {
+    fn own_config(sandbox: &TestSandbox, text: &str) {
         let folder = sandbox.file("home/.config/subagent");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("config.yaml"), text).unwrap();
     }
 
     /// Sets the hooks of the project's config file.
-    fn project_hooks(sandbox: &Sandbox, hooks: &Value) {
+    fn project_hooks(sandbox: &TestSandbox, hooks: &Value) {
         let file = sandbox.config_file();
         let text = fs::read_to_string(&file).unwrap();
         let launchers = text.split("hooks: ").next().unwrap();
@@ -144,7 +144,7 @@ mod hooks {
     }
 
     /// Writes a definition of the project with these keys.
-    fn define(sandbox: &Sandbox, name: &str, keys: &str) -> PathBuf {
+    fn define(sandbox: &TestSandbox, name: &str, keys: &str) -> PathBuf {
         let folder = sandbox.workspace().join(".agents/agents");
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join(format!("{name}.md"));

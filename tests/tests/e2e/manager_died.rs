@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use subagent_tests::harness::{Command, Sandbox, executables, wait_until};
+use subagent_tests::harness::{Command, TestSandbox, executables, wait_until};
 
-fn script(sandbox: &Sandbox, name: &str) -> Command {
+fn script(sandbox: &TestSandbox, name: &str) -> Command {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .unwrap()
@@ -18,7 +18,7 @@ fn script(sandbox: &Sandbox, name: &str) -> Command {
 
 #[test]
 fn what_was_asked_is_answered_after_the_manager_and_the_daemon_were_killed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let task = sandbox.file("task.md");
     fs::write(&task, format!("!ask execute rm -rf build\n!touch {}", sandbox.file_name("done"))).unwrap();

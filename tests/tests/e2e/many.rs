@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox, assert_shape};
+use subagent_tests::harness::{On, TestSandbox, assert_shape};
 
 /// Starts a worker with these tags.
-fn tagged(sandbox: &Sandbox, tags: &[&str]) -> String {
+fn tagged(sandbox: &TestSandbox, tags: &[&str]) -> String {
     let mut args = vec!["worker", "start", "--launcher", "demo"];
     tags.iter().for_each(|tag| args.extend(["--tag", tag]));
     let data = sandbox.run(&args).data_of("worker.started");
@@ -30,7 +30,7 @@ fn ids(data: &Value) -> Vec<&str> {
 
 #[test]
 fn workers_are_chosen_by_their_tags() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let one = tagged(&sandbox, &["job=review", "pr=17"]);
     let two = tagged(&sandbox, &["job=review", "pr=18"]);
@@ -66,7 +66,7 @@ fn workers_are_chosen_by_their_tags() {
 
 #[test]
 fn a_wait_for_many_misses_nothing_that_happened_before_it() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let [quick, asks, new] =
         ["quick", "asks", "new"].map(|name| tagged(&sandbox, &[&format!("name={name}")]));
@@ -98,7 +98,7 @@ fn a_wait_for_many_misses_nothing_that_happened_before_it() {
 
 #[test]
 fn a_wait_for_many_ends_with_the_first_or_the_last_and_says_what_each_has() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let controller = sandbox.init();
     let [one, two] = ["one", "two"].map(|name| tagged(&sandbox, &[&format!("name={name}")]));
     let gates = ["one", "two"].map(|name| sandbox.gate(name));
@@ -134,7 +134,7 @@ fn a_wait_for_many_ends_with_the_first_or_the_last_and_says_what_each_has() {
 
 #[test]
 fn a_wait_says_of_each_worker_that_is_done_that_it_is() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let names: Vec<String> = (1..=8).map(|number| format!("demo-{number}")).collect();
     for _ in &names {
@@ -161,7 +161,7 @@ fn a_wait_says_of_each_worker_that_is_done_that_it_is() {
 
 #[test]
 fn a_wait_for_many_without_a_limit_ends_with_the_last_turn() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let workers: Vec<String> = (0..3).map(|_| sandbox.start("demo")).collect();
     let gate = sandbox.gate("turn");
@@ -177,7 +177,7 @@ fn a_wait_for_many_without_a_limit_ends_with_the_last_turn() {
 
 #[test]
 fn what_a_wait_for_many_cannot_mean_is_refused() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let refused = |args: &[&str], code: &str| sandbox.run(&[&["wait"], args].concat()).error(code);
     refused(&["--any"], "INVALID_INPUT");
     refused(&["--all", "--worker-id", &worker, "-l", "a=b"], "INVALID_ARGUMENT");
@@ -191,7 +191,7 @@ fn what_a_wait_for_many_cannot_mean_is_refused() {
 
 #[test]
 fn the_events_of_all_workers_come_in_one_order() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let one = tagged(&sandbox, &["job=a"]);
     let args = ["watch", "--all", "--follow", "--timeout-seconds", "0"];
@@ -237,8 +237,8 @@ fn the_events_of_all_workers_come_in_one_order() {
 
 #[test]
 fn daemons_and_workers_of_all_workspaces_are_listed() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let mut there = Sandbox::new();
+    let (sandbox, worker) = TestSandbox::with_worker();
+    let mut there = TestSandbox::new();
     there.set_env("XDG_RUNTIME_DIR", sandbox.file("run"));
     there.init();
     let other = there.start("demo");

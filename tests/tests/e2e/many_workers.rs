@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_tests::harness::{Sandbox, say};
+use subagent_tests::harness::{TestSandbox, say};
 
 /// In a user namespace with its own limits. The daemon and two of the runtimes may have an
 /// instance; the restarted daemon finds none. `$1` is the next output line.
@@ -24,7 +24,7 @@ say end; "$SUBAGENTD" stop --workers --json
 
 #[test]
 fn workers_beyond_the_inotify_instances_of_a_user_work_and_are_found_by_the_next_daemon() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("OUT", sandbox.file("out"));
     sandbox.set_env("SUBAGENT", sandbox.executable("subagent"));
     sandbox.set_env("SUBAGENTD", sandbox.executable("subagentd"));

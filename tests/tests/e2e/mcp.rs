@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 /// Longer than any response may take.
 const FAR: Duration = Duration::from_secs(60);
@@ -22,8 +22,8 @@ const FAR: Duration = Duration::from_secs(60);
 const OF_TASKS: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
 
 /// A workspace with definitions of agents.
-fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::new();
+fn sandbox() -> TestSandbox {
+    let sandbox = TestSandbox::new();
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     let define = |name: &str, keys: &str| {
@@ -48,20 +48,20 @@ struct McpClient {
 
 impl McpClient {
     /// Starts a client that supports forms.
-    fn with_forms(sandbox: &Sandbox) -> Self {
+    fn with_forms(sandbox: &TestSandbox) -> Self {
         Self::of(sandbox.command("subagent").args(["mcp"]).process(), json!({"elicitation": {"form": {}}}))
     }
 
-    fn new(sandbox: &Sandbox) -> Self {
+    fn new(sandbox: &TestSandbox) -> Self {
         Self::with(sandbox, &["mcp"])
     }
 
-    fn with(sandbox: &Sandbox, args: &[&str]) -> Self {
+    fn with(sandbox: &TestSandbox, args: &[&str]) -> Self {
         Self::of(sandbox.command("subagent").args(args).process(), json!({}))
     }
 
     /// Starts a client with the token of a worker's task server.
-    fn with_token(sandbox: &Sandbox, token: &str) -> Self {
+    fn with_token(sandbox: &TestSandbox, token: &str) -> Self {
         let mut command = sandbox.command("subagent").args(["mcp"]).process();
         command.env("SUBAGENT_TASK_TOKEN", token);
         Self::of(command, json!({}))

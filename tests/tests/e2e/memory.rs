@@ -7,37 +7,37 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::look::git;
 
 const NOTER: &str = "---\ndescription: notes\nmemory: project\n---\nNote what you learn.\n";
 
-fn define(sandbox: &Sandbox, name: &str, text: &str) {
+fn define(sandbox: &TestSandbox, name: &str, text: &str) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.md")), text).unwrap();
 }
 
 /// Returns the folder of a memory of the workspace.
-fn folder(sandbox: &Sandbox, name: &str) -> PathBuf {
+fn folder(sandbox: &TestSandbox, name: &str) -> PathBuf {
     sandbox.workspace().join(".agents/agent-memory").join(name)
 }
 
-fn start(sandbox: &Sandbox, name: &str, flags: &[&str]) -> Value {
+fn start(sandbox: &TestSandbox, name: &str, flags: &[&str]) -> Value {
     let started = sandbox.subagent(&["worker", "start", "--agent", name]).args(flags).run();
     started.data_of("worker.started")
 }
 
 /// Returns the agent's response to a message.
-fn said(sandbox: &Sandbox, started: &Value, prompt: &str) -> String {
+fn said(sandbox: &TestSandbox, started: &Value, prompt: &str) -> String {
     let worker = started["workerId"].as_str().unwrap();
     sandbox.send(worker, prompt)["assistantText"].as_str().unwrap().to_owned()
 }
 
 /// Requests permission to edit a file. Returns the chosen option and the rule; `None` if
 /// the owner is asked.
-fn leave(sandbox: &Sandbox, started: &Value, file: &Path) -> Option<(Value, Value)> {
+fn leave(sandbox: &TestSandbox, started: &Value, file: &Path) -> Option<(Value, Value)> {
     let call = json!({"toolCallId": file, "title": "t", "kind": "edit", "locations": [{"path": file}]});
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"},
                          {"optionId": "n", "name": "No", "kind": "reject_once"}]);
@@ -54,7 +54,7 @@ fn leave(sandbox: &Sandbox, started: &Value, file: &Path) -> Option<(Value, Valu
 
 #[test]
 fn what_a_task_in_a_worktree_notes_is_passed_to_the_next_one() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
     git(&sandbox, &["config", "user.name", "me"]);
@@ -90,7 +90,7 @@ fn what_a_task_in_a_worktree_notes_is_passed_to_the_next_one() {
 
 #[test]
 fn its_agent_edits_files_in_its_memory_and_asks_for_all_others() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let sdk = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", sdk);
     sandbox.init();
@@ -135,7 +135,7 @@ fn its_agent_edits_files_in_its_memory_and_asks_for_all_others() {
 
 #[test]
 fn what_is_no_memory_keeps_its_agent_from_starting() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     define(&sandbox, "noter", NOTER);
     let fails = |why: &str| {
@@ -173,7 +173,7 @@ fn what_is_no_memory_keeps_its_agent_from_starting() {
 
 #[test]
 fn memories_are_listed_shown_edited_and_cleared_without_a_daemon() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     assert_eq!(sandbox.run(&["memory", "list"]).data_of("memory.listed")["items"], json!([]));
     define(&sandbox, "noter", NOTER);
     let error = sandbox.run(&["memory", "show", "noter"]).error("MEMORY_NOT_FOUND");

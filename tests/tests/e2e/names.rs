@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// Starts a worker with the short form. Returns its data.
 #[track_caller]
-fn start(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn start(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let all: Vec<&str> = ["worker", "start"].iter().chain(args).copied().collect();
     sandbox.run(&all).data_of("worker.started")
 }
@@ -19,7 +19,7 @@ fn id(data: &Value) -> &str {
 
 #[test]
 fn a_worker_is_addressed_by_its_name_the_beginning_of_its_id_and_as_the_last() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = start(&sandbox, &["demo"]);
     let second = start(&sandbox, &["demo", "--name", "auth"]);
     assert_eq!((&first["name"], &second["name"]), (&json!("demo-1"), &json!("auth")));
@@ -47,7 +47,7 @@ fn a_worker_is_addressed_by_its_name_the_beginning_of_its_id_and_as_the_last() {
 
 #[test]
 fn the_beginning_of_two_ids_is_ambiguous() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let mut seen = BTreeMap::<String, String>::new();
     // Two of 150 ids begin alike with a probability of 0.99998.
@@ -73,7 +73,7 @@ fn the_beginning_of_two_ids_is_ambiguous() {
 
 #[test]
 fn the_last_worker_stays_the_same_for_all_of_a_command() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for name in ["busy", "other"] {
         start(&sandbox, &["demo", "--name", name]);
     }
@@ -109,7 +109,7 @@ fn the_last_worker_stays_the_same_for_all_of_a_command() {
 
 #[test]
 fn a_name_is_taken_once_and_can_be_changed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let auth = start(&sandbox, &["demo", "--name", "auth"]);
     let taken = sandbox.run(&["worker", "start", "demo", "--name", "Auth"]).error("NAME_TAKEN");
     assert_eq!(taken["details"]["workerId"], auth["workerId"]);
@@ -133,7 +133,7 @@ fn a_name_is_taken_once_and_can_be_changed() {
 
 #[test]
 fn several_workers_are_changed_by_one_command() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for name in ["one", "two", "three"] {
         start(&sandbox, &["demo", "--name", name]);
     }
@@ -169,7 +169,7 @@ fn several_workers_are_changed_by_one_command() {
 
 #[test]
 fn what_stands_below_a_list_answers_the_question_of_its_kind() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start(&sandbox, &["demo"]);
     let form = r#"!elicit {"mode": "form", "message": "Go?", "requestedSchema": {"type": "object", "properties": {}}}"#;
     for (script, command) in [(form, "answer"), ("!ask execute make", "approve")] {
@@ -184,7 +184,7 @@ fn what_stands_below_a_list_answers_the_question_of_its_kind() {
 
 #[test]
 fn what_is_missing_is_named_in_words_that_can_be_typed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     start(&sandbox, &["demo"]);
     for command in ["wait", "send"] {
         let error = sandbox.run(&[command]).error("INVALID_INPUT");
@@ -198,7 +198,7 @@ fn what_is_missing_is_named_in_words_that_can_be_typed() {
 
 #[test]
 fn a_list_has_a_form_for_each_reader() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let demo = start(&sandbox, &["demo"]);
     let ls = |form: &str| sandbox.command("subagent").args(["ls", "-o", form]).run();
     assert_eq!(ls("name").text(), "demo-1\n");
@@ -219,7 +219,7 @@ fn a_list_has_a_form_for_each_reader() {
 
 #[test]
 fn a_task_gives_its_worker_its_name() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let task = |name: &str| {
         let all = ["task", "run", "--name", name, "--launcher", "demo", "--text", "Hello"];
         sandbox.run(&all).data();

@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// Returns another, empty folder for the sockets.
-fn other(sandbox: &Sandbox, name: &str) -> PathBuf {
+fn other(sandbox: &TestSandbox, name: &str) -> PathBuf {
     let folder = sandbox.file(name);
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
@@ -17,7 +17,7 @@ fn other(sandbox: &Sandbox, name: &str) -> PathBuf {
 
 #[test]
 fn another_shell_reaches_the_daemon_that_runs() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     let folder = other(&sandbox, "run-b");
     let env = ("XDG_RUNTIME_DIR", folder.as_os_str());
@@ -33,7 +33,7 @@ fn another_shell_reaches_the_daemon_that_runs() {
 
 #[test]
 fn a_daemon_that_another_shell_starts_finds_live_workers_and_their_environments() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("OF_THIS_WORKER", "kept");
     sandbox.init();
     let worker = sandbox.start("demo");

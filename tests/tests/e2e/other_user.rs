@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use subagent_tests::harness::{Sandbox, say};
+use subagent_tests::harness::{TestSandbox, say};
 use subagent_tests::invariants::PROMPT_CANARY;
 
 /// The id of another user. It exists on every system.
@@ -41,14 +41,14 @@ fn copy(program: &str, to: &Path) {
 /// A sandbox that others may enter, like most homes, with a worker that has a
 /// secret and received one.
 struct OtherUserFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     worker: String,
     stranger: PathBuf,
 }
 
 impl OtherUserFixture {
     fn new(sabotage: &str) -> Self {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         sandbox.set_env("SUBAGENT_LOG", "trace");
         sandbox.set_env("RUST_LOG", "trace");
         sandbox.set_env("SUBAGENT_SABOTAGE", sabotage);
@@ -243,7 +243,7 @@ fn through_links(sabotage: &str) -> Vec<String> {
         "logs/subagentd.log",
         "sockets",
     ] {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         sandbox.set_env("SUBAGENT_SABOTAGE", sabotage);
         let state = sandbox.file("open");
         sandbox.set_state_dir(&state);
@@ -282,7 +282,7 @@ fn through_links(sabotage: &str) -> Vec<String> {
 
 /// Whether a daemon uses a socket folder created by another user of this machine.
 fn in_a_foreign_folder(sabotage: &str) -> Vec<String> {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     mode(sandbox.path(), 0o755);
     let programs = sandbox.file("programs");
     fs::create_dir(&programs).unwrap();

@@ -4,29 +4,29 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A reset that does not come while a test runs.
 const LONG: &str = "!rate-limit 3600000";
 
-fn of_type(sandbox: &Sandbox, worker: &str, wanted: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, wanted: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter();
     events.filter(|event| event["type"] == wanted).map(|mut event| event["data"].take()).collect()
 }
 
-fn queue(sandbox: &Sandbox, worker: &str, text: &str) -> Value {
+fn queue(sandbox: &TestSandbox, worker: &str, text: &str) -> Value {
     sandbox.sending(worker, text).args(["--queue", "--no-wait"]).run().data_of("turn.queued")
 }
 
 /// The texts that were sent to the agent, in order.
-fn sent(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+fn sent(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let sent = of_type(sandbox, worker, "message.sent").into_iter();
     sent.map(|data| data["text"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Until nothing waits and no turn is open.
-fn rest(sandbox: &Sandbox, worker: &str) {
+fn rest(sandbox: &TestSandbox, worker: &str) {
     wait_until("the worker to have nothing to do", SOON, || {
         let shown = sandbox.show(worker);
         (shown["state"] == "idle" && shown["queue"].is_null() && shown["parked"].is_null()).then_some(())
@@ -35,7 +35,7 @@ fn rest(sandbox: &Sandbox, worker: &str) {
 
 #[test]
 fn a_limit_with_a_time_parks_the_worker_and_its_queue_goes_on_alone() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let first = sandbox.send_no_wait(&worker, &format!("{}\n!rate-limit 1500", gate.directive()));
     queue(&sandbox, &worker, "second");
@@ -62,7 +62,7 @@ fn a_limit_with_a_time_parks_the_worker_and_its_queue_goes_on_alone() {
 
 #[test]
 fn a_parked_worker_is_shown_takes_messages_and_is_resumed() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.send_fails(&worker, LONG, "BACKEND_RPC_ERROR");
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["state"], &shown["parked"]["reason"]), (&json!("idle"), &json!("rate_limit")));
@@ -90,7 +90,7 @@ fn a_parked_worker_is_shown_takes_messages_and_is_resumed() {
 
 #[test]
 fn resuming_begins_the_count_of_waits_anew() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for backoff in 1..=2 {
         sandbox.send_fails(&worker, "!rate-limit", "BACKEND_RPC_ERROR");
         let parked = of_type(&sandbox, &worker, "worker.parked").pop().unwrap();
@@ -102,7 +102,7 @@ fn resuming_begins_the_count_of_waits_anew() {
 
 #[test]
 fn with_fail_the_queue_is_paused_as_after_any_failure() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.launcher("careful", sandbox.demo_agent(&[]).key("onRateLimit", json!("fail")));
     sandbox.init();
     let worker = sandbox.start("careful");
@@ -128,7 +128,7 @@ fn with_fail_the_queue_is_paused_as_after_any_failure() {
 
 #[test]
 fn a_turn_whose_start_is_limited_is_sent_once_when_the_limit_is_over() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let limited = sandbox.file("limited");
     let agent = sandbox.demo_agent(&["--limited-while", limited.to_str().unwrap()]);
     sandbox.launcher("limited", agent);
@@ -160,7 +160,7 @@ fn a_turn_whose_start_is_limited_is_sent_once_when_the_limit_is_over() {
 
 #[test]
 fn a_parked_worker_outlives_the_daemon() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let _ = sandbox.send_no_wait(&worker, &format!("{}\n!rate-limit 3000", gate.directive()));
     queue(&sandbox, &worker, &format!("!touch {}", sandbox.file_name("done")));
@@ -176,7 +176,7 @@ fn a_parked_worker_outlives_the_daemon() {
 
 #[test]
 fn a_message_after_the_reset_is_taken_by_a_daemon_that_was_not_there() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.send_fails(&worker, "!rate-limit 1500", "BACKEND_RPC_ERROR");
     let until = sandbox.show(&worker)["parked"]["until"].clone();
     assert!(until.is_string(), "it is parked");

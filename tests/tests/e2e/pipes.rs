@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::stat::Mode;
-use subagent_tests::harness::{Output, Sandbox, wait_until};
+use subagent_tests::harness::{Output, TestSandbox, wait_until};
 
 /// Time limit for a command's result or error.
 const BOUND: Duration = Duration::from_secs(30);
 
 /// Puts a pipe in place of a file in the state directory.
-fn pipe(sandbox: &Sandbox, name: &str) -> PathBuf {
+fn pipe(sandbox: &TestSandbox, name: &str) -> PathBuf {
     let path = sandbox.state_dir().join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     // In one step: a running daemon rewrites its own files.
@@ -36,7 +36,7 @@ fn a_pipe_in_the_place_of_a_lock_or_a_log_is_reported_without_a_wait() {
         ("daemon.lock", "DAEMON_START_FAILED", "DAEMON_START_FAILED"),
         ("logs/subagentd.log", "STATE_DIR_UNWRITABLE", "DAEMON_START_FAILED"),
     ] {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
         let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
         let path = pipe(&sandbox, name);
@@ -50,7 +50,7 @@ fn a_pipe_in_the_place_of_a_lock_or_a_log_is_reported_without_a_wait() {
 
 #[test]
 fn a_pipe_in_the_place_of_what_is_only_read_is_as_if_nothing_were_there() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let log = pipe(&sandbox, "logs/subagentd.log");
@@ -71,8 +71,8 @@ fn a_pipe_in_the_place_of_what_is_only_read_is_as_if_nothing_were_there() {
 }
 
 /// A worker whose runtime has ended, so that the next turn needs a new one.
-fn without_runtime() -> (Sandbox, String) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn without_runtime() -> (TestSandbox, String) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -110,7 +110,7 @@ fn a_pipe_in_the_place_of_a_workers_log_costs_the_log_alone() {
 
 #[test]
 fn a_pipe_in_the_place_of_a_journal_blocks_only_its_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("on");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");

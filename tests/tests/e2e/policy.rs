@@ -4,23 +4,23 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 const RULES: &[&str] = &["--allow", "execute(ls *)", "--deny", "execute(rm *)"];
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo"]).args(flags).run();
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-fn with_rules(flags: &[&str]) -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+fn with_rules(flags: &[&str]) -> (TestSandbox, String) {
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let worker = start(&sandbox, flags);
     (sandbox, worker)
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
 }
 
@@ -156,7 +156,7 @@ fn a_call_that_was_reported_before_the_daemon_died_is_known_to_the_next() {
 
 #[test]
 fn a_worker_keeps_the_rules_that_it_was_started_with() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let file = sandbox.file_name("policy.yaml");
     let launchers = fs::read_to_string(sandbox.config_file()).unwrap();
@@ -180,7 +180,7 @@ fn a_worker_keeps_the_rules_that_it_was_started_with() {
 
 #[test]
 fn a_rule_that_is_none_is_located() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let args = ["worker", "start", "--launcher", "demo", "--deny", "execute(git push"];
     let error = sandbox.run(&args).error("INVALID_ARGUMENT");
@@ -198,7 +198,7 @@ fn a_rule_that_is_none_is_located() {
 
 #[test]
 fn a_test_of_the_rules_says_which_one_decides() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let file = sandbox.file_name("policy.yaml");
     fs::write(
         &file,

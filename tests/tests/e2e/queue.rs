@@ -6,38 +6,38 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Gate, Sandbox, assert_shape, executables, request, wait_until};
+use subagent_tests::harness::{Gate, TestSandbox, assert_shape, executables, request, wait_until};
 
 /// A worker whose turn waits at a gate.
-fn busy(then: &str) -> (Sandbox, String, Gate) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn busy(then: &str) -> (TestSandbox, String, Gate) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let _ = sandbox.send_no_wait(&worker, &format!("{}\n{then}", gate.directive()));
     (sandbox, worker, gate)
 }
 
 #[track_caller]
-fn queue(sandbox: &Sandbox, worker: &str, text: &str) -> String {
+fn queue(sandbox: &TestSandbox, worker: &str, text: &str) -> String {
     let queued = sandbox.sending(worker, text).args(["--queue", "--no-wait"]).run().data_of("turn.queued");
     queued["turnId"].as_str().unwrap().to_owned()
 }
 
 /// Waits until no turn is open.
 #[track_caller]
-fn rest(sandbox: &Sandbox, worker: &str) {
+fn rest(sandbox: &TestSandbox, worker: &str) {
     sandbox
         .run(&["wait", "--worker-id", worker, "--all", "--timeout-seconds", "30"])
         .data_of("workers.waited");
 }
 
 /// Returns the started turns, in order.
-fn begun(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+fn begun(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let events = sandbox.events(worker);
     let sent = events.iter().filter(|event| event["type"] == "message.sent");
     sent.map(|event| event["data"]["text"].as_str().unwrap().to_owned()).collect()
 }
 
-fn types(sandbox: &Sandbox, worker: &str, begin: &str) -> Vec<String> {
+fn types(sandbox: &TestSandbox, worker: &str, begin: &str) -> Vec<String> {
     let events = sandbox.events(worker);
     let types = events.iter().map(|event| event["type"].as_str().unwrap().to_owned());
     types.filter(|word| word.starts_with(begin)).collect()
@@ -72,7 +72,7 @@ fn what_waits_is_sent_in_its_order_and_each_send_waits_for_its_own_turn() {
 
 #[test]
 fn an_idle_worker_gets_the_message_at_once_with_any_flag() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for flags in [&["--queue"][..], &["--if-busy", "steer"], &["--if-busy", "reject"]] {
         let waited = sandbox.sending(&worker, "now").args(flags).run().data_of("turn.waited");
         assert_eq!((&waited["assistantText"], waited.get("position")), (&json!("now"), None));
@@ -144,7 +144,7 @@ fn a_message_that_steers_ends_the_turn_and_is_next() {
 
 #[test]
 fn turns_are_listed_shown_moved_and_sent_once_more() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let failed = sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
     let failed = failed["turnId"].as_str().unwrap();
     let gate = sandbox.gate("turn");
@@ -193,7 +193,7 @@ fn turns_are_listed_shown_moved_and_sent_once_more() {
 
 #[test]
 fn a_cancel_of_one_turn_leaves_another_open() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let open = sandbox.send_no_wait(&worker, &gate.directive());
     let open = open["turnId"].as_str().unwrap();
@@ -217,7 +217,7 @@ fn a_cancel_of_one_turn_leaves_another_open() {
 
 #[test]
 fn no_more_wait_than_the_launcher_allows() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let few = sandbox.demo_agent(&[]).key("queueLimit", json!(1));
     sandbox.launcher("few", few);
     sandbox.init();
@@ -310,7 +310,7 @@ fn a_runtime_that_dies_in_a_turn_pauses_the_queue() {
 
 #[test]
 fn the_example_of_a_queue_of_five_works() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
     let folder = sandbox.file("messages");

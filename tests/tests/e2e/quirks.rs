@@ -4,12 +4,12 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox};
+use subagent_tests::harness::{TestLauncher, TestSandbox};
 
 const RULES: &[&str] = &["--allow", "*", "--deny", "edit(*.env)", "--deny", "execute(touch *)"];
 
-fn with(flags: &[&str], rules: &[&str]) -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn with(flags: &[&str], rules: &[&str]) -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", flags);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -18,7 +18,7 @@ fn with(flags: &[&str], rules: &[&str]) -> (Sandbox, String) {
     (sandbox, worker)
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
 }
 
@@ -92,14 +92,14 @@ fn history_that_is_replayed_in_a_resume_is_no_news_and_no_violation() {
 
 #[test]
 fn an_agent_that_says_on_stdout_why_it_ends_is_quoted() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     for (name, method) in [("first", "initialize"), ("later", "session/new"), ("turn", "session/prompt")] {
         let agent = sandbox.test_agent("hostile-agent", &["--complain", method]);
         sandbox.launcher(name, agent);
     }
     let loud = sandbox.test_agent("hostile-agent", &["--no-such-flag"]);
     sandbox.launcher("loud", loud);
-    sandbox.launcher("silent", Launcher::new("/bin/sh", ["-c", "exit 3"]));
+    sandbox.launcher("silent", TestLauncher::new("/bin/sh", ["-c", "exit 3"]));
     sandbox.init();
     let words = "the licence of this agent has expired";
     for name in ["first", "later"] {
@@ -167,7 +167,7 @@ fn a_question_shows_what_is_known_of_its_call() {
 
 #[test]
 fn an_agent_with_a_task_tool_of_its_own_gives_tasks_with_a_prefix() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     for (name, prefix) in [("plain", false), ("prefixed", true)] {

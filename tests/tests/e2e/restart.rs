@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, wait_until};
 
 /// A turn that has printed `begun` and waits at a gate.
-fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &str) -> Value {
+fn turn_at_gate(sandbox: &TestSandbox, worker: &str, gate: &str) -> Value {
     let gate = sandbox.gate(gate);
     let prompt =
         format!("!touch {}\n!say begun\n{}\n!say done", sandbox.file_name("touched"), gate.directive());
@@ -24,7 +24,7 @@ fn of_type(events: &[Value], event_type: &str) -> Vec<Value> {
 
 #[test]
 fn a_runtime_that_is_killed_loses_its_turn_and_the_next_send_works() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "remember me");
     let session = sandbox.show(&worker)["sessionId"].clone();
     let accepted = turn_at_gate(&sandbox, &worker, "never");
@@ -61,7 +61,7 @@ fn a_runtime_that_is_killed_loses_its_turn_and_the_next_send_works() {
 
 #[test]
 fn an_open_approval_is_lost_with_its_runtime() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!ask execute something");
     sandbox.kill(&sandbox.runtime(&worker));
     let end = sandbox.turn_end(&waited);
@@ -80,8 +80,9 @@ fn an_open_approval_is_lost_with_its_runtime() {
 
 #[test]
 fn a_session_that_cannot_be_restored_is_reported() {
-    let mut sandbox = Sandbox::new();
-    let forgetful = subagent_tests::harness::Launcher::new(sandbox.executable("subagent"), ["demo-agent"]);
+    let mut sandbox = TestSandbox::new();
+    let forgetful =
+        subagent_tests::harness::TestLauncher::new(sandbox.executable("subagent"), ["demo-agent"]);
     sandbox.launcher("forgetful", forgetful);
     sandbox.init();
     let worker = sandbox.start("forgetful");
@@ -96,7 +97,7 @@ fn a_session_that_cannot_be_restored_is_reported() {
 
 #[test]
 fn an_agent_that_crashes_fails_its_turn_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for prompt in ["!stderr last words\n!say one\n!crash 7", "!say two\n!kill-self"] {
         let details = sandbox.send_fails(&worker, prompt, "BACKEND_UNAVAILABLE");
         assert!(["one", "two"].map(Value::from).contains(&details["assistantText"]), "{details}");
@@ -112,7 +113,7 @@ fn an_agent_that_crashes_fails_its_turn_once() {
 
 #[test]
 fn an_agent_that_exits_after_its_turn_is_started_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     assert_eq!(sandbox.send(&worker, "!say bye\n!exit-after")["matchedEvent"]["type"], "turn.completed");
     assert_eq!(sandbox.send(&worker, "hello again")["assistantText"], "hello again");
@@ -122,7 +123,7 @@ fn an_agent_that_exits_after_its_turn_is_started_again() {
 
 #[test]
 fn a_killed_guard_takes_the_agent_with_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let accepted = turn_at_gate(&sandbox, &worker, "never");
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -136,7 +137,7 @@ fn a_killed_guard_takes_the_agent_with_it() {
 
 #[test]
 fn a_turn_goes_on_while_the_daemon_is_killed() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let touched = sandbox.file_name("touched");
     let prompt = format!("!touch {touched}\n!say begun\n{}\n!chunks 5 x", gate.directive());
@@ -160,7 +161,7 @@ fn a_turn_goes_on_while_the_daemon_is_killed() {
 
 #[test]
 fn an_approval_outlives_the_daemon() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!ask execute something");
     sandbox.kill_daemon();
     let decided = sandbox.approve(&worker, &waited["requestId"], "allow").data_of("approval.decided");
@@ -171,7 +172,7 @@ fn an_approval_outlives_the_daemon() {
 
 #[test]
 fn a_runtime_that_dies_while_no_daemon_runs_is_noticed_by_the_next() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let accepted = turn_at_gate(&sandbox, &worker, "never");
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
@@ -184,7 +185,7 @@ fn a_runtime_that_dies_while_no_daemon_runs_is_noticed_by_the_next() {
 
 #[test]
 fn a_turn_that_ends_while_no_daemon_runs_has_ended() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let done = sandbox.file_name("done");
     let prompt = format!("!think it over\n{}\n!chunks 50 y\n!touch {done}", gate.directive());
@@ -202,7 +203,7 @@ fn a_turn_that_ends_while_no_daemon_runs_has_ended() {
 
 #[test]
 fn a_stopped_runtime_is_unresponsive_and_never_lost() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let accepted = turn_at_gate(&sandbox, &worker, "turn");
     let runtime = sandbox.runtime(&worker);
     runtime.signal(Signal::SIGSTOP);
@@ -224,7 +225,7 @@ fn a_stopped_runtime_is_unresponsive_and_never_lost() {
 
 #[test]
 fn a_cancel_of_a_turn_that_a_silent_runtime_may_have_waits_for_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     let gate = sandbox.gate("turn");
     let (begun, over) = (sandbox.file_name("begun"), sandbox.file_name("over"));
@@ -256,7 +257,7 @@ fn a_cancel_of_a_turn_that_a_silent_runtime_may_have_waits_for_it() {
 
 #[test]
 fn a_send_while_the_old_runtime_ends_is_run_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let touched = sandbox.file_name("touched");
     for _ in 0..5 {
         let before = sandbox.touches("touched");
@@ -277,7 +278,7 @@ fn a_send_while_the_old_runtime_ends_is_run_once() {
 
 #[test]
 fn a_send_right_after_its_runtime_was_killed_is_answered_by_the_next() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let session = sandbox.show(&worker)["sessionId"].clone();
     for round in 0..5 {
         let runtime = sandbox.runtime(&worker);
@@ -298,7 +299,7 @@ fn a_send_right_after_its_runtime_was_killed_is_answered_by_the_next() {
 
 #[test]
 fn a_watching_daemon_restarts_a_dead_runtime_at_once_and_not_again_within_the_cooldown() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let daemon = sandbox
         .command("subagentd")
         .args(["run", "--monitor-workers", "--restart-cooldown-seconds", "3600", "--json"])
@@ -337,9 +338,9 @@ fn a_watching_daemon_restarts_a_dead_runtime_at_once_and_not_again_within_the_co
 
 #[test]
 fn what_runtime_and_guard_left_when_both_were_killed_in_one_stroke_is_found_by_its_marker() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = format!("setsid sleep 1000 & exec '{}' demo-agent", sandbox.executable("subagent"));
-    sandbox.launcher("demo", Launcher::new("sh", ["-c".to_owned(), agent]));
+    sandbox.launcher("demo", TestLauncher::new("sh", ["-c".to_owned(), agent]));
     sandbox.init();
     let worker = sandbox.start("demo");
     let sleeper = || sandbox.processes().into_iter().find(|process| process.name == "sleep");
@@ -358,7 +359,7 @@ fn what_runtime_and_guard_left_when_both_were_killed_in_one_stroke_is_found_by_i
 
 #[test]
 fn a_stop_that_a_dead_daemon_had_begun_for_a_silent_runtime_is_finished_by_the_next() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // After the request is stored, before the runtime is notified.
     sandbox.set_env("SUBAGENT_FAILPOINTS", "terminate.before_send=abort");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", sandbox.file("aborted"));
@@ -374,7 +375,7 @@ fn a_stop_that_a_dead_daemon_had_begun_for_a_silent_runtime_is_finished_by_the_n
 
 #[test]
 fn who_is_asked_for_is_taken_up_before_its_turn_comes() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_SABOTAGE", "adoption.never");
     sandbox.init();
     let workers: Vec<String> = (0..4).map(|_| sandbox.start("demo")).collect();
@@ -399,7 +400,7 @@ fn who_is_asked_for_is_taken_up_before_its_turn_comes() {
 
 #[test]
 fn runtimes_that_do_not_answer_keep_no_other_worker_from_being_taken_up() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = turn_at_gate(&sandbox, &worker, "turn");
     let after = format!("!touch {}", sandbox.file_name("after"));
     let _ = sandbox.sending(&worker, &after).args(["--queue", "--no-wait"]).run().data_of("turn.queued");
@@ -436,9 +437,9 @@ done
 
 #[test]
 fn a_daemon_that_learns_twice_that_a_prompt_can_be_given_gives_it_once() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     std::fs::write(sandbox.file("agent.sh"), SHUT).unwrap();
-    sandbox.launcher("shut", Launcher::new("sh", [sandbox.file_name("agent.sh")]));
+    sandbox.launcher("shut", TestLauncher::new("sh", [sandbox.file_name("agent.sh")]));
     // Counts only, and breaks nothing.
     sandbox.set_env("SUBAGENT_FAILPOINTS", "dispatch.before_send=abort@1000");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", sandbox.file("given"));

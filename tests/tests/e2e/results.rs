@@ -2,12 +2,12 @@
 //! and their positional forms.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Output, TestSandbox, assert_shape};
 
 const PARAGRAPHS: &str = "Hello\n!tool read a file\nBye";
 
 /// Runs a command without `--json`.
-fn typed(sandbox: &Sandbox, args: &[&str]) -> Output {
+fn typed(sandbox: &TestSandbox, args: &[&str]) -> Output {
     sandbox.command("subagent").args(args).run()
 }
 
@@ -18,7 +18,7 @@ fn exits(output: &Output, code: i32, stdout: &str) {
 
 #[test]
 fn a_tool_call_parts_the_text_of_a_message_everywhere() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let sent = sandbox.send(&worker, PARAGRAPHS);
     assert_eq!(sent["assistantText"], "Hello\n\nBye");
     assert_eq!(sent["lastAssistantMessage"], "HelloBye", "as in the contract");
@@ -34,7 +34,7 @@ fn a_tool_call_parts_the_text_of_a_message_everywhere() {
 
 #[test]
 fn a_result_has_the_end_of_its_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.run(&["result", &worker]).error("TURN_NOT_FOUND");
     let sent = sandbox.send(&worker, PARAGRAPHS);
     let data = sandbox.run(&["result", &worker]).data_of("turn.result");
@@ -67,7 +67,7 @@ fn a_result_has_the_end_of_its_turn() {
 
 #[test]
 fn an_open_turn_has_no_result_and_a_wait_ends_with_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let detached = typed(&sandbox, &["send", &worker, &format!("{}\ndone", gate.directive()), "-d"]);
     assert!(detached.status.success() && detached.stdout.contains("state: running"), "{detached}");
@@ -83,7 +83,7 @@ fn an_open_turn_has_no_result_and_a_wait_ends_with_it() {
 
 #[test]
 fn a_wait_for_what_has_finished_ends_at_once_with_its_outcome() {
-    let (sandbox, one) = Sandbox::with_worker();
+    let (sandbox, one) = TestSandbox::with_worker();
     let two = sandbox.start("demo");
     exits(&typed(&sandbox, &["wait", &one]), 0, "demo-1\tidle\n");
     let _ = sandbox.send(&one, "fine");
@@ -101,7 +101,7 @@ fn a_wait_for_what_has_finished_ends_at_once_with_its_outcome() {
 
 #[test]
 fn an_open_question_ends_a_wait() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let busy = sandbox.start("demo");
     let gate = sandbox.gate("busy");
     let _ = sandbox.send_no_wait(&busy, &gate.directive());
@@ -123,7 +123,7 @@ fn an_open_question_ends_a_wait() {
 
 #[test]
 fn a_text_comes_from_an_argument_and_from_stdin() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = |args: &[&str], stdin: &str| {
         let output = sandbox.command("subagent").args(["send", &worker]).args(args).stdin(stdin).run();
         let sent = sandbox.events(&worker).into_iter().rfind(|event| event["type"] == "message.sent");
@@ -143,7 +143,7 @@ fn a_text_comes_from_an_argument_and_from_stdin() {
 
 #[test]
 fn a_terminal_shows_the_final_message_of_a_send_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let send = sandbox.command("subagent").args(["send", &worker, "before\n!tool read a\nThe answer"]);
     let screen = send.on_screen();
     assert!(screen.status.success(), "{}", screen.text());
@@ -153,7 +153,7 @@ fn a_terminal_shows_the_final_message_of_a_send_once() {
 
 #[test]
 fn contract_forms_exit_with_the_outcome_only_on_demand() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let send = |flags: &[&str]| sandbox.sending(&worker, "!stop refusal").args(flags).run();
     assert_eq!(send(&[]).status.code(), Some(0));
     let output = send(&["--exit-status"]);
@@ -169,7 +169,7 @@ fn contract_forms_exit_with_the_outcome_only_on_demand() {
 
 #[test]
 fn a_followed_worker_gives_the_exit_code_of_its_last_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let typed = |args: &[&str]| sandbox.command("subagent").args(args).run();
     let watch = |args: &[&str]| typed(&[&["watch"], args].concat()).status.code();
     let follow = ["watch", &worker, "-f", "--timeout", "1s"];
@@ -198,7 +198,7 @@ fn a_followed_worker_gives_the_exit_code_of_its_last_turn() {
 
 #[test]
 fn a_watch_shows_the_newest_events_of_several_workers() {
-    let (sandbox, one) = Sandbox::with_worker();
+    let (sandbox, one) = TestSandbox::with_worker();
     let (two, other) = (sandbox.start("demo"), sandbox.start("demo"));
     for worker in [&one, &two, &other] {
         let _ = sandbox.send(worker, "hello");

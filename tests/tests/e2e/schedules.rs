@@ -7,29 +7,29 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 /// Time limit for operations of a few seconds.
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
-pub(super) fn world() -> Sandbox {
-    started(Sandbox::new())
+pub(super) fn world() -> TestSandbox {
+    started(TestSandbox::new())
 }
 
-pub(super) fn started(mut sandbox: Sandbox) -> Sandbox {
+pub(super) fn started(mut sandbox: TestSandbox) -> TestSandbox {
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     sandbox.init();
     sandbox
 }
 
-fn add(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn add(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let args: Vec<&str> = ["schedule", "add"].iter().chain(args).copied().collect();
     sandbox.run(&args).data_of("schedule.added")
 }
 
 /// Returns the firings of a schedule or a trigger (`kind`), oldest first.
-pub(super) fn firings(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<Value> {
+pub(super) fn firings(sandbox: &TestSandbox, kind: &str, name: &str) -> Vec<Value> {
     let data = sandbox.run(&[kind, "log", name]).data_of(&format!("{kind}.log"));
     let mut items = data["items"].as_array().unwrap().clone();
     items.reverse();
@@ -38,7 +38,7 @@ pub(super) fn firings(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<Value> {
 
 /// Waits until this many firings have ended with this status.
 pub(super) fn wait_for_firings(
-    sandbox: &Sandbox,
+    sandbox: &TestSandbox,
     kind: &str,
     name: &str,
     status: &str,
@@ -50,20 +50,20 @@ pub(super) fn wait_for_firings(
     })
 }
 
-fn log(sandbox: &Sandbox, name: &str) -> Vec<Value> {
+fn log(sandbox: &TestSandbox, name: &str) -> Vec<Value> {
     firings(sandbox, "schedule", name)
 }
 
-fn show(sandbox: &Sandbox, name: &str) -> Value {
+fn show(sandbox: &TestSandbox, name: &str) -> Value {
     sandbox.run(&["schedule", "show", name]).data_of("schedule.shown")
 }
 
-fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
+fn wait_for(sandbox: &TestSandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
     wait_for_firings(sandbox, "schedule", name, status, count)
 }
 
 /// Returns the tasks of a schedule, by their scheduled time.
-fn tasks(sandbox: &Sandbox, name: &str) -> BTreeMap<String, usize> {
+fn tasks(sandbox: &TestSandbox, name: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for task in sandbox.run(&["task", "list", "--all"]).data()["items"].as_array().unwrap() {
         for event in sandbox.events(task["taskId"].as_str().unwrap()) {
@@ -132,7 +132,7 @@ fn a_firing_takes_the_place_of_the_one_before_it() {
 }
 
 /// Adds a schedule whose firings take long, and fires it twice. Returns both firings, oldest first.
-fn fired_twice(sandbox: &Sandbox, name: &str, overlap: &str) -> Vec<Value> {
+fn fired_twice(sandbox: &TestSandbox, name: &str, overlap: &str) -> Vec<Value> {
     let _ = add(sandbox, &[name, "--every", "20m", "--overlap", overlap, "demo", "!sleep 60000"]);
     for _ in 0..2 {
         sandbox.run(&["schedule", "run", name]).data_of("schedule.fired");
@@ -187,7 +187,7 @@ fn doctor_says_which_schedules_and_triggers_do_not_fire() {
 
 /// The daemon dies at the point during a firing; the next one continues.
 fn fires_once_although_the_daemon_dies_at(point: &str) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
-fn with_sdk_agent() -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn with_sdk_agent() -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let state = sandbox.file_name("sdk-sessions");
     let agent = sandbox.test_agent("sdk-agent", &["--state", &state]);
     sandbox.launcher("sdk", agent);

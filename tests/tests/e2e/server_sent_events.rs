@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -22,7 +22,7 @@ struct Frame {
 
 impl SseStream {
     /// Opens it at the running daemon, once that answers.
-    fn open(sandbox: &Sandbox, path: &str, last: Option<&str>) -> (String, Self) {
+    fn open(sandbox: &TestSandbox, path: &str, last: Option<&str>) -> (String, Self) {
         wait_until("an open stream", LIMIT, || {
             let mut socket = UnixStream::connect(sandbox.daemon_info()?.socket).ok()?;
             socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -62,7 +62,7 @@ impl SseStream {
 
 #[test]
 fn a_stream_has_the_events_as_frames_and_goes_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let worker = sandbox.start("demo");
     let _ = sandbox.send(&worker, "one");
@@ -91,7 +91,7 @@ fn a_stream_has_the_events_as_frames_and_goes_on() {
 
 #[test]
 fn a_silent_stream_has_a_comment() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (_, SseStream(mut lines)) = SseStream::open(&sandbox, "/v1/events", None);
     let mut line = String::new();
@@ -102,7 +102,7 @@ fn a_silent_stream_has_a_comment() {
 
 #[test]
 fn a_client_that_connects_again_misses_nothing_and_hears_nothing_twice_while_daemons_die() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let worker = sandbox.start("demo");
     let (mut heard, mut last): (Vec<String>, Option<String>) = (Vec::new(), None);

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_model::{Applied, OverviewRow, Workers};
-use subagent_tests::harness::{Sandbox, request, wait_until};
+use subagent_tests::harness::{TestSandbox, request, wait_until};
 
-fn get(sandbox: &Sandbox, path: &str) -> Value {
+fn get(sandbox: &TestSandbox, path: &str) -> Value {
     let socket = sandbox.daemon_info().unwrap().socket;
     request(&socket, &[&format!("GET {path} HTTP/1.1")], "").json()
 }
 
-pub(crate) fn data(sandbox: &Sandbox, path: &str, kind: &str) -> Value {
+pub(crate) fn data(sandbox: &TestSandbox, path: &str, kind: &str) -> Value {
     let mut envelope = get(sandbox, path);
     assert_eq!(envelope["type"], kind, "{envelope}");
     envelope["data"].take()
 }
 
-fn overview(sandbox: &Sandbox) -> Value {
+fn overview(sandbox: &TestSandbox) -> Value {
     data(sandbox, "/v1/overview", "overview.shown")
 }
 
@@ -44,7 +44,7 @@ fn worker<'a>(overview: &'a Value, worker: &str) -> &'a Value {
 }
 
 /// Returns the events of all workers after a cursor, up to now.
-fn events(sandbox: &Sandbox, from: Option<&Value>) -> Vec<Value> {
+fn events(sandbox: &TestSandbox, from: Option<&Value>) -> Vec<Value> {
     let from = from.map(|from| format!("?from={}", from.as_str().unwrap())).unwrap_or_default();
     let socket = sandbox.daemon_info().unwrap().socket;
     let stream = request(&socket, &[&format!("GET /v1/events{from} HTTP/1.1")], "").body;
@@ -53,7 +53,7 @@ fn events(sandbox: &Sandbox, from: Option<&Value>) -> Vec<Value> {
 
 #[test]
 fn an_overview_has_what_each_worker_does_asks_and_has_used() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (busy, asking, idle) = (sandbox.start("demo"), sandbox.start("demo"), sandbox.start("demo"));
     let _ = sandbox.send(&idle, r#"!tokens {"totalTokens": 12}"#);
@@ -89,7 +89,7 @@ fn an_overview_has_what_each_worker_does_asks_and_has_used() {
 
 #[test]
 fn a_snapshot_and_the_stream_behind_it_have_no_gap_and_nothing_twice() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let workers = [sandbox.start("demo"), sandbox.start("demo")];
     let gate = sandbox.gate("first");
@@ -162,7 +162,7 @@ fn a_snapshot_and_the_stream_behind_it_have_no_gap_and_nothing_twice() {
 
 #[test]
 fn a_view_follows_questions_tools_plans_failures_and_the_end() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let mut snapshots = vec![overview(&sandbox)];
     let gate = sandbox.gate("tool");
     let sent =
@@ -200,7 +200,7 @@ fn a_view_follows_questions_tools_plans_failures_and_the_end() {
 
 #[test]
 fn the_pages_of_a_transcript_are_all_of_it_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for turn in ["!chunks 40\n!tool execute make", "!think hm\ntwo"] {
         let _ = sandbox.send(&worker, turn);
     }
@@ -253,7 +253,7 @@ fn the_pages_of_a_transcript_are_all_of_it_once() {
 
 #[test]
 fn the_workers_of_the_tasks_of_a_worker_are_listed_alone_and_say_where_they_belong() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!(true), &[]);
     let other = sandbox.start("demo");
     let file = sandbox.task_file("nested", "Unit", "background", "!say hello");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
-use subagent_tests::harness::{Faults, Sandbox, Stubborn, crowd, say, wait_until};
+use subagent_tests::harness::{Faults, Stubborn, TestSandbox, crowd, say, wait_until};
 use subagent_tests::invariants::Acknowledged;
 
 /// Time limit of commands on a broken state directory: above every limit of the client.
@@ -33,7 +33,7 @@ const EXPECTED: [&str; 10] = [
 ];
 
 /// Runs one of each command while nothing can be written. Each returns its result or a clear error.
-fn ask_everything(sandbox: &Sandbox, worker: &str) -> usize {
+fn ask_everything(sandbox: &TestSandbox, worker: &str) -> usize {
     let send = ["send", "--worker-id", worker, "--text", "now", "--wait-timeout-seconds", "2"];
     let commands: [&[&str]; 7] = [
         &send,
@@ -59,7 +59,7 @@ fn ask_everything(sandbox: &Sandbox, worker: &str) -> usize {
 }
 
 /// Checks that everything continues and is stored.
-fn goes_on(sandbox: Sandbox, worker: &str) {
+fn goes_on(sandbox: TestSandbox, worker: &str) {
     let manager = Stubborn::new(&sandbox);
     let end = manager.turn(worker, "after", "well");
     assert_eq!(end["type"], "turn.completed", "{end}");
@@ -74,7 +74,7 @@ fn a_state_dir_that_fails_for_a_while_is_reported_and_nothing_is_lost() {
         format!("{name}, the daemon {}", if *kill { "killed meanwhile" } else { "runs on" })
     };
     crowd("the state dir fails for a while", 6, &cases, name, |((errno, _), kill)| {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         let gate = sandbox.file("failing");
         let ops = ["change", "write", "sync", "truncate", "allocate", "rename", "unlink"];
         let ops = ops.iter().filter(|op| *errno != "EROFS" || **op != "sync");
@@ -99,8 +99,8 @@ fn a_state_dir_that_fails_for_a_while_is_reported_and_nothing_is_lost() {
 }
 
 /// Removes a state directory in use, and checks the effects.
-fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::PathBuf) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn goes_away(change: impl Fn(&Path, &Path)) -> (TestSandbox, String, std::path::PathBuf) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (state, elsewhere) = (sandbox.state_dir().to_owned(), sandbox.file("elsewhere"));
     let gate = sandbox.gate("never");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}", gate.directive()));
@@ -128,7 +128,7 @@ fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::Path
 
 /// Checks that a new state directory in the same place works. The old one's acknowledged
 /// data is legitimately gone.
-fn begins_anew(sandbox: Sandbox) {
+fn begins_anew(sandbox: TestSandbox) {
     sandbox.recorder().go_back_to(Acknowledged::default());
     let _ = sandbox.run(&["controller", "init"]).data_of("controller.initialized");
     let worker = sandbox.start("demo");
@@ -178,7 +178,7 @@ fn a_state_dir_that_comes_back_has_everything() {
 
 #[test]
 fn a_renamed_state_dir_is_noticed_without_a_request() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
     let old = [sandbox.daemon(), sandbox.agent(&guard), guard, runtime];
@@ -208,8 +208,8 @@ fn with_mounts(what: &str, run: impl FnOnce() + Send) {
 }
 
 /// A sandbox whose state directory is a small file system.
-fn on_tmpfs(options: &str, flags: MsFlags) -> Sandbox {
-    let sandbox = Sandbox::new();
+fn on_tmpfs(options: &str, flags: MsFlags) -> TestSandbox {
+    let sandbox = TestSandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     mount(Some("none"), sandbox.state_dir(), Some("tmpfs"), flags, Some(options)).unwrap();
     sandbox
@@ -265,7 +265,7 @@ fn a_state_dir_that_is_read_only_is_reported() {
 #[test]
 fn a_state_dir_that_becomes_read_only_under_a_running_daemon_loses_nothing() {
     with_mounts("a read-only file system", || {
-        let (sandbox, worker) = Sandbox::with_worker();
+        let (sandbox, worker) = TestSandbox::with_worker();
         let state = sandbox.state_dir().to_owned();
         // Open files stay writable; files opened from now on are read-only.
         mount(Some(&state), &state, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
@@ -281,7 +281,7 @@ fn a_state_dir_that_becomes_read_only_under_a_running_daemon_loses_nothing() {
 
 #[test]
 fn an_agent_of_unknown_state_is_neither_given_up_nor_passed_over() {
-    let (mut sandbox, worker) = Sandbox::with_worker();
+    let (mut sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.show(&worker)["runtimePid"].clone();
     sandbox.kill_daemon();
     let closed = sandbox.file("closed");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::stat::Mode;
 use serde_json::Value;
-use subagent_tests::harness::{Output, Sandbox, crowd, times};
+use subagent_tests::harness::{Output, TestSandbox, crowd, times};
 
 /// Number of concurrent cases.
 const WIDTH: usize = 12;
@@ -119,7 +119,7 @@ fn judged(output: &Output) -> Option<Value> {
 
 /// Returns the problems found by doctor.
 #[track_caller]
-fn problems(sandbox: &Sandbox) -> Vec<Value> {
+fn problems(sandbox: &TestSandbox) -> Vec<Value> {
     let output = sandbox.subagent(&["doctor"]).run();
     assert!(judged(&output).is_none() && output.elapsed < Duration::from_secs(15), "{output}");
     let findings = output.document()["data"]["findings"].clone();
@@ -130,7 +130,7 @@ fn problems(sandbox: &Sandbox) -> Vec<Value> {
 }
 
 fn run(case: &DamageCase) {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     if !case.daemon {
         let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");

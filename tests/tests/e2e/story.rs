@@ -1,13 +1,13 @@
 //! A new user's first result: from an empty home to a visible change, with little
 //! typing and without ids.
 
-use subagent_tests::harness::{Sandbox, Typist};
+use subagent_tests::harness::{TestSandbox, Typist};
 
 use crate::config_layers::{agent, bare, program};
 use crate::look::git;
 
 /// A person with an empty home, an agent in the PATH, and a repository.
-fn newcomer() -> Sandbox {
+fn newcomer() -> TestSandbox {
     let mut sandbox = bare();
     sandbox.remove_env("SUBAGENT_STATE_DIR");
     sandbox.set_state_dir(sandbox.workspace().join(".subagent/state"));

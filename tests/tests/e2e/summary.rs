@@ -4,14 +4,14 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::{Launcher, Sandbox};
+use subagent_tests::harness::{TestLauncher, TestSandbox};
 
 /// A worker of an agent whose launcher has a fast model.
-fn world() -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn world() -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]).key("tiers", json!({"fast": "large"}));
     sandbox.launcher("demo", demo);
-    sandbox.launcher("broken", Launcher::new("false", Vec::<String>::new()));
+    sandbox.launcher("broken", TestLauncher::new("false", Vec::<String>::new()));
     sandbox.init();
     let worker = sandbox.start("demo");
     (sandbox, worker)

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Running, Sandbox, assert_shape, say};
+use subagent_tests::harness::{Running, TestSandbox, assert_shape, say};
 
 /// A receiver of notifications.
 struct NotifyReceiver(UnixDatagram);
 
 impl NotifyReceiver {
     /// Binds it to a path that every later command of the sandbox gets.
-    fn at_path(sandbox: &mut Sandbox) -> Self {
+    fn at_path(sandbox: &mut TestSandbox) -> Self {
         let path = sandbox.file("notify");
         sandbox.set_env("NOTIFY_SOCKET", &path);
         Self::of(UnixDatagram::bind(path).unwrap())
@@ -48,7 +48,7 @@ impl NotifyReceiver {
     }
 }
 
-fn foreground(sandbox: &Sandbox) -> Running {
+fn foreground(sandbox: &TestSandbox) -> Running {
     sandbox.command("subagentd").args(["run"]).deadline(Duration::from_secs(120)).spawn()
 }
 
@@ -61,7 +61,7 @@ fn end(daemon: Running) {
 
 #[test]
 fn a_manager_hears_of_readiness_of_the_workers_and_of_the_end() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let manager = NotifyReceiver::at_path(&mut sandbox);
     let daemon = foreground(&sandbox);
     assert_eq!(manager.next(), ["READY=1", "STATUS=0 live workers"]);
@@ -80,7 +80,7 @@ fn a_manager_hears_of_readiness_of_the_workers_and_of_the_end() {
 
 #[test]
 fn a_manager_in_the_abstract_namespace_hears_it_too() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let name = format!("subagent-notify-{}", sandbox.path().file_name().unwrap().to_str().unwrap());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let manager = NotifyReceiver::of(UnixDatagram::bind_addr(&address).unwrap());
@@ -96,7 +96,7 @@ fn a_manager_in_the_abstract_namespace_hears_it_too() {
 fn nothing_that_the_daemon_starts_has_the_managers_variables() {
     const ABOUT_ONE: [&str; 5] =
         ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID"];
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     for name in ABOUT_ONE {
         sandbox.set_env(name, "1");
     }
@@ -123,7 +123,7 @@ fn nothing_that_the_daemon_starts_has_the_managers_variables() {
 
 #[test]
 fn a_daemon_that_a_command_started_has_no_manager() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let manager = NotifyReceiver::at_path(&mut sandbox);
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     sandbox.init();
@@ -136,7 +136,7 @@ fn a_daemon_that_a_command_started_has_no_manager() {
 
 #[test]
 fn a_manager_hears_why_there_is_no_daemon() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let first = foreground(&sandbox);
     first.wait_line("anything", |_| Some(()));
     let manager = NotifyReceiver::at_path(&mut sandbox);
@@ -152,7 +152,7 @@ fn a_manager_hears_why_there_is_no_daemon() {
 #[test]
 fn a_manager_that_does_not_listen_disturbs_nothing() {
     for socket in ["/nowhere/notify", "@no-listener-here", "relative", "vsock:2:1", "@"] {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         sandbox.set_env("NOTIFY_SOCKET", socket);
         let daemon = foreground(&sandbox);
         daemon.wait_line("readiness", |line| line.contains("running").then_some(()));
@@ -166,7 +166,7 @@ fn a_manager_that_does_not_listen_disturbs_nothing() {
 
 /// Creates a `systemctl` that records its arguments. `reached`: whether there is a manager;
 /// `start`: whether units start.
-fn fake_systemctl(sandbox: &mut Sandbox, reached: bool, start: bool) -> PathBuf {
+fn fake_systemctl(sandbox: &mut TestSandbox, reached: bool, start: bool) -> PathBuf {
     let (bin, asked) = (sandbox.file("bin"), sandbox.file("asked"));
     fs::create_dir_all(&bin).unwrap();
     let script = format!(
@@ -190,13 +190,13 @@ fn taken(asked: &Path) -> Vec<String> {
     text.lines().map(|line| line.replace("--user --no-ask-password ", "")).collect()
 }
 
-fn install(sandbox: &Sandbox) -> Value {
+fn install(sandbox: &TestSandbox) -> Value {
     sandbox.run(&["daemon", "install"]).data_of("daemon.installed")
 }
 
 #[test]
 fn a_unit_is_written_enabled_and_removed() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asked = fake_systemctl(&mut sandbox, true, true);
     sandbox.set_env("SUBAGENT_CTL_TOKEN", "not for systemctl");
     let data = install(&sandbox);
@@ -248,7 +248,7 @@ fn a_unit_is_written_enabled_and_removed() {
 
 #[test]
 fn a_unit_goes_on_with_the_retention_of_the_one_who_installs_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asked = fake_systemctl(&mut sandbox, true, true);
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "soon");
     let error = sandbox.run(&["daemon", "install"]).error("INVALID_ARGUMENT");
@@ -266,7 +266,7 @@ fn a_unit_goes_on_with_the_retention_of_the_one_who_installs_it() {
 
 #[test]
 fn an_agent_can_neither_install_nor_remove_a_unit_nor_be_the_daemon() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asked = fake_systemctl(&mut sandbox, true, true);
     sandbox.init();
     let worker = sandbox.start("demo");
@@ -298,7 +298,7 @@ fn an_agent_can_neither_install_nor_remove_a_unit_nor_be_the_daemon() {
 
 #[test]
 fn each_state_dir_has_a_unit_of_its_own() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let _ = fake_systemctl(&mut sandbox, true, true);
     let one = install(&sandbox);
     let other =
@@ -311,7 +311,7 @@ fn each_state_dir_has_a_unit_of_its_own() {
 
 #[test]
 fn without_a_manager_it_says_what_to_type() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asked = fake_systemctl(&mut sandbox, false, true);
     let data = install(&sandbox);
     let unit = data["unit"].as_str().unwrap();
@@ -340,7 +340,7 @@ fn without_a_manager_it_says_what_to_type() {
 
 #[test]
 fn a_unit_that_does_not_start_is_an_error() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let _ = fake_systemctl(&mut sandbox, true, false);
     let error = sandbox.run(&["daemon", "install"]).error("DAEMON_START_FAILED");
     let details = json!({
@@ -353,7 +353,7 @@ fn a_unit_that_does_not_start_is_an_error() {
 
 #[test]
 fn printing_a_unit_changes_nothing() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asked = fake_systemctl(&mut sandbox, true, true);
     let data = sandbox.run(&["daemon", "install", "--print"]).data_of("daemon.unit");
     let shape = json!({"unit": "str", "unitPath": "str", "stateDir": "str", "program": "str", "text": "str"});
@@ -367,7 +367,7 @@ fn printing_a_unit_changes_nothing() {
 
 #[test]
 fn a_unit_that_cannot_be_written_is_an_error() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asked = fake_systemctl(&mut sandbox, true, true);
     fs::write(sandbox.file("home/.config"), "a file").unwrap();
     let error = sandbox.run(&["daemon", "install"]).error("INVALID_ARGUMENT");
@@ -378,7 +378,7 @@ fn a_unit_that_cannot_be_written_is_an_error() {
 
 #[test]
 fn systemd_understands_the_unit_with_any_path() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     if !Path::new("/usr/bin/systemd-analyze").exists() {
         say("SKIPPED: no systemd-analyze here");
         sandbox.finish();

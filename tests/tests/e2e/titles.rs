@@ -4,13 +4,13 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 /// The scripted agent repeats its instructions, so this is the beginning of its response.
 const TITLE: &str = "<agent_instructions agent=\"title\">You name a piece of work";
 
-fn world(titles: &str) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn world(titles: &str) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     let hanging = sandbox.demo_agent(&["--hang-session-new"]);
     sandbox.launcher("hanging", hanging);
     let demo = sandbox.demo_agent(&[]).key("tiers", json!({"fast": "large"}));
@@ -22,16 +22,16 @@ fn world(titles: &str) -> Sandbox {
     sandbox
 }
 
-fn label(sandbox: &Sandbox, worker: &str) -> Value {
+fn label(sandbox: &TestSandbox, worker: &str) -> Value {
     sandbox.run(&["worker", "show", worker]).data_of("worker.shown")["label"].clone()
 }
 
-fn wait_for_title(sandbox: &Sandbox, worker: &str) {
+fn wait_for_title(sandbox: &TestSandbox, worker: &str) {
     wait_until("a title", Duration::from_secs(30), || (label(sandbox, worker) == TITLE).then_some(()));
 }
 
 /// Returns the number of a worker's tasks, including hidden ones.
-fn tasks(sandbox: &Sandbox, worker: &str) -> usize {
+fn tasks(sandbox: &TestSandbox, worker: &str) -> usize {
     sandbox.events(worker).iter().filter(|event| event["type"] == "subagent.spawned").count()
 }
 
@@ -113,7 +113,7 @@ fn nothing_is_labeled_unless_the_config_says_so_and_a_rule_can_deny_it() {
         assert_eq!((label(&sandbox, worker), tasks(&sandbox, worker)), (json!("worker"), 0), "{titles}");
         sandbox.finish();
     }
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let file = sandbox.config_file();
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{text}titles: yes please\n")).unwrap();

@@ -10,7 +10,9 @@ use std::{fs, thread};
 
 use nix::sys::signal::Signal;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Launcher, Random, Sandbox, executables, say, times, wait_until, wait_while};
+use subagent_tests::harness::{
+    Random, TestLauncher, TestSandbox, executables, say, times, wait_until, wait_while,
+};
 use subagent_tests::trees::{ProcessShape, Registry};
 
 /// Number of shapes in an ordinary run.
@@ -51,7 +53,7 @@ fn own_program(folder: &Path, name: &str) -> PathBuf {
     own
 }
 
-fn die(death: TeardownCause, sandbox: &Sandbox, worker: &str, registry: &Registry) {
+fn die(death: TeardownCause, sandbox: &TestSandbox, worker: &str, registry: &Registry) {
     let runtime = sandbox.runtime(worker);
     let guard = sandbox.guard(&runtime);
     match death {
@@ -93,11 +95,11 @@ impl Drop for PlantedTree {
 
 /// Makes all of these shapes die in this way, one after the other, in their own world.
 fn all_die(death: TeardownCause, shapes: &[ProcessShape]) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let programs: Vec<PathBuf> =
         (0..shapes.len()).map(|index| own_program(sandbox.path(), &format!("agent-{index}"))).collect();
     for (index, program) in programs.iter().enumerate() {
-        sandbox.launcher(&format!("tree-{index}"), Launcher::new(program.to_str().unwrap(), [""; 0]));
+        sandbox.launcher(&format!("tree-{index}"), TestLauncher::new(program.to_str().unwrap(), [""; 0]));
     }
     sandbox.init();
     let mut ends = Vec::new();

@@ -7,30 +7,30 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::schedules::{SOON, firings, started, wait_for_firings, world};
 
-fn add(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn add(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let args: Vec<&str> = ["trigger", "add"].iter().chain(args).copied().collect();
     sandbox.run(&args).data_of("trigger.added")
 }
 
-fn fire(sandbox: &Sandbox, args: &[&str], payload: &str) -> Value {
+fn fire(sandbox: &TestSandbox, args: &[&str], payload: &str) -> Value {
     let args: Vec<&str> = ["trigger", "fire"].iter().chain(args).copied().collect();
     sandbox.subagent(&args).stdin(payload).run().data_of("trigger.fired")
 }
 
-fn log(sandbox: &Sandbox, name: &str) -> Vec<Value> {
+fn log(sandbox: &TestSandbox, name: &str) -> Vec<Value> {
     firings(sandbox, "trigger", name)
 }
 
-fn wait_for(sandbox: &Sandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
+fn wait_for(sandbox: &TestSandbox, name: &str, status: &str, count: usize) -> Vec<Value> {
     wait_for_firings(sandbox, "trigger", name, status, count)
 }
 
 /// Returns the text that the worker of a firing got.
-fn prompt(sandbox: &Sandbox, firing: &Value) -> String {
+fn prompt(sandbox: &TestSandbox, firing: &Value) -> String {
     let worker = firing["workerId"].as_str().unwrap();
     let wanted = |event: &Value| {
         let is_its = firing["turnId"].is_null() || event["turnId"] == firing["turnId"];
@@ -44,7 +44,7 @@ fn prompt(sandbox: &Sandbox, firing: &Value) -> String {
 }
 
 /// Pauses a trigger, and waits until nothing that it has started is open.
-fn settle(sandbox: &Sandbox, name: &str) {
+fn settle(sandbox: &TestSandbox, name: &str) {
     sandbox.run(&["trigger", "pause", name]).data_of("trigger.paused");
     wait_until("the ends of the firings", SOON, || {
         let is_open = |firing: &Value| firing["status"] == "running" || firing["status"] == "waiting";
@@ -53,7 +53,7 @@ fn settle(sandbox: &Sandbox, name: &str) {
 }
 
 /// Returns the ids of all tasks that this trigger has started.
-fn tasks(sandbox: &Sandbox, name: &str) -> Vec<String> {
+fn tasks(sandbox: &TestSandbox, name: &str) -> Vec<String> {
     let all = sandbox.run(&["task", "list", "--all"]).data();
     let ids = all["items"].as_array().unwrap().iter().map(|task| task["taskId"].as_str().unwrap().to_owned());
     let is_of_it = |id: &String| {
@@ -174,7 +174,7 @@ fn each_turn_of_a_worker_fires_except_those_that_the_trigger_starts() {
 
 /// The daemon dies at the point during a firing; the next one continues.
 fn fires_once_although_the_daemon_dies_at(point: &str) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);

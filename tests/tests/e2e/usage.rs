@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, request};
+use subagent_tests::harness::{TestSandbox, request};
 
 use super::config_layers::USER;
 
@@ -19,7 +19,7 @@ fn tokens(counts: &Value) -> String {
     format!("!tokens {counts}")
 }
 
-fn usage(sandbox: &Sandbox, flags: &[&str]) -> Value {
+fn usage(sandbox: &TestSandbox, flags: &[&str]) -> Value {
     sandbox.subagent(&["usage"]).args(flags).run().data_of("usage.shown")
 }
 
@@ -28,7 +28,7 @@ fn item<'a>(shown: &'a Value, key: &Value) -> &'a Value {
 }
 
 /// Returns tokens and millionths of a USD reported by the events of a worker.
-fn reported(sandbox: &Sandbox, worker: &str) -> (u64, i64) {
+fn reported(sandbox: &TestSandbox, worker: &str) -> (u64, i64) {
     let (mut tokens, mut micros, mut session) = (0, 0, 0);
     for event in sandbox.events(worker) {
         let data = &event["data"];
@@ -60,7 +60,7 @@ fn micros(cost: &Value) -> i64 {
 
 #[test]
 fn the_sums_are_those_of_the_events_to_the_millionth_and_what_is_unknown_stays_unknown() {
-    let (sandbox, first) = Sandbox::with_worker();
+    let (sandbox, first) = TestSandbox::with_worker();
     let second = sandbox.start("demo");
     for (cost, count) in [(0.1, 120), (0.3, 80), (0.3001, 1)] {
         let text = format!("{}\n{}", usd(cost), tokens(&json!({"totalTokens": count})));
@@ -124,7 +124,7 @@ fn the_sums_are_those_of_the_events_to_the_millionth_and_what_is_unknown_stays_u
 
 #[test]
 fn a_cost_is_computed_from_the_prices_of_the_user_where_an_agent_reports_tokens_alone() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     fs::create_dir_all(sandbox.file(USER).parent().unwrap()).unwrap();
     fs::write(sandbox.file(USER), "prices:\n  small: {input: 3, output: 15, cachedRead: 0.3}\n").unwrap();

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::look::git;
 
 /// A repository with one commit and a git identity.
-pub(super) fn repository() -> Sandbox {
-    let mut sandbox = Sandbox::new();
+pub(super) fn repository() -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
     git(&sandbox, &["config", "user.name", "me"]);
@@ -25,7 +25,7 @@ pub(super) fn repository() -> Sandbox {
 }
 
 /// Adds keys to the config.
-fn configure(sandbox: &Sandbox, keys: &Value) {
+fn configure(sandbox: &TestSandbox, keys: &Value) {
     let file = sandbox.config_file();
     let lines = keys.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
     let added: String = lines.collect();
@@ -39,7 +39,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 /// Starts a worker in a worktree. Returns the data of its start.
-fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
+fn start(sandbox: &TestSandbox, name: &str, more: &[&str]) -> Value {
     let args = ["worker", "start", "demo", "--name", name, "--worktree"];
     sandbox.run(&[&args[..], more].concat()).data_of("worker.started")
 }
@@ -52,7 +52,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn names(sandbox: &Sandbox) -> Vec<String> {
+fn names(sandbox: &TestSandbox) -> Vec<String> {
     let listed = sandbox.run(&["worktree", "list"]).data_of("worktree.listed");
     let items = listed["items"].as_array().unwrap().iter();
     items
@@ -123,7 +123,7 @@ fn work_is_kept_and_landed_with_the_git_of_the_system() {
     is_kept_until_it_is_landed_or_discarded(sandbox);
 }
 
-fn is_kept_until_it_is_landed_or_discarded(sandbox: Sandbox) {
+fn is_kept_until_it_is_landed_or_discarded(sandbox: TestSandbox) {
     let (kept, gone) = (start(&sandbox, "kept", &[]), start(&sandbox, "gone", &[]));
     for name in ["kept", "gone"] {
         let _ = sandbox.run(&["send", name, &format!("!edit create {name}.txt {name}")]).data();
@@ -211,7 +211,7 @@ fn a_landing_that_cannot_be_changes_nothing() {
 
 #[test]
 fn without_a_repository_no_worker_is_started() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     let refused =
         sandbox.run(&["worker", "start", "demo", "--name", "a", "--worktree"]).error("WORKTREE_NEEDS_GIT");

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use subagent_tests::harness::{Faults, Sandbox};
+use subagent_tests::harness::{Faults, TestSandbox};
 
 use super::look::git;
 
@@ -15,8 +15,8 @@ use super::look::git;
 const DISKS: [&str; 3] = ["data/*", "ws/.git/*", "ws/*.txt*"];
 
 /// A repository with one commit. While one of the returned files exists, that disk is full.
-fn repository() -> (Sandbox, Vec<PathBuf>) {
-    let mut sandbox = Sandbox::new();
+fn repository() -> (TestSandbox, Vec<PathBuf>) {
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
     for (key, value) in [("user.name", "me"), ("user.email", "me@example.com")] {
@@ -44,7 +44,7 @@ fn repository() -> (Sandbox, Vec<PathBuf>) {
 }
 
 /// Makes each git of the sandbox load the library: commands pass only git's variables on.
-fn preload_git(sandbox: &mut Sandbox, rules: &str) {
+fn preload_git(sandbox: &mut TestSandbox, rules: &str) {
     let path = std::env::var_os("PATH").unwrap();
     let git =
         std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file()).unwrap();
@@ -81,7 +81,7 @@ fn bytes(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// `kept` stays the same.
 #[track_caller]
 fn fails<T: PartialEq + std::fmt::Debug>(
-    sandbox: &Sandbox,
+    sandbox: &TestSandbox,
     disks: &[&PathBuf],
     command: &[&str],
     kept: impl Fn() -> T,

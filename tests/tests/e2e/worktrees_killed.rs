@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use subagent_tests::harness::{Sandbox, crowd};
+use subagent_tests::harness::{TestSandbox, crowd};
 
 use super::look::git;
 use super::sandbox::has_layers;
@@ -30,8 +30,8 @@ fn after_any_death_the_next_daemon_finishes_a_worktree() {
 }
 
 /// A repository with one commit, and the file that exists as soon as a process has died at the point.
-fn repository(point: &str, passing: u32) -> (Sandbox, PathBuf) {
-    let mut sandbox = Sandbox::new();
+fn repository(point: &str, passing: u32) -> (TestSandbox, PathBuf) {
+    let mut sandbox = TestSandbox::new();
     let reached = sandbox.file("reached");
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@{passing}"));

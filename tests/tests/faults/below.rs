@@ -1,13 +1,13 @@
 //! A process below a worker changes nothing with any request, independent of the command line: the
 //! agent uses the daemon's socket itself.
 
-use subagent_tests::harness::{Sandbox, say};
+use subagent_tests::harness::{TestSandbox, say};
 
 use super::owners::everything;
 use super::requests::{Post, posts, prepare};
 
 /// Returns the daemon's response to this request of a process below this worker.
-fn answer(sandbox: &Sandbox, worker: &str, post: &Post) -> String {
+fn answer(sandbox: &TestSandbox, worker: &str, post: &Post) -> String {
     let socket = sandbox.daemon_info().unwrap().socket;
     // It inserts line ends, which a shell and a prompt cannot contain.
     let ask = [&sandbox.executable("stranger"), "ask", socket.to_str().unwrap(), &post.text()];
@@ -18,14 +18,14 @@ fn answer(sandbox: &Sandbox, worker: &str, post: &Post) -> String {
 
 /// Returns all data that could change, without the request's own effects: a turn of the worker with
 /// a key, and the record of the refusal.
-fn others(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+fn others(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let asking = |row: &String| row.starts_with(worker) || row.starts_with("key ");
     everything(sandbox).into_iter().filter(|row| !asking(row)).collect()
 }
 
 #[test]
 fn from_below_a_worker_no_request_changes_anything() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for (number, path) in posts().iter().enumerate() {
         let post = prepare(&sandbox, path, number);
         let before = others(&sandbox, &worker);

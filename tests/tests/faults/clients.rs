@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, say, times, wait_until};
 
 use super::a_moment;
 
@@ -20,7 +20,7 @@ const PROMPT: Duration = Duration::from_secs(8);
 
 /// The data on which a command is tried.
 struct CommandScene<'a> {
-    sandbox: &'a Sandbox,
+    sandbox: &'a TestSandbox,
     worker: &'a str,
     number: usize,
 }
@@ -280,7 +280,7 @@ fn sub_commands(help: &str) -> Vec<String> {
 }
 
 /// Returns all commands, found through the help texts themselves.
-fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
+fn commands(sandbox: &TestSandbox) -> BTreeSet<String> {
     let mut open = vec!["subagent".to_owned(), "subagentd".to_owned()];
     let mut found = BTreeSet::new();
     while let Some(command) = open.pop() {
@@ -322,7 +322,7 @@ const ATTEMPTS: usize = 20;
 #[test]
 fn every_command_can_be_killed_at_any_moment_and_given_again() {
     let mut random = Random::announced();
-    let mut all = commands(&Sandbox::new());
+    let mut all = commands(&TestSandbox::new());
     assert!(all.remove(BOARD), "{all:?}");
     for command in APART {
         assert!(all.contains(command), "{command} is gone");
@@ -338,7 +338,7 @@ fn every_command_can_be_killed_at_any_moment_and_given_again() {
 
 /// Kills each of these while it runs, and repeats it. Returns the number of kills.
 fn kill_each(commands: &[&String], random: &mut Random) -> usize {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let asks = sandbox.demo_agent(&["--needs-auth"]);
     sandbox.launcher("asks", asks);
     sandbox.recorder().knows_all_decisions();
@@ -395,7 +395,7 @@ fn kill_each(commands: &[&String], random: &mut Random) -> usize {
 
 /// Ends the remains of a killed demo in its own world. A daemon that it had
 /// just requested starts later.
-fn clean(sandbox: &Sandbox) {
+fn clean(sandbox: &TestSandbox) {
     for entry in fs::read_dir(sandbox.file("tmp")).unwrap().flatten() {
         let state = entry.path().join(".subagent/state");
         if !state.exists() {

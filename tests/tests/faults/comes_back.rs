@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, crowd, wait_until};
 
 use super::a_moment;
 use super::deaths::DaemonDeath;
@@ -35,7 +35,7 @@ fn a_daemon_that_dies_while_a_background_end_is_due_comes_back_although_no_comma
 
 fn run(death: &DaemonDeath) {
     let mut random = Random::new(death.seed);
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = death.arm(&mut sandbox);
     let root = sandbox.delegating(&json!(true), &[]);
     let gate = sandbox.gate("command");

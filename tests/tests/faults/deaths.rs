@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use subagent_tests::harness::{Random, Sandbox, times};
+use subagent_tests::harness::{Random, TestSandbox, times};
 
 pub(crate) struct DaemonDeath {
     number: usize,
@@ -26,7 +26,7 @@ impl DaemonDeath {
     }
 
     /// Makes the daemon of this sandbox die at the step, once. The returned file exists afterwards.
-    pub(crate) fn arm(&self, sandbox: &mut Sandbox) -> PathBuf {
+    pub(crate) fn arm(&self, sandbox: &mut TestSandbox) -> PathBuf {
         let once = sandbox.file("reached");
         if let Some(step) = self.step {
             sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{step}=abort@1"));

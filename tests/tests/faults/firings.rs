@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, crowd, wait_until};
 
 use super::a_moment;
 use super::deaths::DaemonDeath;
@@ -49,7 +49,7 @@ fn each_firing_starts_one_task_whenever_the_daemon_dies() {
 
 fn run(death: &DaemonDeath) {
     let mut random = Random::new(death.seed);
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     let once = death.arm(&mut sandbox);
@@ -114,12 +114,12 @@ fn run(death: &DaemonDeath) {
     sandbox.finish();
 }
 
-fn firings(sandbox: &Sandbox, kind: &str, name: &str) -> Vec<Value> {
+fn firings(sandbox: &TestSandbox, kind: &str, name: &str) -> Vec<Value> {
     sandbox.run(&[kind, "log", name]).data()["items"].as_array().unwrap().clone()
 }
 
 /// Returns the tasks that firings have started. Each is told once of its firing.
-fn fired_tasks(sandbox: &Sandbox) -> BTreeSet<String> {
+fn fired_tasks(sandbox: &TestSandbox) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for task in sandbox.run(&["task", "list", "--all"]).data()["items"].as_array().unwrap() {
         let id = task["taskId"].as_str().unwrap();

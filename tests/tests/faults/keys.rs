@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use subagent_tests::harness::{Random, Sandbox, say, times};
+use subagent_tests::harness::{Random, TestSandbox, say, times};
 
 use super::a_moment;
 use super::requests::{Post, posts, prepare};
@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Returns differing results, and effects that did not occur exactly once. The
 /// first requests are concurrent.
-pub(crate) fn repeated(sandbox: &Sandbox, post: &Post, key: &str) -> Vec<String> {
+pub(crate) fn repeated(sandbox: &TestSandbox, post: &Post, key: &str) -> Vec<String> {
     let before = post.count(sandbox);
     let headers = [format!("Idempotency-Key: {key}")];
     let ask = || post.send(sandbox, &headers).unwrap().json();
@@ -53,7 +53,7 @@ pub(crate) fn repeated(sandbox: &Sandbox, post: &Post, key: &str) -> Vec<String>
 
 #[test]
 fn the_same_key_has_the_same_result_for_every_request() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let posts = posts();
     for (number, path) in posts.iter().enumerate() {
@@ -70,7 +70,7 @@ fn the_same_key_has_the_same_result_for_every_request() {
 #[test]
 fn the_same_key_has_one_effect_whenever_the_daemon_is_killed() {
     let mut random = Random::announced();
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (mut kills, mut answered) = (0, 0);
     for round in 0..times(1) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, say, times, wait_until};
 
 use super::a_moment;
 use super::victims::Victim;
@@ -70,7 +70,7 @@ const LEFT: [&str; 24] = [
 type ManagerTurns = BTreeMap<String, bool>;
 
 fn manage(
-    sandbox: &Sandbox,
+    sandbox: &TestSandbox,
     worker: &str,
     index: usize,
     over: &AtomicBool,
@@ -102,7 +102,7 @@ fn manage(
 }
 
 /// Follows a worker, is killed repeatedly, and continues after the last printed line.
-fn watch(sandbox: &Sandbox, worker: &str, mut random: Random, over: &AtomicBool, killed: &AtomicUsize) {
+fn watch(sandbox: &TestSandbox, worker: &str, mut random: Random, over: &AtomicBool, killed: &AtomicUsize) {
     let mut printed: Vec<String> = Vec::new();
     let learn = |stdout: &str, printed: &mut Vec<String>| {
         // An incomplete line does not count as printed.
@@ -137,7 +137,7 @@ struct Killed(BTreeMap<Victim, BTreeSet<(i32, u64)>>);
 
 impl Killed {
     /// Kills one of this kind and observes its death, unless an invariant is violated meanwhile.
-    fn one(&mut self, victim: Victim, sandbox: &Sandbox, random: &mut Random, broken: &dyn Fn() -> bool) {
+    fn one(&mut self, victim: Victim, sandbox: &TestSandbox, random: &mut Random, broken: &dyn Fn() -> bool) {
         let what = format!("a {victim:?} to kill");
         let found = wait_until(&what, Duration::from_secs(30), || {
             let found = victim.find(sandbox, random);
@@ -173,7 +173,7 @@ fn nothing_is_lost_or_done_twice_whenever_the_daemon_is_killed() {
 
 fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
     let mut random = Random::announced();
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Random, Sandbox, crowd, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, crowd, wait_until};
 
 use super::a_moment;
 use super::deaths::DaemonDeath;
@@ -45,7 +45,7 @@ fn what_is_due_arrives_once_but_for_what_was_under_way_whenever_the_daemon_dies(
 
 fn run(death: &DaemonDeath) {
     let mut random = Random::new(death.seed);
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let config = sandbox.file("home/.config/subagent");
     fs::create_dir_all(&config).unwrap();
     // One write per notification, so lines are complete.
@@ -104,7 +104,7 @@ fn run(death: &DaemonDeath) {
 
 /// The hook gets the three ends, each with one id and at most twice, and the denial of the
 /// other one counts once.
-fn hooked(sandbox: &Sandbox, workers: &[String; 4]) {
+fn hooked(sandbox: &TestSandbox, workers: &[String; 4]) {
     let stopped = || {
         let text = fs::read_to_string(sandbox.file("home/stopped")).unwrap_or_default();
         let mut times: BTreeMap<(String, String), usize> = BTreeMap::new();

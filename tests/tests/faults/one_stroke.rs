@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Launcher, Random, Sandbox, say, times, wait_until, wait_while};
+use subagent_tests::harness::{Random, TestLauncher, TestSandbox, say, times, wait_until, wait_while};
 
 use super::a_moment;
 
@@ -24,12 +24,12 @@ struct Struck {
 #[test]
 fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
     let mut random = Random::announced();
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.recorder().knows_all_decisions();
     for stroke in 0..times(STROKES) {
         // Each with its own file, which shows when all are running.
         let pids = sandbox.file_name(&format!("pids-{stroke}"));
-        let agent = Launcher::new(sandbox.executable("subagent"), ["demo-agent", "--pids", &pids]);
+        let agent = TestLauncher::new(sandbox.executable("subagent"), ["demo-agent", "--pids", &pids]);
         sandbox.launcher(&format!("demo-{stroke}"), agent);
     }
     sandbox.init();
@@ -79,7 +79,7 @@ fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
     ));
 }
 
-fn below(sandbox: &Sandbox, guard: &Process) -> Vec<Process> {
+fn below(sandbox: &TestSandbox, guard: &Process) -> Vec<Process> {
     let all = sandbox.processes();
     let mut found = vec![guard.pid];
     let mut index = 0;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use subagent_protocol::api::header;
-use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, say, times, wait_until};
 
 use super::a_moment;
 use super::requests::{posts, prepare};
@@ -31,7 +31,7 @@ fn handle(granted: &Value) -> [String; 3] {
 }
 
 /// Returns all data that a request could change.
-pub(crate) fn everything(sandbox: &Sandbox) -> Vec<String> {
+pub(crate) fn everything(sandbox: &TestSandbox) -> Vec<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
     database.busy_timeout(Duration::from_secs(5)).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn everything(sandbox: &Sandbox) -> Vec<String> {
 }
 
 /// Returns what invalid handles could change.
-pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<String> {
+pub(crate) fn done_without_a_right(sandbox: &TestSandbox, first: &Value) -> Vec<String> {
     let owner = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     let mut forged = handle(&owner);
     forged[2] = format!("{}: {}", header::CONTROLLER_TOKEN, "0".repeat(43));
@@ -89,7 +89,7 @@ pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<Stri
 
 #[test]
 fn a_handle_that_is_stale_or_forged_changes_nothing_with_any_request() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     assert_eq!(done_without_a_right(&sandbox, &first), Vec::<String>::new());
     sandbox.finish();
@@ -100,7 +100,7 @@ fn a_handle_that_is_stale_or_forged_changes_nothing_with_any_request() {
 }
 
 /// Checks ownerships, of which only the one with the highest epoch may remain.
-pub(crate) fn not_the_last_one_alone(sandbox: &Sandbox, granted: &[Value]) -> Vec<String> {
+pub(crate) fn not_the_last_one_alone(sandbox: &TestSandbox, granted: &[Value]) -> Vec<String> {
     let epoch = |granted: &Value| granted["owner"]["epoch"].as_i64().unwrap();
     let last = granted.iter().map(epoch).max().unwrap();
     let mut wrong = Vec::new();
@@ -128,7 +128,7 @@ fn of_many_takeovers_under_which_the_daemon_is_killed_the_last_one_owns_alone() 
     let mut random = Random::announced();
     let rounds = times(1);
     for _ in 0..rounds {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let worker = {
             sandbox.init();
             sandbox.start("demo")

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use subagent_tests::harness::{Sandbox, say, wait_until};
+use subagent_tests::harness::{TestSandbox, say, wait_until};
 
 use super::keys::repeated;
 use super::owners::{done_without_a_right, not_the_last_one_alone};
@@ -19,14 +19,14 @@ const SOON: Duration = Duration::from_secs(15);
 const ENOUGH: Duration = Duration::from_secs(40);
 
 /// A product with this deliberate violation.
-fn broken(word: &str) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn broken(word: &str) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_SABOTAGE", word);
     sandbox.recorder().knows_all_decisions();
     sandbox
 }
 
-fn broken_with_worker(word: &str) -> (Sandbox, String) {
+fn broken_with_worker(word: &str) -> (TestSandbox, String) {
     let sandbox = broken(word);
     sandbox.init();
     let worker = sandbox.start("demo");
@@ -296,7 +296,7 @@ fn a_wal_that_is_never_written_back_turns_red() {
 #[ignore = "on demand: breaks the product on purpose"]
 fn a_stray_that_stays_turns_red() {
     // The lookout itself: a process of an agent without runtime and guard, as after a double kill.
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let worker = sandbox.start("demo");
     let _ = sandbox.send(&worker, "!spawn wipe-env");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
+use subagent_tests::harness::{Response, TestSandbox, try_request, wait_until};
 
 mod schedules;
 mod triggers;
@@ -80,7 +80,7 @@ pub(crate) fn posts() -> BTreeSet<String> {
 }
 
 /// Returns `count` queued messages of a separate worker.
-fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
+fn queued(sandbox: &TestSandbox, count: usize) -> Vec<String> {
     let worker = sandbox.start("demo");
     let _ = sandbox.send_no_wait(&worker, "!sleep 3600000");
     let queue =
@@ -89,7 +89,7 @@ fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
 }
 
 /// Returns a task of this sandbox's manager.
-fn task(sandbox: &Sandbox, name: &str, prompt: &str) -> Value {
+fn task(sandbox: &TestSandbox, name: &str, prompt: &str) -> Value {
     let workspace = sandbox.workspace().canonicalize().unwrap();
     let place = json!({
         "workspaceKey": workspace, "workspace": workspace, "cwd": workspace, "launcher": "demo", "env": [], "umask": 18,
@@ -98,7 +98,7 @@ fn task(sandbox: &Sandbox, name: &str, prompt: &str) -> Value {
 }
 
 /// Returns the id of a submitted one.
-fn given(sandbox: &Sandbox, name: &str, prompt: &str) -> String {
+fn given(sandbox: &TestSandbox, name: &str, prompt: &str) -> String {
     let socket = sandbox.daemon_info().unwrap().socket;
     let body = task(sandbox, name, prompt).to_string();
     let given = try_request(&socket, &["POST /v1/tasks HTTP/1.1"], &body).unwrap().json();
@@ -106,7 +106,7 @@ fn given(sandbox: &Sandbox, name: &str, prompt: &str) -> String {
 }
 
 /// Returns the request to this path, with a separate worker as its target.
-pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
+pub(crate) fn prepare(sandbox: &TestSandbox, path: &str, number: usize) -> Post {
     let workspace = sandbox.workspace().canonicalize().unwrap();
     let me = sandbox.daemon();
     let owner = json!({"pid": me.pid, "startTime": me.start_time});
@@ -457,7 +457,7 @@ impl Post {
     }
 
     /// Prepares a change that only a second execution would make.
-    pub(crate) fn tempt(&self, sandbox: &Sandbox) {
+    pub(crate) fn tempt(&self, sandbox: &TestSandbox) {
         if self.path == PRUNE {
             sandbox.run(&["worker", "stop", &sandbox.start("demo")]).data_of("worker.stopped");
         }
@@ -470,7 +470,7 @@ impl Post {
     }
 
     /// Sends it with these headers; `None` if no daemon answered.
-    pub(crate) fn send(&self, sandbox: &Sandbox, headers: &[String]) -> Option<Response> {
+    pub(crate) fn send(&self, sandbox: &TestSandbox, headers: &[String]) -> Option<Response> {
         let head: Vec<&str> =
             std::iter::once(self.line.as_str()).chain(headers.iter().map(String::as_str)).collect();
         let answer = try_request(&sandbox.daemon_info()?.socket, &head, &self.body.to_string())?;
@@ -490,7 +490,7 @@ impl Post {
     }
 
     /// Returns how often it had an effect.
-    pub(crate) fn count(&self, sandbox: &Sandbox) -> i64 {
+    pub(crate) fn count(&self, sandbox: &TestSandbox) -> i64 {
         let query = match &self.effect {
             Effect::Rows(query) => query,
             Effect::File(file) => return i64::from(file.exists()),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Sandbox, say, times, wait_while};
+use subagent_tests::harness::{TestSandbox, say, times, wait_while};
 
 /// Duration of the soak; the factor multiplies it.
 const SECONDS: usize = 30;
@@ -36,7 +36,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn take(sandbox: &Sandbox) -> Self {
+    pub(crate) fn take(sandbox: &TestSandbox) -> Self {
         let mut sample = Self::default();
         for process in sandbox.processes() {
             if ["subagentd", "subagent-runtim", "subagent-guard"].contains(&process.name.as_str()) {
@@ -116,7 +116,7 @@ fn files_below(folder: &std::path::Path, ending: &str) -> (u64, u64) {
 }
 
 /// Works until then. Returns the number of turns.
-pub(crate) fn work(sandbox: &Sandbox, workers: &[String], until: Instant, name: &str) -> usize {
+pub(crate) fn work(sandbox: &TestSandbox, workers: &[String], until: Instant, name: &str) -> usize {
     thread::scope(|scope| {
         let managers: Vec<_> = workers
             .iter()
@@ -147,7 +147,7 @@ pub(crate) fn work(sandbox: &Sandbox, workers: &[String], until: Instant, name: 
 }
 
 /// Takes a sample when nothing works: ending processes are gone and stored journals deleted.
-pub(crate) fn at_rest(sandbox: &Sandbox, workers: &[String]) -> Sample {
+pub(crate) fn at_rest(sandbox: &TestSandbox, workers: &[String]) -> Sample {
     let workers = workers.len() as u64;
     let is_over = |sample: &Sample| sample.processes == 1 + 2 * workers && sample.segments <= workers;
     let late = wait_while(Duration::from_secs(5), || Some(Sample::take(sandbox)).filter(|now| !is_over(now)));
@@ -156,7 +156,7 @@ pub(crate) fn at_rest(sandbox: &Sandbox, workers: &[String]) -> Sample {
 
 #[test]
 fn nothing_grows_while_the_work_goes_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, say, times};
+use subagent_tests::harness::{Output, TestSandbox, say, times};
 
 /// Number of concurrent first commands.
 pub(crate) const CROWD: usize = 64;
@@ -15,7 +15,7 @@ pub(crate) const CROWD: usize = 64;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs first commands of every kind at the same time. Returns their outputs.
-pub(crate) fn first_commands(sandbox: &Sandbox) -> Vec<Output> {
+pub(crate) fn first_commands(sandbox: &TestSandbox) -> Vec<Output> {
     let kinds: [&[&str]; 4] = [
         &["daemon", "start"],
         &["controller", "init"],
@@ -29,13 +29,13 @@ pub(crate) fn first_commands(sandbox: &Sandbox) -> Vec<Output> {
 }
 
 /// Returns the daemons running here.
-pub(crate) fn daemons(sandbox: &Sandbox) -> Vec<i32> {
+pub(crate) fn daemons(sandbox: &TestSandbox) -> Vec<i32> {
     let all = sandbox.processes().into_iter();
     all.filter(|process| process.name == "subagentd").map(|process| process.pid).collect()
 }
 
 /// Returns the errors of a crowd that must have started one daemon.
-pub(crate) fn more_than_one_daemon(sandbox: &Sandbox, outputs: &[Output]) -> Vec<String> {
+pub(crate) fn more_than_one_daemon(sandbox: &TestSandbox, outputs: &[Output]) -> Vec<String> {
     let mut wrong = Vec::new();
     let daemons = daemons(sandbox);
     if daemons.len() != 1 {
@@ -65,7 +65,7 @@ pub(crate) fn more_than_one_daemon(sandbox: &Sandbox, outputs: &[Output]) -> Vec
 fn many_first_commands_get_one_daemon() {
     let mut crowds = 0;
     for _ in 0..times(1) {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let outputs = first_commands(&sandbox);
         assert_eq!(more_than_one_daemon(&sandbox, &outputs), Vec::<String>::new());
         assert_eq!(sandbox.daemon_info().unwrap().generation, 1, "a second daemon had been started");
@@ -87,7 +87,7 @@ fn many_first_commands_get_one_daemon_in_what_was_left_before_a_reboot() {
 }
 
 fn after_a_reboot() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let old = sandbox.daemon_info().unwrap();
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -129,7 +129,7 @@ fn beside_a_daemon_that_hangs_every_command_has_an_error_in_time_and_none_starts
 
 /// Returns the time until all had their error.
 fn beside_one_that_hangs() -> Duration {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
     let begun = Instant::now();

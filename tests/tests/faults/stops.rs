@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, say, times, wait_until};
 
 use super::a_moment;
 use super::victims::Victim;
@@ -29,7 +29,7 @@ fn nothing_is_lost_that_was_only_stopped() {
         victims.extend(std::iter::repeat_n(victim, times(count)));
     }
     random.shuffle(&mut victims);
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
@@ -81,7 +81,7 @@ fn nothing_is_lost_that_was_only_stopped() {
     ));
 }
 
-fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> usize {
+fn manage(sandbox: &TestSandbox, worker: &str, index: usize, over: &AtomicBool) -> usize {
     let mut turns = 0;
     while !over.load(Ordering::Relaxed) {
         let file = format!("touched-{index}-{turns}");
@@ -98,7 +98,7 @@ fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> u
 
 #[test]
 fn a_runtime_that_hangs_for_long_is_unresponsive_and_can_be_stopped_for_good() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
@@ -127,7 +127,7 @@ fn a_runtime_that_hangs_for_long_is_unresponsive_and_can_be_stopped_for_good() {
 
 #[test]
 fn a_guard_that_was_stopped_when_its_runtime_died_does_its_duty_as_soon_as_it_can() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!spawn daemon\n!spawn wipe-env\n!spawn ignore-term");
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -149,7 +149,7 @@ fn a_guard_that_was_stopped_when_its_runtime_died_does_its_duty_as_soon_as_it_ca
 
 #[test]
 fn a_command_that_was_stopped_gives_its_result_afterwards() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let sending = sandbox.sending(&worker, &format!("!say begun\n{}\n!say done", gate.directive())).spawn();
     let follower = sandbox.follow(&worker);

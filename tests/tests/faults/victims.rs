@@ -3,7 +3,7 @@
 //! react is another fault, in `one_stroke.rs`.
 
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Random, Sandbox};
+use subagent_tests::harness::{Random, TestSandbox};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Victim {
@@ -16,7 +16,7 @@ pub(crate) enum Victim {
 
 impl Victim {
     /// Returns a process of this kind, or the two together; empty while there is none.
-    pub(crate) fn find(self, sandbox: &Sandbox, random: &mut Random) -> Vec<Process> {
+    pub(crate) fn find(self, sandbox: &TestSandbox, random: &mut Random) -> Vec<Process> {
         let all = sandbox.processes();
         let named = |name: &'static str| all.iter().filter(move |process| process.name == name);
         let one = |found: Vec<&Process>, random: &mut Random| -> Vec<Process> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Sandbox, executables, wait_until};
+use subagent_tests::harness::{Command, TestSandbox, executables, wait_until};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
@@ -54,7 +54,7 @@ fn forms(title: &str) -> String {
 }
 
 /// Returns a shell of a user who has this agent and `subagent`.
-fn shell(sandbox: &Sandbox, agent: &RealAgent, line: &str) -> Command {
+fn shell(sandbox: &TestSandbox, agent: &RealAgent, line: &str) -> Command {
     let bin = agent.home().join("bin");
     let path = format!("{}:{}:{}", bin.display(), executables().folder().display(), agent.env["PATH"]);
     let mut shell = sandbox.command("bash").args(["-euc", line]).deadline(DEADLINE);
@@ -75,7 +75,7 @@ fn install(agent: &RealAgent) {
 }
 
 /// Adds `subagent` to it, as the document describes.
-fn add(sandbox: &Sandbox, agent: &RealAgent, row: &ClientRow) {
+fn add(sandbox: &TestSandbox, agent: &RealAgent, row: &ClientRow) {
     let code = row.adding();
     if agent.name == "opencode" {
         let file = sandbox.workspace().join("opencode.json");
@@ -94,7 +94,7 @@ fn add(sandbox: &Sandbox, agent: &RealAgent, row: &ClientRow) {
 }
 
 /// Puts a `subagent` before the real one that keeps what a client writes to its server.
-fn record_what_it_says(sandbox: &Sandbox, agent: &RealAgent) {
+fn record_what_it_says(sandbox: &TestSandbox, agent: &RealAgent) {
     let words = [sandbox.file_name("said-to-mcp"), sandbox.executable("subagent")];
     let [said, real] = words.each_ref().map(|word| shell_words::quote(word));
     let script = format!(
@@ -108,14 +108,15 @@ fn record_what_it_says(sandbox: &Sandbox, agent: &RealAgent) {
 /// A client with its server, and a user who can run it without permission requests.
 struct ClientWorld {
     models: ModelServer,
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     agent: RealAgent,
     row: ClientRow,
 }
 
 impl ClientWorld {
     fn new(name: &'static str, title: &str) -> Self {
-        let (models, sandbox, row) = (ModelServer::start().unwrap(), Sandbox::new(), ClientRow::of(title));
+        let (models, sandbox, row) =
+            (ModelServer::start().unwrap(), TestSandbox::new(), ClientRow::of(title));
         let agent = RealAgent::new(name, &models);
         install(&agent);
         let _ = sandbox.command("git").args(["init", "-q"]).run().text();
@@ -269,7 +270,7 @@ fn lands_once(name: &'static str, title: &str) {
     manager.sandbox.finish();
 }
 
-fn define_scout(sandbox: &Sandbox) {
+fn define_scout(sandbox: &TestSandbox) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("scout.md"), "---\ndescription: Finds things\nlauncher: demo\n---\n").unwrap();

@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::Value;
-use subagent_tests::harness::{Launcher, Sandbox};
+use subagent_tests::harness::{TestLauncher, TestSandbox};
 use subagent_tests::model_server::ModelServer;
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
@@ -13,14 +13,14 @@ use super::turns::FORCED;
 use super::world::DEADLINE;
 
 pub(crate) struct Crew {
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: TestSandbox,
     pub(crate) models: ModelServer,
     /// Their HOMEs are removed with them.
     _agents: Vec<RealAgent>,
 }
 
 /// Returns how an agent is started in a sandbox.
-pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
+pub(crate) fn launcher(agent: &RealAgent) -> TestLauncher {
     let is_forced = |row| table::expected(agent.name, row).is_some_and(|cell| cell == FORCED);
     // Waiting is useless for an agent that does not obey. OpenHands obeys after the 30 s that
     // it gives a command.
@@ -31,7 +31,7 @@ pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
     } else {
         60.0
     };
-    let launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
+    let launcher = TestLauncher::new(agent.command.to_str().unwrap(), agent.args.clone())
         .startup_seconds(120.0)
         .cancel_grace_seconds(grace);
     agent.env.iter().fold(launcher, |launcher, (name, value)| launcher.env(name, value))
@@ -41,7 +41,7 @@ impl Crew {
     /// A workspace with a controller, and a launcher for each of these agents, with the same name.
     pub(crate) fn new(names: &[&str]) -> Self {
         let models = ModelServer::start().unwrap();
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         let mut agents = Vec::new();
         for name in AGENTS.into_iter().filter(|name| names.contains(name)) {
             let agent = RealAgent::new(name, &models);

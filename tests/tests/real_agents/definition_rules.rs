@@ -106,7 +106,7 @@ fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command
 #[test]
 fn a_real_agent_whose_folders_are_known_explores_in_a_sandbox() {
     let known: Vec<_> =
-        ["claude", "gemini"].into_iter().filter(|name| RealAgent::is_installed(name)).collect();
+        ["claude", "gemini", "kimi"].into_iter().filter(|name| RealAgent::is_installed(name)).collect();
     if known.is_empty() {
         return;
     }
@@ -114,7 +114,9 @@ fn a_real_agent_whose_folders_are_known_explores_in_a_sandbox() {
     let seed = crew.sandbox.workspace().join("seed");
     fs::write(&seed, "the file's content").unwrap();
     for agent in known {
-        for prompt in [format!("READ: {}", seed.display()), format!("RUN: cat {}", seed.display())] {
+        let (read, run) = (format!("READ: {}", seed.display()), format!("RUN: cat {}", seed.display()));
+        // Kimi Code asks for a command without naming it, so the definition's rules deny it.
+        for prompt in [Some(read), (agent != "kimi").then_some(run)].into_iter().flatten() {
             let task = crew.gives(&["explore", "--launcher", agent], &prompt);
             let shown = crew.sandbox.show(&task);
             // A machine without layers has a reason of its own.

@@ -2,7 +2,7 @@
 //! of the daemon. It is notified of each end once.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 use subagent_tests::real_agent::RealAgent;
 
 use super::crew::Crew;
@@ -21,7 +21,7 @@ fn family(parent: &str, children: [&'static str; 2]) -> Crew {
 }
 
 /// Makes the parent call the tool once. Returns the tool's output.
-fn gives(sandbox: &Sandbox, worker: &str, child: &str, prompt: &str) -> Value {
+fn gives(sandbox: &TestSandbox, worker: &str, child: &str, prompt: &str) -> Value {
     let call = json!({
         "agent": format!("by-{child}"), "prompt": prompt, "description": format!("Told {child}"), "background": true,
     });

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use serde_json::json;
-use subagent_tests::harness::{Output, Sandbox, executables, wait_until};
+use subagent_tests::harness::{Output, TestSandbox, executables, wait_until};
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
 use super::crew::Crew;
@@ -23,7 +23,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples").join(name)
 }
 
-fn bash(sandbox: &Sandbox) -> subagent_tests::harness::Command {
+fn bash(sandbox: &TestSandbox) -> subagent_tests::harness::Command {
     let path = env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", executables().folder().display());
     sandbox.command("bash").env("PATH", path).deadline(DEADLINE)

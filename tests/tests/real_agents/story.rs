@@ -4,12 +4,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use subagent_tests::harness::{Sandbox, Typist};
+use subagent_tests::harness::{TestSandbox, Typist};
 use subagent_tests::model_server::ModelServer;
 use subagent_tests::real_agent::RealAgent;
 
 /// Installs its adapter: in the PATH, and logged in.
-fn install(sandbox: &Sandbox, agent: &RealAgent, program: &str) {
+fn install(sandbox: &TestSandbox, agent: &RealAgent, program: &str) {
     let settings = agent.env.iter().map(|(name, value)| format!("{name}={value}"));
     let command = agent.command.to_str().unwrap().to_owned();
     let words: Vec<String> =
@@ -18,7 +18,7 @@ fn install(sandbox: &Sandbox, agent: &RealAgent, program: &str) {
     script(sandbox, program, &format!("exec {words}"));
 }
 
-fn script(sandbox: &Sandbox, name: &str, line: &str) {
+fn script(sandbox: &TestSandbox, name: &str, line: &str) {
     let file = sandbox.file("bin").join(name);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, format!("#!/bin/sh\n{line}\n")).unwrap();
@@ -86,8 +86,8 @@ fn with_nothing_configured_five_commands_give_a_result() {
 }
 
 /// A person with an empty home, a repository, and this agent in the PATH.
-fn newcomer(agent: &RealAgent) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn newcomer(agent: &RealAgent) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     fs::remove_file(sandbox.config_file()).unwrap();
     sandbox.remove_env("SUBAGENT_STATE_DIR");
     sandbox.set_state_dir(sandbox.workspace().join(".subagent/state"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 use subagent_tests::model_server::ModelServer;
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
@@ -100,7 +100,7 @@ fn each_launcher_in_the_document_works_and_sets_only_what_was_tried() {
     let blocks = launchers(&fs::read_to_string(document()).unwrap());
     assert_eq!(blocks.len(), AGENTS.len());
     let models = ModelServer::start().unwrap();
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (name, block) in AGENTS.into_iter().zip(blocks) {
         let file = sandbox.file(&format!("{name}.yaml"));
         fs::write(&file, &block).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Gate, Output, Sandbox, say, wait_until};
+use subagent_tests::harness::{Command, Gate, Output, TestSandbox, say, wait_until};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
@@ -24,7 +24,7 @@ pub(crate) const NEXT: &str = "approval.requested,turn.completed,turn.failed,tur
 
 /// The world of one agent.
 pub(crate) struct RealAgentWorld {
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: TestSandbox,
     pub(crate) models: ModelServer,
     pub(crate) worker: String,
     pub(crate) agent: RealAgent,
@@ -50,7 +50,7 @@ impl RealAgentWorld {
     /// A world without a worker, whose agent has these variables. An empty value removes one.
     pub(crate) fn with_env(name: &'static str, env: &[(&str, &str)]) -> Self {
         let models = ModelServer::start().unwrap();
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         let mcp = sandbox.executable("mcp-echo");
         let mut agent = RealAgent::new(name, &models);
         agent.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

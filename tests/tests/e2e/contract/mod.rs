@@ -22,11 +22,11 @@ mod s19_elicitation;
 mod s19_handshake;
 mod s19_options;
 
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 /// Starts all of these commands, then waits for their outputs.
 fn at_once<'a, const N: usize>(
-    sandbox: &Sandbox,
+    sandbox: &TestSandbox,
     commands: impl Iterator<Item = [&'a str; N]>,
 ) -> Vec<Output> {
     let running: Vec<_> = commands.map(|args| sandbox.subagent(&args).spawn()).collect();

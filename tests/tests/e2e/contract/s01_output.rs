@@ -7,7 +7,7 @@ mod refusals;
 mod state_dir;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Output, TestSandbox, assert_shape};
 
 use commands::{Leaf, leaves};
 
@@ -21,7 +21,7 @@ fn assert_plain_error(output: &Output, code: &Value) {
 
 #[test]
 fn every_command_prints_one_document_and_every_error_has_an_envelope() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
     let mut failed = 0;
     for Leaf { path, required, .. } in leaves(&sandbox) {
@@ -55,7 +55,7 @@ fn every_command_prints_one_document_and_every_error_has_an_envelope() {
 
 #[test]
 fn every_success_has_its_type_and_a_text() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!ask execute rm");
     let request = waited["requestId"].as_str().unwrap();
     let worker = worker.as_str();
@@ -105,7 +105,7 @@ fn every_success_has_its_type_and_a_text() {
 
 #[test]
 fn wrong_usage_exits_with_2_and_with_json_has_an_envelope() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let wrong = |args: &[&str]| {
         let plain = sandbox.command("subagent").args(args).run();
         assert_eq!((plain.status.code(), plain.stdout.as_str()), (Some(2), ""), "{plain}");
@@ -158,7 +158,7 @@ fn wrong_usage_exits_with_2_and_with_json_has_an_envelope() {
 
 #[test]
 fn help_is_a_success_on_stdout() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let mut paths: Vec<Vec<String>> = leaves(&sandbox).into_iter().map(|leaf| leaf.path).collect();
     paths.extend(paths.clone().into_iter().map(|mut path| {
         path.pop();
@@ -206,7 +206,7 @@ const PAIRS: &[&str] = &["--wait", "--debug-mode"];
 
 #[test]
 fn the_common_flags_are_where_the_contract_has_them() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let listed = |list: &str, name: &str| list.split(',').any(|listed| listed == name);
     for leaf in leaves(&sandbox).into_iter().filter(Leaf::is_in_the_contract) {
         let name = leaf.path.join(" ");
@@ -233,7 +233,7 @@ fn the_common_flags_are_where_the_contract_has_them() {
 
 #[test]
 fn ids_and_timestamps_have_their_forms() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let controller = sandbox.init();
     let owner = json!({
         "controllerId": "ctl", "instanceId": "ci", "epoch": 1, "pid": "int", "createdAt": "ts", "token": "str",
@@ -267,7 +267,7 @@ fn ids_and_timestamps_have_their_forms() {
 
 #[test]
 fn advice_stands_on_lines_of_its_own() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let json = sandbox.run(&["worker", "start"]).error("CONTROLLER_NOT_FOUND");
     let plain = sandbox.command("subagent").args(["worker", "start"]).run();
     assert_plain_error(&plain, &json["code"]);
@@ -284,7 +284,7 @@ fn advice_stands_on_lines_of_its_own() {
 
 #[test]
 fn the_exit_code_is_0_for_any_end_of_the_wait() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let accepted = sandbox.send_no_wait(&worker, "!error -32000 out of luck");
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.failed");
     let accepted = sandbox.send_no_wait(&worker, "!sleep 60000");
@@ -298,7 +298,7 @@ fn the_exit_code_is_0_for_any_end_of_the_wait() {
 
 #[test]
 fn what_is_not_ascii_is_printed_as_it_is() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = "ä\u{1f600}\u{2028} \"\\ \t\u{7f}";
     let waited = sandbox.sending(&worker, text).run();
     assert_eq!(waited.data_of("turn.waited")["assistantText"], text);

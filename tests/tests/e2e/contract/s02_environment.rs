@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use crate::contract::s06_controllers::{handle, owned};
 
@@ -15,7 +15,7 @@ fn launchers(command: subagent_tests::harness::Command) -> Vec<String> {
     data["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn config(sandbox: &Sandbox, path: &str, name: &str) {
+fn config(sandbox: &TestSandbox, path: &str, name: &str) {
     let path = sandbox.file(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, CONFIG.replace("NAME", name)).unwrap();
@@ -23,7 +23,7 @@ fn config(sandbox: &Sandbox, path: &str, name: &str) {
 
 #[test]
 fn subagent_config_names_the_config_file_and_empty_is_unset() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     config(&sandbox, "named.yaml", "named");
     config(&sandbox, "home/tilde.yaml", "tilde");
     let list = |value: &str| launchers(sandbox.command("subagent").env("SUBAGENT_CONFIG", value));
@@ -36,7 +36,7 @@ fn subagent_config_names_the_config_file_and_empty_is_unset() {
 
 #[test]
 fn the_users_config_lies_in_home_for_any_xdg_config_home() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     config(&sandbox, "home/.config/subagent/config.yaml", "home");
     config(&sandbox, "xdg/subagent/config.yaml", "xdg");
     let elsewhere = sandbox.file("tmp");
@@ -47,7 +47,7 @@ fn the_users_config_lies_in_home_for_any_xdg_config_home() {
 
 #[test]
 fn subagent_state_dir_beats_cwd_and_empty_is_unset() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let folder = sandbox.file("tmp/state");
     let moved = |args: &[&str]| sandbox.subagent(args).env("SUBAGENT_STATE_DIR", &folder);
     let there = moved(&["controller", "init", "--cwd", "."]).run().data_of("controller.initialized");
@@ -70,7 +70,7 @@ fn subagent_state_dir_beats_cwd_and_empty_is_unset() {
 
 #[test]
 fn a_handle_that_cannot_be_one_is_no_owners() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let mut broken = handle(&granted);
     broken[2].1 = "two words".to_owned();
@@ -99,7 +99,7 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
 
 #[test]
 fn an_agent_gets_what_the_caller_of_start_has_and_not_what_the_daemon_has() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("ONLY_THE_DAEMONS", "yes");
     let controller = sandbox.init();
     sandbox.remove_env("ONLY_THE_DAEMONS");
@@ -141,7 +141,7 @@ fn an_agent_gets_what_the_caller_of_start_has_and_not_what_the_daemon_has() {
 #[test]
 fn the_values_lie_beside_the_sockets_for_the_user_alone_and_only_until_the_stop() {
     use std::os::unix::fs::PermissionsExt;
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     // As stored in the file: base64.
     let (secret, encoded) = ("fourfourfour", "Zm91cmZvdXJmb3Vy");

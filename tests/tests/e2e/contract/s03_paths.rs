@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Sandbox, assert_shape};
+use subagent_tests::harness::{Command, TestSandbox, assert_shape};
 
 /// Writes a file and creates its folders.
 fn write(path: &Path, text: &str) {
@@ -14,26 +14,26 @@ fn write(path: &Path, text: &str) {
 }
 
 /// Returns `subagent ARGS --json` in this folder of the sandbox.
-fn within(sandbox: &Sandbox, folder: &str, args: &[&str]) -> Command {
+fn within(sandbox: &TestSandbox, folder: &str, args: &[&str]) -> Command {
     sandbox.subagent(args).cwd(sandbox.file(folder))
 }
 
 /// Returns the state directory that a command in this folder finds.
 #[track_caller]
-fn state_dir(sandbox: &Sandbox, folder: &str) -> Value {
+fn state_dir(sandbox: &TestSandbox, folder: &str) -> Value {
     let output = sandbox.command("subagentd").args(["status", "--json"]).cwd(sandbox.file(folder)).run();
     output.document()["stateDir"].clone()
 }
 
 #[track_caller]
-fn stop(sandbox: &Sandbox, folder: &str) {
+fn stop(sandbox: &TestSandbox, folder: &str) {
     let stopped = sandbox.command("subagentd").args(["stop", "--workers"]).cwd(sandbox.file(folder)).run();
     assert!(stopped.status.success(), "{stopped}");
 }
 
 #[test]
 fn an_empty_path_is_none() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let key = sandbox.workspace().canonicalize().unwrap();
     let run = |args: &[&str]| sandbox.run(args);
     assert_eq!(run(&["controller", "status", "--cwd", ""]).data()["workspaceKey"], key.to_str().unwrap());
@@ -75,7 +75,7 @@ fn an_empty_path_is_none() {
 
 #[test]
 fn the_config_is_the_flags_then_the_variables_then_the_projects_then_the_users() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for place in
         ["flag.yaml", "home/variable.yaml", "home/.config/subagent/config.yaml", "p/.subagent/config.yaml"]
     {
@@ -100,7 +100,7 @@ fn the_config_is_the_flags_then_the_variables_then_the_projects_then_the_users()
 
 #[test]
 fn no_config_is_an_empty_one_but_one_that_was_named_must_exist() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let list = || within(&sandbox, "tmp", &["launcher", "list"]);
     let user = sandbox.file_name("home/.config/subagent/config.yaml");
     let expected = json!({"items": [], "count": 0, "configPath": user, "configLoaded": false});
@@ -120,7 +120,7 @@ fn no_config_is_an_empty_one_but_one_that_was_named_must_exist() {
 
 #[test]
 fn the_config_is_searched_from_cwd_where_it_is_given() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let other = sandbox.file_name("other");
     write(&sandbox.file("other/.subagent/config.yaml"), "launchers: {theirs: {command: /nonexistent}}");
     sandbox.run(&["controller", "init", "--cwd", &other]).data_of("controller.initialized");
@@ -134,7 +134,7 @@ fn the_config_is_searched_from_cwd_where_it_is_given() {
 
 #[test]
 fn each_marker_makes_a_workspace_for_the_folders_below() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (name, marker) in [
         ("a", ".subagent/config.yaml"),
         ("b", ".subagent/controller.json"),
@@ -160,7 +160,7 @@ fn each_marker_makes_a_workspace_for_the_folders_below() {
 
 #[test]
 fn without_a_marker_a_command_fails_unless_the_folder_is_typed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.file("bare")).unwrap();
     for args in [
         &["controller", "init"][..],
@@ -185,7 +185,7 @@ fn without_a_marker_a_command_fails_unless_the_folder_is_typed() {
 
 #[test]
 fn a_folder_below_belongs_to_the_workspace_whether_it_is_typed_or_not() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir_all(sandbox.file("ws/sub/deep")).unwrap();
     let first = sandbox.init();
     assert_eq!(first["workspaceKey"], sandbox.file_name("ws"));
@@ -206,7 +206,7 @@ fn a_folder_below_belongs_to_the_workspace_whether_it_is_typed_or_not() {
 
 #[test]
 fn the_state_dir_variable_beats_cwd_and_empty_is_unset() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let state = sandbox.file("moved/state");
     sandbox.set_state_dir(&state);
     fs::create_dir(sandbox.file("bare")).unwrap();
@@ -223,7 +223,7 @@ fn the_state_dir_variable_beats_cwd_and_empty_is_unset() {
 
 #[test]
 fn a_cwd_that_is_no_folder_is_refused() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.file("ws/file"), "").unwrap();
     for cwd in ["none", "file"] {
         for args in [
@@ -244,7 +244,7 @@ fn a_cwd_that_is_no_folder_is_refused() {
 
 #[test]
 fn the_state_dir_has_the_contracts_files() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!stderr a complaint\nx");
     assert!(sandbox.state_dir().join("state.db").is_file());
     let log = fs::read_to_string(sandbox.state_dir().join(format!("runtimes/{worker}.log"))).unwrap();
@@ -254,7 +254,7 @@ fn the_state_dir_has_the_contracts_files() {
 
 #[test]
 fn the_hint_is_pretty_and_another_file_is_no_hint() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let data = sandbox.init();
     let id = data["controllerId"].as_str().unwrap();
     let hint = sandbox.file("ws/.subagent/controller.json");

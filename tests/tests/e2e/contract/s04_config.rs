@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 /// Returns the error of a config file with this content; its details without the path.
 #[track_caller]
-fn refused(sandbox: &Sandbox, content: impl AsRef<[u8]>) -> Value {
+fn refused(sandbox: &TestSandbox, content: impl AsRef<[u8]>) -> Value {
     fs::write(sandbox.config_file(), content).unwrap();
     let mut error = sandbox.run(&["role", "list"]).error("CONFIG_PARSE_ERROR");
     assert_eq!(error["retryable"], false);
@@ -20,7 +20,7 @@ fn refused(sandbox: &Sandbox, content: impl AsRef<[u8]>) -> Value {
 
 #[test]
 fn a_wrong_container_or_type_is_named_by_its_field() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let launcher = |rest: Value| {
         let mut launcher = json!({"command": "x"});
         launcher.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
@@ -79,7 +79,7 @@ fn a_wrong_container_or_type_is_named_by_its_field() {
 
 #[test]
 fn wrong_syntax_is_located() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (content, line) in [
         (&b"launchers: [\n"[..], None),
         (b"{\"launchers\": ]", Some(1)),
@@ -109,7 +109,7 @@ fn wrong_syntax_is_located() {
 
 #[test]
 fn depth_and_size_have_an_end() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for content in
         ["[".repeat(200_000), "{\"a\":".repeat(200_000), "- ".repeat(200_000), " ".repeat(2_000_000)]
     {
@@ -120,7 +120,7 @@ fn depth_and_size_have_an_end() {
 
 #[test]
 fn json_and_yaml_mean_the_same() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for content in [
         r#"{"launchers": {"a": {"command": "x", "args": ["-y", "z"]}}, "unknown": [1], "defaults": {"more": {}}}"#,
         "{\n\t\"launchers\": {\"a\": {\"command\": \"x\", \"args\": [\"-y\", \"z\"]}}\n}",
@@ -142,7 +142,7 @@ fn json_and_yaml_mean_the_same() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.file("folder")).unwrap();
     // Opening succeeds and reading fails, also for root.
     for path in [sandbox.file_name("folder"), "/proc/self/mem".to_owned()] {
@@ -161,7 +161,7 @@ fn a_file_that_cannot_be_read_is_named() {
 
 #[test]
 fn config_init_writes_the_users_file_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let path = sandbox.file_name("home/.config/subagent/config.yaml");
     let init = |args: &[&str]| sandbox.subagent(&["config", "init"]).args(args).run();
     let data = init(&[]).data_of("config.initialized");
@@ -202,7 +202,7 @@ fn config_init_writes_the_users_file_once() {
 
 #[test]
 fn of_fifty_that_are_run_at_once_one_writes_it_and_every_forced_one_does() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let path = sandbox.file_name("ws/at-once.yaml");
     let at_once = |flags: &[&str]| -> Vec<Output> {
         let init = || sandbox.subagent(&["config", "init", "--path", &path]).args(flags);
@@ -231,7 +231,7 @@ fn of_fifty_that_are_run_at_once_one_writes_it_and_every_forced_one_does() {
 
 #[test]
 fn a_link_is_followed_also_to_where_nothing_is() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (link, end) = (sandbox.file_name("ws/link.yaml"), sandbox.file_name("dots/c.yaml"));
     std::os::unix::fs::symlink("../dots/c.yaml", &link).unwrap();
     let init = ["config", "init", "--path", &link, "--force"];
@@ -247,7 +247,7 @@ fn a_link_is_followed_also_to_where_nothing_is() {
 
 #[test]
 fn config_init_finds_its_target() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let init = |args: &[&str]| {
         let command = sandbox.subagent(&["config", "init"]).args(args).env("SUBAGENT_CONFIG", "~/mine.yaml");
         command.run().data_of("config.initialized")
@@ -274,7 +274,7 @@ fn config_init_finds_its_target() {
 
 #[test]
 fn a_target_that_cannot_be_written_is_an_error() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.file("file"), "").unwrap();
     fs::create_dir(sandbox.file("folder")).unwrap();
     fs::create_dir(sandbox.file("closed")).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 const CONFIG: &str = r#"
 launchers:
@@ -29,15 +29,15 @@ defaults: {launcher: tool, role: analyst}
 "#;
 
 /// A sandbox with this config file in its workspace, and the file's path.
-fn configured(text: &str) -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+fn configured(text: &str) -> (TestSandbox, String) {
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.config_file(), text).unwrap();
     let path = sandbox.config_file().to_str().unwrap().to_owned();
     (sandbox, path)
 }
 
 #[track_caller]
-fn text_of(sandbox: &Sandbox, args: &[&str]) -> String {
+fn text_of(sandbox: &TestSandbox, args: &[&str]) -> String {
     let output = sandbox.command("subagent").args(args).run();
     assert_eq!(output.stderr, "", "{output}");
     output.text().to_owned()
@@ -273,7 +273,7 @@ fn commands(prompt: &str) -> Vec<String> {
 
 #[test]
 fn the_prompts_commands_do_the_work() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let prompt = text_of(&sandbox, &["prompt", "render"]);
     let (_, quick) = prompt.split_once("Read this quick workflow first").unwrap();
     let (quick, rules) = quick.split_once("\n## ").unwrap();

@@ -8,7 +8,7 @@ mod release;
 mod status;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Command, Output, TestSandbox, assert_shape};
 
 /// Returns the variables of an ownership.
 pub(super) fn handle(granted: &Value) -> [(&'static str, String); 3] {
@@ -29,7 +29,7 @@ pub(super) fn owned(mut command: Command, handle: &[(&'static str, String); 3]) 
 }
 
 /// Runs `subagent ARGS --json` in its own session, whose leader has ended afterwards.
-pub(super) fn in_a_session_that_ends(sandbox: &Sandbox, args: &[&str]) -> Output {
+pub(super) fn in_a_session_that_ends(sandbox: &TestSandbox, args: &[&str]) -> Output {
     // The `exit` prevents the shell from becoming the command itself.
     let script = ["--wait", "sh", "-c", "\"$0\" \"$@\"; exit $?"];
     let subagent = sandbox.executable("subagent");
@@ -37,7 +37,7 @@ pub(super) fn in_a_session_that_ends(sandbox: &Sandbox, args: &[&str]) -> Output
 }
 
 /// Returns `controller.attached` after a takeover.
-pub(super) fn take_over(sandbox: &Sandbox) -> Value {
+pub(super) fn take_over(sandbox: &TestSandbox) -> Value {
     sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached")
 }
 
@@ -52,13 +52,13 @@ fn granted() -> Value {
 }
 
 /// Returns the workspace's key in all outputs.
-fn key(sandbox: &Sandbox) -> String {
+fn key(sandbox: &TestSandbox) -> String {
     sandbox.workspace().canonicalize().unwrap().to_str().unwrap().to_owned()
 }
 
 #[test]
 fn init_makes_a_controller_and_gives_the_ownership() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     assert_shape(&first, &granted());
     assert_eq!((&first["label"], &first["owner"]["epoch"]), (&json!("default-manager"), &json!(1)));
@@ -73,7 +73,7 @@ fn init_makes_a_controller_and_gives_the_ownership() {
 
 #[test]
 fn init_conflicts_with_an_owner_that_lives_and_changes_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let status = sandbox.run(&["controller", "status"]).data();
     let again = ["controller", "init", "--label", "another", "--require-handle"];
@@ -88,7 +88,7 @@ fn init_conflicts_with_an_owner_that_lives_and_changes_nothing() {
 #[test]
 fn a_second_shell_learns_whether_it_may_go_on_without_being_the_owner() {
     for (first, may_go_on) in [(&["init"][..], true), (&["init", "--require-handle"], false)] {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let controller = |args: &[&str]| sandbox.command("subagent").args(["controller"]).args(args).run();
         assert!(controller(first).status.success());
         let refused = controller(&["init"]);
@@ -103,7 +103,7 @@ fn a_second_shell_learns_whether_it_may_go_on_without_being_the_owner() {
 
 #[test]
 fn init_of_a_workspace_that_belongs_to_another_controller_conflicts() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let other = ["controller", "init", "--controller-id", "ctl_0123456789"];
     let error = sandbox.run(&other).error("CONTROLLER_OWNERSHIP_CONFLICT");
@@ -116,7 +116,7 @@ fn init_of_a_workspace_that_belongs_to_another_controller_conflicts() {
 
 #[test]
 fn init_takes_the_id_and_the_label_that_it_is_given() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let long = "x".repeat(129);
     for wrong in ["my mgr", ".mine", "a/b", "märz", "a;b", &long] {
         let args = ["controller", "init", "--controller-id", wrong];
@@ -131,7 +131,7 @@ fn init_takes_the_id_and_the_label_that_it_is_given() {
 
 #[test]
 fn a_controller_with_a_name_of_ones_own_is_like_any_other() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let id = "my-mgr:2.x_Y";
     let init = ["controller", "init", "--controller-id", id, "--require-handle"];
     let granted = sandbox.run(&init).data_of("controller.initialized");
@@ -157,7 +157,7 @@ fn a_controller_with_a_name_of_ones_own_is_like_any_other() {
 
 #[test]
 fn init_works_again_for_the_owner_and_after_its_end() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let init = ["controller", "init", "--label", "first"];
     let first = in_a_session_that_ends(&sandbox, &init).data_of("controller.initialized");
     let second = sandbox.run(&["controller", "init"]).data_of("controller.initialized");
@@ -173,7 +173,7 @@ fn init_works_again_for_the_owner_and_after_its_end() {
 
 #[test]
 fn the_owner_is_the_leader_of_the_callers_session() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let script = "echo $$; \"$0\" controller init --json; exit $?";
     let args = ["--wait", "sh", "-c", script, &sandbox.executable("subagent")];
     let output = sandbox.command("setsid").args(args).run();
@@ -186,7 +186,7 @@ fn the_owner_is_the_leader_of_the_callers_session() {
 
 #[test]
 fn attach_gives_a_new_ownership_only_without_another_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = in_a_session_that_ends(&sandbox, &["controller", "init", "--label", "l"]).data();
     let attached = sandbox.run(&["controller", "attach"]).data_of("controller.attached");
     assert_shape(&attached, &granted());
@@ -202,7 +202,7 @@ fn attach_gives_a_new_ownership_only_without_another_owner() {
 
 #[test]
 fn attach_needs_a_controller_that_exists() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let error = sandbox.run(&["controller", "attach"]).error("CONTROLLER_NOT_FOUND");
     let shape = json!({"workspaceKey": "str", "recommendedAction": "str", "recommendedCommand": "str"});
     assert_shape(&error["details"], &shape);
@@ -218,7 +218,7 @@ fn attach_needs_a_controller_that_exists() {
 
 #[test]
 fn without_json_there_are_four_lines() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (args, epoch) in [(&["init"] as &[&str], 1), (&["attach", "--takeover"], 2)] {
         let output = sandbox.command("subagent").args(["controller"]).args(args).run();
         let id = sandbox.run(&["controller", "status"]).data()["controllerId"].as_str().unwrap().to_owned();
@@ -235,7 +235,7 @@ fn without_json_there_are_four_lines() {
 
 #[test]
 fn print_env_is_three_lines_that_make_a_shell_the_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [&["init"] as &[&str], &["attach", "--takeover"]] {
         let args = [&["controller"], args, &["--print-env"]].concat();
         let output = sandbox.command("subagent").args(args).run();
@@ -257,7 +257,7 @@ fn print_env_is_three_lines_that_make_a_shell_the_owner() {
 
 #[test]
 fn print_env_with_json_is_refused_as_json_before_anything_is_done() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for command in ["init", "attach"] {
         sandbox.run(&["controller", command, "--print-env"]).error("INVALID_ARGUMENT");
     }

@@ -4,19 +4,19 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 /// The commands that accept it, each with its other requirements.
 const COMMANDS: [&[&str]; 4] = [&["send"], &["wait"], &["approve"], &["worker", "start"]];
 
 /// Runs the command with this on its standard input.
 #[track_caller]
-fn given(sandbox: &Sandbox, command: &[&str], input: impl Into<Vec<u8>>) -> Output {
+fn given(sandbox: &TestSandbox, command: &[&str], input: impl Into<Vec<u8>>) -> Output {
     sandbox.subagent(command).args(["--input", "-"]).stdin(input).deadline(Duration::from_secs(120)).run()
 }
 
 #[track_caller]
-fn refused(sandbox: &Sandbox, command: &[&str], input: &str) -> Value {
+fn refused(sandbox: &TestSandbox, command: &[&str], input: &str) -> Value {
     let output = given(sandbox, command, input);
     let error = output.error("INVALID_INPUT");
     assert_eq!((&error["retryable"], output.stderr.as_str()), (&json!(false), ""), "{output}");
@@ -25,7 +25,7 @@ fn refused(sandbox: &Sandbox, command: &[&str], input: &str) -> Value {
 
 #[test]
 fn what_is_no_object_is_refused() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for command in COMMANDS {
         for text in ["", "{", "{} {}", "{'text': 1}", r#"{"a": NaN}"#, r#"{"text": "\ud800"}"#] {
             let error = refused(&sandbox, command, text);
@@ -44,7 +44,7 @@ fn what_is_no_object_is_refused() {
 
 #[test]
 fn a_key_whose_flag_was_typed_is_refused_even_if_it_is_null() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (command, key, flag, typed) in [
         (&["send"][..], "workerId", "worker_id", &["--worker-id", "w"][..]),
         (&["send"], "text", "text", &["--text", ""]),
@@ -91,7 +91,7 @@ fn a_key_whose_flag_was_typed_is_refused_even_if_it_is_null() {
 
 #[test]
 fn wrong_types_are_refused_without_details() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let wrong_text = || vec![json!(1), json!(true), json!([]), json!({})];
     let wrong_bool = || vec![json!(null), json!(1), json!("true")];
     let wrong_number = || vec![json!(-1), json!(-0.5), json!(true), json!(false), json!("5"), json!([])];
@@ -127,7 +127,7 @@ fn wrong_types_are_refused_without_details() {
 
 #[test]
 fn unknown_keys_are_refused() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for command in COMMANDS {
         let error = refused(&sandbox, command, r#"{"lable": 1, "Text": "x"}"#);
         assert_eq!(error["details"]["unknown"], json!(["lable", "Text"]));
@@ -139,7 +139,7 @@ fn unknown_keys_are_refused() {
 
 #[test]
 fn a_key_that_is_there_twice_is_refused() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for command in COMMANDS {
         let key = if command.len() == 1 { "workerId" } else { "role" };
         let error = refused(&sandbox, command, &format!(r#"{{"{key}": "a", "{key}": "a"}}"#));
@@ -151,7 +151,7 @@ fn a_key_that_is_there_twice_is_refused() {
 
 #[test]
 fn the_key_worker_is_not_supported_even_beside_the_right_one() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for command in ["send", "wait", "approve"] {
         for text in [r#"{"worker": "w"}"#, r#"{"workerId": "w", "worker": null}"#] {
             let error = refused(&sandbox, &[command], text);
@@ -164,7 +164,7 @@ fn the_key_worker_is_not_supported_even_beside_the_right_one() {
 
 #[test]
 fn null_and_empty_text_are_absent_but_for_the_message() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for key in ["null", "\"\""] {
         let error = refused(&sandbox, &["send"], &format!("{{\"workerId\": {key}, \"text\": \"x\"}}"));
         assert!(error["message"].as_str().unwrap().contains("no worker"), "{error}");
@@ -187,7 +187,7 @@ fn null_and_empty_text_are_absent_but_for_the_message() {
 
 #[test]
 fn everything_can_be_given_in_the_object() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let controller = sandbox.init()["controllerId"].clone();
     fs::create_dir(sandbox.file("ws/sub")).unwrap();
     let input = json!({
@@ -224,7 +224,7 @@ fn everything_can_be_given_in_the_object() {
 
 #[test]
 fn every_key_of_send_and_wait_arrives() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let input = json!({
         "workerId": worker, "text": "!say hi", "wait": true, "waitUntil": "turn.completed,turn.failed",
         "waitTimeoutSeconds": 7.5, "waitNoProgressTimeoutSeconds": 6.5, "debugMode": false,
@@ -263,7 +263,7 @@ fn every_key_of_send_and_wait_arrives() {
 
 #[test]
 fn every_key_of_approve_arrives() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for (key, value, chosen) in [
         ("optionId", "reject-once", "reject-once"),
         ("alias", "allow-always", "allow-always"),
@@ -284,7 +284,7 @@ fn every_key_of_approve_arrives() {
 
 #[test]
 fn the_folder_in_the_object_selects_the_workspace() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let other = sandbox.file_name("other");
     fs::create_dir(&other).unwrap();
     let input = json!({"cwd": other, "launcher": "none"}).to_string();
@@ -298,7 +298,7 @@ fn the_folder_in_the_object_selects_the_workspace() {
 
 #[test]
 fn a_file_and_a_byte_order_mark_are_taken() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = format!("\u{feff}{}\r\n", json!({"workerId": worker, "text": "früh \u{1f600}"}));
     fs::write(sandbox.file("ws/in.json"), text).unwrap();
     let waited = sandbox.run(&["send", "--input", "in.json"]).data_of("turn.waited");
@@ -308,7 +308,7 @@ fn a_file_and_a_byte_order_mark_are_taken() {
 
 #[test]
 fn what_cannot_be_read_is_named() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.file("ws/latin"), b"{\"text\": \"\xe9\"}").unwrap();
     for command in COMMANDS {
         for path in ["none.json", "/", "latin", "/proc/self/mem"] {
@@ -331,14 +331,14 @@ fn what_cannot_be_read_is_named() {
 
 #[test]
 fn stdin_is_read_by_one_flag_only() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     refused(&sandbox, &["send", "--worker-id", "w", "--text-stdin"], "{}");
     sandbox.finish();
 }
 
 #[test]
 fn ten_mebibytes_are_sent() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = format!("{}\n!say got it", "x".repeat(10 * 1024 * 1024));
     let input = json!({"workerId": worker, "text": text, "waitTimeoutSeconds": 100}).to_string();
     let waited = given(&sandbox, &["send"], input).data_of("turn.waited");
@@ -351,7 +351,7 @@ fn ten_mebibytes_are_sent() {
 
 #[test]
 fn a_hundred_mebibytes_are_refused_and_so_is_what_has_no_end() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let input = json!({"workerId": "w_0123456789", "text": "x".repeat(100 * 1024 * 1024)}).to_string();
     fs::write(sandbox.file("ws/large.json"), input).unwrap();
     for args in [
@@ -368,7 +368,7 @@ fn a_hundred_mebibytes_are_refused_and_so_is_what_has_no_end() {
 
 #[test]
 fn depth_has_an_end_that_leaves_everything_readable() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let nested = |levels: usize| {
         let inner = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
         format!(

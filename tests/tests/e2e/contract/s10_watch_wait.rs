@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 /// The types that `--until` knows, including additions.
 const KNOWN: &[&str] = &[
@@ -63,8 +63,8 @@ const KNOWN: &[&str] = &[
 ];
 
 /// A worker that has completed a turn, and its events.
-fn after_a_turn() -> (Sandbox, String, Vec<Value>) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn after_a_turn() -> (TestSandbox, String, Vec<Value>) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let events = sandbox.events(&worker);
     (sandbox, worker, events)
@@ -130,7 +130,7 @@ fn watch_json_is_one_document_with_all_events() {
 
 #[test]
 fn ndjson_and_json_exclude_each_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let error = sandbox.run(&["watch", "--worker-id", &worker, "--ndjson"]).error("INVALID_ARGUMENT");
     assert_eq!(error["retryable"], false);
     sandbox.finish();
@@ -170,7 +170,7 @@ fn a_cursor_that_is_no_event_of_the_worker_is_not_found() {
 
 #[test]
 fn an_unknown_worker_is_not_found_in_every_mode() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [
         &["watch"][..],
         &["watch", "--follow"],
@@ -190,7 +190,7 @@ fn an_unknown_worker_is_not_found_in_every_mode() {
 
 #[test]
 fn follow_prints_each_line_before_its_window_is_over() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let args = ["watch", "--worker-id", &worker, "--follow", "--timeout-seconds", "50"];
     let follower = sandbox.command("subagent").args(args).spawn();
@@ -224,7 +224,7 @@ fn follow_ends_with_its_window_or_after_a_second() {
 
 #[test]
 fn follow_of_a_stopped_worker_ends_when_nothing_can_come_any_more() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let follower = sandbox.follow(&worker);
     follower.wait_line("worker.started", |line| line.contains("worker.started").then_some(()));
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
@@ -323,7 +323,7 @@ fn any_star_and_nothing_match_the_next_event_of_any_type() {
 
 #[test]
 fn turn_end_is_the_default_and_stands_for_ends_and_questions() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let turns = [
         ("hello", "turn.completed"),
         ("!error -32000 no", "turn.failed"),
@@ -347,7 +347,7 @@ fn turn_end_is_the_default_and_stands_for_ends_and_questions() {
 
 #[test]
 fn unknown_types_are_refused_at_once_with_what_is_known() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let until = "turn.over, turn.failed,nope";
     let args = ["wait", "--worker-id", "w_0000000000", "--timeout-seconds", "0", "--until", until];
     let error = sandbox.run(&args).error("INVALID_ARGUMENT");
@@ -363,7 +363,7 @@ fn unknown_types_are_refused_at_once_with_what_is_known() {
 
 #[test]
 fn kinds_narrow_progress_updates() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!think hm\n!plan a | b");
     let args = ["wait", "--worker-id", &worker, "--include-history", "--until", "progress.update:plan"];
     let event = sandbox.run(&args).data_of("event.matched");
@@ -407,7 +407,7 @@ fn a_timeout_says_where_the_worker_stands() {
 
 #[test]
 fn a_quiet_worker_ends_a_guarded_wait_before_its_timeout() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&worker, &format!("some text\n{}", gate.directive()));
     let cursor = accepted["acceptedEventId"].as_str().unwrap();
@@ -439,7 +439,7 @@ fn a_quiet_worker_ends_a_guarded_wait_before_its_timeout() {
 
 #[test]
 fn progress_counts_as_progress() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let steps = "!sleep 250\nstep\n".repeat(8);
     let accepted = sandbox.send_no_wait(&worker, &steps);
     let cursor = accepted["acceptedEventId"].as_str().unwrap();
@@ -451,7 +451,7 @@ fn progress_counts_as_progress() {
 
 #[test]
 fn a_wait_for_a_stopped_worker_ends_at_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waiting = sandbox.subagent(&["wait", "--worker-id", &worker, "--timeout-seconds", "50"]).spawn();
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let ended = waiting.output();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, assert_shape, request, wait_until};
 
 /// Codes that no test here produces, with the reason.
 const NOT_HERE: &[(Code, &str)] = &[
@@ -93,18 +93,18 @@ fn a_code_that_is_only_named_is_not_expected() {
 }
 
 /// Returns a launcher of a shell script.
-fn script(text: &str) -> Launcher {
-    Launcher::new("/bin/sh", ["-c", text])
+fn script(text: &str) -> TestLauncher {
+    TestLauncher::new("/bin/sh", ["-c", text])
 }
 
 #[test]
 fn an_agent_that_may_not_be_run_is_backend_permission_denied() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     fs::write(sandbox.file("interpreter"), "not executable").unwrap();
     let program = sandbox.file_name("agent");
     fs::write(&program, format!("#!{}\n", sandbox.file_name("interpreter"))).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    sandbox.launcher("forbidden", Launcher::new(program.clone(), ["--acp"]));
+    sandbox.launcher("forbidden", TestLauncher::new(program.clone(), ["--acp"]));
     sandbox.launcher("refused", script("exit 126"));
     sandbox.init();
     for launcher in ["forbidden", "refused"] {
@@ -121,7 +121,7 @@ fn an_agent_that_may_not_be_run_is_backend_permission_denied() {
 
 #[test]
 fn an_agent_of_another_protocol_is_backend_protocol_error() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let answer = |result: &str| {
         script(&format!(
             r#"read -r line; id=${{line#*\"id\":}}; id=${{id%%[,\}}]*}}; echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{result}}}"; cat >/dev/null"#
@@ -137,7 +137,7 @@ fn an_agent_of_another_protocol_is_backend_protocol_error() {
 
 #[test]
 fn a_config_that_cannot_be_written_is_an_error_and_a_hint_only_a_warning() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.file("plain"), "").unwrap();
     let below = sandbox.file_name("plain/config.yaml");
     sandbox.run(&["config", "init", "--path", &below]).error("CONFIG_UNWRITABLE");
@@ -151,7 +151,7 @@ fn a_config_that_cannot_be_written_is_an_error_and_a_hint_only_a_warning() {
 
 #[test]
 fn a_daemon_that_cannot_begin_says_why() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     // An incomplete installation.
     let alone = sandbox.file_name("subagent");
     fs::copy(sandbox.executable("subagent"), &alone).unwrap();
@@ -164,7 +164,7 @@ fn a_daemon_that_cannot_begin_says_why() {
 
 #[test]
 fn a_runtime_that_cannot_be_started_is_backend_runtime_error() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let alone = sandbox.file_name("installed/subagent");
     fs::create_dir(sandbox.file("installed")).unwrap();
     for name in ["subagent", "subagentd", "subagent-runtime"] {
@@ -180,7 +180,7 @@ fn a_runtime_that_cannot_be_started_is_backend_runtime_error() {
 
 #[test]
 fn a_folder_of_sockets_that_is_not_safe_is_refused() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.file("elsewhere")).unwrap();
     symlink(sandbox.file("elsewhere"), sandbox.file("run/subagent")).unwrap();
     sandbox.run(&["daemon", "start"]).error("RUNTIME_DIR_UNSAFE");
@@ -196,7 +196,7 @@ fn a_folder_of_sockets_that_is_not_safe_is_refused() {
 
 #[test]
 fn a_folder_of_sockets_that_cannot_be_made_is_reported() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // It belongs to us, and no folder can be created in it.
     sandbox.set_env("XDG_RUNTIME_DIR", format!("/proc/{}", std::process::id()));
     sandbox.run(&["daemon", "start"]).error("RUNTIME_DIR_UNWRITABLE");
@@ -205,7 +205,7 @@ fn a_folder_of_sockets_that_cannot_be_made_is_reported() {
 
 #[test]
 fn another_protocol_is_refused_in_both_directions() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let answer = |protocol: &str| {
         let head = format!("Subagent-Protocol: {protocol}");
@@ -220,7 +220,7 @@ fn another_protocol_is_refused_in_both_directions() {
 
 #[test]
 fn a_body_that_is_too_large_is_payload_too_large() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let text = "x".repeat(65 * 1024 * 1024);
     let head = format!("POST /v1/workers/{worker}/turns HTTP/1.1");
@@ -232,7 +232,7 @@ fn a_body_that_is_too_large_is_payload_too_large() {
 
 #[test]
 fn a_worker_whose_environment_is_gone_says_so() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     for entry in fs::read_dir(sandbox.file("run/subagent")).unwrap() {
         let path = entry.unwrap().path();
@@ -253,7 +253,7 @@ fn a_worker_whose_environment_is_gone_says_so() {
 
 #[test]
 fn processes_that_cannot_be_ended_in_time_are_named_and_ended_later() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let guard = sandbox.guard(&sandbox.runtime(&worker));
     // Simulates a hang in the kernel: it can neither handle its agent nor end.
     guard.signal(Signal::SIGSTOP);
@@ -269,7 +269,7 @@ fn processes_that_cannot_be_ended_in_time_are_named_and_ended_later() {
 
 #[test]
 fn people_are_shown_what_an_agent_said_before_it_ended() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.launcher("complains", script("echo 'no API key' >&2; exit 3"));
     sandbox.init();
     let output = sandbox.command("subagent").args(["worker", "start", "--launcher", "complains"]).run();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 /// The pattern of an event in the output of `watch`, with this data.
 fn event(kind: &str, data: Value) -> Value {
@@ -26,7 +26,7 @@ fn updates(events: &[Value]) -> BTreeMap<String, Vec<&Value>> {
 
 #[test]
 fn the_events_of_a_turn_have_their_data() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let events = sandbox.events(&worker);
     let check = |kind: &str, data: Value| assert_shape(of(&events, kind), &event(kind, data));
@@ -48,7 +48,7 @@ fn the_events_of_a_turn_have_their_data() {
 
 #[test]
 fn a_turn_that_fails_or_is_canceled_says_why() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
     let accepted = sandbox.send_no_wait(&worker, "!sleep 600000");
     let _ = sandbox.run(&["cancel", "--worker-id", &worker, "--reason", "enough"]).data_of("turn.canceled");
@@ -65,7 +65,7 @@ fn a_turn_that_fails_or_is_canceled_says_why() {
 
 #[test]
 fn a_question_and_its_answer_have_their_data() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask execute make clean");
     let request = asked["requestId"].as_str().unwrap();
     let approve =
@@ -84,7 +84,7 @@ fn a_question_and_its_answer_have_their_data() {
 
 #[test]
 fn everything_else_that_an_agent_reports_is_an_update_with_its_kind() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let script =
         "!think hm\n!tool execute make check\n!plan look|build\n!usage 10 100\n!unknown\n!noise\ndone";
     let waited = sandbox.send(&worker, script);
@@ -128,7 +128,7 @@ fn everything_else_that_an_agent_reports_is_an_update_with_its_kind() {
 
 #[test]
 fn a_wait_can_be_for_one_kind_of_update() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let sent = sandbox.send_no_wait(&worker, "!think hm\n!tool read a file\n!plan a\nend");
     let plan = sandbox.wait_after(&worker, &sent["acceptedEventId"], "progress.update:plan");
     assert_eq!(plan["data"]["kind"], "plan");
@@ -143,7 +143,7 @@ fn a_wait_can_be_for_one_kind_of_update() {
 
 #[test]
 fn the_raw_text_is_shown_only_when_it_is_asked_for() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!plan a\nhello");
     assert!(sandbox.events(&worker).iter().all(|event| event.get("raw").is_none()));
     let data = sandbox.run(&["watch", "--worker-id", &worker, "--raw"]).data_of("events.watched");

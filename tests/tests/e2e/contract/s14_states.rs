@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use crate::contract::s09_send::{sent, with_debug_worker};
 
 /// Returns state and open turn from `worker show`.
-fn shown(sandbox: &Sandbox, worker: &str) -> (Value, Value) {
+fn shown(sandbox: &TestSandbox, worker: &str) -> (Value, Value) {
     let shown = sandbox.show(worker);
     (shown["state"].clone(), shown["activeTurnId"].clone())
 }
@@ -18,7 +18,7 @@ fn is(state: &str, turn: &Value) -> (Value, Value) {
 }
 
 /// Returns a worker during its start, as another command sees it.
-fn starting(sandbox: &Sandbox) -> Value {
+fn starting(sandbox: &TestSandbox) -> Value {
     wait_until("the worker", Duration::from_secs(20), || {
         let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
         list["items"].as_array().unwrap().first().cloned()
@@ -27,7 +27,7 @@ fn starting(sandbox: &Sandbox) -> Value {
 
 #[test]
 fn a_worker_is_starting_until_its_agent_has_a_session() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let slow = sandbox.demo_agent(&["--slow-start", "3000"]);
     sandbox.launcher("slow", slow);
     sandbox.init();
@@ -46,7 +46,7 @@ fn a_worker_is_starting_until_its_agent_has_a_session() {
 
 #[test]
 fn a_turn_runs_waits_and_leaves_the_worker_idle() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     assert_eq!(shown(&sandbox, &worker), is("idle", &Value::Null));
     let (first, last) = (sandbox.gate("first"), sandbox.gate("last"));
     let text = format!("{}\n!ask edit x\n{}", first.directive(), last.directive());
@@ -66,7 +66,7 @@ fn a_turn_runs_waits_and_leaves_the_worker_idle() {
 
 #[test]
 fn a_turn_is_canceling_until_its_agent_has_ended_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let patient = sandbox.demo_agent(&[]).cancel_grace_seconds(20.0);
     sandbox.launcher("patient", patient);
     sandbox.init();
@@ -87,7 +87,7 @@ fn a_turn_is_canceling_until_its_agent_has_ended_it() {
 
 #[test]
 fn a_worker_in_error_can_be_sent_to_again() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let broken = sandbox.demo_agent(&["--exit", "3"]);
     sandbox.launcher("broken", broken);
     sandbox.init();
@@ -106,7 +106,7 @@ fn a_worker_in_error_can_be_sent_to_again() {
 
 #[test]
 fn stopped_is_the_end() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("never");
     let _ = sandbox.send_no_wait(&worker, &gate.directive());
     let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Output, TestSandbox, assert_shape};
 
 /// Runs one of our programs with these words.
 #[track_caller]
-fn typed(sandbox: &Sandbox, line: &str) -> Output {
+fn typed(sandbox: &TestSandbox, line: &str) -> Output {
     let mut words = line.split_whitespace();
     sandbox.command(words.next().unwrap()).args(words).run()
 }
 
 /// Returns the help of a command.
 #[track_caller]
-fn help(sandbox: &Sandbox, command: &str) -> String {
+fn help(sandbox: &TestSandbox, command: &str) -> String {
     let output = typed(sandbox, &format!("{command} --help"));
     assert_eq!(output.stderr, "", "help is on stdout: {output}");
     output.text().to_owned()
@@ -34,7 +34,7 @@ fn sub_commands(help: &str) -> Vec<String> {
 }
 
 /// Returns every command with its help, found through the help texts themselves.
-fn all_help(sandbox: &Sandbox) -> Vec<(String, String, bool)> {
+fn all_help(sandbox: &TestSandbox) -> Vec<(String, String, bool)> {
     let mut open: Vec<String> = vec!["subagent".to_owned(), "subagentd".to_owned()];
     let mut found = Vec::new();
     while let Some(command) = open.pop() {
@@ -63,7 +63,7 @@ fn usage_error(output: &Output) -> Value {
 
 #[test]
 fn the_phrases_of_the_contract_stand_each_on_one_line() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (command, phrases) in [
         (
             "subagent",
@@ -107,7 +107,7 @@ fn the_phrases_of_the_contract_stand_each_on_one_line() {
 
 #[test]
 fn every_help_fits_80_columns_and_every_leaf_has_an_example() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (command, text, leaf) in all_help(&sandbox) {
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{command}: {line}");
@@ -120,7 +120,7 @@ fn every_help_fits_80_columns_and_every_leaf_has_an_example() {
 
 #[test]
 fn help_also_answers_to_the_short_flag_and_the_word() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let long = help(&sandbox, "subagent worker stop");
     assert_eq!(typed(&sandbox, "subagent help worker stop").text(), long);
     assert!(typed(&sandbox, "subagent worker stop -h").text().starts_with("Stop a worker"));
@@ -129,7 +129,7 @@ fn help_also_answers_to_the_short_flag_and_the_word() {
 
 #[test]
 fn no_command_is_wrong_usage_with_the_help_on_stderr() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for line in ["subagent", "subagent worker", "subagent daemon", "subagentd"] {
         let output = typed(&sandbox, line);
         assert_eq!((output.status.code(), output.stdout.as_str()), (Some(2), ""), "{output}");
@@ -141,7 +141,7 @@ fn no_command_is_wrong_usage_with_the_help_on_stderr() {
 
 #[test]
 fn wrong_usage_is_text_on_stderr_without_json() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for line in [
         "subagent nope",
         "subagent --nope",
@@ -161,7 +161,7 @@ fn wrong_usage_is_text_on_stderr_without_json() {
 
 #[test]
 fn wrong_usage_with_json_anywhere_is_an_envelope_too() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (line, argument) in [
         ("subagent --json nope", None),
         ("subagent nope --json", Some("nope")),
@@ -193,7 +193,7 @@ fn wrong_usage_with_json_anywhere_is_an_envelope_too() {
 
 #[test]
 fn a_typing_error_gets_a_suggestion() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (line, suggestion) in [
         ("subagent wrker list", "worker"),
         ("subagent worker lst", "list"),
@@ -216,7 +216,7 @@ fn a_typing_error_gets_a_suggestion() {
 
 #[test]
 fn words_that_are_not_utf_8_are_wrong_usage() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let bytes = || OsString::from_vec(vec![b'x', 0xff]);
     for before in [["worker", "show"].as_slice(), &["send", "--text"], &["watch", "--worker-id"], &[]] {
         let words = || before.iter().map(OsString::from).chain([bytes()]);
@@ -231,7 +231,7 @@ fn words_that_are_not_utf_8_are_wrong_usage() {
 
 #[test]
 fn versions_are_reported_as_text_and_as_json() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for program in ["subagent", "subagentd"] {
         for flag in ["--version", "-V"] {
             let output = typed(&sandbox, &format!("{program} {flag}"));
@@ -249,7 +249,7 @@ fn versions_are_reported_as_text_and_as_json() {
 
 #[test]
 fn bash_completes_commands_and_flags() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let script = sandbox.file("completions.bash");
     std::fs::write(&script, typed(&sandbox, "subagent completions bash").text()).unwrap();
     let complete = |words: &str| {
@@ -269,7 +269,7 @@ fn bash_completes_commands_and_flags() {
 
 #[test]
 fn there_are_scripts_for_the_other_shells() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     assert!(typed(&sandbox, "subagent completions zsh").text().starts_with("#compdef subagent\n"));
     let fish = typed(&sandbox, "subagent completions fish");
     assert!(fish.text().contains("complete -c subagent"), "{fish}");

@@ -1,13 +1,13 @@
 //! Agents with unusual behavior. Invalid wire formats are in `bad_input.rs`.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 /// A sandbox with one worker of an outdated agent. It reports no capabilities, nests its updates,
 /// answers a load with null and a cancel with a response without an id. It names its first session
 /// `session-1` in every process.
-fn old() -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn old() -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--no-capabilities"]);
     sandbox.launcher("old", agent);
     sandbox.init();
@@ -74,7 +74,7 @@ fn a_cancel_that_is_answered_without_an_id_is_a_cancel() {
 
 #[test]
 fn permissions_with_unknown_kinds_or_a_bare_tool_call_can_be_answered() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -100,7 +100,7 @@ fn permissions_with_unknown_kinds_or_a_bare_tool_call_can_be_answered() {
 
 #[test]
 fn a_permission_request_that_only_names_a_tool_call_has_its_earlier_report() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -117,7 +117,7 @@ fn a_permission_request_that_only_names_a_tool_call_has_its_earlier_report() {
 
 #[test]
 fn noise_unknown_methods_and_unknown_kinds_are_kept_and_end_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "before\n!noise\n!unknown\nafter");
     assert_eq!(waited["matchedEvent"]["type"], "turn.completed");
     let text = waited["assistantText"].as_str().unwrap();
@@ -131,7 +131,7 @@ fn noise_unknown_methods_and_unknown_kinds_are_kept_and_end_nothing() {
 
 #[test]
 fn a_line_of_a_mebibyte_is_text_like_any_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let waited = sandbox.send(&worker, "!line 1048576\nafter");
     let text = waited["assistantText"].as_str().unwrap();
     assert!(text.len() > 1_000_000 && text.ends_with("after"), "{} bytes", text.len());

@@ -1,10 +1,10 @@
 //! Untested agents: omitted values are unknown, additional ones are kept, and neither loses data.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// A world with the hostile agent, which answers these methods as given.
-fn answering(answers: &[(&str, Value)], more: &[&str]) -> Sandbox {
+fn answering(answers: &[(&str, Value)], more: &[&str]) -> TestSandbox {
     let texts: Vec<(&str, String)> =
         answers.iter().map(|(method, answer)| (*method, answer.to_string())).collect();
     let flags: Vec<&str> = texts
@@ -12,7 +12,7 @@ fn answering(answers: &[(&str, Value)], more: &[&str]) -> Sandbox {
         .flat_map(|(method, text)| ["--answer", method, text])
         .chain(more.iter().copied())
         .collect();
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &flags);
     sandbox.launcher("agent", agent);
     sandbox.init();

@@ -1,7 +1,7 @@
 //! Elicitations: an agent's questions to its user, as a form or a link, and their answers.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Output, TestSandbox, assert_shape};
 
 mod faults;
 mod sessions;
@@ -23,18 +23,18 @@ fn form() -> Value {
 }
 
 /// Makes the agent ask. Returns the question's id with the data of `turn.waited`.
-fn elicit(sandbox: &Sandbox, worker: &str, params: &Value) -> (String, Value) {
+fn elicit(sandbox: &TestSandbox, worker: &str, params: &Value) -> (String, Value) {
     let waited = sandbox.send(worker, &format!("!elicit {params}"));
     assert_eq!(waited["matchedEvent"]["type"], "elicitation.requested", "{waited}");
     (waited["requestId"].as_str().unwrap().to_owned(), waited)
 }
 
-fn answer(sandbox: &Sandbox, worker: &str, more: &[&str]) -> Output {
+fn answer(sandbox: &TestSandbox, worker: &str, more: &[&str]) -> Output {
     sandbox.subagent(&["answer", "--worker-id", worker]).args(more.iter().copied()).run()
 }
 
 /// Returns the answer that the agent received, as it reports it.
-fn answer_received(sandbox: &Sandbox, worker: &str) -> Value {
+fn answer_received(sandbox: &TestSandbox, worker: &str) -> Value {
     let events = sandbox.events(worker);
     let mut texts = events.iter().filter(|event| event["type"] == "progress.message");
     let text = texts.next_back().unwrap()["data"]["text"].as_str().unwrap();
@@ -42,13 +42,13 @@ fn answer_received(sandbox: &Sandbox, worker: &str) -> Value {
     serde_json::from_str(said).unwrap_or_else(|_| said.into())
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, wanted: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, wanted: &str) -> Vec<Value> {
     sandbox.events(worker).into_iter().filter(|event| event["type"] == wanted).collect()
 }
 
 #[test]
 fn a_form_is_asked_filled_in_and_sent_to_the_agent() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     assert_eq!(waited["state"], "waiting_approval");
     assert_shape(
@@ -91,7 +91,7 @@ fn a_form_is_asked_filled_in_and_sent_to_the_agent() {
 
 #[test]
 fn an_answer_can_decline_or_cancel_and_needs_no_id_if_one_question_is_open() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for (flag, action) in [("--decline", "decline"), ("--cancel", "cancel")] {
         let (request, waited) = elicit(&sandbox, &worker, &form());
         let answered = answer(&sandbox, &worker, &[flag]).data_of("elicitation.answered");
@@ -106,7 +106,7 @@ fn an_answer_can_decline_or_cancel_and_needs_no_id_if_one_question_is_open() {
 
 #[test]
 fn the_answer_can_come_as_structured_input() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     let input = json!({
         "workerId": worker, "requestId": request, "action": "accept", "content": {"name": "x", "size": 1},
@@ -121,7 +121,7 @@ fn the_answer_can_come_as_structured_input() {
 
 #[test]
 fn content_that_does_not_fit_is_refused_with_the_field_and_what_is_allowed() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (_, waited) = elicit(&sandbox, &worker, &form());
     for (content, field, allowed) in [
         (json!({"name": "x"}), "size", json!({"type": "integer", "minimum": 1, "maximum": 5})),
@@ -161,7 +161,7 @@ fn content_that_does_not_fit_is_refused_with_the_field_and_what_is_allowed() {
 
 #[test]
 fn each_command_says_which_one_answers_the_other_kind_of_question() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     let error = sandbox.approve(&worker, &json!(request), "allow").error("INVALID_INPUT");
     assert_eq!(error["details"]["kind"], "elicitation");
@@ -188,7 +188,7 @@ fn each_command_says_which_one_answers_the_other_kind_of_question() {
 
 #[test]
 fn a_question_is_answered_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     let args = ["answer", "--worker-id", &worker, "--request", &request];
     let racing: Vec<_> = (0..6)
@@ -206,7 +206,7 @@ fn a_question_is_answered_once() {
 
 #[test]
 fn a_link_is_shown_clean_and_only_one_to_the_web_can_be_accepted() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let link = |url: &str| json!({"mode": "url", "message": "Log in", "elicitationId": "e1", "url": url});
     let (_, waited) = elicit(&sandbox, &worker, &link("https://a.example/\u{1b}[2Jlogin"));
     assert_eq!(
@@ -239,7 +239,7 @@ fn a_link_is_shown_clean_and_only_one_to_the_web_can_be_accepted() {
 
 #[test]
 fn a_cancel_of_the_turn_answers_what_is_open() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     sandbox.run(&["cancel", "--worker-id", &worker, "--reason", "no"]).data_of("turn.canceled");
     let events = of_type(&sandbox, &worker, "elicitation.answered");
@@ -257,7 +257,7 @@ fn a_cancel_of_the_turn_answers_what_is_open() {
 
 #[test]
 fn open_questions_are_shown_and_waited_for() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     let shown = sandbox.show(&worker);
     assert_eq!(
@@ -278,7 +278,7 @@ fn open_questions_are_shown_and_waited_for() {
 
 #[test]
 fn an_agent_on_the_official_sdk_understands_the_answers() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("sdk", agent);
     sandbox.init();

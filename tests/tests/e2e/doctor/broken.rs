@@ -4,11 +4,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// Returns the problems with an id.
 #[track_caller]
-fn problems(sandbox: &Sandbox, id: &str) -> Vec<Value> {
+fn problems(sandbox: &TestSandbox, id: &str) -> Vec<Value> {
     let output = sandbox.subagent(&["doctor"]).run();
     let report = output.document()["data"].clone();
     let all = report["findings"].as_array().unwrap().iter();
@@ -21,7 +21,7 @@ fn problems(sandbox: &Sandbox, id: &str) -> Vec<Value> {
 
 #[test]
 fn a_damaged_database_is_reported_without_a_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     assert_eq!(problems(&sandbox, "database.sound"), [Value::Null; 0]);
@@ -40,7 +40,7 @@ fn a_damaged_database_is_reported_without_a_daemon() {
 
 #[test]
 fn a_state_dir_that_is_a_file_and_variables_that_no_daemon_takes_are_reported() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     assert_eq!(problems(&sandbox, "permissions.stateDir"), [Value::Null; 0]);
     fs::create_dir_all(sandbox.state_dir().parent().unwrap()).unwrap();
     fs::write(sandbox.state_dir(), "").unwrap();
@@ -54,7 +54,7 @@ fn a_state_dir_that_is_a_file_and_variables_that_no_daemon_takes_are_reported() 
 
 #[test]
 fn what_a_restore_put_aside_is_looked_at_and_other_kinds_of_files_are_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let aside = sandbox.state_dir().join("state.db.replaced-2026-01-01T00-00-00Z");

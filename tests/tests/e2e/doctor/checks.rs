@@ -11,14 +11,14 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use subagent_protocol::codec;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Launcher, On, Output, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{On, Output, TestLauncher, TestSandbox, assert_shape, wait_until};
 
 /// Time limit of a check, even with many problems.
 const BOUND: Duration = Duration::from_secs(45);
 
 /// Returns the report, after checking exit code and envelope.
 #[track_caller]
-fn doctor(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn doctor(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let output = sandbox.subagent(&[&["doctor"], args].concat()).run();
     assert!(output.elapsed < BOUND, "{output}");
     report(&output)
@@ -57,7 +57,7 @@ fn one<'a>(report: &'a Value, id: &str, status: &str) -> &'a Value {
 
 /// Runs the command in the advice.
 #[track_caller]
-fn obey(sandbox: &Sandbox, finding: &Value) {
+fn obey(sandbox: &TestSandbox, finding: &Value) {
     let command = finding["action"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
     let path = format!(
         "{}:{}",
@@ -69,7 +69,7 @@ fn obey(sandbox: &Sandbox, finding: &Value) {
 }
 
 /// Starts a process with this marker that is not our child.
-fn marked(sandbox: &Sandbox, marker: &str) -> Child {
+fn marked(sandbox: &TestSandbox, marker: &str) -> Child {
     std::process::Command::new("sleep")
         .arg("300")
         .env_clear()
@@ -85,7 +85,7 @@ fn old(path: &Path) {
     File::open(path).unwrap().set_modified(then).unwrap();
 }
 
-fn database(sandbox: &Sandbox) -> Connection {
+fn database(sandbox: &TestSandbox) -> Connection {
     let connection = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(10)).unwrap();
     connection.pragma_update(None, "foreign_keys", false).unwrap();
@@ -94,7 +94,7 @@ fn database(sandbox: &Sandbox) -> Connection {
 
 #[test]
 fn where_nothing_was_done_nothing_is_made_and_nothing_is_wrong() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let found = doctor(&sandbox, &[]);
     assert_eq!(found["healthy"], true, "{found:#}");
     assert!(!sandbox.state_dir().exists() && !sandbox.file("run/subagent").exists());
@@ -107,7 +107,7 @@ fn where_nothing_was_done_nothing_is_made_and_nothing_is_wrong() {
 
 #[test]
 fn a_healthy_workspace_has_no_problem_with_and_without_a_daemon() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     for daemon in [true, false] {
         if !daemon {
@@ -126,7 +126,7 @@ fn a_healthy_workspace_has_no_problem_with_and_without_a_daemon() {
 
 #[test]
 fn plain_lines_have_status_id_what_was_seen_and_what_to_do() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = sandbox.command("subagent").args(["doctor"]).run();
     for line in output.text().lines() {
         let fields: Vec<&str> = line.split('\t').collect();
@@ -138,7 +138,7 @@ fn plain_lines_have_status_id_what_was_seen_and_what_to_do() {
 
 #[test]
 fn a_stopped_daemon_is_reported_in_time_and_the_advice_works() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
     let found = doctor(&sandbox, &[]);
@@ -151,7 +151,7 @@ fn a_stopped_daemon_is_reported_in_time_and_the_advice_works() {
 
 #[test]
 fn a_stopped_runtime_is_reported_and_the_advice_works() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.runtime(&worker).signal(Signal::SIGSTOP);
     let found = doctor(&sandbox, &[]);
     let finding = one(&found, "processes.runtimes", "problem");
@@ -163,7 +163,7 @@ fn a_stopped_runtime_is_reported_and_the_advice_works() {
 
 #[test]
 fn strays_are_ended_by_exactly_their_marker() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let agent = sandbox.agent(&sandbox.guard(&sandbox.runtime(&worker)));
     let mut stray = marked(&sandbox, &format!("{worker}.99"));
     let mut others = [
@@ -192,7 +192,7 @@ fn strays_are_ended_by_exactly_their_marker() {
 
 #[test]
 fn what_runtime_and_guard_left_when_all_were_killed_in_one_stroke_is_ended_without_a_daemon() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     // Not the scripted agent's own: our executables are never ended this way.
     let _ = sandbox.send(&worker, "!shell setsid sleep 300 > /dev/null 2>&1 &");
     let runtime = sandbox.runtime(&worker);
@@ -218,7 +218,7 @@ fn what_runtime_and_guard_left_when_all_were_killed_in_one_stroke_is_ended_witho
 #[test]
 fn an_unknown_runtime_is_ended_through_its_guard() {
     for stopped_too in [false, true] {
-        let (sandbox, worker) = Sandbox::with_worker();
+        let (sandbox, worker) = TestSandbox::with_worker();
         let _ = sandbox.send(&worker, "!spawn all");
         let runtime = sandbox.runtime(&worker);
         let guard = sandbox.guard(&runtime);
@@ -252,7 +252,7 @@ fn an_unknown_runtime_is_ended_through_its_guard() {
 
 #[test]
 fn files_that_others_could_use_are_made_private() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let state = sandbox.state_dir().to_owned();
     let socket = sandbox.daemon_info().unwrap().socket;
     let wrong_modes = [
@@ -298,7 +298,7 @@ fn files_that_others_could_use_are_made_private() {
 
 #[test]
 fn a_link_among_our_files_is_reported_and_not_followed() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let secret = sandbox.file("elsewhere");
     fs::write(&secret, "x").unwrap();
     fs::set_permissions(&secret, Permissions::from_mode(0o644)).unwrap();
@@ -314,7 +314,7 @@ fn a_link_among_our_files_is_reported_and_not_followed() {
 
 #[test]
 fn a_folder_above_in_which_everybody_may_write_is_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let above = sandbox.workspace();
     fs::set_permissions(&above, Permissions::from_mode(0o777)).unwrap();
@@ -326,7 +326,7 @@ fn a_folder_above_in_which_everybody_may_write_is_reported() {
 
 #[test]
 fn orphaned_files_are_removed_when_they_are_old_enough() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let folder = sandbox.file("run/subagent");
     let hash = sandbox.daemon_info().unwrap().socket.file_stem().unwrap().to_str().unwrap().to_owned();
     let name = |worker: &str, end: &str| folder.join(format!("{hash}-{worker}.{end}"));
@@ -360,7 +360,7 @@ fn orphaned_files_are_removed_when_they_are_old_enough() {
 
 #[test]
 fn a_database_that_contradicts_itself_and_a_worker_set_aside_are_problems() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let bad = "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
                VALUES ('hs_0000000000', 4711, 0, '', '', 0)";
     database(&sandbox).execute(bad, []).unwrap();
@@ -387,7 +387,7 @@ fn a_database_that_contradicts_itself_and_a_worker_set_aside_are_problems() {
 
 #[test]
 fn records_that_are_missing_or_not_understood_are_reported() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "before");
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
@@ -415,8 +415,8 @@ fn records_that_are_missing_or_not_understood_are_reported() {
 
 #[test]
 fn the_config_and_its_launchers_are_looked_at() {
-    let mut sandbox = Sandbox::new();
-    sandbox.launcher("gone", Launcher::new("no-such-agent", ["x"; 0]));
+    let mut sandbox = TestSandbox::new();
+    sandbox.launcher("gone", TestLauncher::new("no-such-agent", ["x"; 0]));
     let found = doctor(&sandbox, &[]);
     let finding = one(&found, "config.launchers", "warning");
     assert!(finding["seen"].as_str().unwrap().contains("no-such-agent"), "{finding}");
@@ -429,7 +429,7 @@ fn the_config_and_its_launchers_are_looked_at() {
 
 #[test]
 fn below_a_worker_it_looks_and_mends_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let other = sandbox.start("demo");
     let program = sandbox.executable("subagent");
     let stray = marked(&sandbox, &format!("{worker}.99"));
@@ -452,7 +452,7 @@ fn below_a_worker_it_looks_and_mends_nothing() {
 
 #[test]
 fn a_person_sees_what_is_wrong_first_and_what_is_well_in_one_line_each() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.config_file(), "launchers: 7\n").unwrap();
     let screen = sandbox.command("subagent").args(["doctor"]).at_terminal(200, On::Both).screen();
     let (lines, text) = (screen.lines(), screen.text());

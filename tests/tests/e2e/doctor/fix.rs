@@ -7,25 +7,25 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::Connection;
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 use subagent_tests::harness::process::Process;
 
 #[track_caller]
-fn fix(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn fix(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let report = sandbox.subagent(&[&["doctor", "--fix"], args].concat()).run().document()["data"].clone();
     assert_eq!(report["counts"]["fixed"], 0, "{report:#}");
     report
 }
 
 /// Returns the processes of a worker; all are alive.
-fn of_worker(sandbox: &Sandbox, worker: &str) -> [Process; 3] {
+fn of_worker(sandbox: &TestSandbox, worker: &str) -> [Process; 3] {
     let runtime = sandbox.runtime(worker);
     let guard = sandbox.guard(&runtime);
     let agent = sandbox.agent(&guard);
     [runtime, guard, agent]
 }
 
-fn database(sandbox: &Sandbox) -> Connection {
+fn database(sandbox: &TestSandbox) -> Connection {
     let connection = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(10)).unwrap();
     connection
@@ -37,7 +37,7 @@ fn old(path: &Path) {
 
 #[test]
 fn a_worker_whose_row_cannot_be_read_is_not_unknown() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let all = of_worker(&sandbox, &worker);
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let restart: String =
@@ -65,7 +65,7 @@ fn a_worker_whose_row_cannot_be_read_is_not_unknown() {
 
 #[test]
 fn the_agents_of_the_workspace_that_this_is_a_copy_of_live_on() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let all = of_worker(&sandbox, &worker);
     let copy = sandbox.file("copy");
     let (from, to) = (sandbox.workspace(), copy.to_str().unwrap().to_owned());
@@ -81,7 +81,7 @@ fn the_agents_of_the_workspace_that_this_is_a_copy_of_live_on() {
 
 #[test]
 fn without_a_daemon_no_environment_is_removed() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let hash = socket.file_stem().unwrap().to_str().unwrap();
     // As for a worker in debug mode, which has no folder before its start.
@@ -97,7 +97,7 @@ fn without_a_daemon_no_environment_is_removed() {
 
 #[test]
 fn sockets_of_unknown_processes_stay() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     // As for a daemon with a renamed executable: only its lock is visible.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Output, Sandbox, assert_shape};
+use subagent_tests::harness::{On, Output, TestSandbox, assert_shape};
 
 /// A folder that is in no workspace.
-fn outside(sandbox: &Sandbox) -> PathBuf {
+fn outside(sandbox: &TestSandbox) -> PathBuf {
     sandbox.file("home")
 }
 
@@ -27,7 +27,7 @@ fn report(output: &Output) -> Value {
 }
 
 #[track_caller]
-fn doctor(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn doctor(sandbox: &TestSandbox, args: &[&str]) -> Value {
     let data = report(&sandbox.subagent(&[&["doctor"], args].concat()).cwd(outside(sandbox)).run());
     assert_eq!(data["stateDir"], Value::Null);
     data
@@ -43,7 +43,7 @@ fn seen(finding: &Value) -> &str {
 
 #[test]
 fn it_says_where_a_workspace_would_be_and_how_it_is_made() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [&[][..], &["--fix"]] {
         let found = doctor(&sandbox, args);
         assert_eq!(found["healthy"], true, "{found:#}");
@@ -83,7 +83,7 @@ fn it_says_where_a_workspace_would_be_and_how_it_is_made() {
 
 #[test]
 fn a_person_reads_it_first() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let screen = sandbox
         .command("subagent")
         .args(["doctor"])
@@ -97,7 +97,7 @@ fn a_person_reads_it_first() {
 
 #[test]
 fn daemons_of_other_workspaces_and_the_folder_of_the_sockets_are_looked_at() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&worker));
     let state = sandbox.state_dir().to_str().unwrap().to_owned();
     let here = |report: &Value, id: &str| {
@@ -134,7 +134,7 @@ fn daemons_of_other_workspaces_and_the_folder_of_the_sockets_are_looked_at() {
 
 #[test]
 fn a_command_without_the_other_executables_is_a_problem() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let alone = sandbox.file_name("subagent");
     let done = sandbox.command("cp").args([&sandbox.executable("subagent"), &alone]).run();
     assert!(done.status.success(), "{done}");

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
-use subagent_tests::harness::{Faults, Sandbox};
+use subagent_tests::harness::{Faults, TestSandbox};
 
 /// Returns the findings with an id: status, observation and advice.
 #[track_caller]
-fn findings(sandbox: &Sandbox, id: &str) -> Vec<(String, String, String)> {
+fn findings(sandbox: &TestSandbox, id: &str) -> Vec<(String, String, String)> {
     let output = sandbox.subagent(&["doctor"]).run();
     let report = output.document()["data"].clone();
     let word = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
@@ -31,7 +31,7 @@ fn lengthen(path: &Path, bytes: u64) {
 
 #[test]
 fn a_disk_without_room_is_a_problem_of_the_folder_that_is_on_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.init();
     for (folder, id, other) in [
         ("*/.subagent/state", "disk.stateDir", "disk.socketDir"),
@@ -53,7 +53,7 @@ fn a_disk_without_room_is_a_problem_of_the_folder_that_is_on_it() {
 
 #[test]
 fn a_wal_that_does_not_shrink_is_reported_and_the_advice_works() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let file = sandbox.state_dir().join("state.db");
     // Another program with a long-running read.
     let reader = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -79,7 +79,7 @@ fn a_wal_that_does_not_shrink_is_reported_and_the_advice_works() {
 
 #[test]
 fn records_that_no_daemon_has_taken_are_reported_with_and_without_one() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let next = sandbox.state_dir().join(format!("runtimes/{worker}/2.journal"));
     let id = "journals.backlog";

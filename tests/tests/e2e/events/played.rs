@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// A transcript that begins with an agent that has the session `s`.
 pub(crate) struct PlayedScript(String);
@@ -72,8 +72,8 @@ impl PlayedScript {
     }
 
     /// Returns a sandbox with a worker whose agent replays this.
-    pub(crate) fn started(self) -> (Sandbox, String) {
-        let mut sandbox = Sandbox::new();
+    pub(crate) fn started(self) -> (TestSandbox, String) {
+        let mut sandbox = TestSandbox::new();
         let (file, state) = (sandbox.file_name("script"), sandbox.file_name("played"));
         fs::write(&file, &self.0).unwrap();
         let agent = sandbox.test_agent("replay-agent", &[&file, &state]);

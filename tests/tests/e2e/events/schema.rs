@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// The schema. Clients allow more fields, but these tests do not.
 fn validator() -> &'static Validator {
@@ -66,7 +66,7 @@ fn the_schema_notices_what_is_wrong() {
 
 #[test]
 fn the_events_of_every_kind_of_turn_fit() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let script =
         "!think hm\n!tool execute make check\n!plan look|build\n!usage 10 100\n!unknown\n!noise\ndone";
     let _ = sandbox.send(&worker, script);

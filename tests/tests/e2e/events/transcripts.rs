@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::schema;
 
@@ -55,7 +55,7 @@ fn prompts(transcript: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn every_line_of_a_real_agent_is_journaled_to_the_letter_and_becomes_its_event() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     for (name, file) in transcripts() {
         let state = sandbox.file_name(&name);
         let agent = sandbox.test_agent("replay-agent", &[file.to_str().unwrap(), &state]);
@@ -95,7 +95,7 @@ fn every_line_of_a_real_agent_is_journaled_to_the_letter_and_becomes_its_event()
 }
 
 /// Replays one transcript and returns the result.
-fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
+fn play(sandbox: &TestSandbox, name: &str, file: &Path) -> String {
     let worker = sandbox.start(name);
     for (part, prompts) in prompts(&fs::read_to_string(file).unwrap()).iter().enumerate() {
         if part > 0 && sandbox.run(&["worker", "restart", &worker]).document()["ok"] != true {
@@ -115,7 +115,7 @@ fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
 
 /// The agent's output must be in the journal verbatim, with its updates in order
 /// and nothing between them.
-fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
+fn compare(sandbox: &TestSandbox, name: &str, worker: &str) {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
     let sql = "SELECT iif(e.record = '', 'update', e.record), e.payload FROM events e JOIN workers w ON w.id = e.worker

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, wait_until};
+use subagent_tests::harness::{Output, TestSandbox, wait_until};
 
 use super::{bash, example};
 use crate::schedules::{SOON, firings, wait_for_firings};
 use crate::worktrees::repository;
 
-fn run(sandbox: &Sandbox, script: &str, args: &[&str]) -> Output {
+fn run(sandbox: &TestSandbox, script: &str, args: &[&str]) -> Output {
     let script = example("on-time-and-events").join(script);
     let output = bash(sandbox).args([script]).args(args).cwd(sandbox.workspace()).run();
     assert!(output.status.success(), "{output}");
@@ -18,13 +18,13 @@ fn run(sandbox: &Sandbox, script: &str, args: &[&str]) -> Output {
 }
 
 /// A file with a task for the scripted agent.
-fn task(sandbox: &Sandbox, text: &str) -> String {
+fn task(sandbox: &TestSandbox, text: &str) -> String {
     let file = sandbox.file("task.md");
     fs::write(&file, text).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
-fn shown(sandbox: &Sandbox, firing: &Value) -> Value {
+fn shown(sandbox: &TestSandbox, firing: &Value) -> Value {
     sandbox.run(&["task", "show", firing["workerId"].as_str().unwrap()]).data_of("task.shown")
 }
 

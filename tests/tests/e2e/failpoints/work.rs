@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Sandbox, Stubborn, times, wait_until};
+use subagent_tests::harness::{Stubborn, TestSandbox, times, wait_until};
 
 use super::points::Job;
 use super::{FailpointCase, Fault};
@@ -52,7 +52,7 @@ impl Trouble<'_> {
     }
 
     /// Waits until a process hangs, checks that other requests are answered, and kills it.
-    fn keep_watch(&self, sandbox: &Sandbox) {
+    fn keep_watch(&self, sandbox: &TestSandbox) {
         let hanging = wait_until("the point to be reached, or the end", DEADLINE, || {
             let text = fs::read_to_string(&self.once).unwrap_or_default();
             match text.strip_suffix('\n') {
@@ -83,7 +83,7 @@ impl Trouble<'_> {
 
 /// Runs one case to its end.
 pub(crate) fn run(case: &FailpointCase) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", case.name());
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
@@ -105,7 +105,7 @@ pub(crate) fn run(case: &FailpointCase) {
     sandbox.finish();
 }
 
-fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
+fn work(trouble: &Trouble<'_>, sandbox: &TestSandbox) {
     let manager = Stubborn::new(sandbox);
     let job = trouble.case.job;
     // Work after the fault and another turn is done only in the long run.
@@ -170,7 +170,7 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
 }
 
 /// Runs a turn with a question. It completes unless the fault occurs during it.
-fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str, number: u32) {
+fn turn(trouble: &Trouble<'_>, sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str, number: u32) {
     let was_over = trouble.is_over();
     let file = format!("touched-{number}");
     let more = match trouble.case.job {
@@ -190,7 +190,7 @@ fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker
     assert!(completed || (!was_over && trouble.is_reached()), "turn {number} failed without a reason: {end}");
 }
 
-fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+fn cancel(sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str) {
     let gate = sandbox.gate("never");
     let prompt = format!("!say begun\n{}", gate.directive());
     let accepted = sandbox.send_no_wait(worker, &prompt);
@@ -202,7 +202,7 @@ fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
 }
 
 /// Queues messages, each of which is done once.
-fn queue(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+fn queue(sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str) {
     let gate = sandbox.gate("queue");
     let queue = |key: &str, text: &str| {
         let args = ["send", "--worker-id", worker, "--queue", "--no-wait", "--turn-id", key, "--text", text];
@@ -223,7 +223,7 @@ fn queue(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
 }
 
 /// A message that waits for the end of a rate limit is done once.
-fn park(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+fn park(sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str) {
     let send = |key: &str, text: &str| {
         let args = ["send", "--worker-id", worker, "--queue", "--no-wait", "--turn-id", key, "--text", text];
         manager.get(&args)
@@ -241,7 +241,7 @@ fn park(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
 }
 
 /// Leaves the agent idle until it is ended; the next turn brings it back.
-fn sleep(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+fn sleep(sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str) {
     let _ = manager.get(&["worker", "set", "--worker-id", worker, "--idle-timeout", "0.3"]);
     wait_until("the worker to hibernate", DEADLINE, || {
         let shown = manager.get(&["worker", "show", worker]);
@@ -256,7 +256,7 @@ fn sleep(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     assert_eq!(end["type"], "turn.completed", "{end}");
 }
 
-fn hand_off(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+fn hand_off(sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str) {
     let handoff = manager.get(&["worker", "handoff", "--worker-id", worker]);
     let look = manager.get(&["worker", "inspect", worker]);
     let path = |value: &Value| value.as_str().is_some_and(|path| Path::new(path).is_file());
@@ -270,7 +270,7 @@ fn hand_off(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
 }
 
 /// Removes the worker; any later daemon finishes the removal.
-fn remove(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+fn remove(sandbox: &TestSandbox, manager: &Stubborn<'_>, worker: &str) {
     assert_eq!(manager.get(&["worker", "rm", worker])["workerId"], worker);
     let folder = sandbox.state_dir().join("runtimes").join(worker);
     wait_until("everything of the removed worker to be deleted", DEADLINE, || {
@@ -280,7 +280,7 @@ fn remove(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
 }
 
 /// Ends the daemon. A daemon that dies of a fault at its end has ended too.
-fn stop_daemon(sandbox: &Sandbox) {
+fn stop_daemon(sandbox: &TestSandbox) {
     let stopped = sandbox.command("subagentd").args(["stop", "--json"]).deadline(CLIENT_DEADLINE).run();
     if !stopped.status.success() {
         let error = stopped.any_error();

@@ -6,7 +6,7 @@ mod targets;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use subagent_tests::harness::{Faults, Random, Sandbox, Stubborn, crowd, times};
+use subagent_tests::harness::{Faults, Random, Stubborn, TestSandbox, crowd, times};
 use targets::{TARGETS, TOGETHER};
 
 /// Number of first calls of each kind that fail, each in its own run.
@@ -82,7 +82,7 @@ fn no_data_is_lost_when_a_call_on_a_file_fails() {
 
 /// Runs a manager's work with this fault. Returns the error codes that the manager received.
 fn run(case: &FaultFsCase) -> Vec<String> {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let faults = Faults::arm(&mut sandbox, &case.rules);
     let manager = Stubborn::new(&sandbox);
     manager.init();

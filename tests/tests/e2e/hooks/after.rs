@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{command, define, fits_the_schema, own_config, project_hooks};
 
@@ -18,7 +18,7 @@ fn appends(file: &Path) -> String {
 }
 
 /// Sets the hooks of the user's own config file.
-fn own_hooks(sandbox: &Sandbox, hooks: &Value) {
+fn own_hooks(sandbox: &TestSandbox, hooks: &Value) {
     own_config(sandbox, &format!("hooks: {hooks}\n"));
 }
 
@@ -33,7 +33,7 @@ fn inputs(file: &Path, count: usize) -> Vec<Value> {
 }
 
 /// Returns the data of `hook.failed`, once there are `count` of them.
-fn failures(sandbox: &Sandbox, worker: &str, count: usize) -> Vec<Value> {
+fn failures(sandbox: &TestSandbox, worker: &str, count: usize) -> Vec<Value> {
     wait_until("hook.failed", LIMIT, || {
         let events = sandbox.events(worker).into_iter();
         let failed: Vec<Value> = events
@@ -46,7 +46,7 @@ fn failures(sandbox: &Sandbox, worker: &str, count: usize) -> Vec<Value> {
 
 #[test]
 fn hooks_read_what_happened() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let file = sandbox.file("read");
     let all = || command(&appends(&file));
     own_hooks(
@@ -85,7 +85,7 @@ fn hooks_read_what_happened() {
 
 #[test]
 fn the_hooks_of_a_worker_hear_of_its_tasks() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let file = sandbox.file("read");
     own_hooks(
         &sandbox,
@@ -112,7 +112,7 @@ fn the_hooks_of_a_worker_hear_of_its_tasks() {
 
 #[test]
 fn a_bad_hook_is_an_event_and_changes_nothing_else() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let plain = sandbox.file("plain.sh");
     fs::write(&plain, "#!/bin/sh\n").unwrap();
     let (file, left) = (sandbox.file("read"), sandbox.file("left"));
@@ -148,7 +148,7 @@ fn a_bad_hook_is_an_event_and_changes_nothing_else() {
 
 #[test]
 fn a_hook_that_hangs_holds_up_no_other_worker() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (file, gate) = (sandbox.file("read"), sandbox.file("gate"));
     own_hooks(&sandbox, &json!({"Stop": command(&appends(&file))}));
     sandbox.init();
@@ -168,8 +168,8 @@ fn a_hook_that_hangs_holds_up_no_other_worker() {
 }
 
 /// A worker whose hook for the end of a turn runs until the second file exists; it appends its inputs to the first.
-fn in_a_hook() -> (Sandbox, String, PathBuf, PathBuf) {
-    let sandbox = Sandbox::new();
+fn in_a_hook() -> (TestSandbox, String, PathBuf, PathBuf) {
+    let sandbox = TestSandbox::new();
     let (file, gate) = (sandbox.file("read"), sandbox.file("gate"));
     let line = format!("{}; until [ -e {} ]; do sleep 0.05; done", appends(&file), gate.display());
     own_hooks(&sandbox, &json!({"Stop": command(&line)}));
@@ -209,7 +209,7 @@ fn a_hook_of_a_stopped_worker_that_the_daemons_death_cut_off_runs_again() {
 
 #[test]
 fn an_untrusted_hook_does_not_run_and_is_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let file = sandbox.file("read");
     project_hooks(&sandbox, &json!({"Stop": command(&appends(&file))}));
     define(
@@ -240,7 +240,7 @@ fn an_untrusted_hook_does_not_run_and_is_reported() {
 #[test]
 fn each_hook_runs_at_least_once_whenever_the_daemon_dies() {
     for point in ["after_hook.before_run", "after_hook.after_run", "after_hook.after_cursor"] {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         let (file, once) = (sandbox.file("read"), sandbox.file("reached"));
         own_hooks(&sandbox, &json!({"Stop": command(&appends(&file))}));
         sandbox.init();
@@ -262,7 +262,7 @@ fn each_hook_runs_at_least_once_whenever_the_daemon_dies() {
 
 #[test]
 fn a_client_that_waits_for_a_failure_hears_of_it_at_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     own_hooks(&sandbox, &json!({"Stop": command("sleep 1; exit 3")}));
     sandbox.init();
     let worker = sandbox.start("demo");

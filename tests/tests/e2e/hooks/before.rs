@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{define, fits_the_schema, own_config, project_hooks};
 
@@ -19,31 +19,31 @@ fn hook(event: &str, line: &str) -> Value {
 }
 
 /// A worker whose owner has these hooks.
-fn with_hooks(hooks: &Value, flags: &[&str]) -> (Sandbox, String) {
-    let sandbox = Sandbox::new();
+fn with_hooks(hooks: &Value, flags: &[&str]) -> (TestSandbox, String) {
+    let sandbox = TestSandbox::new();
     own_config(&sandbox, &format!("hooks: {hooks}\n"));
     sandbox.init();
     let worker = start(&sandbox, flags);
     (sandbox, worker)
 }
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo"]).args(flags).run();
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
-fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type);
     events.map(|event| event["data"].clone()).collect()
 }
 
 /// Sends a call that needs permission. Returns the result of the wait.
-fn ask(sandbox: &Sandbox, worker: &str) -> Value {
+fn ask(sandbox: &TestSandbox, worker: &str) -> Value {
     sandbox.send(worker, "!ask execute make")
 }
 
 /// The owner is asked, and denies.
-fn assert_asked(sandbox: &Sandbox, worker: &str, waited: &Value) {
+fn assert_asked(sandbox: &TestSandbox, worker: &str, waited: &Value) {
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
     let _ = sandbox.approve(worker, &waited["requestId"], "deny").data_of("approval.decided");
     assert_eq!(sandbox.turn_end(waited)["type"], "turn.completed");
@@ -61,7 +61,7 @@ fn says(word: &str) -> String {
 
 #[test]
 fn exit_2_denies_what_a_rule_allows_and_says_why() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let input = sandbox.file_name("input");
     let line = format!("cat > {input}; echo 'not on Fridays' >&2; exit 2");
     own_config(&sandbox, &format!("hooks: {}\n", hook("PreToolUse", &line)));
@@ -125,7 +125,7 @@ fn a_hook_without_opinion_leaves_the_answer_to_the_rules() {
 
 #[test]
 fn what_a_rule_denies_runs_no_hook() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let line = format!("touch {}; {}", sandbox.file_name("ran"), says("allow"));
     own_config(&sandbox, &format!("hooks: {}\n", hook("PreToolUse", &line)));
     sandbox.init();
@@ -137,7 +137,7 @@ fn what_a_rule_denies_runs_no_hook() {
 
 #[test]
 fn a_projects_hook_may_not_allow_and_does_not_run_untrusted() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     project_hooks(&sandbox, &hook("PreToolUse", &says("allow")));
     let worker = start(&sandbox, &[]);
@@ -207,7 +207,7 @@ fn the_hooks_of_a_question_answer_for_the_owner_where_he_would_be_asked() {
 
 #[test]
 fn a_question_that_an_untrusted_hook_would_answer_is_asked() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     project_hooks(&sandbox, &hook("PermissionRequest", "exit 2"));
     let worker = start(&sandbox, &[]);
@@ -220,7 +220,7 @@ fn a_question_that_an_untrusted_hook_would_answer_is_asked() {
 
 #[test]
 fn a_trusted_definition_may_not_allow() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let hooks = hook("PreToolUse", &says("allow"));
     let file = define(&sandbox, "builder", &format!("hooks: {hooks}\n"));
@@ -235,7 +235,7 @@ fn a_trusted_definition_may_not_allow() {
 
 #[test]
 fn a_definition_of_the_command_line_may_not_allow() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let builder = json!({"description": "d", "prompt": "p", "hooks": hook("PreToolUse", &says("allow"))});
     let agents = json!({"builder": builder}).to_string();
@@ -248,20 +248,20 @@ fn a_definition_of_the_command_line_may_not_allow() {
 }
 
 /// A hook that records its runs and waits until the file `go` exists.
-fn waiting(sandbox: &Sandbox) -> String {
+fn waiting(sandbox: &TestSandbox) -> String {
     let (runs, go) = (sandbox.file_name("runs"), sandbox.file_name("go"));
     format!("echo run >> {runs}; until [ -e {go} ]; do sleep 0.05; done; exit 2")
 }
 
-fn await_runs(sandbox: &Sandbox, count: usize) {
+fn await_runs(sandbox: &TestSandbox, count: usize) {
     wait_until("the runs of the hook", PATIENCE, || {
         let runs = fs::read_to_string(sandbox.file("runs")).unwrap_or_default();
         (runs.lines().count() == count).then_some(())
     });
 }
 
-fn held() -> (Sandbox, String, Value) {
-    let sandbox = Sandbox::new();
+fn held() -> (TestSandbox, String, Value) {
+    let sandbox = TestSandbox::new();
     own_config(&sandbox, &format!("hooks: {}\n", hook("PreToolUse", &waiting(&sandbox))));
     sandbox.init();
     let worker = start(&sandbox, &[]);
@@ -297,7 +297,7 @@ fn a_daemon_that_is_killed_leaves_no_hook_and_the_next_runs_it_again() {
 }
 
 /// Waits until the hook of [`held`] has ended with everything it started.
-fn await_end_of_hook(sandbox: &Sandbox) {
+fn await_end_of_hook(sandbox: &TestSandbox) {
     let go = sandbox.file_name("go");
     wait_until("the end of the hook", PATIENCE, || {
         let has = |process: &std::path::Path| {
@@ -352,7 +352,7 @@ fn what_a_hook_says_of_a_message_is_added_to_it() {
 
 #[test]
 fn a_repetition_of_an_accepted_message_asks_no_hook_again() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let runs = sandbox.file("runs");
     // It refuses from the second time on.
     let line = format!("echo ran >> {0}; test $(wc -l < {0}) -eq 1 || exit 2", runs.display());
@@ -378,7 +378,7 @@ fn a_stop_of_the_worker_ends_the_hook() {
 
 #[test]
 fn requests_that_are_open_at_once_have_their_hooks_run_at_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let runs = sandbox.file("runs");
     // Each waits until both run.
     let line = format!(

@@ -1,12 +1,12 @@
 //! The sources of a worker's hooks, and the errors of refused ones.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{define, own_config, project_hooks};
 
 /// Returns the hooks of a worker: event, command and origin.
-pub(super) fn of_worker(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+pub(super) fn of_worker(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let inspected = sandbox.run(&["worker", "inspect", worker]).data_of("worker.inspected");
     let hooks = inspected["hooks"].as_array().cloned().unwrap_or_default();
     let reported = |hook: &Value| {
@@ -18,7 +18,7 @@ pub(super) fn of_worker(sandbox: &Sandbox, worker: &str) -> Vec<String> {
 
 #[test]
 fn a_worker_has_the_hooks_of_the_user_the_project_and_its_definition() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     own_config(&sandbox, "hooks: {PreToolUse: [{matcher: Bash, hooks: [{type: command, command: own}]}]}\n");
     let hook = json!({"type": "command", "command": "project", "timeout": 5});
     project_hooks(&sandbox, &json!({"Stop": [{"hooks": [hook]}]}));
@@ -48,7 +48,7 @@ fn a_worker_has_the_hooks_of_the_user_the_project_and_its_definition() {
 
 #[test]
 fn what_is_wrong_has_a_place_and_advice() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     for (text, line, advice) in [
         (

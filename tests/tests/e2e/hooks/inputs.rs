@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, say, wait_until};
+use subagent_tests::harness::{TestSandbox, say, wait_until};
 
 use super::{command, define, own_config};
 
@@ -26,14 +26,14 @@ fn lines(file: &Path, count: usize) -> Vec<Value> {
     })
 }
 
-fn keeping(sandbox: &Sandbox, event: &str) {
+fn keeping(sandbox: &TestSandbox, event: &str) {
     let keeps = command(&format!("awk 1 >> {}", sandbox.file_name("read")));
     own_config(sandbox, &format!("hooks: {}\n", json!({event: keeps})));
 }
 
 #[test]
 fn a_session_starts_anew_or_is_taken_up() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     keeping(&sandbox, "SessionStart");
     let dying = sandbox.test_agent("hostile-agent", &["--die", "session/load"]);
     sandbox.launcher("dying", dying);
@@ -57,7 +57,7 @@ fn a_session_starts_anew_or_is_taken_up() {
 
 #[test]
 fn a_form_is_a_notification() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     keeping(&sandbox, "Notification");
     sandbox.init();
     let worker = sandbox.start("demo");
@@ -74,7 +74,7 @@ fn a_form_is_a_notification() {
 
 #[test]
 fn a_hook_runs_in_the_main_workspace_without_the_owners_handle() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     sandbox.set_env("OF_THE_OWNER", "kept");
     let file = sandbox.file_name("ran");
@@ -141,7 +141,7 @@ fn documented(file: &str) -> String {
 
 #[test]
 fn the_validator_of_claude_codes_documentation_lets_an_agent_only_read() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for file in ["scripts/validate-readonly-query.sh", ".agents/agents/db-reader.md"] {
         let path = sandbox.workspace().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -164,7 +164,7 @@ fn the_validator_of_claude_codes_documentation_lets_an_agent_only_read() {
 
 #[test]
 fn a_task_is_under_the_hooks_of_its_parents_definition() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let line = format!("awk 1 >> {}; echo not below me >&2; exit 2", sandbox.file_name("read"));
     let hooks = json!({"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": line}]}]});
     let file = define(&sandbox, "guarded", &format!("permission: {{task: allow}}\nhooks: {hooks}\n"));
@@ -195,7 +195,7 @@ fi
 
 #[test]
 fn a_hook_of_claude_codes_documentation_reads_its_input_with_jq() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     if !sandbox.command("sh").args(["-c", "command -v jq"]).run().status.success() {
         return say("SKIPPED, NOTHING WAS TESTED: the hook needs jq");
     }

@@ -1,13 +1,13 @@
 //! The commands `hook list` and `hook test`.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{command, define, own_config, project_hooks};
 
 #[test]
 fn all_hooks_that_apply_are_listed_without_a_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     assert_eq!(sandbox.run(&["hook", "list"]).data_of("hook.list"), json!({"count": 0, "items": []}));
     own_config(
         &sandbox,
@@ -44,7 +44,7 @@ fn summary(item: &Value) -> String {
 
 #[test]
 fn a_test_runs_the_hooks_that_match_and_reports_what_each_says() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let hook = |matcher: &str, line: &str| json!({"matcher": matcher, "hooks": command(line)[0]["hooks"]});
     let allow =
         r#"echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}'"#;

@@ -3,23 +3,23 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{command, fits_the_schema, own_config, project_hooks};
 
 /// Keeps its input, and refuses messages that contain the word.
-fn hook(sandbox: &Sandbox) -> String {
+fn hook(sandbox: &TestSandbox) -> String {
     let file = sandbox.file_name("read");
     format!(
         "awk 1 >> {file}; tail -n 1 {file} | grep -q secret && {{ echo 'no secrets' >&2; exit 2; }}; exit 0"
     )
 }
 
-fn set(sandbox: &Sandbox) {
+fn set(sandbox: &TestSandbox) {
     own_config(sandbox, &format!("hooks: {}\n", json!({"UserPromptSubmit": command(&hook(sandbox))})));
 }
 
-fn read(sandbox: &Sandbox) -> Vec<Value> {
+fn read(sandbox: &TestSandbox) -> Vec<Value> {
     let text = fs::read_to_string(sandbox.file("read")).unwrap();
     let inputs: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     inputs.iter().for_each(fits_the_schema);
@@ -28,7 +28,7 @@ fn read(sandbox: &Sandbox) -> Vec<Value> {
 
 #[test]
 fn a_message_waits_until_the_file_of_its_hook_is_trusted() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     project_hooks(&sandbox, &json!({"UserPromptSubmit": command("exit 0")}));
     let worker = sandbox.start("demo");
@@ -43,7 +43,7 @@ fn a_message_waits_until_the_file_of_its_hook_is_trusted() {
 
 #[test]
 fn the_text_of_blocks_and_attached_files_is_part_of_the_message() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     set(&sandbox);
     sandbox.init();
     let worker = sandbox.start("demo");
@@ -65,7 +65,7 @@ fn the_text_of_blocks_and_attached_files_is_part_of_the_message() {
 
 #[test]
 fn the_owners_messages_to_tasks_are_asked_about_and_those_of_agents_are_not() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     set(&sandbox);
     let root = sandbox.delegating(&json!(true), &[]);
     let run = |name: &str, text: &str| {

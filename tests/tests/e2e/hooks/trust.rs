@@ -3,17 +3,17 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::{On, Sandbox};
+use subagent_tests::harness::{On, TestSandbox};
 
 use super::{command, define, project_hooks};
 
 const STOP: &str = "hooks: {Stop: [{hooks: [{type: command, command: 'true'}]}]}\n";
 
-fn stop(sandbox: &Sandbox) {
+fn stop(sandbox: &TestSandbox) {
     project_hooks(sandbox, &json!({"Stop": command("true")}));
 }
 
-fn runs(sandbox: &Sandbox) -> Vec<String> {
+fn runs(sandbox: &TestSandbox) -> Vec<String> {
     let listed = sandbox.run(&["hook", "list"]).data_of("hook.list");
     let runs = |item: &serde_json::Value| item["runs"].as_str().unwrap().to_owned();
     listed["items"].as_array().unwrap().iter().map(runs).collect()
@@ -21,7 +21,7 @@ fn runs(sandbox: &Sandbox) -> Vec<String> {
 
 #[test]
 fn a_content_is_trusted_until_it_changes() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     stop(&sandbox);
     let file = sandbox.config_file();
@@ -50,7 +50,7 @@ fn a_content_is_trusted_until_it_changes() {
 
 #[test]
 fn a_definition_is_trusted_like_a_file_of_the_project() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let file = define(&sandbox, "reviewer", STOP);
     assert_eq!(runs(&sandbox), ["untrusted"]);
@@ -61,7 +61,7 @@ fn a_definition_is_trusted_like_a_file_of_the_project() {
 
 #[test]
 fn trust_needs_a_file_with_hooks_and_an_answer() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let no_hooks =
         sandbox.run(&["hook", "trust", ".subagent/config.yaml", "--yes"]).error("INVALID_ARGUMENT");
@@ -88,7 +88,7 @@ fn trust_needs_a_file_with_hooks_and_an_answer() {
 
 #[test]
 fn an_agent_cannot_trust_what_it_wrote() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     stop(&sandbox);
     let program = sandbox.executable("subagent");
     for command in
@@ -109,7 +109,7 @@ fn an_agent_cannot_trust_what_it_wrote() {
 
 #[test]
 fn run_and_continue_say_which_file_to_trust() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     stop(&sandbox);
     let advice = format!("subagent hook trust {}", sandbox.config_file().display());

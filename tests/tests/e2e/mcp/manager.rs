@@ -2,7 +2,7 @@
 //! and reads their changes.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{McpClient, OF_TASKS, sandbox, scout};
 use crate::look::git;
@@ -202,7 +202,7 @@ fn a_client_chooses_tools_and_the_agent_of_a_worker_has_no_tools_of_a_manager() 
 }
 
 /// Checks the list of a worker's own server, and that it refuses a manager's tool.
-fn below_a_worker(sandbox: &Sandbox) {
+fn below_a_worker(sandbox: &TestSandbox) {
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--delegate"];
     let worker = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();

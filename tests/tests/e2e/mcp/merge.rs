@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{FAR, McpClient};
 use crate::look::git;
 
 /// A repository with the files `a.txt` and `b.txt`, and agents that work in a worktree.
-fn repository(keys: &str) -> Sandbox {
+fn repository(keys: &str) -> TestSandbox {
     let mut sandbox = super::sandbox();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     let ws = sandbox.workspace();
@@ -28,7 +28,7 @@ fn repository(keys: &str) -> Sandbox {
     sandbox
 }
 
-fn read(sandbox: &Sandbox, name: &str) -> String {
+fn read(sandbox: &TestSandbox, name: &str) -> String {
     fs::read_to_string(sandbox.workspace().join(name)).unwrap()
 }
 

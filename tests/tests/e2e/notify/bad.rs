@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::server::{SinkServer, WebhookResponse};
 use super::{configure, fails_test, settled, world};
@@ -62,7 +62,7 @@ fn a_target_that_is_not_allowed_is_not_contacted() {
 #[test]
 fn a_server_that_is_not_trusted_or_gone_is_an_error_without_its_url() {
     let server = SinkServer::https();
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // Without a certificate of the server's CA.
     fs::write(sandbox.file("home/empty.pem"), "").unwrap();
     let empty = sandbox.file("home/empty.pem");
@@ -110,7 +110,7 @@ fn a_webhook_that_is_gone_is_given_up_with_an_event() {
 #[test]
 fn a_projects_file_sends_no_notification() {
     let server = SinkServer::http();
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let file = sandbox.config_file();
     let config = fs::read_to_string(&file).unwrap();
     let notify = format!("\nnotify: [{{to: webhook, on: [done], url: '{}'}}]\n", server.url());
@@ -134,7 +134,7 @@ fn arguments() -> Vec<String> {
 #[test]
 fn secrets_are_in_no_argument_log_database_or_output() {
     let server = SinkServer::https();
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     sandbox.set_env("HOOK_URL", server.url());
     sandbox.set_env("SUBAGENT_WEBHOOK_SECRET", "very-secret-word");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use subagent_tests::harness::{Gate, Sandbox, wait_until};
+use subagent_tests::harness::{Gate, TestSandbox, wait_until};
 
 use super::server::SinkServer;
 use super::{SOON, configure, user_file};
@@ -13,7 +13,7 @@ use super::{SOON, configure, user_file};
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
 
 /// A worker whose turn waits at a gate and then follows this directive.
-fn at_gate(sandbox: &Sandbox, directive: &str) -> (String, Gate) {
+fn at_gate(sandbox: &TestSandbox, directive: &str) -> (String, Gate) {
     sandbox.init();
     let (worker, gate) = (sandbox.start("demo"), sandbox.gate("turn"));
     let begun = sandbox.file_name("begun");
@@ -23,13 +23,13 @@ fn at_gate(sandbox: &Sandbox, directive: &str) -> (String, Gate) {
 }
 
 /// Asserts that no daemon starts for a while.
-fn stays_away(sandbox: &Sandbox) {
+fn stays_away(sandbox: &TestSandbox) {
     let begin = Instant::now();
     wait_until("the time of the first check", SOON, || (begin.elapsed() > LONG_ENOUGH).then_some(()));
     assert!(sandbox.find_daemon().is_none());
 }
 
-fn wait_for_daemon(sandbox: &Sandbox, after: u64) {
+fn wait_for_daemon(sandbox: &TestSandbox, after: u64) {
     let newer = || sandbox.daemon_info().filter(|info| info.generation > after);
     wait_until("the next daemon", SOON, newer);
 }
@@ -37,7 +37,7 @@ fn wait_for_daemon(sandbox: &Sandbox, after: u64) {
 #[test]
 fn a_question_after_its_death_reaches_a_sink_with_variables_of_the_first_start() {
     let server = SinkServer::https();
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     sandbox.set_env("HOOK_URL", server.url());
     sandbox.set_env("SUBAGENT_WEBHOOK_SECRET", "very-secret-word");
@@ -61,7 +61,7 @@ fn a_question_after_its_death_reaches_a_sink_with_variables_of_the_first_start()
 }
 
 /// Waits until `daemon.json` says that something awaits the daemon.
-fn awaited(sandbox: &Sandbox) {
+fn awaited(sandbox: &TestSandbox) {
     let file = sandbox.state_dir().join("daemon.json");
     wait_until("the announcement", SOON, || {
         fs::read_to_string(&file).ok()?.contains("\"awaited\": true").then_some(())
@@ -70,7 +70,7 @@ fn awaited(sandbox: &Sandbox) {
 
 #[test]
 fn a_hook_and_a_schedule_are_reasons_too() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let hooks = "hooks: {Stop: [{hooks: [{type: command, command: 'cat > ~/stopped'}]}]}\n";
     fs::create_dir_all(user_file(&sandbox).parent().unwrap()).unwrap();
     fs::write(user_file(&sandbox), hooks).unwrap();
@@ -80,7 +80,7 @@ fn a_hook_and_a_schedule_are_reasons_too() {
     wait_until("the hook", SOON, || sandbox.file("home/stopped").exists().then_some(()));
     sandbox.finish();
 
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (worker, gate) = at_gate(&sandbox, "!say done");
     let add = ["schedule", "add", "later", "--every", "30m", "--send", &worker, "--text", "hello"];
     let _ = sandbox.run(&add).data_of("schedule.added");
@@ -94,7 +94,7 @@ fn a_hook_and_a_schedule_are_reasons_too() {
 
 #[test]
 fn without_a_reason_and_after_an_end_in_order_none_comes_back() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (_, gate) = at_gate(&sandbox, "!say done");
     sandbox.kill_daemon();
     stays_away(&sandbox);

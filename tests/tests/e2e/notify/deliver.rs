@@ -198,7 +198,7 @@ fn a_command_that_writes_much_is_a_delivery() {
 
 #[test]
 fn the_desktop_is_notified_through_notify_send() {
-    let (mut sandbox, bin) = (subagent_tests::harness::Sandbox::new(), "home/bin");
+    let (mut sandbox, bin) = (subagent_tests::harness::TestSandbox::new(), "home/bin");
     fs::create_dir_all(sandbox.file(bin)).unwrap();
     let program = sandbox.file("home/bin/notify-send");
     fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\" > ~/shown\n").unwrap();

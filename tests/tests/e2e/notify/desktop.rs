@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{configure, settled};
 
@@ -64,7 +64,7 @@ impl Drop for Desktop {
 #[test]
 fn a_question_is_shown_on_a_real_session_bus() {
     let Some(mut desktop) = Desktop::start() else { return };
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("DBUS_SESSION_BUS_ADDRESS", &desktop.address);
     configure(&sandbox, "  - {to: desktop}");
     sandbox.init();

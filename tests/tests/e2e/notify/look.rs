@@ -1,13 +1,13 @@
 //! `notify list`, `notify test` and `notify log` for people, and who may call them.
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{SOON, configure, fails_test, log, world};
 
 #[test]
 fn lists_say_what_to_do_where_nothing_is_configured() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let said = |command: &str| sandbox.command("subagent").args(["notify", command]).run().stderr;
     assert!(said("list").contains("no sinks; add `notify`"));
     assert!(said("test").contains("no sinks; add `notify`"));

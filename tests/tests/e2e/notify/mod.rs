@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use server::SinkServer;
 
@@ -22,12 +22,12 @@ use server::SinkServer;
 const SOON: Duration = Duration::from_secs(30);
 
 /// Returns the user's own config file.
-fn user_file(sandbox: &Sandbox) -> PathBuf {
+fn user_file(sandbox: &TestSandbox) -> PathBuf {
     sandbox.file("home/.config/subagent/config.yaml")
 }
 
 /// Sets `notify` in the user's own config file.
-fn configure(sandbox: &Sandbox, notify: &str) {
+fn configure(sandbox: &TestSandbox, notify: &str) {
     let file = user_file(sandbox);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     // A new file each time, as editors do it.
@@ -37,8 +37,8 @@ fn configure(sandbox: &Sandbox, notify: &str) {
 }
 
 /// A worker with the label `Build` and these notifications. The server's CA is trusted.
-fn world(notify: &str) -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn world(notify: &str) -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     configure(&sandbox, notify);
     sandbox.init();
@@ -49,18 +49,18 @@ fn world(notify: &str) -> (Sandbox, String) {
 }
 
 /// Returns the error of `notify test` for a sink that rejects it.
-fn fails_test(sandbox: &Sandbox) -> Value {
+fn fails_test(sandbox: &TestSandbox) -> Value {
     let output = sandbox.run(&["notify", "test"]);
     assert_eq!(output.status.code(), Some(1), "{output}");
     output.document()["data"].take()
 }
 
-fn log(sandbox: &Sandbox) -> Vec<Value> {
+fn log(sandbox: &TestSandbox) -> Vec<Value> {
     sandbox.run(&["notify", "log"]).data_of("notify.log")["items"].as_array().unwrap().clone()
 }
 
 /// Returns the newest delivery, once it has this status.
-fn settled(sandbox: &Sandbox, status: &str) -> Value {
+fn settled(sandbox: &TestSandbox, status: &str) -> Value {
     let newest = || log(sandbox).first().filter(|newest| newest["status"] == status).cloned();
     wait_until(&format!("a delivery that is {status}"), SOON, newest)
 }

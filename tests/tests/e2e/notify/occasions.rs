@@ -1,7 +1,7 @@
 //! The events for which a sink is notified about a worker, and the content.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::server::{SinkServer, WebhookResponse};
 use super::{SOON, configure, log, settled, world};
@@ -11,7 +11,7 @@ fn webhook(server: &SinkServer, keys: &str) -> String {
 }
 
 /// Starts one more worker with these flags.
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let started = sandbox.run(&[&["worker", "start", "--launcher", "demo"], flags].concat());
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
@@ -26,7 +26,7 @@ fn notifications(server: &SinkServer, count: usize) -> Vec<(Value, Value)> {
 #[test]
 fn a_question_of_a_task_reaches_the_sinks_for_the_workers_above_it() {
     let (reviews, others) = (SinkServer::https(), SinkServer::https());
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SSL_CERT_FILE", SinkServer::ca());
     let of = |server, tag: &str| webhook(server, &format!("on: [question], where: {{tag: {tag}}}"));
     configure(&sandbox, &format!("{}\n{}", of(&reviews, "job=review"), of(&others, "job=other")));

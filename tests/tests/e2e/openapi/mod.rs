@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Random, Response, Sandbox, answer, say, times};
+use subagent_tests::harness::{Random, Response, TestSandbox, answer, say, times};
 use values::Values;
 
 /// Time limit of each request.
@@ -62,7 +62,7 @@ fn operations(document: &Value) -> Vec<ApiOperation> {
 
 /// A controller with workers, and their names for use in requests.
 struct OpenApiFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     socket: PathBuf,
     handle: Vec<String>,
     workers: Vec<Value>,
@@ -73,7 +73,7 @@ struct OpenApiFixture {
 
 impl OpenApiFixture {
     fn new() -> Self {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         sandbox.init();
         let socket = sandbox.daemon_info().unwrap().socket;
         let folder = sandbox.workspace().join(".agents/agents");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Browser, Running, Sandbox, say, wait_until};
+use subagent_tests::harness::{Browser, Running, TestSandbox, say, wait_until};
 
 use super::super::worktrees::repository;
 use super::{LIMIT, Panel};
@@ -14,7 +14,7 @@ pub(super) fn root() -> PathBuf {
 }
 
 /// A journey that is under way.
-fn begin(sandbox: &Sandbox, browser: &Browser, name: &str, link: &str) -> Running {
+fn begin(sandbox: &TestSandbox, browser: &Browser, name: &str, link: &str) -> Running {
     browser.start(sandbox, "journey.mjs", &[name, link], &[], Duration::from_secs(120))
 }
 
@@ -29,7 +29,7 @@ fn ready(journey: &Running) {
 }
 
 /// All that the agent has said.
-fn said(sandbox: &Sandbox, worker: &str) -> String {
+fn said(sandbox: &TestSandbox, worker: &str) -> String {
     let events = sandbox.events(worker);
     events.iter().filter_map(|event| event["data"]["text"].as_str()).collect()
 }
@@ -37,7 +37,7 @@ fn said(sandbox: &Sandbox, worker: &str) -> String {
 #[test]
 fn a_question_is_answered_in_the_page() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "approve", &panel.link());
     ready(&journey);
@@ -52,7 +52,7 @@ fn a_question_is_answered_in_the_page() {
 #[test]
 fn everything_is_done_by_keys() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!ask execute make clean");
     let panel = Panel::start(&sandbox, &[]);
     finish(begin(&sandbox, &browser, "keyboard", &panel.link()));
@@ -63,7 +63,7 @@ fn everything_is_done_by_keys() {
 #[test]
 fn a_run_is_started_read_commented_on_and_stopped_by_keys() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!edit create notes.txt one\\ntwo");
     let panel = Panel::start(&sandbox, &[]);
     finish(begin(&sandbox, &browser, "keys", &panel.link()));
@@ -77,7 +77,7 @@ fn a_run_is_started_read_commented_on_and_stopped_by_keys() {
 #[test]
 fn waiting_messages_are_moved_dropped_and_sent_now() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send_no_wait(&worker, "!sleep 3600000");
     for text in ["first", "second", "third"] {
         let queue = ["send", "--worker-id", &worker, "--text", text, "--queue", "--no-wait"];
@@ -92,7 +92,7 @@ fn waiting_messages_are_moved_dropped_and_sent_now() {
 #[test]
 fn two_browsers_see_one_answer() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!ask execute make clean");
     let panel = Panel::start(&sandbox, &["--pair"]);
     let link = format!("{} {}", panel.link(), panel.code());
@@ -105,7 +105,7 @@ fn two_browsers_see_one_answer() {
 #[test]
 fn a_form_is_filled_in_in_the_page() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let schema = json!({"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string", "title": "Name"}, "size": {"type": "string", "title": "Size", "enum": ["small", "large"]},
     }});
@@ -123,7 +123,7 @@ fn a_form_is_filled_in_in_the_page() {
 #[test]
 fn the_list_grows_and_a_run_is_started_in_the_page() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "grows", &panel.link());
     ready(&journey);
@@ -138,7 +138,7 @@ fn the_list_grows_and_a_run_is_started_in_the_page() {
 #[test]
 fn the_page_goes_on_when_the_daemon_was_killed() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let journey = begin(&sandbox, &browser, "killed", &panel.link());
     ready(&journey);
@@ -152,7 +152,7 @@ fn the_page_goes_on_when_the_daemon_was_killed() {
 #[test]
 fn nothing_that_an_agent_writes_runs() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = [
         "A <script>hit = 1</script><img src=x onerror='hit = 1'><svg onload='hit = 1'></svg>",
         "!say [a](javascript:hit=1) [b](data:text/html,x) [c](https://example.org/) <javascript:hit=1> ![d](https://example.org/x.png)",
@@ -189,7 +189,7 @@ fn changes_are_landed_in_the_page() {
 #[test]
 fn two_workers_in_one_file_are_marked_and_one_is_handed_off() {
     let Some(browser) = Browser::find() else { return };
-    let (sandbox, demo) = Sandbox::with_worker();
+    let (sandbox, demo) = TestSandbox::with_worker();
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--name", "other"]).run();
     let other = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     std::fs::write(sandbox.workspace().join("shared.txt"), "x\n").unwrap();
@@ -212,7 +212,7 @@ fn the_modules_of_the_page_have_tests_of_their_own() {
         return;
     }
     let tests = root().join("panel/web-tests/page.test.mjs");
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let words = ["--test", tests.to_str().unwrap()];
     let output = sandbox.command("node").args(words).deadline(Duration::from_secs(120)).run();
     assert!(output.status.success(), "{output}");
@@ -222,7 +222,7 @@ fn the_modules_of_the_page_have_tests_of_their_own() {
 #[test]
 fn the_modules_of_the_page_fit_their_types() {
     let Some(browser) = Browser::find() else { return };
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let tsc = browser.driver().join("node_modules/typescript/bin/tsc");
     let project = root().join("panel/web-tests");
     let words = [tsc.to_str().unwrap(), "-p", project.to_str().unwrap()];

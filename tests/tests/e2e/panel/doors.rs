@@ -1,7 +1,7 @@
 //! Sessions: how a browser gets one, and the rights that it gives.
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{Panel, error, get, post, request};
 
@@ -19,7 +19,7 @@ const HEADERS: [&str; 8] = [
 
 #[test]
 fn every_answer_has_all_headers_and_no_cookie() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let port = panel.port;
@@ -51,7 +51,7 @@ fn every_answer_has_all_headers_and_no_cookie() {
 
 #[test]
 fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let port = panel.port;
     for wrong in
@@ -90,7 +90,7 @@ fn a_link_is_good_for_one_session_and_nothing_is_shown_without() {
 
 #[test]
 fn a_code_lets_one_other_browser_in() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &["--pair"]);
     let right = panel.code();
     let wrong = post(panel.port, "/api/session", &[], &json!({"code": "aaaa-aaaa"}));
@@ -112,7 +112,7 @@ fn a_code_lets_one_other_browser_in() {
 
 #[test]
 fn read_only_refuses_every_change_and_shows_all() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask execute make");
     let request = asked["requestId"].as_str().unwrap();
     let panel = Panel::start(&sandbox, &["--read-only"]);
@@ -136,7 +136,7 @@ fn read_only_refuses_every_change_and_shows_all() {
 }
 
 /// What the agent of a worker hears when it asks the panel.
-fn from_below(sandbox: &Sandbox, worker: &str, port: u16, text: &str) -> String {
+fn from_below(sandbox: &TestSandbox, worker: &str, port: u16, text: &str) -> String {
     let address = format!("127.0.0.1:{port}");
     let words = [&sandbox.executable("stranger"), "tcp", &address, text];
     let command = words.map(|word| format!("'{}'", word.replace('\n', "\\n"))).join(" ");
@@ -146,7 +146,7 @@ fn from_below(sandbox: &Sandbox, worker: &str, port: u16, text: &str) -> String 
 
 #[test]
 fn an_agent_sees_only_itself_with_any_secret() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let other = sandbox.start("demo");
     let asked = sandbox.send(&other, "!ask execute make");
     let request = asked["requestId"].as_str().unwrap();
@@ -195,7 +195,7 @@ fn an_agent_sees_only_itself_with_any_secret() {
 
 #[test]
 fn an_agent_cannot_start_a_panel() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let command = format!("'{}' panel", sandbox.executable("subagent"));
     let waited = sandbox.send(&worker, &format!("!shell {command}"));
     assert!(waited["assistantText"].as_str().unwrap().contains("FORBIDDEN_FROM_WORKER"), "{waited}");

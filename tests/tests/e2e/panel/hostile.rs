@@ -1,6 +1,6 @@
 //! A hostile page, a hostile program of another origin: nothing that they send has an effect.
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{Panel, error, get, request};
 
@@ -76,7 +76,7 @@ const ATTACKS: &[Attack] = &[
 
 #[test]
 fn nothing_of_another_origin_has_an_effect() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let (place, port) = (page.place(), panel.port);
@@ -106,7 +106,7 @@ fn nothing_of_another_origin_has_an_effect() {
 
 #[test]
 fn a_connection_that_no_visible_process_holds_is_refused() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let (port, path) = (panel.port, format!("/api/{}/usage", page.place()));
@@ -126,7 +126,7 @@ fn a_connection_that_no_visible_process_holds_is_refused() {
 
 #[test]
 fn both_families_and_all_three_names_are_the_panels() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     for host in ["127.0.0.1", "[::1]", "localhost"] {
         let host = format!("Host: {host}:{}", panel.port);
@@ -155,7 +155,7 @@ fn both_families_and_all_three_names_are_the_panels() {
 
 #[test]
 fn what_an_agent_writes_stays_text() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = "Look: <script>alert(1)</script> [x](javascript:alert(1)) ![i](http://evil.example/i.png) \u{202e}abc\u{200b} \u{1b}[2Jx";
     let _ = sandbox.send(&worker, text);
     let panel = Panel::start(&sandbox, &[]);
@@ -173,7 +173,7 @@ fn what_an_agent_writes_stays_text() {
 
 #[test]
 fn what_is_embedded_is_served_and_nothing_else() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let index = get(panel.port, "/", &[]);
     assert!(index.body.contains("<panel-app>") && !index.body.contains("<script>"), "{index:?}");

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{LIMIT, Panel, error, get, post, raw, request};
 
 #[test]
 fn wrong_links_are_limited_for_all_together() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     for _ in 0..10 {
@@ -31,7 +31,7 @@ fn wrong_links_are_limited_for_all_together() {
 
 #[test]
 fn bodies_and_heads_have_limits() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let path = format!("/api/{}/workers/{worker}/turns", page.place());
@@ -56,7 +56,7 @@ fn bodies_and_heads_have_limits() {
 
 #[test]
 fn connections_of_strangers_make_room_and_pages_stay() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let place = page.place();
@@ -86,7 +86,7 @@ fn connections_of_strangers_make_room_and_pages_stay() {
 
 #[test]
 fn streams_have_a_limit() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let streams: Vec<_> = (0..32).map(|_| page.stream("/api/live")).collect();
@@ -112,7 +112,7 @@ fn get_head(port: u16, bearer: &str) -> String {
 
 #[test]
 fn it_ends_when_no_page_was_open_for_the_idle_time() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let mut panel = Panel::start(&sandbox, &["--idle-exit", "5s"]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
@@ -130,7 +130,7 @@ fn it_ends_when_no_page_was_open_for_the_idle_time() {
 
 #[test]
 fn a_signal_ends_it_at_once_with_pages_open() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
@@ -143,7 +143,7 @@ fn a_signal_ends_it_at_once_with_pages_open() {
 
 #[test]
 fn a_port_that_is_taken_is_an_error_that_says_so() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let output = sandbox.command("subagent").args(["panel", "--port", &port]).run();
@@ -153,7 +153,7 @@ fn a_port_that_is_taken_is_an_error_that_says_so() {
 
 #[test]
 fn the_link_is_opened_in_the_browser_or_a_note_says_that_there_is_none() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let (browser, opened) = (sandbox.file("browser"), sandbox.file("opened"));
     let script = format!("#!/bin/sh\necho \"$1\" > '{0}.new' && mv '{0}.new' '{0}'\n", opened.display());
     fs::write(&browser, script).unwrap();

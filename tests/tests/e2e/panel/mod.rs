@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Response, Running, Sandbox, parse};
+use subagent_tests::harness::{Response, Running, TestSandbox, parse};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ struct Page {
 }
 
 impl Panel {
-    fn start(sandbox: &Sandbox, flags: &[&str]) -> Self {
+    fn start(sandbox: &TestSandbox, flags: &[&str]) -> Self {
         let running = sandbox.command("subagent").args(["panel"]).args(flags).spawn();
         let link = running.wait_line("the link", |line| line.starts_with("http://").then(|| line.to_owned()));
         let (address, token) = link.split_once("/#t=").unwrap();

@@ -1,7 +1,7 @@
 //! What a page does: it looks, answers, sends, starts, and goes on when a daemon died.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{LIMIT, PageStream, Panel, error, get, post};
 use crate::removal::{count, days_earlier, stop_daemon};
@@ -19,7 +19,7 @@ fn in_state(live: &mut PageStream, worker: &str, state: &str) {
 
 #[test]
 fn a_question_is_answered_while_the_turn_waits() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
@@ -54,7 +54,7 @@ fn a_question_is_answered_while_the_turn_waits() {
 
 #[test]
 fn a_story_is_followed_and_resumed() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let base = format!("/api/{}/workers/{worker}", page.place());
@@ -80,7 +80,7 @@ fn a_story_is_followed_and_resumed() {
 
 #[test]
 fn a_worker_is_started_written_to_and_stopped() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let place = page.place();
@@ -120,7 +120,7 @@ fn a_worker_is_started_written_to_and_stopped() {
 
 #[test]
 fn a_form_is_answered() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
@@ -144,7 +144,7 @@ fn a_form_is_answered() {
 
 #[test]
 fn a_page_goes_on_when_the_daemon_died() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
@@ -163,7 +163,7 @@ fn a_page_goes_on_when_the_daemon_died() {
 
 #[test]
 fn a_daemon_that_was_stopped_is_not_started_by_looking() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let mut live = page.stream("/api/live");
@@ -190,7 +190,7 @@ fn a_daemon_that_was_stopped_is_not_started_by_looking() {
 
 #[test]
 fn a_cursor_that_is_too_old_is_reported_and_gets_a_new_snapshot() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for _ in 0..3 {
         let _ = sandbox.send(&worker, "!chunks 20 old");
     }
@@ -215,7 +215,7 @@ fn a_cursor_that_is_too_old_is_reported_and_gets_a_new_snapshot() {
 
 #[test]
 fn changes_are_shown_as_lines() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();
     let base = format!("/api/{}/workers/{worker}", page.place());
@@ -231,7 +231,7 @@ fn changes_are_shown_as_lines() {
 
 #[test]
 fn a_hand_off_whose_answer_was_lost_happens_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hi");
     let panel = Panel::start(&sandbox, &[]);
     let page = panel.enter();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Browser, Launcher, Sandbox, wait_until};
+use subagent_tests::harness::{Browser, TestLauncher, TestSandbox, wait_until};
 
 use super::super::worktrees::repository;
 use super::browser::{finish, root};
@@ -20,7 +20,7 @@ const REVIEW: &str = "Review the last three commits.";
 const UPGRADE: &str = "Upgrade all dependencies.";
 
 /// The scripted agent, which gets a script in the place of each of these messages.
-fn actor(sandbox: &Sandbox, scripts: &[(&str, &[&str])]) -> Launcher {
+fn actor(sandbox: &TestSandbox, scripts: &[(&str, &[&str])]) -> TestLauncher {
     let file = sandbox.file("scripts.sed");
     let line = |(message, script): &(&str, &[&str])| {
         let script = json!(script.join("\n")).to_string();
@@ -29,7 +29,7 @@ fn actor(sandbox: &Sandbox, scripts: &[(&str, &[&str])]) -> Launcher {
     };
     fs::write(&file, scripts.iter().map(line).collect::<String>()).unwrap();
     let agent = format!("exec '{}' demo-agent", sandbox.executable("subagent"));
-    Launcher::new("sh", ["-c".to_owned(), format!("sed -u -f '{}' | {agent}", file.display())])
+    TestLauncher::new("sh", ["-c".to_owned(), format!("sed -u -f '{}' | {agent}", file.display())])
 }
 
 /// The directive for an update of the session.
@@ -61,13 +61,13 @@ fn say(text: &str) -> String {
     update(&json!({"sessionUpdate": "agent_message_chunk", "content": content}))
 }
 
-fn start(sandbox: &Sandbox, name: &str, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, name: &str, flags: &[&str]) -> String {
     let started = sandbox.run(&[&["worker", "start", "demo", "--name", name], flags].concat());
     started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
 
 /// Workers of which one has a task that asks, one works, one is done, and one has failed.
-fn scene() -> Sandbox {
+fn scene() -> TestSandbox {
     let mut sandbox = repository();
     fs::create_dir_all(sandbox.workspace().join(".agents/agents")).unwrap();
     let tester = "---\ndescription: Runs tests\npermission: {execute: ask}\n---\nRun tests.\n";

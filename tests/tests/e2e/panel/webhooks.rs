@@ -1,7 +1,7 @@
 //! Webhooks of triggers: only the own token fires, once a delivery, and nothing else is opened.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Response, Sandbox};
+use subagent_tests::harness::{Response, TestSandbox};
 
 use super::{Panel, error, post, request};
 use crate::schedules::{firings, wait_for_firings, world};
@@ -9,7 +9,7 @@ use crate::schedules::{firings, wait_for_firings, world};
 const BODY: &str = "{\"job\": 7, \"status\": \"failed\"}";
 
 /// Adds a trigger with a webhook. Returns its token.
-fn add(sandbox: &Sandbox, name: &str) -> String {
+fn add(sandbox: &TestSandbox, name: &str) -> String {
     let work = ["demo", "!say looked\n{{payload}}"];
     let args = [&["trigger", "add", name, "--webhook"][..], &work].concat();
     let added = sandbox.run(&args).data_of("trigger.added");
@@ -26,7 +26,7 @@ fn deliver(panel: &Panel, name: &str, token: &str, more: &[&str], body: &str) ->
     request(panel.port, &format!("POST /api/triggers/{name}"), &headers, body)
 }
 
-fn log(sandbox: &Sandbox, name: &str) -> Vec<Value> {
+fn log(sandbox: &TestSandbox, name: &str) -> Vec<Value> {
     firings(sandbox, "trigger", name)
 }
 

@@ -7,7 +7,7 @@ mod svg;
 use std::fs;
 use std::path::PathBuf;
 
-use subagent_tests::harness::{On, Sandbox, executables};
+use subagent_tests::harness::{On, TestSandbox, executables};
 
 use super::look::git;
 use super::views::normal;
@@ -43,8 +43,8 @@ fn file() -> PathBuf {
 }
 
 /// A repository with a file to change and a task.
-fn repository() -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn repository() -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     let workspace = sandbox.workspace();
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
@@ -58,7 +58,7 @@ fn repository() -> Sandbox {
     sandbox
 }
 
-fn typed(sandbox: &Sandbox, command: &str, answer: Option<(&str, &str)>) -> Step {
+fn typed(sandbox: &TestSandbox, command: &str, answer: Option<(&str, &str)>) -> Step {
     let path = format!("{}:/usr/bin:/bin", executables().folder().display());
     let shell = sandbox.command("sh").args(["-c", command]).env("PATH", path);
     let terminal = shell.at_terminal(COLUMNS, On::All);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 mod differences;
 
@@ -66,7 +66,7 @@ fn strict() {
 
 #[track_caller]
 fn replay(name: &str) {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let run = VolatileValues {
         root: sandbox.path().to_str().unwrap().to_owned(),
         agent: sandbox.executable("subagent"),

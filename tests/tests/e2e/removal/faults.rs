@@ -1,13 +1,13 @@
 //! The daemon is killed during a removal: a confirmed removal stays, and the
 //! next daemon completes it.
 
-use subagent_tests::harness::{Random, Sandbox, times, wait_until};
+use subagent_tests::harness::{Random, TestSandbox, times, wait_until};
 
 use super::{SOON, count, text, wait_until_deleted};
 
 #[test]
 fn a_removal_that_was_cut_short_comes_to_its_end() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let _ = sandbox.init();
     // Between the mark, the pieces, the files and the row.
     for point in [
@@ -40,7 +40,7 @@ fn a_removal_that_was_cut_short_comes_to_its_end() {
 
 #[test]
 fn a_daemon_that_is_killed_at_any_moment_of_removals() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let mut random = Random::announced();
     let _ = sandbox.init();
     let stays = sandbox.start("demo");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::Value;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 /// Deleting continues in the background.
 const SOON: Duration = Duration::from_secs(30);
@@ -21,19 +21,19 @@ fn text(value: &Value) -> &str {
 }
 
 /// Opens the database file.
-fn database(sandbox: &Sandbox) -> Connection {
+fn database(sandbox: &TestSandbox) -> Connection {
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     database.busy_timeout(Duration::from_secs(10)).unwrap();
     database
 }
 
-pub(crate) fn count(sandbox: &Sandbox, sql: &str) -> i64 {
+pub(crate) fn count(sandbox: &TestSandbox, sql: &str) -> i64 {
     database(sandbox).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 /// Waits until nothing of a removed worker is left in the database and the folders.
 #[track_caller]
-fn wait_until_deleted(sandbox: &Sandbox, worker: &str) {
+fn wait_until_deleted(sandbox: &TestSandbox, worker: &str) {
     let state = sandbox.state_dir();
     let places =
         [format!("runtimes/{worker}"), format!("runtimes/{worker}.log"), format!("handoffs/{worker}")];
@@ -45,7 +45,7 @@ fn wait_until_deleted(sandbox: &Sandbox, worker: &str) {
 }
 
 /// Moves all stored times back by this number of days. The daemon must not run.
-pub(crate) fn days_earlier(sandbox: &Sandbox, days: i64) {
+pub(crate) fn days_earlier(sandbox: &TestSandbox, days: i64) {
     let by = days * 24 * 3600 * 1000;
     let sql = format!(
         "UPDATE events SET at = at - {by};
@@ -55,7 +55,7 @@ pub(crate) fn days_earlier(sandbox: &Sandbox, days: i64) {
     database(sandbox).execute_batch(&sql).unwrap();
 }
 
-pub(crate) fn stop_daemon(sandbox: &Sandbox) {
+pub(crate) fn stop_daemon(sandbox: &TestSandbox) {
     let stopped = sandbox.command("subagentd").args(["stop", "--json"]).run();
     assert!(stopped.status.success(), "{stopped}");
 }

@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{SOON, count, database, days_earlier, stop_daemon, text, wait_until_deleted};
 
 #[test]
 fn it_removes_what_has_been_stopped_for_longer_and_says_what() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let _ = sandbox.init();
     let [old, running, new] = ["old", "running", "new"].map(|label| {
@@ -55,7 +55,7 @@ fn it_removes_what_has_been_stopped_for_longer_and_says_what() {
 #[test]
 fn many_are_removed_in_several_steps_and_all_of_them_are_reported() {
     const MANY: i64 = 250;
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let [one, running] = [(), ()].map(|()| sandbox.start("demo"));
     let _ = sandbox.run(&["worker", "stop", &one]).data_of("worker.stopped");
@@ -91,7 +91,7 @@ fn many_are_removed_in_several_steps_and_all_of_them_are_reported() {
 
 #[test]
 fn files_of_unknown_workers_are_removed_too() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.run(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
     let state = sandbox.state_dir();
     let strays = [
@@ -123,7 +123,7 @@ fn files_of_unknown_workers_are_removed_too() {
 
 #[test]
 fn a_runtime_whose_worker_the_store_has_forgotten_keeps_its_folder() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let runtime = sandbox.runtime(&worker);
     stop_daemon(&sandbox);
@@ -144,7 +144,7 @@ fn a_runtime_whose_worker_the_store_has_forgotten_keeps_its_folder() {
 
 #[test]
 fn what_people_and_scripts_read() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let empty = json!({
         "dryRun": false, "olderThanSeconds": 3600, "count": 0, "events": 0, "bytes": 0, "keys": 0, "items": [],
         "leftovers": [],

@@ -1,7 +1,7 @@
 //! Old data is removed automatically, and outdated cursors are refused.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{SOON, count, database, days_earlier, stop_daemon, text, wait_until_deleted};
 
@@ -17,7 +17,7 @@ fn untimed(events: &[Value]) -> Vec<Value> {
 
 /// Starts the daemon and waits until it has marked old data. Returns the events shown from then on,
 /// whether the others are deleted already or not.
-fn kept(sandbox: &Sandbox, worker: &str) -> Vec<Value> {
+fn kept(sandbox: &TestSandbox, worker: &str) -> Vec<Value> {
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let mark = format!("SELECT expired_seq FROM workers WHERE worker_id = '{worker}'");
     wait_until("old events to be marked", SOON, || (count(sandbox, &mark) > 0).then_some(()));
@@ -25,7 +25,7 @@ fn kept(sandbox: &Sandbox, worker: &str) -> Vec<Value> {
 }
 
 /// A worker with turns of 40 days ago, and its output.
-fn aged(sandbox: &Sandbox) -> (String, Vec<Value>) {
+fn aged(sandbox: &TestSandbox) -> (String, Vec<Value>) {
     let worker = sandbox.start("demo");
     for number in 0..3 {
         let _ = sandbox.send(&worker, &format!("!chunks 200 old{number}"));
@@ -38,7 +38,7 @@ fn aged(sandbox: &Sandbox) -> (String, Vec<Value>) {
 
 #[test]
 fn a_worker_that_was_stopped_long_ago_is_removed_when_the_daemon_starts() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let _ = sandbox.init();
     let [old, young] = [(), ()].map(|()| sandbox.start("demo"));
@@ -67,7 +67,7 @@ fn a_worker_that_was_stopped_long_ago_is_removed_when_the_daemon_starts() {
 
 #[test]
 fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let (worker, before) = aged(&sandbox);
     // Everything is old, but the latest turn stays.
@@ -122,7 +122,7 @@ fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
 
 #[test]
 fn what_is_open_stays_however_old_it_is() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let worker = sandbox.start("demo");
     let _ = sandbox.send(&worker, "!chunks 50 old");
@@ -140,7 +140,7 @@ fn what_is_open_stays_however_old_it_is() {
 
 #[test]
 fn a_deletion_that_was_cut_short_goes_on() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("aborted");
     let _ = sandbox.init();
     let (worker, before) = aged(&sandbox);
@@ -164,7 +164,7 @@ fn number(event_id: &str) -> i64 {
 
 #[test]
 fn the_time_is_a_number_of_days_or_never() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let _ = sandbox.init();
     stop_daemon(&sandbox);
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "soon");

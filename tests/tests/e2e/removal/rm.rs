@@ -3,13 +3,13 @@
 use std::thread;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, assert_shape, request, wait_until};
 
 use super::{count, text, wait_until_deleted};
 
 #[test]
 fn a_removed_worker_is_nowhere_and_nothing_of_it_is_left() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let end = sandbox.send(&worker, "!ask execute it");
     let _ = sandbox.approve(&worker, &end["requestId"], "allow");
     let _ = sandbox.turn_end(&end);
@@ -60,7 +60,7 @@ fn a_removed_worker_is_nowhere_and_nothing_of_it_is_left() {
 
 #[test]
 fn what_people_and_scripts_read() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let output = sandbox.command("subagent").args(["worker", "rm", &worker]).run();
     let said = &output.stderr;
     assert!(said.starts_with("INVALID_WORKER_STATE: the worker is idle"), "{said}");
@@ -79,7 +79,7 @@ fn what_people_and_scripts_read() {
 
 #[test]
 fn only_a_stopped_worker_is_removed_unless_it_is_forced() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let refused = |state: &str| {
         let error = sandbox.run(&["worker", "rm", &worker]).error("INVALID_WORKER_STATE");
         let details = json!({
@@ -110,8 +110,8 @@ fn only_a_stopped_worker_is_removed_unless_it_is_forced() {
 
 #[test]
 fn a_worker_whose_agent_never_started_is_removed_as_it_is() {
-    let mut sandbox = Sandbox::new();
-    sandbox.launcher("broken", Launcher::new("/bin/false", [""; 0]));
+    let mut sandbox = TestSandbox::new();
+    sandbox.launcher("broken", TestLauncher::new("/bin/false", [""; 0]));
     let _ = sandbox.init();
     let failed = sandbox.run(&["worker", "start", "--launcher", "broken"]).any_error();
     let worker = text(&failed["details"]["workerId"]).to_owned();
@@ -127,7 +127,7 @@ fn a_worker_whose_agent_never_started_is_removed_as_it_is() {
 }
 
 /// Sends a `POST` with a key. Returns the envelope.
-fn post(sandbox: &Sandbox, path: &str, key: &str, body: &str) -> Value {
+fn post(sandbox: &TestSandbox, path: &str, key: &str, body: &str) -> Value {
     let info = sandbox.daemon_info().unwrap();
     let head = [&format!("POST {path} HTTP/1.1"), &format!("Idempotency-Key: {key}")[..]];
     request(&info.socket, &head, body).json()
@@ -135,7 +135,7 @@ fn post(sandbox: &Sandbox, path: &str, key: &str, body: &str) -> Value {
 
 #[test]
 fn the_same_key_gives_the_same_result() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let path = format!("/v1/workers/{worker}/remove");
     let words = ["worker", "rm", &worker].map(str::to_owned);
     sandbox.recorder().attempt(&words);
@@ -153,7 +153,7 @@ fn the_same_key_gives_the_same_result() {
 
 #[test]
 fn only_its_owner_removes_a_worker_and_no_caller_below_one() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let program = sandbox.executable("subagent");
     for args in [
         format!("worker rm {worker} --force"),
@@ -191,7 +191,7 @@ fn only_its_owner_removes_a_worker_and_no_caller_below_one() {
 
 #[test]
 fn a_follower_ends_quietly_when_its_worker_is_removed() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!chunks 1000 text");
     let follower = sandbox.follow(&worker);
     follower.wait_line("the end of the turn", |line| line.contains("turn.completed").then_some(()));
@@ -209,7 +209,7 @@ fn a_follower_ends_quietly_when_its_worker_is_removed() {
 
 #[test]
 fn fifty_removals_at_once_beside_a_running_turn() {
-    let (sandbox, busy) = Sandbox::with_worker();
+    let (sandbox, busy) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let accepted = sandbox.send_no_wait(&busy, &format!("!chunks 500 a\n{}\n!say end", gate.directive()));
     let follower = sandbox.follow(&busy);
@@ -254,7 +254,7 @@ fn fifty_removals_at_once_beside_a_running_turn() {
 
 #[test]
 fn workers_of_an_earlier_version_are_removed_like_any_other() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/0.1.0/state");
     copy(&fixture, sandbox.state_dir());

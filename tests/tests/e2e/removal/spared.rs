@@ -4,12 +4,12 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Sandbox, wait_until};
+use subagent_tests::harness::{Command, TestSandbox, wait_until};
 
 use super::{SOON, count, database, days_earlier, stop_daemon, text, wait_until_deleted};
 
 /// Whether this key of `meta` exists.
-fn is_noted(sandbox: &Sandbox, key: &str) -> bool {
+fn is_noted(sandbox: &TestSandbox, key: &str) -> bool {
     count(sandbox, &format!("SELECT count(*) FROM meta WHERE key = '{key}'")) > 0
 }
 
@@ -23,7 +23,7 @@ fn owned(command: Command, granted: &Value) -> Command {
 
 #[test]
 fn a_restored_backup_is_as_young_as_the_restore() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let _ = sandbox.init();
     let old = sandbox.start("demo");
@@ -58,7 +58,7 @@ fn a_restored_backup_is_as_young_as_the_restore() {
 
 #[test]
 fn a_clock_that_is_wrong_once_removes_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let old = sandbox.start("demo");
     let _ = sandbox.run(&["worker", "stop", &old]).data_of("worker.stopped");
@@ -87,7 +87,7 @@ fn a_clock_that_is_wrong_once_removes_nothing() {
 
 #[test]
 fn what_belongs_to_an_owner_needs_the_right_handle_also_if_no_worker_is_concerned() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let stale = sandbox.run(&["controller", "init", "--require-handle"]).data_of("controller.initialized");
     let granted = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     stop_daemon(&sandbox);
@@ -120,7 +120,7 @@ fn what_belongs_to_an_owner_needs_the_right_handle_also_if_no_worker_is_concerne
 
 #[test]
 fn journals_of_unknown_workers_stay_and_what_a_restore_replaced_goes() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // The retention of the daemon that the first command starts would be equally fast.
     sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let _ = sandbox.init();
@@ -165,7 +165,7 @@ fn journals_of_unknown_workers_stay_and_what_a_restore_replaced_goes() {
 
 #[test]
 fn a_turn_that_runs_is_not_disturbed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let worker = sandbox.start("demo");
     let _ = sandbox.send(&worker, "!chunks 200 old");
@@ -195,7 +195,7 @@ fn a_turn_that_runs_is_not_disturbed() {
 
 #[test]
 fn two_at_once_share_what_there_is() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let workers: Vec<String> = (0..6).map(|_| sandbox.start("demo")).collect();
     for worker in &workers {
@@ -218,7 +218,7 @@ fn two_at_once_share_what_there_is() {
 
 #[test]
 fn a_retention_that_fails_keeps_nothing_that_was_removed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.init();
     let worker = sandbox.start("demo");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use subagent_tests::harness::{Faults, Sandbox, crowd, times, wait_until};
+use subagent_tests::harness::{Faults, TestSandbox, crowd, times, wait_until};
 
 use super::{KnownBackup, keep, kept, left_over, restore, saved, saved_after_a_turn};
 
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// After a restore has died, the database is the old one, or the new one if the names were
 /// exchanged. An undisturbed restore then finds everything.
-fn all_is_well(sandbox: &Sandbox, worker: &str, saved: &KnownBackup, point: &str) {
+fn all_is_well(sandbox: &TestSandbox, worker: &str, saved: &KnownBackup, point: &str) {
     let exchanged = point.starts_with("restore.after");
     assert_eq!(kept(sandbox), usize::from(point == "restore.after_rename"), "{point}");
     if exchanged {
@@ -90,13 +90,13 @@ fn a_restore_that_is_killed_while_it_hangs_leaves_the_old_database_or_the_new_on
 
 /// Asserts the error of a restore with these failpoints, which then has no effect.
 #[track_caller]
-fn fails(sandbox: &Sandbox, file: &str, armed: &str, code: &str) {
+fn fails(sandbox: &TestSandbox, file: &str, armed: &str, code: &str) {
     let failed = sandbox.subagent(&["restore", file]).env("SUBAGENT_FAILPOINTS", armed).run();
     nothing_happened(sandbox, &failed.error(code), armed);
 }
 
 #[track_caller]
-fn nothing_happened(sandbox: &Sandbox, error: &serde_json::Value, why: &str) {
+fn nothing_happened(sandbox: &TestSandbox, error: &serde_json::Value, why: &str) {
     assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
     assert_eq!(kept(sandbox), 0, "{why}: the backup was kept as a replaced database");
     assert_eq!(left_over(sandbox), Vec::<String>::new(), "{why}");

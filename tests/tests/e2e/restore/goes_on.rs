@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Gate, Launcher, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{Gate, TestLauncher, TestSandbox, assert_shape, wait_until};
 
 use super::{keep, restore, saved, saved_after_a_turn};
 
@@ -13,7 +13,7 @@ use super::{keep, restore, saved, saved_after_a_turn};
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A turn that has printed `begun` and waits at a gate.
-fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &Gate) -> Value {
+fn turn_at_gate(sandbox: &TestSandbox, worker: &str, gate: &Gate) -> Value {
     let touch = sandbox.file_name("touched");
     let accepted =
         sandbox.send_no_wait(worker, &format!("!touch {touch}\n!say begun\n{}\n!say done", gate.directive()));
@@ -26,7 +26,7 @@ fn of_type(events: &[Value], event_type: &str) -> Vec<Value> {
     events.iter().filter(|event| event["type"] == event_type).cloned().collect()
 }
 
-fn last_event(sandbox: &Sandbox, worker: &str) -> String {
+fn last_event(sandbox: &TestSandbox, worker: &str) -> String {
     sandbox.events(worker).last().unwrap()["eventId"].as_str().unwrap().to_owned()
 }
 
@@ -140,7 +140,7 @@ fn a_question_that_the_backup_does_not_know_can_be_answered() {
 
 #[test]
 fn a_question_that_was_answered_since_is_not_asked_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask execute make\n!say done");
     let kept = keep(&sandbox);
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
@@ -192,7 +192,7 @@ fn an_orphan_that_does_not_answer_is_ended_all_the_same() {
 
 #[test]
 fn no_handle_is_worth_anything_after_a_restore_and_epochs_go_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init()["owner"].clone();
     let worker = sandbox.start("demo");
     let kept = keep(&sandbox);
@@ -226,7 +226,7 @@ fn no_handle_is_worth_anything_after_a_restore_and_epochs_go_on() {
 
 #[test]
 fn a_worker_that_was_stopped_since_is_idle_and_its_prompts_are_not_repeated() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     // Accepted and not yet with the runtime: this is the state in the backup.
     runtime.signal(nix::sys::signal::Signal::SIGSTOP);
@@ -253,7 +253,7 @@ fn a_worker_that_was_stopped_since_is_idle_and_its_prompts_are_not_repeated() {
 
 #[test]
 fn a_turn_that_waited_in_the_backup_is_not_sent_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     runtime.signal(nix::sys::signal::Signal::SIGSTOP);
     let touch = sandbox.file_name("touched");
@@ -285,7 +285,7 @@ fn a_message_with_the_same_key_is_not_sent_again() {
 
 #[test]
 fn a_worker_goes_on_from_one_whose_handoff_is_gone() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let handoff = sandbox.run(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
     let kept = keep(&sandbox);
@@ -324,12 +324,12 @@ fn a_later_runtime_of_a_known_worker_is_taken_over() {
 
 #[test]
 fn a_worker_that_was_only_being_started_has_started() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let gate = sandbox.gate("start");
     let (program, state) = (sandbox.executable("subagent"), sandbox.file_name("sessions"));
     let wait = format!("until [ -e {} ]; do sleep 0.05; done", gate.path().display());
     let script = format!("{wait}; exec {program} demo-agent --state {state}");
-    let slow = Launcher::new("sh", ["-c", script.as_str()]);
+    let slow = TestLauncher::new("sh", ["-c", script.as_str()]);
     sandbox.launcher("slow", slow);
     sandbox.init();
     let starting = sandbox.subagent(&["worker", "start", "--launcher", "slow"]).spawn();

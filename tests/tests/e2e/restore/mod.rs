@@ -8,7 +8,7 @@ mod refusals;
 use std::fs;
 
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 use subagent_tests::invariants::Acknowledged;
 
 /// A backup, and what was acknowledged until it was made.
@@ -17,22 +17,22 @@ struct KnownBackup {
     known: Acknowledged,
 }
 
-fn keep(sandbox: &Sandbox) -> KnownBackup {
+fn keep(sandbox: &TestSandbox) -> KnownBackup {
     let file = sandbox.file_name("kept.db");
     let _ = sandbox.run(&["backup", "--force", &file]).data_of("state.backed_up");
     KnownBackup { file, known: sandbox.recorder().acknowledged() }
 }
 
 /// A worker, and a backup that contains it.
-fn saved() -> (Sandbox, String, KnownBackup) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn saved() -> (TestSandbox, String, KnownBackup) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     let kept = keep(&sandbox);
     (sandbox, worker, kept)
 }
 
 /// A worker that has had a turn, and a backup that contains both.
-fn saved_after_a_turn() -> (Sandbox, String, KnownBackup) {
-    let (sandbox, worker) = Sandbox::with_worker();
+fn saved_after_a_turn() -> (TestSandbox, String, KnownBackup) {
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let kept = keep(&sandbox);
     (sandbox, worker, kept)
@@ -40,24 +40,24 @@ fn saved_after_a_turn() -> (Sandbox, String, KnownBackup) {
 
 /// Restores, and discards later acknowledged facts.
 #[track_caller]
-fn restore(sandbox: &Sandbox, kept: &KnownBackup, flags: &[&str]) -> Value {
+fn restore(sandbox: &TestSandbox, kept: &KnownBackup, flags: &[&str]) -> Value {
     let data = sandbox.run(&[&["restore", &kept.file], flags].concat()).data_of("state.restored");
     sandbox.recorder().go_back_to(kept.known.clone());
     data
 }
 
-fn names(sandbox: &Sandbox) -> impl Iterator<Item = String> {
+fn names(sandbox: &TestSandbox) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(sandbox.state_dir()).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
 }
 
 /// Returns the files of an incomplete restore.
-fn left_over(sandbox: &Sandbox) -> Vec<String> {
+fn left_over(sandbox: &TestSandbox) -> Vec<String> {
     names(sandbox).filter(|name| name.starts_with("state.db.restoring")).collect()
 }
 
 /// Returns the number of replaced databases that are kept.
-fn kept(sandbox: &Sandbox) -> usize {
+fn kept(sandbox: &TestSandbox) -> usize {
     let is_kept = |name: &String| name.starts_with("state.db.replaced-") && !name.ends_with("-wal");
     names(sandbox).filter(is_kept).count()
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{KnownBackup, keep, kept, left_over, saved, saved_after_a_turn};
 
 /// Changes a copy of a backup and returns its name.
-fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
+fn changed(sandbox: &TestSandbox, from: &str, name: &str, sql: &str) -> String {
     let to = sandbox.file_name(name);
     fs::copy(from, &to).unwrap();
     Connection::open(&to).unwrap().execute_batch(sql).unwrap();
@@ -112,7 +112,7 @@ fn what_was_replaced_can_be_restored_itself() {
 
 #[test]
 fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let first = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     let KnownBackup { file, known } = keep(&sandbox);
     let _ = sandbox.send(&worker, "one");
@@ -210,7 +210,7 @@ fn a_database_that_cannot_be_read_just_now_is_not_a_damaged_one() {
 
 #[test]
 fn where_a_handle_is_required_nothing_is_restored_without_one() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let init = ["controller", "init", "--require-handle"];
     let owner = sandbox.run(&init).data_of("controller.initialized")["owner"].clone();
     let text = |key: &str| owner[key].as_str().map_or_else(|| owner[key].to_string(), str::to_owned);

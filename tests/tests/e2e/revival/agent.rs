@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, wait_until};
 
 /// It answers every request, unless a word in its file `$1` changes that.
 const SCRIPT: &str = r#"
@@ -60,11 +60,11 @@ done
 
 /// A sandbox with a controller and the launcher `words`, whose agent starts with these words. The
 /// launcher `hasty` has the same agent with little time to start.
-pub(crate) fn sandbox(words: &str) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+pub(crate) fn sandbox(words: &str) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     fs::write(sandbox.file("agent"), SCRIPT).unwrap();
     let args = [sandbox.file_name("agent"), sandbox.file_name("words")];
-    let launcher = Launcher::new("/bin/sh", args);
+    let launcher = TestLauncher::new("/bin/sh", args);
     sandbox.launcher("hasty", launcher.clone().startup_seconds(3.0));
     sandbox.launcher("words", launcher);
     say(&sandbox, words);
@@ -73,20 +73,20 @@ pub(crate) fn sandbox(words: &str) -> Sandbox {
 }
 
 /// Sets the words for the agent's next processes.
-pub(crate) fn say(sandbox: &Sandbox, words: &str) {
+pub(crate) fn say(sandbox: &TestSandbox, words: &str) {
     fs::write(sandbox.file("words"), words).unwrap();
 }
 
 /// Waits until the worker has no runtime.
 #[track_caller]
-pub(crate) fn gone(sandbox: &Sandbox, worker: &str) {
+pub(crate) fn gone(sandbox: &TestSandbox, worker: &str) {
     wait_until("the runtime to be gone", Duration::from_secs(20), || {
         (sandbox.show(worker)["runtimePid"] == Value::Null).then_some(())
     });
 }
 
 /// Returns the events of a type, in order.
-pub(crate) fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+pub(crate) fn of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let mut events = sandbox.events(worker);
     events.retain(|event| event["type"] == event_type);
     events
@@ -94,7 +94,7 @@ pub(crate) fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<
 
 /// Checks that a message is carried out.
 #[track_caller]
-pub(crate) fn works(sandbox: &Sandbox, worker: &str) {
+pub(crate) fn works(sandbox: &TestSandbox, worker: &str) {
     let waited = sandbox.send(worker, "hello");
     assert_eq!(waited["matchedEvent"]["type"], json!("turn.completed"), "{waited}");
 }

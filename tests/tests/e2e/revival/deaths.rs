@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::agent::{gone, of_type, sandbox, works};
 
@@ -46,7 +46,7 @@ const DEATHS: [ProcessDeath; 14] = [
 
 impl ProcessDeath {
     /// Kills the process. Returns the cursor from before.
-    fn strike(self, sandbox: &Sandbox, worker: &str) -> serde_json::Value {
+    fn strike(self, sandbox: &TestSandbox, worker: &str) -> serde_json::Value {
         let before = sandbox.events(worker).pop().unwrap()["eventId"].clone();
         let runtime = sandbox.runtime(worker);
         let guard = sandbox.guard(&runtime);
@@ -82,7 +82,7 @@ impl ProcessDeath {
 
 /// Checks that the worker has recovered once more than before, with its session.
 #[track_caller]
-fn is_back(sandbox: &Sandbox, worker: &str, session: &serde_json::Value, times: usize, what: &str) {
+fn is_back(sandbox: &TestSandbox, worker: &str, session: &serde_json::Value, times: usize, what: &str) {
     let restarted = of_type(sandbox, worker, "worker.restarted");
     assert_eq!(restarted.len(), times, "{what}: {restarted:?}");
     let data = &restarted.last().unwrap()["data"];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::agent::{of_type, sandbox, say, works};
 
@@ -14,20 +14,20 @@ use super::agent::{of_type, sandbox, say, works};
 const SOON: &str = "0.4";
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn start(sandbox: &Sandbox, launcher: &str, timeout: &str) -> String {
+fn start(sandbox: &TestSandbox, launcher: &str, timeout: &str) -> String {
     let args = ["worker", "start", "--launcher", launcher, "--idle-timeout", timeout];
     let data = sandbox.run(&args).data_of("worker.started");
     data["workerId"].as_str().unwrap().to_owned()
 }
 
-fn set_timeout(sandbox: &Sandbox, worker: &str, timeout: &str) -> Value {
+fn set_timeout(sandbox: &TestSandbox, worker: &str, timeout: &str) -> Value {
     let args = ["worker", "set", "--worker-id", worker, "--idle-timeout", timeout];
     sandbox.run(&args).data_of("worker.set")
 }
 
 /// Waits until the worker hibernates. Returns the output of `worker show`.
 #[track_caller]
-fn asleep(sandbox: &Sandbox, worker: &str) -> Value {
+fn asleep(sandbox: &TestSandbox, worker: &str) -> Value {
     wait_until("the worker to hibernate", DEADLINE, || {
         let shown = sandbox.show(worker);
         (shown["hibernated"] == true).then_some(shown)
@@ -37,7 +37,7 @@ fn asleep(sandbox: &Sandbox, worker: &str) -> Value {
 /// Checks that the worker does not hibernate, although a worker started later with
 /// the same time does.
 #[track_caller]
-fn stays_awake(sandbox: &Sandbox, worker: &str, by: &str) {
+fn stays_awake(sandbox: &TestSandbox, worker: &str, by: &str) {
     let other = start(sandbox, by, SOON);
     let _ = asleep(sandbox, &other);
     let _ = sandbox.run(&["worker", "stop", &other]).data_of("worker.stopped");
@@ -48,7 +48,7 @@ fn stays_awake(sandbox: &Sandbox, worker: &str, by: &str) {
 
 /// Checks that no loss was reported.
 #[track_caller]
-fn nothing_lost(sandbox: &Sandbox, worker: &str) {
+fn nothing_lost(sandbox: &TestSandbox, worker: &str) {
     assert!(of_type(sandbox, worker, "worker.lost").is_empty());
     assert_eq!(sandbox.show(worker)["lastError"], Value::Null);
 }
@@ -58,7 +58,7 @@ const SLOW: &str = "resume close hang-in-close";
 
 /// A worker whose runtime has recorded its end and then stays stopped until it gets SIGCONT.
 #[track_caller]
-fn being_ended(sandbox: &Sandbox) -> (String, Process) {
+fn being_ended(sandbox: &TestSandbox) -> (String, Process) {
     let worker = start(sandbox, "words", "never");
     let runtime = sandbox.runtime(&worker);
     let _ = set_timeout(sandbox, &worker, SOON);
@@ -67,7 +67,7 @@ fn being_ended(sandbox: &Sandbox) -> (String, Process) {
     (worker, runtime)
 }
 
-fn is_asked_to_end(sandbox: &Sandbox, worker: &str) {
+fn is_asked_to_end(sandbox: &TestSandbox, worker: &str) {
     let folder = sandbox.state_dir().join("runtimes").join(worker);
     wait_until("the runtime to get the command to hibernate", DEADLINE, || {
         let journals =
@@ -79,7 +79,7 @@ fn is_asked_to_end(sandbox: &Sandbox, worker: &str) {
 
 #[test]
 fn an_idle_agent_is_ended_and_the_next_message_goes_on_in_its_session() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.launcher("sleepy", sandbox.demo_agent(&[]).key("idleTimeout", json!("1h")));
     sandbox.init();
     let worker = sandbox.start("sleepy");
@@ -147,7 +147,7 @@ fn what_is_open_keeps_the_agent() {
 
 #[test]
 fn a_command_that_runs_in_a_terminal_keeps_the_agent() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.launcher("sdk", sandbox.test_agent("sdk-agent", &["--state", &sandbox.file_name("sdk")]));
     sandbox.init();
     let gate = sandbox.gate("command");
@@ -180,7 +180,7 @@ fn an_agent_that_would_forget_everything_is_not_ended() {
 
 #[test]
 fn options_are_set_at_an_agent_that_is_woken_for_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let session = sandbox.show(&worker)["sessionId"].clone();
     let _ = sandbox.send(&worker, "hello");
     for (mode, code) in [("bold", None), ("timid", Some("OPTION_NOT_AVAILABLE"))] {

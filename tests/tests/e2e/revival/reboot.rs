@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_until};
+use subagent_tests::harness::{Response, TestSandbox, assert_shape, request, wait_until};
 
 use super::agent::{of_type, sandbox, say, works};
 
 /// Simulates a restart of the machine.
-fn reboot(sandbox: &Sandbox) {
+fn reboot(sandbox: &TestSandbox) {
     // A stopped process starts nothing more. The next check finds what it started just before.
     let pids = |running: &[subagent_tests::harness::process::Process]| {
         running.iter().map(|process| process.pid).collect::<Vec<_>>()
@@ -38,13 +38,13 @@ fn reboot(sandbox: &Sandbox) {
 }
 
 /// Returns the variables of a worker's agent.
-fn variables(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+fn variables(sandbox: &TestSandbox, worker: &str) -> Vec<String> {
     let agent = sandbox.agent(&sandbox.guard(&sandbox.runtime(worker)));
     let environ = fs::read(format!("/proc/{}/environ", agent.pid)).unwrap();
     String::from_utf8_lossy(&environ).split('\0').map(str::to_owned).collect()
 }
 
-fn environment_files(sandbox: &Sandbox) -> Vec<PathBuf> {
+fn environment_files(sandbox: &TestSandbox) -> Vec<PathBuf> {
     let entries = fs::read_dir(sandbox.file("run/subagent")).into_iter().flatten().flatten();
     entries
         .map(|entry| entry.path())
@@ -53,7 +53,7 @@ fn environment_files(sandbox: &Sandbox) -> Vec<PathBuf> {
 }
 
 /// Posts a request about a worker, like any other client.
-fn post(sandbox: &Sandbox, path: &str, key: &str, head: &[&str], body: &Value) -> Response {
+fn post(sandbox: &TestSandbox, path: &str, key: &str, head: &[&str], body: &Value) -> Response {
     let _ = sandbox.run(&["daemon", "start"]);
     let (line, key) = (format!("POST {path} HTTP/1.1"), format!("Idempotency-Key: {key}"));
     let head = [&[&line, "Content-Type: application/json", &key][..], head].concat();

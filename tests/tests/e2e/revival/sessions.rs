@@ -1,7 +1,7 @@
 //! The event's report about the session, for every agent, and failed starts.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::agent::{gone, of_type, sandbox, say, works};
 
@@ -40,7 +40,7 @@ enum RecoveryWay {
 }
 
 #[track_caller]
-fn brought_back(sandbox: &Sandbox, worker: &str, way: RecoveryWay) {
+fn brought_back(sandbox: &TestSandbox, worker: &str, way: RecoveryWay) {
     match way {
         RecoveryWay::Send => works(sandbox, worker),
         RecoveryWay::Restart => drop(sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted")),
@@ -91,7 +91,7 @@ fn what_became_of_the_session(way: RecoveryWay) {
 
 /// Fails in this way, and returns the error.
 #[track_caller]
-fn fails(sandbox: &Sandbox, worker: &str, way: RecoveryWay) -> Value {
+fn fails(sandbox: &TestSandbox, worker: &str, way: RecoveryWay) -> Value {
     match way {
         RecoveryWay::Send => sandbox.sending(worker, "hello").run().any_error(),
         RecoveryWay::Restart => sandbox.run(&["worker", "restart", worker]).any_error(),

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::{On, Sandbox};
+use subagent_tests::harness::{On, TestSandbox};
 
 use super::running;
 use crate::look::git;
@@ -19,7 +19,7 @@ fn busy() -> String {
 
 /// Returns the last line without the duration.
 #[track_caller]
-fn last(sandbox: &Sandbox, args: &[&str], prompt: &str, code: i32) -> String {
+fn last(sandbox: &TestSandbox, args: &[&str], prompt: &str, code: i32) -> String {
     let command = sandbox.command("subagent").args(["run"]).args(args).args(["demo", prompt]);
     let screen = command.at_terminal(100, On::Both).screen();
     assert_eq!(screen.status.code(), Some(code), "{}", screen.text());
@@ -30,14 +30,14 @@ fn last(sandbox: &Sandbox, args: &[&str], prompt: &str, code: i32) -> String {
     parts.join(" · ")
 }
 
-fn files(sandbox: &Sandbox) {
+fn files(sandbox: &TestSandbox) {
     fs::write(sandbox.workspace().join("a.txt"), "one\ntwo\n").unwrap();
     fs::write(sandbox.workspace().join("gone.txt"), "gone\n").unwrap();
 }
 
 #[test]
 fn a_run_ends_with_its_figures() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     git(&sandbox, &["init", "-q", "."]);
     files(&sandbox);
     git(&sandbox, &["add", "-A"]);
@@ -51,7 +51,7 @@ fn a_run_ends_with_its_figures() {
 
 #[test]
 fn without_git_the_figures_are_those_that_the_agent_has_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     files(&sandbox);
     let expected = "done · 4 tools · 3 files +3 −2 · 41k tokens · $0.31";
     assert_eq!(last(&sandbox, &[], &busy(), 0), expected);
@@ -60,7 +60,7 @@ fn without_git_the_figures_are_those_that_the_agent_has_reported() {
 
 #[test]
 fn the_first_word_is_the_outcome() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (args, prompt, word, code) in [
         (&[][..], "!error -32000 no luck", "failed", 10),
         (&["--no-ask"], "!ask execute rm -rf build", "denied · 1 tool", 12),
@@ -75,7 +75,7 @@ fn the_first_word_is_the_outcome() {
 
 #[test]
 fn only_a_person_gets_the_line() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = running(&sandbox, "!tool read a\nhello").run();
     assert_eq!(output.text(), "hello\n");
     assert!(!output.stderr.contains("done · "), "{output}");

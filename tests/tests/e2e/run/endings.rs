@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{all_stopped, result, running, workers};
 
 #[test]
 fn a_run_prints_the_final_message_and_leaves_a_stopped_worker() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = running(&sandbox, "first\n!tool read a file\nThe answer\n!say  is 42.").run();
     assert_eq!(output.text(), "The answer is 42.\n");
     for progress in ["first", "a file", "completed"] {
@@ -25,7 +25,7 @@ fn a_run_prints_the_final_message_and_leaves_a_stopped_worker() {
 
 #[test]
 fn progress_in_a_pipe_is_not_wrapped() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let long = "word ".repeat(40) + "end";
     let output = running(&sandbox, &format!("{long}\n!error -32000 {long}")).run();
     assert_eq!(output.status.code(), Some(10), "{output}");
@@ -39,7 +39,7 @@ fn progress_in_a_pipe_is_not_wrapped() {
 
 #[test]
 fn the_result_is_one_document_or_the_last_line_after_the_events() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let output =
         running(&sandbox, "hello").args(["--output", "json", "--label", "mine", "--tag", "job=x"]).run();
@@ -72,7 +72,7 @@ fn the_result_is_one_document_or_the_last_line_after_the_events() {
 
 #[test]
 fn a_turn_that_fails_or_takes_too_long_is_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = running(&sandbox, "so far\n!error -32000 no luck").run();
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(10), "so far\n"), "{output}");
     assert!(output.stderr.contains("run: the turn failed: BACKEND_RPC_ERROR"), "{output}");
@@ -91,7 +91,7 @@ fn a_turn_that_fails_or_takes_too_long_is_reported() {
 
 #[test]
 fn a_cancel_or_a_stop_by_another_caller_is_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let run = running(&sandbox, "!sleep 60000").args(["--json"]).spawn();
     let begun = || workers(&sandbox).first().filter(|found| found["state"] == "running").cloned();
     let worker = wait_until("the turn", Duration::from_secs(20), begun);
@@ -104,7 +104,7 @@ fn a_cancel_or_a_stop_by_another_caller_is_reported() {
 
 #[test]
 fn questions_of_the_agent_are_refused_without_a_person_to_ask() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = running(&sandbox, "!ask execute rm -rf /\nanother way").run();
     assert_eq!(output.status.code(), Some(12), "{output}");
     assert!(output.stdout.ends_with("another way\n"), "{output}");
@@ -126,7 +126,7 @@ fn questions_of_the_agent_are_refused_without_a_person_to_ask() {
 
 #[test]
 fn a_stop_reason_that_leaves_something_undone_is_no_success() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (reason, code) in [("refusal", 16), ("max_tokens", 17), ("max_turn_requests", 18)] {
         let output = running(&sandbox, &format!("so far\n!stop {reason}")).args(["--json"]).run();
         assert_eq!(result(&output, reason, code)["stopReason"], reason);
@@ -139,7 +139,7 @@ fn a_stop_reason_that_leaves_something_undone_is_no_success() {
 
 #[test]
 fn a_terminal_shows_the_message_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let screen = sandbox
         .command("subagent")
         .args(["run", "--text", "before\n!tool read a file\nThe answer"])
@@ -155,7 +155,7 @@ fn a_terminal_shows_the_message_once() {
 
 #[test]
 fn rules_say_what_the_agent_of_a_run_may_do() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let rules = ["--json", "--allow", "execute(make *)", "--deny", "execute(make install*)"];
     let run = |text: &str| running(&sandbox, text).args(rules).run();
     let data = result(&run("!ask execute make all"), "completed", 0);
@@ -186,7 +186,7 @@ fn rules_say_what_the_agent_of_a_run_may_do() {
 
 #[test]
 fn what_is_wrong_before_the_start_starts_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let wrong = |args: &[&str], code: &str| {
         let output = sandbox.command("subagent").args(["run", "--json"]).args(args).run();
         output.error(code)
@@ -208,7 +208,7 @@ fn what_is_wrong_before_the_start_starts_nothing() {
 
 #[test]
 fn an_agent_that_cannot_be_started_is_an_error_and_leaves_nothing() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let broken = sandbox.demo_agent(&["--exit", "3"]);
     sandbox.launcher("broken", broken);
     let output = running(&sandbox, "hello").args(["--launcher", "broken", "--json"]).run();

@@ -9,14 +9,14 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, pipe, write};
 use serde_json::Value;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{all_stopped, running, workers};
 
 const SOON: Duration = Duration::from_secs(20);
 
 /// Waits until the worker of the run is in this state.
-fn wait_state(sandbox: &Sandbox, state: &str) -> String {
+fn wait_state(sandbox: &TestSandbox, state: &str) -> String {
     let found = wait_until("the worker of the run", SOON, || {
         workers(sandbox).first().filter(|found| found["state"] == state).cloned()
     });
@@ -26,7 +26,7 @@ fn wait_state(sandbox: &Sandbox, state: &str) -> String {
 #[test]
 fn an_interrupted_run_cancels_its_turn_and_stops_its_worker() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let run = running(&sandbox, "begun\n!sleep 60000").args(["--output", "ndjson"]).spawn();
         run.wait_line("what the agent says", |line| line.contains("\"begun\"").then_some(()));
         run.signal(signal);
@@ -47,7 +47,7 @@ fn an_interrupted_run_cancels_its_turn_and_stops_its_worker() {
 
 #[test]
 fn a_second_signal_does_not_wait_for_the_agent() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let deaf = sandbox.demo_agent(&[]).cancel_grace_seconds(600.0);
     sandbox.launcher("deaf", deaf);
     let run = running(&sandbox, "begun\n!ignore-cancel 600000")
@@ -66,7 +66,7 @@ fn a_second_signal_does_not_wait_for_the_agent() {
 
 #[test]
 fn a_run_that_is_interrupted_while_its_agent_starts_leaves_nothing() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let slow = sandbox.demo_agent(&["--hang-initialize"]).startup_seconds(300.0);
     sandbox.launcher("slow", slow);
     let run = running(&sandbox, "hello").args(["--launcher", "slow", "--json"]).spawn();
@@ -85,7 +85,7 @@ fn a_run_that_is_interrupted_while_its_agent_starts_leaves_nothing() {
 
 #[test]
 fn the_worker_of_a_run_that_was_killed_is_found_by_its_tag() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let run = running(&sandbox, "!sleep 60000").spawn();
     let worker = wait_state(&sandbox, "running");
     let _ = run.kill();
@@ -97,7 +97,7 @@ fn the_worker_of_a_run_that_was_killed_is_found_by_its_tag() {
 
 #[test]
 fn a_run_goes_on_over_the_death_of_the_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let gate = sandbox.gate("turn");
     let run = running(&sandbox, &format!("begun\n{}\nafter", gate.directive()))
         .args(["--output", "ndjson"])
@@ -114,7 +114,7 @@ fn a_run_goes_on_over_the_death_of_the_daemon() {
 
 #[test]
 fn a_run_without_a_reader_of_its_output_ends() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let path = format!("{}:/usr/bin:/bin", subagent_tests::harness::executables().folder().display());
     let script = "subagent run --text-stdin --output ndjson | head -n 1";
     let prompt = "!chunks 5 a\n!sleep 200\n!chunks 5 b\n!sleep 600000";
@@ -125,7 +125,7 @@ fn a_run_without_a_reader_of_its_output_ends() {
 }
 
 /// A run whose stdout is a full pipe without a reader; the caller must keep the returned end.
-fn into_a_full_pipe(sandbox: &Sandbox, args: &[&str]) -> (Child, OwnedFd) {
+fn into_a_full_pipe(sandbox: &TestSandbox, args: &[&str]) -> (Child, OwnedFd) {
     let (reader, writer) = pipe().unwrap();
     let stdout = writer.try_clone().unwrap();
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -145,7 +145,7 @@ fn end_of(mut run: Child) -> ExitStatus {
 
 #[test]
 fn a_run_whose_output_stands_still_ends_when_its_time_is_over() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (run, _reader) = into_a_full_pipe(&sandbox, &["--timeout", "1s"]);
     assert_eq!(end_of(run).code(), Some(13));
     all_stopped(&sandbox, 1);
@@ -154,7 +154,7 @@ fn a_run_whose_output_stands_still_ends_when_its_time_is_over() {
 
 #[test]
 fn a_run_whose_output_stands_still_is_interrupted() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (run, _reader) = into_a_full_pipe(&sandbox, &[]);
     let signal = |signal: Signal| kill(Pid::from_raw(run.id().try_into().unwrap()), signal).unwrap();
     wait_state(&sandbox, "running");

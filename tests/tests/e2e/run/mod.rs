@@ -8,10 +8,10 @@ mod schema;
 mod slow_start;
 
 use serde_json::Value;
-use subagent_tests::harness::{Command, Output, Sandbox};
+use subagent_tests::harness::{Command, Output, TestSandbox};
 
 /// Returns `subagent run` with this text, to be changed or started.
-fn running(sandbox: &Sandbox, text: &str) -> Command {
+fn running(sandbox: &TestSandbox, text: &str) -> Command {
     sandbox.command("subagent").args(["run", "--text-stdin"]).stdin(text)
 }
 
@@ -28,7 +28,7 @@ fn result(output: &Output, outcome: &str, code: i32) -> Value {
 }
 
 /// Returns the workers of all runs in any state.
-fn workers(sandbox: &Sandbox) -> Vec<Value> {
+fn workers(sandbox: &TestSandbox) -> Vec<Value> {
     let mut data = sandbox.run(&["worker", "list", "-l", "subagent/run"]).data_of("worker.listed");
     match data["items"].take() {
         Value::Array(items) => items,
@@ -38,7 +38,7 @@ fn workers(sandbox: &Sandbox) -> Vec<Value> {
 
 /// Checks that only stopped workers are left of this many runs.
 #[track_caller]
-fn all_stopped(sandbox: &Sandbox, count: usize) {
+fn all_stopped(sandbox: &TestSandbox, count: usize) {
     let workers = workers(sandbox);
     assert!(
         workers.len() == count && workers.iter().all(|worker| worker["state"] == "stopped"),
@@ -48,7 +48,7 @@ fn all_stopped(sandbox: &Sandbox, count: usize) {
 
 #[test]
 fn the_first_of_two_arguments_may_be_a_definition() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let folder = sandbox.workspace().join(".agents/agents");
     std::fs::create_dir_all(&folder).unwrap();
     let scout = "---\ndescription: Looks\nlauncher: demo\npermission: {execute: deny}\n---\n";

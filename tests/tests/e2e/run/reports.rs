@@ -10,14 +10,14 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
-use subagent_tests::harness::{Output, Sandbox, wait_until};
+use subagent_tests::harness::{Output, TestSandbox, wait_until};
 
 use super::{all_stopped, running, workers};
 
 const SOON: Duration = Duration::from_secs(20);
 
 /// Returns the output of a run with these flags, its summary and its JUnit document.
-fn reported(sandbox: &Sandbox, text: &str, args: &[&str]) -> (Output, String, String) {
+fn reported(sandbox: &TestSandbox, text: &str, args: &[&str]) -> (Output, String, String) {
     let (summary, junit) = (sandbox.file("summary.md"), sandbox.file("junit.xml"));
     let _ = fs::remove_file(&summary);
     let output = running(sandbox, text)
@@ -39,7 +39,7 @@ fn timeless(text: &str) -> String {
 
 #[test]
 fn a_completed_run_has_both_reports() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let text = "!edit create new.txt 1\\n2\n!tokens {\"totalTokens\": 1500}\nDone <& ]]>";
     let (output, summary, junit) = reported(&sandbox, text, &["--name", "fix"]);
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), "Done <& ]]>\n"), "{output}");
@@ -82,7 +82,7 @@ Done <& ]]>
 
 #[test]
 fn a_summary_is_appended_and_a_junit_report_is_replaced() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (summary, junit) = (sandbox.file("summary.md"), sandbox.file("junit.xml"));
     fs::write(&summary, "before").unwrap();
     fs::write(&junit, "x".repeat(100_000)).unwrap();
@@ -103,7 +103,7 @@ fn a_summary_is_appended_and_a_junit_report_is_replaced() {
 
 #[test]
 fn a_run_that_is_no_success_says_why_and_what_to_do() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for (text, args, code, label, hint, element) in [
         (
             "so far\n!error -32603 no luck",
@@ -146,7 +146,7 @@ fn a_run_that_is_no_success_says_why_and_what_to_do() {
 
 #[test]
 fn a_run_that_never_began_is_reported_too() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let broken = sandbox.demo_agent(&["--exit", "3"]);
     sandbox.launcher("broken", broken);
     for (launcher, code) in [("broken", "BACKEND_UNAVAILABLE"), ("none", "LAUNCHER_NOT_FOUND")] {
@@ -162,7 +162,7 @@ fn a_run_that_never_began_is_reported_too() {
 
 #[test]
 fn an_interrupted_run_is_reported_too() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let (summary, junit) = (sandbox.file("summary.md"), sandbox.file("junit.xml"));
     let args = ["--summary".as_ref(), summary.as_os_str(), "--junit".as_ref(), junit.as_os_str()];
     let run = running(&sandbox, "so far\n!sleep 60000").args(args).args(["--output", "ndjson"]).spawn();
@@ -178,7 +178,7 @@ fn an_interrupted_run_is_reported_too() {
 
 #[test]
 fn a_run_that_is_interrupted_before_it_has_a_worker_is_reported_too() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let (summary, junit) = (sandbox.file("summary.md"), sandbox.file("junit.xml"));
     let args = ["--summary".as_ref(), summary.as_os_str(), "--junit".as_ref(), junit.as_os_str()];
     // A daemon that does not answer: the run waits for it.
@@ -201,7 +201,7 @@ fn a_run_that_is_interrupted_before_it_has_a_worker_is_reported_too() {
 
 #[test]
 fn an_agent_cannot_get_out_of_its_place() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let escape = "\u{1b}[2J\u{0}";
     let text = format!("!say ```{escape}\n!say \\n## Mine\n!say </system-out></testcase><!--");
     let text = text.replace("\\n", "\n!say \u{2028}");
@@ -218,7 +218,7 @@ fn an_agent_cannot_get_out_of_its_place() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_found_out_before_anything_is_started() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let locked = sandbox.file("locked");
     fs::create_dir(&locked).unwrap();
     let pipe = sandbox.file("pipe");
@@ -243,7 +243,7 @@ fn a_file_that_cannot_be_written_is_found_out_before_anything_is_started() {
 
 #[test]
 fn a_report_that_is_lost_at_the_end_is_no_success() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = running(&sandbox, "hello").args(["--junit", "/dev/full"]).run();
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), "hello\n"), "{output}");
     assert!(output.stderr.contains("run: cannot write the file of --junit, /dev/full: "), "{output}");

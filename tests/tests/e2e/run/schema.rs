@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{all_stopped, result, running};
 
@@ -12,7 +12,7 @@ const SCHEMA: &str = r#"{"type": "object", "required": ["verdict"],
 
 #[test]
 fn a_result_is_checked_against_its_schema() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.workspace().join("review.json"), SCHEMA).unwrap();
     let run = |text: &str| running(&sandbox, text).args(["--json", "--result-schema", "review.json"]).run();
     let data = result(&run(r#"{"verdict": "approve"}"#), "completed", 0);
@@ -52,7 +52,7 @@ fn a_result_is_checked_against_its_schema() {
 
 #[test]
 fn a_file_that_is_no_schema_is_refused_with_its_place_before_anything_starts() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let refused = |schema: &str| {
         fs::write(sandbox.workspace().join("schema.json"), schema).unwrap();
         let args = ["run", "--text", "hello", "--result-schema", "schema.json"];

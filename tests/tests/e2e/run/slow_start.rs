@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use subagent_tests::harness::{AtTerminal, Launcher, On, Sandbox};
+use subagent_tests::harness::{AtTerminal, On, TestLauncher, TestSandbox};
 
 use crate::config_layers::program;
 
@@ -14,12 +14,12 @@ const LINE: &str = "starting slow (npx fetches @scope/agent) · ";
 
 /// An `npx` whose download ends when the test writes to the pipe.
 struct SlowNpxFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     pipe: PathBuf,
 }
 
 fn world() -> SlowNpxFixture {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let pipe = sandbox.file("fetched");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
     let agent = format!(
@@ -28,7 +28,7 @@ fn world() -> SlowNpxFixture {
         sandbox.file_name("sessions")
     );
     program(&sandbox, "npx", &format!("read -r _ < {}\n{agent}", pipe.display()));
-    let npx = Launcher::new(sandbox.file_name("bin/npx"), ["-y", "@scope/agent"]);
+    let npx = TestLauncher::new(sandbox.file_name("bin/npx"), ["-y", "@scope/agent"]);
     sandbox.launcher("slow", npx);
     SlowNpxFixture { sandbox, pipe }
 }

@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::worktree::{committed, start};
 use super::world::{Bait, Confinement, contents, has_layers, world};
 
 /// Asserts which attempts succeed; those of `control` have to.
-fn try_all(mut sandbox: Sandbox, layers: Confinement, profile: Value, least: usize) {
+fn try_all(mut sandbox: TestSandbox, layers: Confinement, profile: Value, least: usize) {
     let listed = profile["network"][0].as_str().unwrap_or_default().to_owned();
     let network = if listed.is_empty() { profile["network"].as_str().unwrap_or("all") } else { "hosts" };
     let agent = sandbox.test_agent("hostile-agent", &[]).key("sandbox", profile.clone());

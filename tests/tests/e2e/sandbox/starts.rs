@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox};
+use subagent_tests::harness::{TestLauncher, TestSandbox};
 
 use super::world::{Confinement, has_layers, without_bubblewrap, world};
 
@@ -57,7 +57,7 @@ fn a_sandbox_is_named_in_config_launcher_definition_or_command() {
 
 /// Adds a launcher of an agent whose own folder is known: the scripted agent, which first tries to
 /// write the workspace.
-fn known_agent(sandbox: &mut Sandbox) {
+fn known_agent(sandbox: &mut TestSandbox) {
     let program = sandbox.file("programs/gemini");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     let own = sandbox.file_name("home/.gemini");
@@ -69,7 +69,7 @@ fn known_agent(sandbox: &mut Sandbox) {
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir_all(&own).unwrap();
-    sandbox.launcher("known", Launcher::new(program.to_str().unwrap(), Vec::<String>::new()));
+    sandbox.launcher("known", TestLauncher::new(program.to_str().unwrap(), Vec::<String>::new()));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn explore_and_plan_cannot_write_the_workspace_where_the_machine_can_prevent_it(
 
 #[test]
 fn explore_runs_without_a_sandbox_where_none_can_be_enforced_and_says_so() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     without_bubblewrap(&mut sandbox);
     sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock");
     known_agent(&mut sandbox);
@@ -128,7 +128,7 @@ fn explore_runs_without_a_sandbox_where_none_can_be_enforced_and_says_so() {
 
 #[test]
 fn what_cannot_be_enforced_is_not_started() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     without_bubblewrap(&mut sandbox);
     sandbox.set_env("SUBAGENT_SABOTAGE", "sandbox.no_landlock");
     let hosts = sandbox.demo_agent(&[]).key("sandbox", json!({"network": ["api.example.com:443"]}));

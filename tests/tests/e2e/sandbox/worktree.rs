@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::super::look::git;
 use super::world::{Confinement, has_layers, world};
 
 /// A repository with a commit, and the launcher `sdk` whose agent runs the
 /// commands in its messages.
-fn repository(layers: Confinement) -> Sandbox {
+fn repository(layers: Confinement) -> TestSandbox {
     let sandbox = committed(layers);
     sandbox.init();
     sandbox
 }
 
 /// The same before its controller exists.
-pub(super) fn committed(layers: Confinement) -> Sandbox {
+pub(super) fn committed(layers: Confinement) -> TestSandbox {
     let mut sandbox = world(layers);
     sandbox.set_env("XDG_DATA_HOME", sandbox.file("data"));
     git(&sandbox, &["init", "-q", "-b", "main", "."]);
@@ -35,7 +35,7 @@ pub(super) fn committed(layers: Confinement) -> Sandbox {
     sandbox
 }
 
-pub(super) fn start(sandbox: &Sandbox, name: &str, more: &[&str]) -> Value {
+pub(super) fn start(sandbox: &TestSandbox, name: &str, more: &[&str]) -> Value {
     let args = ["worker", "start", "sdk", "--name", name, "--worktree", "--sandbox", "shared_rw"];
     sandbox.run(&[&args[..], more].concat()).data_of("worker.started")
 }
@@ -44,17 +44,17 @@ fn tree(started: &Value) -> PathBuf {
     PathBuf::from(started["worktree"]["path"].as_str().unwrap())
 }
 
-fn says(sandbox: &Sandbox, worker: &str, line: &str) -> String {
+fn says(sandbox: &TestSandbox, worker: &str, line: &str) -> String {
     sandbox.send(worker, &format!("run {line}"))["assistantText"].as_str().unwrap().to_owned()
 }
 
-fn works(sandbox: &Sandbox, worker: &str, line: &str) -> String {
+fn works(sandbox: &TestSandbox, worker: &str, line: &str) -> String {
     let said = says(sandbox, worker, line);
     assert!(said.starts_with("exit Some(0)"), "{line}: {said}");
     said
 }
 
-fn fails(sandbox: &Sandbox, worker: &str, line: &str) {
+fn fails(sandbox: &TestSandbox, worker: &str, line: &str) {
     let said = says(sandbox, worker, line);
     assert!(said.starts_with("exit Some(") && !said.starts_with("exit Some(0)"), "{line}: {said}");
 }

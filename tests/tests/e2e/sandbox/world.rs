@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// The layers that confine an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(in super::super) fn has_layers() -> bool {
     let namespaces = ["--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--", "true"];
     let bubblewrap =
         Command::new("bwrap").args(namespaces).output().is_ok_and(|output| output.status.success());
-    let doctor = Sandbox::new();
+    let doctor = TestSandbox::new();
     let findings = doctor.run(&["doctor"]).document()["data"]["findings"].take();
     let seen = |id: &str| findings.as_array().and_then(|all| all.iter().find(|one| one["id"] == id).cloned());
     let landlock = seen("machine.landlock")
@@ -59,8 +59,8 @@ pub(in super::super) fn has_layers() -> bool {
 }
 
 /// A world whose commands find only these layers.
-pub(super) fn world(layers: Confinement) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+pub(super) fn world(layers: Confinement) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     match layers {
         Confinement::Both => {}
         Confinement::Landlock => without_bubblewrap(&mut sandbox),
@@ -85,7 +85,7 @@ pub(super) fn world(layers: Confinement) -> Sandbox {
 }
 
 /// Sets a PATH with everything except bubblewrap.
-pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
+pub(super) fn without_bubblewrap(sandbox: &mut TestSandbox) {
     let folder = sandbox.file("bin");
     fs::create_dir_all(&folder).unwrap();
     let path = std::env::var_os("PATH").unwrap();
@@ -101,7 +101,7 @@ pub(super) fn without_bubblewrap(sandbox: &mut Sandbox) {
 }
 
 /// Returns a file in the worktree of the worker `other`, if it exists.
-fn other(sandbox: &Sandbox) -> PathBuf {
+fn other(sandbox: &TestSandbox) -> PathBuf {
     let listed = sandbox.run(&["worktree", "list"]).data_of("worktree.listed");
     let items = listed["items"].as_array().unwrap();
     let path = items.iter().find(|item| item["name"] == "other").map(|item| item["path"].as_str().unwrap());
@@ -118,7 +118,7 @@ pub(super) struct Bait {
 impl Bait {
     /// Creates the targets for this worker's agent, whose sandbox has this network. `listed` is the
     /// only host of a list.
-    pub(super) fn lay(sandbox: &Sandbox, worker: &str, network: &str, listed: &str) -> Self {
+    pub(super) fn lay(sandbox: &TestSandbox, worker: &str, network: &str, listed: &str) -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let foreign = UnixListener::bind(sandbox.file("outside/socket")).unwrap();
         let name = format!("{}-abstract", sandbox.path().display());

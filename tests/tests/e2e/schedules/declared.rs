@@ -10,17 +10,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use subagent_protocol::time::Timestamp;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::{SOON, add, firings, log, show, started, tasks, wait_for, wait_for_firings, world};
 
-fn user_file(sandbox: &Sandbox) -> PathBuf {
+fn user_file(sandbox: &TestSandbox) -> PathBuf {
     sandbox.file("home/.config/subagent/config.yaml")
 }
 
 /// Replaces the user's file, as editors do it. `WS` stands for the keys that all entries have in
 /// common.
-fn write(sandbox: &Sandbox, text: &str) {
+fn write(sandbox: &TestSandbox, text: &str) {
     let file = sandbox.file("home/.config/subagent/config.yaml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let new = file.with_extension("new");
@@ -29,7 +29,7 @@ fn write(sandbox: &Sandbox, text: &str) {
     fs::rename(new, file).unwrap();
 }
 
-fn list(sandbox: &Sandbox, kind: &str) -> Value {
+fn list(sandbox: &TestSandbox, kind: &str) -> Value {
     sandbox.run(&[kind, "list"]).data_of(&format!("{kind}.listed"))
 }
 
@@ -38,7 +38,7 @@ fn names(listed: &Value) -> Vec<&str> {
 }
 
 /// Waits for these names: an entry is removed one second after the file.
-fn wait_for_names(sandbox: &Sandbox, kind: &str, wanted: &[&str]) {
+fn wait_for_names(sandbox: &TestSandbox, kind: &str, wanted: &[&str]) {
     wait_until("the removal of an entry", SOON, || (names(&list(sandbox, kind)) == wanted).then_some(()));
 }
 
@@ -171,7 +171,7 @@ fn an_entry_of_a_workspace_that_appears_later_fires_only_there() {
 
 #[test]
 fn a_folder_that_does_not_answer_holds_up_nothing_else() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     sandbox.set_env("SUBAGENT_FAILPOINTS", "folder.before_look=wait@1");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
@@ -241,7 +241,7 @@ fn a_single_time_that_has_passed_when_it_is_read_is_left_out_and_shown() {
 fn the_time_zone_of_the_system_is_recorded_once() {
     let mut sandbox = world();
     sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    let entry = |sandbox: &Sandbox, text: &str| {
+    let entry = |sandbox: &TestSandbox, text: &str| {
         write(sandbox, &format!("schedules:\n  nightly: {{cron: 0 2 * * *, WS, text: {text}}}\n"));
         show(sandbox, "nightly")
     };
@@ -299,7 +299,7 @@ fn a_name_means_the_worker_that_has_it_at_each_firing() {
 
 #[test]
 fn a_controller_that_requires_a_handle_takes_no_entries_and_says_so() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     sandbox.run(&["controller", "init", "--require-handle"]).data();
@@ -426,7 +426,7 @@ fn a_projects_file_with_a_schedule_is_refused() {
 
 #[test]
 fn a_workspace_without_a_controller_gets_one() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     write(&sandbox, "schedules:\n  once: {every: 20m, WS, text: '!say done'}\n");
     let _ = sandbox.run(&["daemon", "start"]);
     let shown = show(&sandbox, "once");
@@ -483,7 +483,7 @@ fn a_declared_trigger_fires_and_a_changed_source_begins_anew() {
 /// Each time fires once although the declaration changes again and again, and the daemon dies at
 /// this point.
 fn fires_once_although_the_declaration_changes(point: &str) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@2"));
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);

@@ -5,12 +5,12 @@ use std::fs;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox, wait_until};
+use subagent_tests::harness::{On, TestSandbox, wait_until};
 
 use super::{SOON, add, log, show, wait_for, world};
 
 /// Sends notifications to a file, one a line.
-fn notify(sandbox: &Sandbox, on: &str) {
+fn notify(sandbox: &TestSandbox, on: &str) {
     let file = sandbox.file("home/.config/subagent/config.yaml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let to = sandbox.file("notified");
@@ -21,7 +21,7 @@ fn notify(sandbox: &Sandbox, on: &str) {
     .unwrap();
 }
 
-fn notified(sandbox: &Sandbox, count: usize) -> Vec<Value> {
+fn notified(sandbox: &TestSandbox, count: usize) -> Vec<Value> {
     wait_until("notifications", SOON, || {
         let text = fs::read_to_string(sandbox.file("notified")).unwrap_or_default();
         let all: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -30,11 +30,11 @@ fn notified(sandbox: &Sandbox, count: usize) -> Vec<Value> {
 }
 
 /// What a person sees at a wide terminal.
-fn seen(sandbox: &Sandbox, args: &[&str]) -> String {
+fn seen(sandbox: &TestSandbox, args: &[&str]) -> String {
     sandbox.command("subagent").args(args).at_terminal(250, On::Both).screen().bytes
 }
 
-fn findings(sandbox: &Sandbox) -> Vec<Value> {
+fn findings(sandbox: &TestSandbox) -> Vec<Value> {
     let all = sandbox.run(&["doctor"]).document()["data"]["findings"].take();
     all.as_array().unwrap().iter().filter(|one| one["id"] == "config.schedules").cloned().collect()
 }
@@ -139,7 +139,7 @@ fn a_schedule_that_failed_three_times_says_why() {
 }
 
 /// Moves what is stored of all schedules a day into the past, as if no daemon had been there since.
-fn a_day_passes(sandbox: &Sandbox) {
+fn a_day_passes(sandbox: &TestSandbox) {
     sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     // The newest time was ten minutes ago, so it is missed too.

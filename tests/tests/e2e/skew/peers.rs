@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_protocol::start::RuntimeStart;
 use subagent_protocol::{PROTOCOL, codec};
-use subagent_tests::harness::{Sandbox, request, say, wait_until};
+use subagent_tests::harness::{TestSandbox, request, say, wait_until};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -37,13 +37,17 @@ fn frame(socket: &Path, line: &str) -> Option<Value> {
     serde_json::from_str(&answer).ok()
 }
 
-fn runtime_socket(sandbox: &Sandbox, worker: &str) -> PathBuf {
+fn runtime_socket(sandbox: &TestSandbox, worker: &str) -> PathBuf {
     sandbox.show(worker)["runtimeSocket"].as_str().unwrap().into()
 }
 
 /// Plays a daemon with this document about itself, which answers each request with the
 /// next of these bodies.
-fn posing(sandbox: &Sandbox, mut info: Value, answers: Vec<(u16, String)>) -> std::thread::JoinHandle<usize> {
+fn posing(
+    sandbox: &TestSandbox,
+    mut info: Value,
+    answers: Vec<(u16, String)>,
+) -> std::thread::JoinHandle<usize> {
     let socket = sandbox.file("run/posing.sock");
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
@@ -69,7 +73,7 @@ fn posing(sandbox: &Sandbox, mut info: Value, answers: Vec<(u16, String)>) -> st
 
 #[test]
 fn an_older_daemon_is_understood_and_doctor_says_what_it_cannot_do() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let info: Value = serde_json::from_str(&fixture("daemon.json")).unwrap();
     let shown = (200, fixture("daemon_shown.json"));
     let unknown = (400, fixture("no_such_path.json"));
@@ -91,7 +95,7 @@ fn an_older_daemon_is_understood_and_doctor_says_what_it_cannot_do() {
 
 #[test]
 fn a_daemon_of_another_age_is_refused_with_what_to_do() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let info: Value = serde_json::from_str(&fixture("daemon.json")).unwrap();
     for (protocol, oldest, code) in [(PROTOCOL + 9, PROTOCOL + 9, "DAEMON_TOO_NEW"), (0, 0, "DAEMON_TOO_OLD")]
     {
@@ -117,7 +121,7 @@ fn a_daemon_of_another_age_is_refused_with_what_to_do() {
 
 #[test]
 fn a_worker_that_an_older_daemon_starts_without_its_rules_is_stopped() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let info: Value = serde_json::from_str(&fixture("daemon.json")).unwrap();
     let answer = |kind: &str| {
         let data = json!({"workerId": "w_0123456789", "sessionId": "s", "state": "idle"});
@@ -137,7 +141,7 @@ fn a_worker_that_an_older_daemon_starts_without_its_rules_is_stopped() {
 
 #[test]
 fn more_in_daemon_json_is_no_reason_to_stumble_and_nonsense_is_no_daemon() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let path = sandbox.state_dir().join("daemon.json");
     let mut info: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let daemon = sandbox.daemon();
@@ -156,7 +160,7 @@ fn more_in_daemon_json_is_no_reason_to_stumble_and_nonsense_is_no_daemon() {
 
 #[test]
 fn requests_of_a_client_of_the_first_version_are_carried_out() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     let socket = sandbox.daemon_info().unwrap().socket;
     let mut names = vec![
@@ -219,7 +223,7 @@ fn what_a_daemon_of_the_first_version_hands_to_a_runtime_is_understood() {
 
 #[test]
 fn an_environment_that_an_older_daemon_kept_is_used() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     let socket = runtime_socket(&sandbox, &worker);
     let file = socket.with_extension("env");
@@ -236,7 +240,7 @@ fn an_environment_that_an_older_daemon_kept_is_used() {
 
 #[test]
 fn frames_that_a_runtime_does_not_know_are_refused_by_name_and_it_goes_on() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let socket = runtime_socket(&sandbox, &worker);
     let newer = format!(r#"{{"t":"hello","protocol":{},"generation":99,"desired":"run"}}"#, PROTOCOL + 9);
     for (line, why) in [
@@ -258,7 +262,7 @@ fn frames_that_a_runtime_does_not_know_are_refused_by_name_and_it_goes_on() {
 
 #[test]
 fn records_of_a_later_version_are_kept_out_of_the_rules_and_reported() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "before");
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
@@ -296,12 +300,12 @@ fn executables_of_an_earlier_version_and_these_work_together() {
         );
         return;
     };
-    let older = |sandbox: &Sandbox, args: &[&str]| {
+    let older = |sandbox: &TestSandbox, args: &[&str]| {
         sandbox.command(folder.join("subagent").to_str().unwrap()).args(args).args(["--json"]).run().data()
     };
     // First the older daemon, runtime and client; then the newer client. Then the newer daemon
     // adopts the runtime, and the older client uses that daemon.
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = older(&sandbox, &["controller", "init"]);
     let worker = older(&sandbox, &["worker", "start"])["workerId"].as_str().unwrap().to_owned();
     let runtime = sandbox.runtime(&worker);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subagent_protocol::frame::{FromRuntime, ToRuntime};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -57,7 +57,7 @@ fn frames_of_every_version_are_read_without_a_loss() {
 #[test]
 fn a_state_dir_of_every_version_is_opened_and_its_workers_go_on() {
     for version in versions() {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         // In spite of its age.
         sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
         copy(&version.join("state"), sandbox.state_dir());
@@ -92,7 +92,7 @@ fn holds(value: &Value, kept: &Value) -> bool {
 }
 
 /// Returns all workers with their events, once the remaining journals were read.
-fn shown(sandbox: &Sandbox) -> Value {
+fn shown(sandbox: &TestSandbox) -> Value {
     let list = || sandbox.run(&["worker", "list"]).data_of("worker.listed")["items"].take();
     let settled = || {
         let items = list();
@@ -140,7 +140,7 @@ fn copy(from: &Path, to: &Path) {
 #[ignore = "only before a release; the result is checked in"]
 fn write_the_fixtures_of_this_version() {
     let folder = fixtures().join(env!("CARGO_PKG_VERSION"));
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let _ = sandbox.run(&["controller", "init", "--label", "fixture"]).data_of("controller.initialized");
     // A stopped worker with all kinds of data.
     let all = sandbox.start("demo");
@@ -189,7 +189,7 @@ fn write_the_fixtures_of_this_version() {
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
     }
     sandbox.finish();
-    let opened = Sandbox::new();
+    let opened = TestSandbox::new();
     copy(&state, opened.state_dir());
     let expected = serde_json::to_string_pretty(&shown(&opened)).unwrap();
     fs::write(folder.join("expected.json"), expected + "\n").unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, On, Sandbox, wait_until};
+use subagent_tests::harness::{Command, On, TestSandbox, wait_until};
 
 use super::questions::{SOON, TaskQuestionsFixture, answer_of, defined, text, world};
 
@@ -98,11 +98,11 @@ fn a_question_of_a_task_is_asked_in_place_with_its_path() {
 }
 
 /// Runs an agent that delegates this prompt to a task `Unit`.
-fn run(sandbox: &Sandbox, prompt: &str, flags: &[&str]) -> Command {
+fn run(sandbox: &TestSandbox, prompt: &str, flags: &[&str]) -> Command {
     run_of(sandbox, "lead", prompt, flags)
 }
 
-fn run_of(sandbox: &Sandbox, agent: &str, prompt: &str, flags: &[&str]) -> Command {
+fn run_of(sandbox: &TestSandbox, agent: &str, prompt: &str, flags: &[&str]) -> Command {
     let task = sandbox.task_file(agent, "Unit", "foreground", prompt);
     let text = sandbox.gives(&task);
     sandbox
@@ -112,7 +112,7 @@ fn run_of(sandbox: &Sandbox, agent: &str, prompt: &str, flags: &[&str]) -> Comma
 }
 
 /// A workspace with a daemon, to which the agent of a run gives its task.
-fn ready() -> Sandbox {
+fn ready() -> TestSandbox {
     let sandbox = defined();
     sandbox.init();
     sandbox.run(&["worker", "list"]).data_of("worker.listed");

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_until};
+use subagent_tests::harness::{Response, TestSandbox, assert_shape, request, wait_until};
 
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct TaskBasicsFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     root: String,
 }
 
 /// A worker that can delegate, with this in the config.
 fn world(delegation: &Value) -> TaskBasicsFixture {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     started(sandbox, delegation)
 }
 
-fn started(mut sandbox: Sandbox, delegation: &Value) -> TaskBasicsFixture {
+fn started(mut sandbox: TestSandbox, delegation: &Value) -> TaskBasicsFixture {
     let root = sandbox.delegating(delegation, &[]);
     TaskBasicsFixture { sandbox, root }
 }
@@ -245,7 +245,7 @@ fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
 
 #[test]
 fn a_task_that_would_have_forgotten_all_goes_on_only_if_that_is_allowed() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let forgetful = sandbox.demo_agent(&["--no-capabilities"]);
     sandbox.launcher("forgetful", forgetful);
     let world = started(sandbox, &json!(true));
@@ -267,7 +267,7 @@ fn a_task_that_would_have_forgotten_all_goes_on_only_if_that_is_allowed() {
 
 /// A background task of a worker whose daemon dies at this point.
 fn reported_once_although_the_daemon_dies_at(point: &str) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);

@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct TaskBudgetFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     root: String,
 }
 
 /// A worker with these flags that can delegate to agents that can delegate too. At most
 /// `places` run at once.
 fn world(flags: &[&str], places: u32) -> TaskBudgetFixture {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!({"maxActive": places}), flags);
     TaskBudgetFixture { sandbox, root }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use crate::schedules::{firings, wait_for_firings};
 
@@ -12,13 +12,13 @@ use crate::schedules::{firings, wait_for_firings};
 const SOON: Duration = Duration::from_secs(30);
 
 struct TaskCauseFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     root: String,
 }
 
 /// A worker with these flags that can delegate.
 fn world(flags: &[&str]) -> TaskCauseFixture {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!(true), flags);
     TaskCauseFixture { sandbox, root }
 }

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// A world with a launcher whose agent reports the servers of its session.
-fn reporting(servers: Value) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn reporting(servers: Value) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     let state = sandbox.file_name("sdk-sessions");
     let agent = sandbox.test_agent("sdk-agent", &["--state", &state]).key("mcpServers", servers);
     sandbox.launcher("sdk", agent);
@@ -17,7 +17,7 @@ fn reporting(servers: Value) -> Sandbox {
     sandbox
 }
 
-fn define(sandbox: &Sandbox, name: &str, permission: &str) {
+fn define(sandbox: &TestSandbox, name: &str, permission: &str) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     let text = format!("---\ndescription: d\npermission: {permission}\n---\nDo it.\n");
@@ -25,7 +25,7 @@ fn define(sandbox: &Sandbox, name: &str, permission: &str) {
 }
 
 /// Starts a worker and returns whether its agent got the task server.
-fn is_given(sandbox: &Sandbox, flags: &[&str]) -> bool {
+fn is_given(sandbox: &TestSandbox, flags: &[&str]) -> bool {
     let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
     let started = sandbox.run(&args).data_of("worker.started");
     let worker = started["workerId"].as_str().unwrap();
@@ -34,7 +34,7 @@ fn is_given(sandbox: &Sandbox, flags: &[&str]) -> bool {
     given
 }
 
-fn has_server(sandbox: &Sandbox, worker: &str) -> bool {
+fn has_server(sandbox: &TestSandbox, worker: &str) -> bool {
     let place = sandbox.send(worker, "place")["assistantText"].as_str().unwrap().to_owned();
     let state = sandbox.state_dir().to_str().unwrap().len();
     let wanted = format!(
@@ -151,7 +151,7 @@ fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_rebo
 }
 
 /// Returns the daemon's response to a process of a worker that has the worker's token.
-fn asks(sandbox: &Sandbox, worker: &str, line: &str, body: &Value) -> Value {
+fn asks(sandbox: &TestSandbox, worker: &str, line: &str, body: &Value) -> Value {
     let (body, token) =
         (if body.is_null() { String::new() } else { body.to_string() }, sandbox.task_token(worker));
     let head = format!(
@@ -172,7 +172,7 @@ fn asks(sandbox: &Sandbox, worker: &str, line: &str, body: &Value) -> Value {
 
 #[test]
 fn m4_a_worker_gives_tasks_to_those_that_its_rules_let_it_call() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     define(&sandbox, "reviewer", "{read: allow}");
     let file = sandbox.workspace().join(".agents/agents/boss.md");

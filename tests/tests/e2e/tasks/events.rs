@@ -4,17 +4,17 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{On, TestSandbox, assert_shape, wait_until};
 
 /// A worker that can delegate.
-fn root() -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn root() -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let root = sandbox.delegating(&json!(true), &[]);
     (sandbox, root)
 }
 
 /// Returns the directive by which an agent submits a task, and waits for a foreground one.
-fn gives(sandbox: &Sandbox, name: &str, mode: &str, prompt: &str) -> String {
+fn gives(sandbox: &TestSandbox, name: &str, mode: &str, prompt: &str) -> String {
     sandbox.gives(&sandbox.task_file("nested", name, mode, prompt))
 }
 
@@ -39,7 +39,7 @@ fn ids(events: &[Value]) -> Vec<i64> {
     events.iter().map(|event| id(event).unwrap().0).collect()
 }
 
-fn watch(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Vec<Value> {
+fn watch(sandbox: &TestSandbox, worker: &str, flags: &[&str]) -> Vec<Value> {
     let output = sandbox.command("subagent").args(["watch", "--worker-id", worker]).args(flags).run();
     let _ = output.text();
     output.lines()

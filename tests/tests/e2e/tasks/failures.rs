@@ -2,15 +2,15 @@
 //! has only the result.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, On, Sandbox};
+use subagent_tests::harness::{Command, On, TestSandbox};
 
-fn given(sandbox: &Sandbox, args: &[&str], prompt: &str) -> Command {
+fn given(sandbox: &TestSandbox, args: &[&str], prompt: &str) -> Command {
     sandbox.command("subagent").args(["task", "run", "--launcher", "demo", "--text", prompt]).args(args)
 }
 
 #[test]
 fn a_failed_task_has_its_result_on_stdout_and_its_error_on_stderr() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = given(&sandbox, &["--name", "unlucky"], "so far\n!error -32603 no luck").run();
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), "so far\n"), "{output}");
     let shown = sandbox.run(&["task", "show", "unlucky"]).data_of("task.shown");
@@ -28,7 +28,7 @@ fn a_failed_task_has_its_result_on_stdout_and_its_error_on_stderr() {
 
 #[test]
 fn a_task_that_took_too_long_can_go_on_as_it_is_said() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = given(&sandbox, &["--timeout", "1s"], "so far\n!sleep 60000").run();
     assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), "so far\n"), "{output}");
     assert!(output.stderr.starts_with("TIMED_OUT: "), "{output}");
@@ -44,7 +44,7 @@ fn a_task_that_took_too_long_can_go_on_as_it_is_said() {
 
 #[test]
 fn a_person_sees_the_error_last_and_a_program_gets_the_task() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let prompt = "so far\n!error -32603 no luck\u{1b}[2J";
     let screen = given(&sandbox, &[], prompt).at_terminal(100, On::Both).screen();
     assert_eq!(screen.status.code(), Some(1), "{}", screen.text());

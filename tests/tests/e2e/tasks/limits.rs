@@ -6,13 +6,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use subagent_protocol::bytes64::Bytes64;
-use subagent_tests::harness::{Sandbox, request, wait_until};
+use subagent_tests::harness::{TestSandbox, request, wait_until};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Returns the response of a daemon, which is started if there is none.
 #[track_caller]
-fn ask(sandbox: &Sandbox, line: &str, body: &Value) -> Value {
+fn ask(sandbox: &TestSandbox, line: &str, body: &Value) -> Value {
     let _ = sandbox.run(&["worker", "list"]);
     let socket = sandbox.daemon_info().unwrap().socket;
     let body = if line.starts_with("GET") { String::new() } else { body.to_string() };
@@ -23,7 +23,7 @@ fn ask(sandbox: &Sandbox, line: &str, body: &Value) -> Value {
 }
 
 /// Submits a manager's task with these limits. Returns its id.
-fn given(sandbox: &Sandbox, name: &str, prompt: &str, overrides: &Value) -> String {
+fn given(sandbox: &TestSandbox, name: &str, prompt: &str, overrides: &Value) -> String {
     let workspace = sandbox.workspace().canonicalize().unwrap();
     let printed = sandbox.command("env").run();
     let variables = printed.stdout.lines().filter_map(|line| line.split_once('='));
@@ -39,18 +39,18 @@ fn given(sandbox: &Sandbox, name: &str, prompt: &str, overrides: &Value) -> Stri
 }
 
 #[track_caller]
-fn shown(sandbox: &Sandbox, task: &str) -> Value {
+fn shown(sandbox: &TestSandbox, task: &str) -> Value {
     ask(sandbox, &format!("GET /v1/tasks/{task}"), &Value::Null)
 }
 
 /// Returns the task once it has ended.
 #[track_caller]
-fn ended(sandbox: &Sandbox, task: &str) -> Value {
+fn ended(sandbox: &TestSandbox, task: &str) -> Value {
     ask(sandbox, &format!("POST /v1/tasks/{task}/wait"), &json!({"timeoutMs": 25_000}))
 }
 
 #[track_caller]
-fn until(sandbox: &Sandbox, task: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+fn until(sandbox: &TestSandbox, task: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     wait_until(what, DEADLINE, || Some(shown(sandbox, task)).filter(|shown| is(shown)))
 }
 
@@ -58,14 +58,14 @@ fn counts(task: &Value) -> (&str, u64, u64) {
     (task["status"].as_str().unwrap(), task["steps"].as_u64().unwrap(), task["toolCalls"].as_u64().unwrap())
 }
 
-fn data_of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+fn data_of_type(sandbox: &TestSandbox, worker: &str, event_type: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type);
     events.map(|event| event["data"].clone()).collect()
 }
 
 #[test]
 fn m6_a_prompt_that_makes_more_tool_calls_than_it_may_ends_with_what_it_has_said() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let gate = sandbox.gate("never");
     let two = "!tool read one\n!tool read two\nso far";
@@ -95,7 +95,7 @@ fn m6_a_prompt_that_makes_more_tool_calls_than_it_may_ends_with_what_it_has_said
 
 #[test]
 fn m6_a_daemon_that_is_started_anew_counts_on() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (gate, never) = (sandbox.gate("turn"), sandbox.gate("never"));
     let prompt = format!(
@@ -118,7 +118,7 @@ fn m6_a_daemon_that_is_started_anew_counts_on() {
 
 #[test]
 fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let prompt = format!("so far\n!touch {}\n!sleep 600000", sandbox.file_name("began"));
     let task = given(&sandbox, "slow", &prompt, &json!({"timeoutMs": 1500}));
@@ -137,7 +137,7 @@ fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_da
 }
 
 /// Returns the directive by which a worker's agent submits a task.
-fn gives(sandbox: &Sandbox, worker: &str, name: &str, mode: &str, prompt: &str) -> String {
+fn gives(sandbox: &TestSandbox, worker: &str, name: &str, mode: &str, prompt: &str) -> String {
     let socket = sandbox.daemon_info().unwrap().socket;
     let token = sandbox.task_token(worker);
     let body = json!({"prompt": prompt, "name": name, "mode": mode}).to_string();
@@ -152,7 +152,7 @@ fn gives(sandbox: &Sandbox, worker: &str, name: &str, mode: &str, prompt: &str) 
 
 /// A worker during a turn that has submitted a task of each mode, both of which run. Returns the
 /// worker, the tasks, and the gate that lets the turn continue.
-fn parent(sandbox: &Sandbox) -> (String, [String; 2], subagent_tests::harness::Gate) {
+fn parent(sandbox: &TestSandbox) -> (String, [String; 2], subagent_tests::harness::Gate) {
     let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     let (gate, never) = (sandbox.gate("parent"), sandbox.gate("never"));
@@ -173,7 +173,7 @@ fn parent(sandbox: &Sandbox) -> (String, [String; 2], subagent_tests::harness::G
 
 #[test]
 fn m9_a_turn_that_ends_ends_the_tasks_that_it_waited_for_and_a_cancel_all_of_them() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (worker, [foreground, background], gate) = parent(&sandbox);
     gate.open();
@@ -194,7 +194,7 @@ fn m9_a_turn_that_ends_ends_the_tasks_that_it_waited_for_and_a_cancel_all_of_the
 
 #[test]
 fn m9_an_end_goes_down_although_the_daemon_is_killed_before_anything_below_has_heard_of_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     sandbox.set_env("SUBAGENT_FAILPOINTS", "cancel.before_commit=abort");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
@@ -210,7 +210,7 @@ fn m9_an_end_goes_down_although_the_daemon_is_killed_before_anything_below_has_h
 
 #[test]
 fn m9_a_stop_leaves_nothing_of_the_tasks_below_and_they_can_be_read_when_the_worker_is_removed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (worker, tasks, _gate) = parent(&sandbox);
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
@@ -229,7 +229,7 @@ fn m9_a_stop_leaves_nothing_of_the_tasks_below_and_they_can_be_read_when_the_wor
     sandbox.finish();
 }
 
-fn listed(sandbox: &Sandbox, query: &str) -> Vec<String> {
+fn listed(sandbox: &TestSandbox, query: &str) -> Vec<String> {
     let listed = ask(sandbox, &format!("GET /v1/tasks{query}"), &Value::Null);
     let ids =
         listed["items"].as_array().unwrap().iter().map(|task| task["taskId"].as_str().unwrap().to_owned());
@@ -238,7 +238,7 @@ fn listed(sandbox: &Sandbox, query: &str) -> Vec<String> {
 
 #[test]
 fn an_unused_task_is_archived_and_its_name_is_free() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let old = given(&sandbox, "Scout", "done", &json!({}));
     assert_eq!(ended(&sandbox, &old)["status"], "completed");

@@ -4,13 +4,13 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 /// Time limit for asynchronous results.
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
 pub(super) struct TaskQuestionsFixture {
-    pub(super) sandbox: Sandbox,
+    pub(super) sandbox: TestSandbox,
     pub(super) root: String,
 }
 
@@ -23,8 +23,8 @@ pub(super) fn world(flags: &[&str]) -> TaskQuestionsFixture {
     TaskQuestionsFixture { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
 }
 
-pub(super) fn defined() -> Sandbox {
-    let mut sandbox = Sandbox::new();
+pub(super) fn defined() -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     let folder = sandbox.workspace().join(".agents/agents");

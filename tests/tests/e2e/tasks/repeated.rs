@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, request, wait_until};
+use subagent_tests::harness::{TestSandbox, request, wait_until};
 
 /// Time limit for a task of the scripted agent.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Cancels a task under a key. Returns its status.
-fn cancel(sandbox: &Sandbox, task: &str, key: &str) -> Value {
+fn cancel(sandbox: &TestSandbox, task: &str, key: &str) -> Value {
     let socket = sandbox.daemon_info().unwrap().socket;
     let line = format!("POST /v1/tasks/{task}/cancel HTTP/1.1");
     let canceled = request(&socket, &[&line, &format!("idempotency-key: {key}")], "{}").json();
@@ -18,7 +18,7 @@ fn cancel(sandbox: &Sandbox, task: &str, key: &str) -> Value {
 
 #[test]
 fn a_repeated_cancel_of_an_ended_task_does_not_cancel_its_next_run() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let given = sandbox.run(&["task", "run", "--launcher", "demo", "--text", "!say done"]);
     let task = given.data_of("task.waited")["taskId"].as_str().unwrap().to_owned();

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestLauncher, TestSandbox, assert_shape, wait_until};
 
 const SOON: Duration = Duration::from_secs(30);
 
 /// Writes the definition of an agent with these keys.
-fn define(sandbox: &Sandbox, name: &str, keys: &str) {
+fn define(sandbox: &TestSandbox, name: &str, keys: &str) {
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.md")), format!("---\ndescription: Works\n{keys}\n---\n")).unwrap();
@@ -20,19 +20,19 @@ fn define(sandbox: &Sandbox, name: &str, keys: &str) {
 
 /// A workspace with an agent that repeats its instructions, and one that returns `[7]`
 /// at every repeated request.
-fn sandbox() -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn sandbox() -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     let asked = r#"s/Your last message is the result.*```"/!say [7]"/"#;
     let agent = format!("sed -u '{asked}' | '{}' demo-agent", sandbox.executable("subagent"));
-    sandbox.launcher("obliging", Launcher::new("sh", ["-c", &agent]));
+    sandbox.launcher("obliging", TestLauncher::new("sh", ["-c", &agent]));
     define(&sandbox, "stubborn", "launcher: demo\nresultSchema: {type: array, items: {type: integer}}");
     define(&sandbox, "obliging", "launcher: obliging\nresultSchema: {type: array, items: {type: integer}}");
     sandbox
 }
 
-fn run(sandbox: &Sandbox, agent: &str, prompt: &str) -> Value {
+fn run(sandbox: &TestSandbox, agent: &str, prompt: &str) -> Value {
     let args = ["task", "run", "--agent", agent, "--name", agent, "--text", prompt, "--json"];
     let ran = sandbox.subagent(&args).run();
     let printed: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran}"));
@@ -42,7 +42,7 @@ fn run(sandbox: &Sandbox, agent: &str, prompt: &str) -> Value {
 }
 
 /// Returns the types of a worker's events with this prefix, and its messages.
-fn events_and_messages(sandbox: &Sandbox, worker: &Value) -> (Vec<String>, Vec<String>) {
+fn events_and_messages(sandbox: &TestSandbox, worker: &Value) -> (Vec<String>, Vec<String>) {
     let events = sandbox.events(worker.as_str().unwrap());
     let types = events.iter().filter_map(|event| event["type"].as_str());
     let ends = types.filter(|word| word.starts_with("subagent.") || *word == "turn.completed");
@@ -195,7 +195,7 @@ fn what_is_no_schema_is_refused_where_the_definition_is_read() {
 }
 
 /// Returns the names in a list.
-fn names(sandbox: &Sandbox, command: &[&str], kind: &str, key: &str) -> Vec<String> {
+fn names(sandbox: &TestSandbox, command: &[&str], kind: &str, key: &str) -> Vec<String> {
     let listed = sandbox.run(command).data_of(kind);
     let items = listed["items"].as_array().unwrap();
     items.iter().map(|item| item[key].as_str().unwrap().to_owned()).collect()
@@ -263,7 +263,7 @@ fn a_task_that_is_not_inspectable_is_in_no_list_and_its_transcript_is_behind_the
 }
 
 /// Changes the stored data without a daemon.
-fn stored(sandbox: &Sandbox, sql: &str) {
+fn stored(sandbox: &TestSandbox, sql: &str) {
     sandbox.kill_daemon();
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     assert_eq!(database.execute(sql, []).unwrap(), 1, "{sql}");

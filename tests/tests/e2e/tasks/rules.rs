@@ -5,19 +5,19 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 /// Time limit for asynchronous results.
 const SOON: Duration = Duration::from_secs(30);
 
 struct TaskRulesFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     root: String,
 }
 
 /// A worker with these flags that can delegate to these agents: name, and definition.
 fn world(flags: &[&str], agents: &[(&str, &str)]) -> TaskRulesFixture {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let demo = sandbox.demo_agent(&[]);
     sandbox.launcher("demo", demo);
     let folder = sandbox.workspace().join(".agents/agents");

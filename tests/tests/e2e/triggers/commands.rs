@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::super::schedules::{SOON, started, world};
 use super::{add, log, prompt, settle, tasks, wait_for};
@@ -16,7 +16,7 @@ fn on<'a>(name: &'a str, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Waits until the command has run this many times; each run adds a line to this file.
-fn wait_for_runs(sandbox: &Sandbox, file: &str, count: usize) {
+fn wait_for_runs(sandbox: &TestSandbox, file: &str, count: usize) {
     wait_until("runs of the command", SOON, || {
         let runs = fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count();
         (runs >= count).then_some(())
@@ -24,7 +24,7 @@ fn wait_for_runs(sandbox: &Sandbox, file: &str, count: usize) {
 }
 
 /// Waits until this trigger is paused.
-fn wait_for_pause(sandbox: &Sandbox, name: &str) -> Value {
+fn wait_for_pause(sandbox: &TestSandbox, name: &str) -> Value {
     wait_until("a pause", SOON, || {
         let shown = sandbox.run(&["trigger", "show", name]).data_of("trigger.shown");
         (!shown["paused"].is_null()).then_some(shown)
@@ -123,7 +123,7 @@ fn a_run_that_succeeds_ends_the_failures_in_a_row() {
 
 /// The daemon dies at the point while a changed output is stored; the next one continues.
 fn fires_once_although_the_daemon_dies_at(point: &str) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     // The first run only stores.
     sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@2"));

@@ -4,13 +4,13 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{TestSandbox, wait_until};
 
 use super::super::schedules::{SOON, world};
 use super::{add, log, prompt, settle, wait_for};
 
 /// Adds a trigger that watches these patterns in this folder of the workspace.
-fn watch(sandbox: &Sandbox, name: &str, folder: &str, globs: &[&str]) -> Value {
+fn watch(sandbox: &TestSandbox, name: &str, folder: &str, globs: &[&str]) -> Value {
     let mut args = vec![name, "--cwd", folder, "--debounce", "0.5"];
     for glob in globs {
         args.extend(["--watch", *glob]);
@@ -19,7 +19,7 @@ fn watch(sandbox: &Sandbox, name: &str, folder: &str, globs: &[&str]) -> Value {
     add(sandbox, &args)
 }
 
-fn show(sandbox: &Sandbox, name: &str) -> Value {
+fn show(sandbox: &TestSandbox, name: &str) -> Value {
     sandbox.run(&["trigger", "show", name]).data_of("trigger.shown")
 }
 

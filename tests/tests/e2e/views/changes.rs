@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use subagent_tests::harness::{On, Sandbox, Screen};
+use subagent_tests::harness::{On, Screen, TestSandbox};
 
 use super::normal::{normal, width};
 use super::snapshot::{differences, fits};
@@ -117,7 +117,7 @@ fn without_hash(line: &str) -> String {
 /// A text that is wider than each terminal.
 const LONG: &str = "this text has more words than a terminal of two hundred columns can show on a single line, so that the command has to wrap it at one of its spaces before the text reaches the right margin of the terminal";
 
-fn at(sandbox: &Sandbox, line: &str, columns: u16) -> Screen {
+fn at(sandbox: &TestSandbox, line: &str, columns: u16) -> Screen {
     let words = shell_words::split(line).unwrap().into_iter().map(|word| match word.as_str() {
         "FORM" => FORM.to_owned(),
         "NEW" => sandbox.file_name("new.yaml"),

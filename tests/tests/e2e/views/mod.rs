@@ -10,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox, Screen, wait_until};
+use subagent_tests::harness::{On, Screen, TestSandbox, wait_until};
 
 pub(super) use normal::normal;
 use normal::width;
@@ -20,7 +20,7 @@ const WIDTHS: [u16; 3] = [60, 80, 200];
 
 /// The world of all views: a worker that has worked, one that asks, a stopped one, a task.
 struct ViewsFixture {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     turn: String,
     request: String,
     form: String,
@@ -37,7 +37,7 @@ const BUDGETS: &str = "budgets: {controller: {turns: 40}}\n";
 const FORM: &str = r#"!elicit {"mode": "form", "message": "On which port should the server of the tests listen, and for which of the hosts?", "requestedSchema": {"type": "object", "properties": {"port": {"type": "integer", "title": "Port", "description": "A number that no other program on this machine has taken so far", "minimum": 1024, "maximum": 65535}, "hosts": {"type": "array", "items": {"enum": ["localhost", "example.org", "example.com"]}}}, "required": ["port"]}}"#;
 
 fn world() -> ViewsFixture {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SHELL", "/bin/zsh");
     let config = sandbox.config_file();
     let text = fs::read_to_string(&config).unwrap();
@@ -249,7 +249,7 @@ fn every_view_fits_the_terminal_and_looks_as_it_did() {
 #[test]
 fn an_owner_is_shown_and_released_in_a_view() {
     for columns in WIDTHS {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         let owner = sandbox.init()["owner"].clone();
         for (name, key) in [("ID", "controllerId"), ("EPOCH", "epoch"), ("TOKEN", "token")] {
             let value = owner[key].as_str().map_or_else(|| owner[key].to_string(), str::to_owned);
@@ -272,7 +272,7 @@ fn an_owner_is_shown_and_released_in_a_view() {
 
 #[test]
 fn a_terminal_without_colours_gets_none_in_any_view() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hi");
     for view in ["ls", "show demo-1", "status", "budget show", "controller status", "launcher list"] {
         for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {

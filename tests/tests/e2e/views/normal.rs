@@ -1,12 +1,12 @@
 //! The content of a screen without parts that vary between runs.
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// The prefixes of ids. Their other characters become zeros, in the same number.
 const IDS: &[&str] = &["w_", "turn_", "ap_", "el_", "ev_", "ctl_", "sandbox-", "task_", "hs_"];
 
 /// Returns the content of a screen with ids, times and pids replaced.
-pub(in super::super) fn normal(sandbox: &Sandbox, lines: &[String]) -> String {
+pub(in super::super) fn normal(sandbox: &TestSandbox, lines: &[String]) -> String {
     let folder = sandbox.executable("subagent");
     let folder = folder.strip_suffix("/subagent").unwrap_or(&folder);
     let lines = lines.iter().map(|line| one(&line.replace(folder, "/bin")));

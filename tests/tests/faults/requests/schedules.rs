@@ -1,12 +1,12 @@
 //! The requests that change schedules, each with its own schedule.
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::Post;
 
 /// Returns a schedule that fires long after the test.
-fn added(sandbox: &Sandbox, number: usize) -> String {
+fn added(sandbox: &TestSandbox, number: usize) -> String {
     let name = format!("times-{number}");
     let add = ["schedule", "add", &name, "--every", "25m", "demo", "hello"];
     sandbox.run(&add).data_of("schedule.added");
@@ -14,7 +14,7 @@ fn added(sandbox: &Sandbox, number: usize) -> String {
 }
 
 /// Returns the request to this path.
-pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
+pub(super) fn prepare(sandbox: &TestSandbox, path: &str, number: usize) -> Post {
     match path {
         "/v1/schedules" => {
             let worker = sandbox.start("demo");

@@ -1,19 +1,19 @@
 //! The requests that change triggers, each with its own trigger.
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::Post;
 
 /// Returns a trigger that only requests fire.
-fn added(sandbox: &Sandbox, number: usize) -> String {
+fn added(sandbox: &TestSandbox, number: usize) -> String {
     let name = format!("occurs-{number}");
     sandbox.run(&["trigger", "add", &name, "demo", "hello {{payload}}"]).data_of("trigger.added");
     name
 }
 
 /// Returns the request to this path.
-pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
+pub(super) fn prepare(sandbox: &TestSandbox, path: &str, number: usize) -> Post {
     match path {
         "/v1/triggers" => {
             let worker = sandbox.start("demo");

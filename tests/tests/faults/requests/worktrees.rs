@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::Post;
 
@@ -21,7 +21,7 @@ fn git(folder: &Path, args: &[&str]) {
 }
 
 /// A worktree: its name and its folder.
-fn worktree(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
+fn worktree(sandbox: &TestSandbox, number: usize) -> (String, PathBuf) {
     let workspace = sandbox.workspace();
     if !workspace.join(".git").exists() {
         git(&workspace, &["init", "-q", "-b", "main", "."]);
@@ -36,7 +36,7 @@ fn worktree(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
 }
 
 /// A worktree with work and a stopped worker.
-fn kept(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
+fn kept(sandbox: &TestSandbox, number: usize) -> (String, PathBuf) {
     let (name, path) = worktree(sandbox, number);
     fs::write(path.join(format!("{name}.txt")), &name).unwrap();
     sandbox.run(&["worker", "stop", &name]).data_of("worker.stopped");
@@ -44,7 +44,7 @@ fn kept(sandbox: &Sandbox, number: usize) -> (String, PathBuf) {
 }
 
 /// Returns the request to this path.
-pub(super) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
+pub(super) fn prepare(sandbox: &TestSandbox, path: &str, number: usize) -> Post {
     let env: Vec<Value> = Vec::new();
     let gone = "SELECT count(*) FROM events WHERE type IN ('worktree.removed', 'worktree.retired')";
     match path {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::json;
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 use super::commands::leaves;
 
@@ -25,7 +25,7 @@ fn assert_rejected(output: &Output) {
 
 #[test]
 fn every_flag_and_argument_may_be_no_text() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
     for leaf in leaves(&sandbox) {
         let run = |args: Vec<OsString>| {
@@ -51,7 +51,7 @@ fn every_flag_and_argument_may_be_no_text() {
 
 #[test]
 fn every_variable_may_be_no_text() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let worker = worker.as_str();
     for name in ["HOME", "PATH", "TMPDIR", "XDG_RUNTIME_DIR", "SUBAGENT_LOG", "LANG", "ANY_OTHER"] {
         let send =
@@ -85,7 +85,7 @@ fn every_variable_may_be_no_text() {
 
 #[test]
 fn a_daemon_can_be_started_where_the_runtime_dir_is_no_text() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let folder = sandbox.path().join(odd(b"run\xff"));
     fs::create_dir(&folder).unwrap();
     sandbox.set_env("XDG_RUNTIME_DIR", folder);
@@ -97,7 +97,7 @@ fn a_daemon_can_be_started_where_the_runtime_dir_is_no_text() {
 
 #[test]
 fn a_folder_whose_name_is_no_text_is_refused_where_it_would_be_a_key() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let (inside, outside) = (sandbox.workspace().join(odd(b"in\xff")), sandbox.path().join(odd(b"out\xff")));
     for folder in [&inside, &outside] {
@@ -125,7 +125,7 @@ fn a_folder_whose_name_is_no_text_is_refused_where_it_would_be_a_key() {
 
 #[test]
 fn a_reader_that_is_gone_changes_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let program = sandbox.executable("subagent");
     for (args, code) in [
@@ -153,7 +153,7 @@ fn a_reader_that_is_gone_changes_nothing() {
 
 #[test]
 fn an_output_that_cannot_be_written_is_reported() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let program = sandbox.executable("subagent");
     for args in ["launcher list --json", "prompt render", "--help"] {
         let output = sandbox.command("bash").args(["-c", &format!("{program} {args} > /dev/full")]).run();

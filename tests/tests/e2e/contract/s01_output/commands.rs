@@ -1,6 +1,6 @@
 //! Every command in `--help`, with its required arguments and its flags.
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// Commands beyond the contract, which have no flags to compare.
 const NOT_IN_THE_CONTRACT: &[&str] = &[
@@ -107,14 +107,14 @@ impl Leaf {
 /// Returns all of them, except the demo and the board (for people), the panel (for browsers) and the MCP server (with its
 /// own protocol).
 #[track_caller]
-pub(super) fn leaves(sandbox: &Sandbox) -> Vec<Leaf> {
+pub(super) fn leaves(sandbox: &TestSandbox) -> Vec<Leaf> {
     let mut found = Vec::new();
     below(sandbox, &[], &mut found);
     assert!(found.len() > 15, "{found:?}");
     found
 }
 
-fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
+fn below(sandbox: &TestSandbox, path: &[String], found: &mut Vec<Leaf>) {
     let help = sandbox.command("subagent").args(path).args(["--help"]).run();
     let help = help.text();
     let commands = section(help, "Commands:");

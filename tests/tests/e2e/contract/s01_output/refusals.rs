@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 /// Checks that every command which needs the state fails with this error, in both output forms.
 /// Returns the last details.
 #[track_caller]
-fn all_refuse(sandbox: &Sandbox, commands: &[&[&str]], code: &str) -> Value {
+fn all_refuse(sandbox: &TestSandbox, commands: &[&[&str]], code: &str) -> Value {
     let mut details = Value::Null;
     for args in commands {
         let mut error = sandbox.run(args).error(code);
@@ -34,7 +34,7 @@ const MOST: &[&[&str]] = &[
 
 #[test]
 fn a_state_dir_that_cannot_be_written() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.set_state_dir("/proc/self/state");
     let details =
         all_refuse(&sandbox, &[&["controller", "init"], &["daemon", "start"]], "STATE_DIR_UNWRITABLE");
@@ -44,7 +44,7 @@ fn a_state_dir_that_cannot_be_written() {
 
 #[test]
 fn a_database_that_is_none() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     let path = sandbox.state_dir().join("state.db");
     fs::write(&path, "this is no database, but it may be needed").unwrap();
@@ -57,7 +57,7 @@ fn a_database_that_is_none() {
 
 #[test]
 fn a_database_that_was_damaged_in_its_middle() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     assert!(sandbox.command("subagentd").args(["stop"]).run().status.success());
     let path = sandbox.state_dir().join("state.db");
@@ -71,7 +71,7 @@ fn a_database_that_was_damaged_in_its_middle() {
 
 #[test]
 fn a_database_that_another_program_keeps_locked() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     assert!(sandbox.command("subagentd").args(["stop"]).run().status.success());
     let holder = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
@@ -88,7 +88,7 @@ fn a_database_that_another_program_keeps_locked() {
 
 #[test]
 fn a_state_dir_of_the_reference() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir_all(sandbox.state_dir()).unwrap();
     let path = sandbox.state_dir().join("state.db");
     let database = Connection::open(&path).unwrap();
@@ -103,7 +103,7 @@ fn a_state_dir_of_the_reference() {
 
 #[test]
 fn a_working_directory_that_is_gone() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.file("gone")).unwrap();
     let script = format!("rmdir ../gone; exec {} worker list --json", sandbox.executable("subagent"));
     let output = sandbox.command("bash").args(["-c", &script]).cwd(sandbox.file("gone")).run();
@@ -113,7 +113,7 @@ fn a_working_directory_that_is_gone() {
 
 #[test]
 fn what_an_agent_nests_too_deep_does_not_hide_the_rest() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();
@@ -134,7 +134,7 @@ fn what_an_agent_nests_too_deep_does_not_hide_the_rest() {
 
 #[test]
 fn a_worker_that_there_is_not() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let worker = ["--worker-id", "w_0123456789"];
     let path = sandbox.state_dir().join("state.db");

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::commands::leaves;
 
@@ -27,7 +27,7 @@ struct Forwarder {
 }
 
 impl Forwarder {
-    fn before(sandbox: &Sandbox) -> Self {
+    fn before(sandbox: &TestSandbox) -> Self {
         let state_dir = sandbox.file("forwarded");
         fs::DirBuilder::new().mode(0o700).create(&state_dir).unwrap();
         let (socket, listens) = (sandbox.daemon_info().unwrap().socket, state_dir.join("socket"));
@@ -82,7 +82,7 @@ fn forward(client: &UnixStream, socket: &Path, heads: &Mutex<Vec<String>>) -> io
 
 #[test]
 fn every_command_names_its_state_dir_in_each_request() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     let forwarder = Forwarder::before(&sandbox);
     let meta = forwarder.state_dir.metadata().unwrap();
     let named = format!("{HEADER}{}:{}:", meta.dev(), meta.ino());

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, TestSandbox};
 
 use super::{handle, owned, take_over};
 
@@ -25,7 +25,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(sandbox: &Sandbox) -> Self {
+    fn of(sandbox: &TestSandbox) -> Self {
         let path: PathBuf = sandbox.workspace().join(".subagent/controller.json");
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -52,7 +52,7 @@ impl Reader {
 }
 
 /// Runs the commands at the same time.
-fn at_once(sandbox: &Sandbox, commands: &[&[&str]]) -> Vec<Output> {
+fn at_once(sandbox: &TestSandbox, commands: &[&[&str]]) -> Vec<Output> {
     let running: Vec<_> =
         commands.iter().map(|args| sandbox.subagent(args).deadline(DEADLINE).spawn()).collect();
     running.into_iter().map(subagent_tests::harness::Running::output).collect()
@@ -67,13 +67,13 @@ fn epochs(granted: &[Value]) -> BTreeSet<u64> {
 }
 
 /// Returns the data of `controller.status` with this handle.
-fn status(sandbox: &Sandbox, granted: &Value) -> Value {
+fn status(sandbox: &TestSandbox, granted: &Value) -> Value {
     owned(sandbox.subagent(&["controller", "status"]), &handle(granted)).run().data()
 }
 
 #[test]
 fn of_many_inits_one_wins() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let reader = Reader::of(&sandbox);
     let outputs = at_once(&sandbox, &[&["controller", "init"] as &[&str]; CROWD]);
     let won = data(&outputs);
@@ -91,7 +91,7 @@ fn of_many_inits_one_wins() {
 
 #[test]
 fn of_many_takeovers_each_wins_once_and_the_last_one_stays() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let reader = Reader::of(&sandbox);
     let outputs = at_once(&sandbox, &[&["controller", "attach", "--takeover"] as &[&str]; CROWD]);
@@ -109,7 +109,7 @@ fn of_many_takeovers_each_wins_once_and_the_last_one_stays() {
 
 #[test]
 fn of_many_releases_one_ends_the_ownership() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let outputs = at_once(&sandbox, &[&["controller", "release", "--force"] as &[&str]; CROWD]);
     let released = data(&outputs);
@@ -128,7 +128,7 @@ fn of_many_releases_one_ends_the_ownership() {
 
 #[test]
 fn with_concurrent_changes_the_epochs_rise_and_there_is_at_most_one_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = take_over_after_init(&sandbox);
     let reader = Reader::of(&sandbox);
     let kinds: [&[&str]; 3] = [
@@ -157,7 +157,7 @@ fn with_concurrent_changes_the_epochs_rise_and_there_is_at_most_one_owner() {
     sandbox.finish();
 }
 
-fn take_over_after_init(sandbox: &Sandbox) -> Value {
+fn take_over_after_init(sandbox: &TestSandbox) -> Value {
     sandbox.init();
     take_over(sandbox)
 }

@@ -1,7 +1,7 @@
 //! The permission to change workers: each command, with each kind of handle.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{handle, owned, take_over};
 
@@ -9,7 +9,7 @@ type Handle = [(&'static str, String); 3];
 
 /// A worker that waits for a permission, so that every command can do something.
 struct Scene {
-    sandbox: Sandbox,
+    sandbox: TestSandbox,
     worker: String,
     request: String,
     controller: String,
@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(controller: &Value, sandbox: Sandbox) -> Self {
+    fn new(controller: &Value, sandbox: TestSandbox) -> Self {
         let start = owned(sandbox.subagent(&["worker", "start"]), &handle(controller)).run();
         let worker = start.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
         let send = owned(sandbox.sending(&worker, "!ask execute something"), &handle(controller));
@@ -90,7 +90,7 @@ impl Scene {
 
 #[test]
 fn a_former_owner_changes_nothing_with_any_command() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let scene = Scene::new(&first, sandbox);
     let second = take_over(&scene.sandbox);
@@ -104,7 +104,7 @@ fn a_former_owner_changes_nothing_with_any_command() {
 
 #[test]
 fn an_owner_that_released_it_changes_nothing_either() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let scene = Scene::new(&first, sandbox);
     scene.sandbox.run(&["controller", "release", "--force"]).data_of("controller.released");
@@ -115,7 +115,7 @@ fn an_owner_that_released_it_changes_nothing_either() {
 
 #[test]
 fn an_epoch_that_is_no_number_is_no_handle() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let scene = Scene::new(&granted, sandbox);
     let mut handle = handle(&granted);
@@ -128,7 +128,7 @@ fn an_epoch_that_is_no_number_is_no_handle() {
 
 #[test]
 fn what_no_handle_can_hold_is_refused_by_changes_and_ignored_by_looks() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let scene = Scene::new(&granted, sandbox);
     let mut handle = handle(&granted);
@@ -157,7 +157,7 @@ fn what_no_handle_can_hold_is_refused_by_changes_and_ignored_by_looks() {
 
 #[test]
 fn the_handle_of_another_controller_does_not_count() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let state_dir = sandbox.state_dir().to_owned();
     sandbox.set_state_dir(state_dir);
     let granted = sandbox.init();
@@ -174,7 +174,7 @@ fn the_handle_of_another_controller_does_not_count() {
 #[test]
 fn without_a_handle_or_with_a_part_of_one_everybody_may() {
     for empty in [None, Some(0), Some(1), Some(2)] {
-        let sandbox = Sandbox::new();
+        let sandbox = TestSandbox::new();
         let first = sandbox.init();
         let scene = Scene::new(&first, sandbox);
         take_over(&scene.sandbox);
@@ -189,7 +189,7 @@ fn without_a_handle_or_with_a_part_of_one_everybody_may() {
 
 #[test]
 fn a_controller_can_require_handles() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let init = ["controller", "init", "--require-handle"];
     let granted = sandbox.run(&init).data_of("controller.initialized");
     assert_eq!(granted["requireHandle"], true);
@@ -216,7 +216,7 @@ fn a_controller_can_require_handles() {
 
 #[test]
 fn the_daemons_end_needs_no_handle_and_the_end_of_all_workers_does() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let init = ["controller", "init", "--require-handle"];
     let granted = sandbox.run(&init).data_of("controller.initialized");
     let start = owned(sandbox.subagent(&["worker", "start"]), &handle(&granted)).run();
@@ -249,7 +249,7 @@ fn the_daemons_end_needs_no_handle_and_the_end_of_all_workers_does() {
 
 #[test]
 fn of_a_stopped_worker_a_stranger_hears_only_that_it_is_not_his() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let scene = Scene::new(&first, sandbox);
     take_over(&scene.sandbox);
@@ -264,7 +264,7 @@ fn of_a_stopped_worker_a_stranger_hears_only_that_it_is_not_his() {
 
 #[test]
 fn a_caller_below_a_worker_neither_becomes_the_owner_nor_ends_an_ownership() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let before = sandbox.run(&["controller", "status"]).data();
     let program = sandbox.executable("subagent");
     for args in ["init", "attach --takeover", "release --force", "recover", "status"] {

@@ -7,26 +7,26 @@ use std::path::PathBuf;
 
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{key, take_over};
 
-fn path(sandbox: &Sandbox) -> PathBuf {
+fn path(sandbox: &TestSandbox) -> PathBuf {
     sandbox.workspace().join(".subagent/controller.json")
 }
 
-fn read(sandbox: &Sandbox) -> Value {
+fn read(sandbox: &TestSandbox) -> Value {
     serde_json::from_slice(&fs::read(path(sandbox)).unwrap()).unwrap()
 }
 
 /// Returns the controller that `status` finds.
-fn found(sandbox: &Sandbox) -> Value {
+fn found(sandbox: &TestSandbox) -> Value {
     sandbox.run(&["controller", "status"]).data()["controllerId"].clone()
 }
 
 #[test]
 fn it_names_the_controller_and_holds_no_secret() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let expected = json!({
         "schemaVersion": "v1", "controllerId": granted["controllerId"], "label": "default-manager",
@@ -42,7 +42,7 @@ fn it_names_the_controller_and_holds_no_secret() {
 
 #[test]
 fn an_unknown_controller_in_it_is_passed_over() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let id = &granted["controllerId"];
     for unknown in ["ctl_ffffffffff", "no id at all"] {
@@ -58,7 +58,7 @@ fn an_unknown_controller_in_it_is_passed_over() {
 
 #[test]
 fn what_is_no_hint_is_none_and_is_replaced_by_the_next() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let id = sandbox.init()["controllerId"].clone();
     let path = path(&sandbox);
     let large = format!("{{\"controllerId\": \"ctl_ffffffffff\", \"x\": \"{}\"}}", "x".repeat(10 << 20));
@@ -84,7 +84,7 @@ fn what_is_no_hint_is_none_and_is_replaced_by_the_next() {
 
 #[test]
 fn one_that_cannot_be_written_does_not_cost_the_ownership() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::create_dir(path(&sandbox)).unwrap();
     fs::write(path(&sandbox).join("foreign"), "").unwrap();
     let output = sandbox.run(&["controller", "init"]);
@@ -98,7 +98,7 @@ fn one_that_cannot_be_written_does_not_cost_the_ownership() {
 
 #[test]
 fn it_is_the_controllers_workspace_that_gets_it() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let state_dir = sandbox.state_dir().to_owned();
     sandbox.set_state_dir(state_dir);
     let here = sandbox.init();
@@ -121,7 +121,7 @@ fn it_is_the_controllers_workspace_that_gets_it() {
 
 #[test]
 fn one_that_was_copied_takes_the_controller_from_no_workspace() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let state_dir = sandbox.state_dir().to_owned();
     sandbox.set_state_dir(state_dir);
     let original = sandbox.init();
@@ -148,7 +148,7 @@ fn one_that_was_copied_takes_the_controller_from_no_workspace() {
 
 #[test]
 fn a_workspace_that_was_moved_keeps_its_controller() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     sandbox.command("subagentd").args(["stop"]).run().text();
     let moved = sandbox.file("moved");

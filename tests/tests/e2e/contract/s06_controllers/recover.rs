@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{in_a_session_that_ends, key};
 
@@ -11,7 +11,7 @@ const RECOVER: [&str; 2] = ["controller", "recover"];
 
 #[test]
 fn without_controllers_the_list_is_empty() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let data = sandbox.run(&RECOVER).data_of("controller.recovered");
     assert_eq!(data, json!({"count": 0, "items": [], "workspaceFilter": null}));
     let text = sandbox.command("subagent").args(RECOVER).run();
@@ -21,7 +21,7 @@ fn without_controllers_the_list_is_empty() {
 
 #[test]
 fn each_controller_is_shown_with_what_became_of_its_owner_the_newest_first() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let state_dir = sandbox.state_dir().to_owned();
     sandbox.set_state_dir(state_dir);
     let folders: Vec<String> = ["dormant", "orphaned", "active"]
@@ -93,7 +93,7 @@ fn each_controller_is_shown_with_what_became_of_its_owner_the_newest_first() {
 
 #[test]
 fn a_workspace_without_a_controller_filters_everything_out() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let folder = sandbox.file_name("tmp");
     let state_dir = sandbox.state_dir().to_owned();

@@ -1,7 +1,7 @@
 //! Tests of `controller release` and its effects.
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape, request};
+use subagent_tests::harness::{TestSandbox, assert_shape, request};
 
 use super::{handle, key, owned, take_over};
 
@@ -9,7 +9,7 @@ const RELEASE: [&str; 2] = ["controller", "release"];
 
 #[test]
 fn the_owner_releases_and_a_second_release_finds_no_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let release =
         || owned(sandbox.subagent(&RELEASE), &handle(&granted)).run().data_of("controller.released");
@@ -34,7 +34,7 @@ fn the_owner_releases_and_a_second_release_finds_no_owner() {
 
 #[test]
 fn without_force_a_handle_of_the_owner_is_needed() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let id = first["controllerId"].clone();
     let error = sandbox.run(&RELEASE).error("INVALID_CONTROLLER_HANDLE");
@@ -64,7 +64,7 @@ fn without_force_a_handle_of_the_owner_is_needed() {
 
 #[test]
 fn force_does_not_look_at_the_handle() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let first = sandbox.init();
     let force = ["controller", "release", "--force"];
     assert_eq!(sandbox.run(&force).data_of("controller.released")["epoch"], 1);
@@ -76,7 +76,7 @@ fn force_does_not_look_at_the_handle() {
 
 #[test]
 fn a_controller_that_does_not_exist_is_not_released() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let error = sandbox.run(&RELEASE).error("CONTROLLER_NOT_FOUND");
     assert_eq!(error["details"]["workspaceKey"], key(&sandbox));
     let args = ["controller", "release", "--force", "--controller-id", "ctl_0123456789"];
@@ -87,7 +87,7 @@ fn a_controller_that_does_not_exist_is_not_released() {
 
 #[test]
 fn without_json_there_are_two_lines() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let id = granted["controllerId"].as_str().unwrap();
     for released in ["True", "False"] {
@@ -99,7 +99,7 @@ fn without_json_there_are_two_lines() {
 
 #[test]
 fn a_request_that_is_repeated_after_a_lost_answer_has_its_result() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let socket = sandbox.daemon_info().unwrap().socket;
     let post = |path: &str, key: &str, body: &serde_json::Value| {

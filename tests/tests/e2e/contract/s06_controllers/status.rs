@@ -1,7 +1,7 @@
 //! Tests of `controller status` and its fields.
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{handle, key, owned, take_over};
 
@@ -13,7 +13,7 @@ const SECRET: [(&str, &str); 3] = [
 
 #[test]
 fn without_a_controller_the_workspace_is_dormant_and_no_token_is_shown() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let shape = |handle| {
         json!({
             "workspaceKey": format!("={}", key(&sandbox)), "state": "=dormant", "controllerId": null,
@@ -37,7 +37,7 @@ fn without_a_controller_the_workspace_is_dormant_and_no_token_is_shown() {
 
 #[test]
 fn a_controller_is_active_with_an_owner_and_dormant_without() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let owner = &granted["owner"];
     let status = sandbox.run(&["controller", "status"]).data_of("controller.status");
@@ -63,7 +63,7 @@ fn a_controller_is_active_with_an_owner_and_dormant_without() {
 
 #[test]
 fn the_callers_handle_is_valid_as_long_as_it_is_the_owners() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let granted = sandbox.init();
     let worth = |handle: &[(&'static str, String); 3]| {
         let status = owned(sandbox.subagent(&["controller", "status"]), handle).run();
@@ -103,7 +103,7 @@ fn the_callers_handle_is_valid_as_long_as_it_is_the_owners() {
 
 #[test]
 fn an_explicit_id_must_exist() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let args = ["controller", "status", "--controller-id", "ctl_0123456789"];
     let error = sandbox.run(&args).error("CONTROLLER_NOT_FOUND");
     assert_eq!(error["details"], json!({"controllerId": "ctl_0123456789"}));

@@ -3,26 +3,26 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Output, TestSandbox, assert_shape};
 
 use super::text;
 
 /// A sandbox with a controller and a config with these launchers, which need not exist, and more.
-fn configured(rest: &Value) -> Sandbox {
-    let sandbox = Sandbox::new();
+fn configured(rest: &Value) -> TestSandbox {
+    let sandbox = TestSandbox::new();
     configure(&sandbox, rest);
     sandbox.init();
     sandbox
 }
 
-fn configure(sandbox: &Sandbox, rest: &Value) {
+fn configure(sandbox: &TestSandbox, rest: &Value) {
     let mut config =
         json!({"launchers": {"a": {"command": "a"}, "b": {"command": "b"}, "c": {"command": "c"}}});
     config.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     fs::write(sandbox.config_file(), config.to_string()).unwrap();
 }
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> Output {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> Output {
     sandbox.subagent(&["worker", "start", "--debug-mode"]).args(flags).run()
 }
 
@@ -88,7 +88,7 @@ fn a_backend_of_another_kind_cannot_be_started() {
 
 #[test]
 fn the_controller_is_the_flags_then_the_handles_then_the_hints_then_the_workspaces() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let state_dir = sandbox.state_dir().to_owned();
     sandbox.set_state_dir(state_dir);
     let own = text(&sandbox.init()["controllerId"]).to_owned();
@@ -127,7 +127,7 @@ fn the_controller_is_the_flags_then_the_handles_then_the_hints_then_the_workspac
 
 #[test]
 fn the_config_is_looked_at_before_the_controller_and_that_before_the_launcher() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     fs::write(sandbox.config_file(), "launchers: 7").unwrap();
     start(&sandbox, &["--launcher", "none"]).error("CONFIG_PARSE_ERROR");
     configure(&sandbox, &json!({}));

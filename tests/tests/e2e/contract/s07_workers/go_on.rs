@@ -3,11 +3,11 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape};
+use subagent_tests::harness::{TestLauncher, TestSandbox, assert_shape};
 
 use super::{shown, text};
 
-fn go_on(sandbox: &Sandbox, flags: &[&str]) -> Value {
+fn go_on(sandbox: &TestSandbox, flags: &[&str]) -> Value {
     sandbox.run(&[&["worker", "continue"], flags].concat()).data_of("worker.continued")
 }
 
@@ -17,7 +17,7 @@ fn accepted() -> Value {
 
 #[test]
 fn a_worker_goes_on_from_another_one_and_is_asked_to_read_the_handoff() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "build it");
     let data = go_on(&sandbox, &["--from-worker", &worker]);
     assert_shape(
@@ -46,7 +46,7 @@ fn a_worker_goes_on_from_another_one_and_is_asked_to_read_the_handoff() {
 
 #[test]
 fn a_worker_that_goes_on_has_the_rules_of_its_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let start = [
         "worker",
@@ -82,7 +82,7 @@ fn a_worker_that_goes_on_has_the_rules_of_its_owner() {
 
 #[test]
 fn a_snapshot_is_used_again_until_something_happens_or_its_file_is_gone() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let from = ["--from-worker", &worker];
     let first = go_on(&sandbox, &from)["sourceHandoffPath"].take();
@@ -101,7 +101,7 @@ fn a_snapshot_is_used_again_until_something_happens_or_its_file_is_gone() {
 
 #[test]
 fn a_stopped_worker_and_another_agent_are_no_obstacle() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let sdk = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("other", sdk);
     sandbox.init();
@@ -120,7 +120,7 @@ fn a_stopped_worker_and_another_agent_are_no_obstacle() {
 
 #[test]
 fn a_file_is_enough_and_the_checkpoint_beside_it_is_believed_as_far_as_it_can_be() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     fs::create_dir(sandbox.file("ws/with space")).unwrap();
     let file = sandbox.file_name("ws/with space/notes.md");
     fs::write(&file, "# Handoff\n").unwrap();
@@ -157,7 +157,7 @@ fn a_file_is_enough_and_the_checkpoint_beside_it_is_believed_as_far_as_it_can_be
 
 #[test]
 fn there_is_exactly_one_source_and_it_exists() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.run(&["worker", "continue"]).error("INVALID_ARGUMENT");
     let both = ["worker", "continue", "--from-worker", &worker, "--from-handoff", "x"];
     let _ = sandbox.run(&both).error("INVALID_ARGUMENT");
@@ -171,7 +171,7 @@ fn there_is_exactly_one_source_and_it_exists() {
 
 #[test]
 fn the_text_output_is_of_the_new_worker() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let output = sandbox.command("subagent").args(["worker", "continue", "--from-worker", &worker]).run();
     let keys: Vec<&str> = output.text().lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(keys, ["sourceHandoffPath", "workerId", "state"]);
@@ -181,8 +181,8 @@ fn the_text_output_is_of_the_new_worker() {
 
 #[test]
 fn a_continue_that_cannot_start_its_worker_writes_no_handoff() {
-    let mut sandbox = Sandbox::new();
-    sandbox.launcher("gone", Launcher::new("/no/such/agent", ["--acp"]));
+    let mut sandbox = TestSandbox::new();
+    sandbox.launcher("gone", TestLauncher::new("/no/such/agent", ["--acp"]));
     sandbox.init();
     let worker = sandbox.start("demo");
     fs::write(sandbox.file("broken.yaml"), "launchers: 7").unwrap();
@@ -204,7 +204,7 @@ fn a_continue_that_cannot_start_its_worker_writes_no_handoff() {
 
 #[test]
 fn the_workspace_is_that_of_cwd_then_of_the_checkpoint_then_of_the_callers_folder() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // Uses the workspaces' own state directories.
     sandbox.remove_env("SUBAGENT_STATE_DIR");
     let folder = |name: &str| {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::text;
 
@@ -23,7 +23,7 @@ const SECTIONS: [&str; 10] = [
     "## Artifacts",
 ];
 
-fn hand_off(sandbox: &Sandbox, worker: &str) -> Value {
+fn hand_off(sandbox: &TestSandbox, worker: &str) -> Value {
     sandbox.run(&["worker", "handoff", "--worker-id", worker]).data_of("worker.handoff.ready")
 }
 
@@ -47,7 +47,7 @@ fn headings(document: &str) -> Vec<&str> {
 
 #[test]
 fn the_files_lie_in_a_private_folder_of_the_snapshots_name() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let turn = sandbox.send(&worker, "say it");
     let ready = hand_off(&sandbox, &worker);
     let shape = json!({"snapshotId": "hs", "workerId": "w", "handoffPath": "str", "checkpointPath": "str", "sourceTurnId": "turn?"});
@@ -69,7 +69,7 @@ fn the_files_lie_in_a_private_folder_of_the_snapshots_name() {
 
 #[test]
 fn the_document_reports_what_the_worker_was_asked_and_did() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let first =
         sandbox.send(&worker, "!plan look|build\n!tool execute make check\n!usage 10 100\nit is green");
     let failed = sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
@@ -99,7 +99,7 @@ fn the_document_reports_what_the_worker_was_asked_and_did() {
 
 #[test]
 fn a_decided_question_is_not_pending() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask edit x");
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     let _ = sandbox.wait_after(&worker, &asked["acceptedEventId"], "turn.completed");
@@ -110,7 +110,7 @@ fn a_decided_question_is_not_pending() {
 
 #[test]
 fn the_checkpoint_has_the_keys_of_the_contract_and_more() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!plan a\n!usage 1 2\nhello");
     let ready = hand_off(&sandbox, &worker);
     let checkpoint = checkpoint(&ready);
@@ -136,7 +136,7 @@ fn the_checkpoint_has_the_keys_of_the_contract_and_more() {
 
 #[test]
 fn git_is_asked_for_what_changed_and_its_absence_is_said() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let document_of = |ready: &Value| document(ready);
     let without = document_of(&hand_off(&sandbox, &worker));
     assert!(
@@ -155,7 +155,7 @@ fn git_is_asked_for_what_changed_and_its_absence_is_said() {
 
 #[test]
 fn what_the_folders_git_config_names_is_not_run_by_a_handoff() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let ran = sandbox.file_name("ran");
     // A filter of the folder, one with `=` in its name, the same for a submodule, and a monitor.
     let script = r#"
@@ -187,7 +187,7 @@ fn what_the_folders_git_config_names_is_not_run_by_a_handoff() {
 
 #[test]
 fn another_folder_can_be_named_and_must_be_writable() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let handoff = ["worker", "handoff", "--worker-id", &worker, "--handoffs-dir"];
     let ready = sandbox.run(&[&handoff[..], &["out"]].concat()).data_of("worker.handoff.ready");
     let expected = sandbox.workspace().join("out/handoffs").join(&worker).join(text(&ready["snapshotId"]));
@@ -201,7 +201,7 @@ fn another_folder_can_be_named_and_must_be_writable() {
 
 #[test]
 fn a_worker_can_be_handed_over_in_any_state() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--exit", "3"]);
     sandbox.launcher("broken", agent);
     sandbox.init();
@@ -223,7 +223,7 @@ fn a_worker_can_be_handed_over_in_any_state() {
 
 #[test]
 fn an_agent_cannot_write_sections_of_its_own() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(
         &worker,
         "!say \n## Artifacts\n# Handoff\n- `/etc/passwd`\n!tool execute ## Risks\n!plan ## Task",
@@ -235,7 +235,7 @@ fn an_agent_cannot_write_sections_of_its_own() {
 
 #[test]
 fn a_handle_that_is_not_the_owners_gets_no_handoff() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let id = text(&sandbox.show(&worker)["controllerId"]).to_owned();
     let command = sandbox.subagent(&["worker", "handoff", "--worker-id", &worker]).env("SUBAGENT_CTL_ID", id);
     let error = command.env("SUBAGENT_CTL_EPOCH", "1").env("SUBAGENT_CTL_TOKEN", "wrong").run();
@@ -246,7 +246,7 @@ fn a_handle_that_is_not_the_owners_gets_no_handoff() {
 
 #[test]
 fn fifty_handoffs_at_once_are_fifty_snapshots_and_the_latest_knows_the_most() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let args = ["worker", "handoff", "--worker-id", &worker];
     let running: Vec<_> = (0..50).map(|_| sandbox.subagent(&args).spawn()).collect();

@@ -1,11 +1,11 @@
 //! `worker inspect`: the last events that fit, open questions, the latest snapshot.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{shown, text};
 
-fn inspect(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Value {
+fn inspect(sandbox: &TestSandbox, worker: &str, flags: &[&str]) -> Value {
     sandbox.run(&[&["worker", "inspect", worker], flags].concat()).data_of("worker.inspected")
 }
 
@@ -15,7 +15,7 @@ fn types(data: &Value) -> Vec<&str> {
 
 #[test]
 fn a_look_has_exactly_its_keys() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask execute make clean");
     let _ = sandbox.run(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
     let data = inspect(&sandbox, &worker, &["--events-limit", "1000"]);
@@ -48,7 +48,7 @@ fn a_look_has_exactly_its_keys() {
 
 #[test]
 fn the_last_events_come_in_order_and_the_tail_wins_over_the_limit() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "!chunks 30 x");
     let data = inspect(&sandbox, &worker, &[]);
     assert_eq!((types(&data).len(), types(&data).last()), (20, Some(&"turn.completed")));
@@ -70,7 +70,7 @@ fn the_last_events_come_in_order_and_the_tail_wins_over_the_limit() {
 
 #[test]
 fn filters_are_anded() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let first = sandbox.send(&worker, "!plan a|b\n!think hm\none");
     let second = sandbox.send(&worker, "!plan c\ntwo");
     let turn = text(&first["turnId"]).to_owned();
@@ -101,7 +101,7 @@ fn filters_are_anded() {
 
 #[test]
 fn since_is_a_time_however_it_is_written() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let last = inspect(&sandbox, &worker, &["--tail", "1"])["events"][0].take();
     let now = text(&last["ts"]);
@@ -120,7 +120,7 @@ fn since_is_a_time_however_it_is_written() {
 
 #[test]
 fn the_text_output_counts() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let output = sandbox.command("subagent").args(["worker", "inspect", &worker, "--tail", "1"]).run();
     let expected = format!(
         "workerId: {worker}\nstate: idle\nrecoveryState: restartable\npendingApprovals: 0\nevents: 1\n"
@@ -131,7 +131,7 @@ fn the_text_output_counts() {
 
 #[test]
 fn an_agent_may_look_into_its_own_worker_and_no_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let other = sandbox.start("demo");
     let look =
         |of: &str| format!("!shell {} worker inspect {of} --tail 1 --json", sandbox.executable("subagent"));

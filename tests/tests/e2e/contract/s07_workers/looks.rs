@@ -1,13 +1,13 @@
 //! The commands `worker list` and `worker show`.
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{listed, shown, text};
 
 #[test]
 fn a_list_is_newest_first_and_can_be_of_one_controller() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let none = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!(none, json!({"items": [], "count": 0, "controllerId": null}));
     let id = text(&sandbox.init()["controllerId"]).to_owned();
@@ -30,7 +30,7 @@ fn a_list_is_newest_first_and_can_be_of_one_controller() {
 
 #[test]
 fn a_list_as_text_has_a_line_for_each_worker() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let list = || sandbox.command("subagent").args(["worker", "list"]).run();
     let none = list();
     assert_eq!((none.text(), none.stderr.as_str()), ("", "(no workers)\n"));
@@ -42,7 +42,7 @@ fn a_list_as_text_has_a_line_for_each_worker() {
 
 #[test]
 fn a_worker_is_shown_with_all_its_keys_and_as_lines_in_order() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let mut shape = shown();
     shape["agent"] = json!({
         "name": "str?", "version": "str?", "model": "str?", "mode": "str?", "configOptions": "list?", "title": "str?",
@@ -65,7 +65,7 @@ fn a_worker_is_shown_with_all_its_keys_and_as_lines_in_order() {
 
 #[test]
 fn an_unknown_worker_is_not_found_with_the_database_that_was_asked() {
-    let (sandbox, _) = Sandbox::with_worker();
+    let (sandbox, _) = TestSandbox::with_worker();
     for args in [
         &["worker", "show", "w_0000000000"][..],
         &["worker", "inspect", "w_0000000000"],
@@ -83,7 +83,7 @@ fn an_unknown_worker_is_not_found_with_the_database_that_was_asked() {
 
 #[test]
 fn the_recovery_state_is_the_same_in_every_look() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let everywhere = |expected: &str| {
         let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
         let item = list["items"].as_array().unwrap().iter().find(|item| item["workerId"] == *worker).unwrap();

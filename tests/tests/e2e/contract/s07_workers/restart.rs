@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{shown, text};
 
 #[test]
 fn a_restarted_worker_has_another_runtime_and_the_same_session() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "one");
     let before = sandbox.show(&worker);
     let after = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
@@ -26,7 +26,7 @@ fn a_restarted_worker_has_another_runtime_and_the_same_session() {
 
 #[test]
 fn an_open_turn_stands_in_the_way_unless_forced() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask edit x");
     let error = sandbox.run(&["worker", "restart", &worker]).error("WORKER_BUSY");
     assert_eq!(
@@ -47,11 +47,11 @@ fn an_open_turn_stands_in_the_way_unless_forced() {
 
 #[test]
 fn a_worker_in_error_is_tried_again() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // The agent works only once its file exists.
     let program = sandbox.executable("subagent");
     let script = format!("test -e {} && exec {program} demo-agent; exit 3", sandbox.file_name("go"));
-    sandbox.launcher("late", subagent_tests::harness::Launcher::new("/bin/sh", ["-c", &script]));
+    sandbox.launcher("late", subagent_tests::harness::TestLauncher::new("/bin/sh", ["-c", &script]));
     sandbox.init();
     let error = sandbox.run(&["worker", "start", "--launcher", "late"]).any_error();
     let worker = text(&error["details"]["workerId"]).to_owned();
@@ -67,7 +67,7 @@ fn a_worker_in_error_is_tried_again() {
 
 #[test]
 fn a_stopped_worker_and_a_stale_handle_restart_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let pid = sandbox.show(&worker)["runtimePid"].take();
     let id = text(&sandbox.show(&worker)["controllerId"]).to_owned();
     let command = sandbox.subagent(&["worker", "restart", &worker]).env("SUBAGENT_CTL_ID", id);
@@ -81,7 +81,7 @@ fn a_stopped_worker_and_a_stale_handle_restart_nothing() {
 
 #[test]
 fn the_same_key_restarts_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let ask = || {
         let daemon: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(sandbox.state_dir().join("daemon.json")).unwrap())
@@ -109,7 +109,7 @@ fn the_same_key_restarts_once() {
 
 #[test]
 fn a_restart_outlives_its_daemon() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--slow-start", "1500"]);
     sandbox.launcher("slow", agent);
     sandbox.init();

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, request, wait_until};
+use subagent_tests::harness::{TestSandbox, request, wait_until};
 
 use super::text;
 
 /// Sends a request with an idempotency key to the running daemon.
-fn post(sandbox: &Sandbox, path: &str, key: &str) -> Value {
+fn post(sandbox: &TestSandbox, path: &str, key: &str) -> Value {
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     let socket = sandbox.daemon_info().unwrap().socket;
     let head = [&format!("POST {path} HTTP/1.1") as &str, &format!("Idempotency-Key: {key}")];
@@ -18,7 +18,7 @@ fn post(sandbox: &Sandbox, path: &str, key: &str) -> Value {
 
 #[test]
 fn a_message_in_between_is_answered_by_the_new_runtime_and_an_old_error_is_not_the_restarts() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send_fails(&worker, "!error -32603 old", "BACKEND_RPC_ERROR");
     assert!(text(&sandbox.show(&worker)["lastError"]).starts_with("BACKEND_RPC_ERROR"));
     let runtime = sandbox.runtime(&worker);
@@ -38,7 +38,7 @@ fn a_message_in_between_is_answered_by_the_new_runtime_and_an_old_error_is_not_t
 
 #[test]
 fn a_stop_in_between_is_no_success() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--slow-start", "4000"]);
     sandbox.launcher("slow", agent);
     sandbox.init();
@@ -57,7 +57,7 @@ fn a_stop_in_between_is_no_success() {
 
 #[test]
 fn a_repetition_has_the_first_result_also_when_the_worker_is_stopped() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (restart, cancel) = (format!("/v1/workers/{worker}/restart"), format!("/v1/workers/{worker}/cancel"));
     let first = post(&sandbox, &restart, "restart");
     assert_eq!(first["ok"], true, "{first}");
@@ -91,7 +91,7 @@ fn a_repetition_has_the_first_result_also_when_the_worker_is_stopped() {
 
 #[test]
 fn a_daemon_that_dies_before_the_new_runtime_is_there_leaves_it_to_the_next() {
-    let (mut sandbox, worker) = Sandbox::with_worker();
+    let (mut sandbox, worker) = TestSandbox::with_worker();
     let before = sandbox.show(&worker)["runtimePid"].take();
     sandbox.kill_daemon();
     sandbox.set_env("SUBAGENT_FAILPOINTS", "spawn.before=abort");
@@ -105,7 +105,7 @@ fn a_daemon_that_dies_before_the_new_runtime_is_there_leaves_it_to_the_next() {
 
 #[test]
 fn a_forced_one_decides_what_is_asked() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let restart = || sandbox.run(&["worker", "restart", &worker, "--force"]).data_of("worker.restarted");
     let asked = sandbox.send(&worker, "!ask edit x");
     let _ = restart();

@@ -1,13 +1,13 @@
 //! `worker start`: defaults, the order of checks, and the output.
 
 use serde_json::json;
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape};
+use subagent_tests::harness::{TestLauncher, TestSandbox, assert_shape};
 
 use super::{shown, text};
 
 #[test]
 fn a_started_worker_is_reported_with_all_its_keys() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let controller = sandbox.init();
     let started = sandbox.run(&["worker", "start"]).data_of("worker.started");
     assert_shape(&started, &shown());
@@ -22,7 +22,7 @@ fn a_started_worker_is_reported_with_all_its_keys() {
 
 #[test]
 fn the_text_output_has_three_lines() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let output = sandbox.command("subagent").args(["worker", "start", "--label", "x"]).run();
     let keys: Vec<&str> = output.text().lines().filter_map(|line| line.split(": ").next()).collect();
@@ -32,7 +32,7 @@ fn the_text_output_has_three_lines() {
 
 #[test]
 fn flags_and_input_choose_and_an_empty_label_is_none() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let controller = sandbox.init();
     let id = text(&controller["controllerId"]).to_owned();
     let input =
@@ -45,7 +45,7 @@ fn flags_and_input_choose_and_an_empty_label_is_none() {
 
 #[test]
 fn input_is_checked_before_the_controller_and_that_before_role_and_launcher() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let both = ["worker", "start", "--launcher", "none", "--input", "-"];
     let error = sandbox.subagent(&both).stdin("{\"launcher\": 7}").run().error("INVALID_INPUT");
     assert_eq!(error["details"], json!({"field": "launcher", "flag": "launcher"}));
@@ -66,8 +66,8 @@ fn input_is_checked_before_the_controller_and_that_before_role_and_launcher() {
 
 #[test]
 fn what_cannot_be_started_leaves_no_worker_behind() {
-    let mut sandbox = Sandbox::new();
-    sandbox.launcher("gone", Launcher::new("/no/such/agent", ["--acp"]));
+    let mut sandbox = TestSandbox::new();
+    sandbox.launcher("gone", TestLauncher::new("/no/such/agent", ["--acp"]));
     sandbox.init();
     let error = sandbox.run(&["worker", "start", "--launcher", "gone"]).error("BACKEND_LAUNCHER");
     assert_shape(
@@ -83,7 +83,7 @@ fn what_cannot_be_started_leaves_no_worker_behind() {
 
 #[test]
 fn an_agent_that_does_not_come_up_leaves_a_worker_in_error_with_its_id_in_the_details() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--exit", "3"]);
     sandbox.launcher("broken", agent);
     sandbox.init();
@@ -98,7 +98,7 @@ fn an_agent_that_does_not_come_up_leaves_a_worker_in_error_with_its_id_in_the_de
 
 #[test]
 fn a_stale_handle_starts_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let owner = sandbox.init()["owner"].take();
     let id = text(&owner["controllerId"]).to_owned();
     let start = |epoch: &str, id: &str, token: &str| {

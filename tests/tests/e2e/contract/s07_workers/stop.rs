@@ -1,13 +1,13 @@
 //! Tests of `worker stop` and its output.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::text;
 
 #[test]
 fn a_stop_is_reported_with_its_keys_and_again_unchanged() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let shape = json!({"workerId": "w", "controllerId": "ctl", "state": "=stopped", "stoppedAt": "ts", "updatedAt": "ts"});
     assert_shape(&stopped, &shape);
@@ -22,7 +22,7 @@ fn a_stop_is_reported_with_its_keys_and_again_unchanged() {
 
 #[test]
 fn a_stop_cancels_the_turn_and_its_open_question() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask edit x");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let look = ["worker", "inspect", &worker, "--tail", "1000"];
@@ -39,7 +39,7 @@ fn a_stop_cancels_the_turn_and_its_open_question() {
 
 #[test]
 fn fifty_stops_at_once_all_report_the_same() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let stops: Vec<_> = (0..50).map(|_| sandbox.subagent(&["worker", "stop", &worker]).spawn()).collect();
     let results: Vec<Value> = stops.into_iter().map(|stop| stop.output().data_of("worker.stopped")).collect();
     assert!(results.iter().all(|result| result == &results[0]), "{results:?}");

@@ -3,12 +3,12 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Output, TestSandbox, assert_shape};
 
 use super::with_debug_worker;
 
 /// Runs `send` with these flags and this standard input.
-fn send(sandbox: &Sandbox, flags: &[&str], stdin: &str) -> Output {
+fn send(sandbox: &TestSandbox, flags: &[&str], stdin: &str) -> Output {
     sandbox.subagent(&["send"]).args(flags).stdin(stdin).run()
 }
 

@@ -3,26 +3,26 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape};
+use subagent_tests::harness::{TestLauncher, TestSandbox, assert_shape};
 
 use super::{accepted, debug_worker, sent, types_of, waited, with_debug_worker};
 
 const STATUS: &str = "STATUS: turn accepted and completed in local runtime.";
 
 /// A launcher whose program is not installed, and its future folder in the PATH.
-fn not_installed(sandbox: &mut Sandbox) -> std::path::PathBuf {
+fn not_installed(sandbox: &mut TestSandbox) -> std::path::PathBuf {
     let bin = sandbox.file("bin");
     fs::create_dir_all(&bin).unwrap();
     let path = format!("{}:/usr/bin:/bin", bin.display());
     sandbox.set_env("PATH", path);
     let sessions = sandbox.file_name("sessions");
-    sandbox.launcher("absent", Launcher::new("my-agent", ["demo-agent", "--state", sessions.as_str()]));
+    sandbox.launcher("absent", TestLauncher::new("my-agent", ["demo-agent", "--state", sessions.as_str()]));
     bin
 }
 
 #[test]
 fn a_worker_is_started_without_its_agent() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     not_installed(&mut sandbox);
     sandbox.init();
     let start = ["worker", "start", "--launcher", "absent", "--label", "a", "--role", "r"];
@@ -64,7 +64,7 @@ fn a_worker_is_started_without_its_agent() {
 
 #[test]
 fn the_input_says_the_same_as_the_flag() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     not_installed(&mut sandbox);
     sandbox.init();
     let start = |flags: &[&str], input: Value| {
@@ -140,7 +140,7 @@ fn the_end_of_a_simulated_turn_is_waited_for_like_any_other() {
 
 #[test]
 fn an_agent_does_not_hear_of_simulated_turns() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     let touch = format!("!touch {}", sandbox.file_name("touched"));
     for flags in
@@ -159,7 +159,7 @@ fn an_agent_does_not_hear_of_simulated_turns() {
 
 #[test]
 fn a_permission_request_is_simulated_on_any_idle_worker() {
-    let (sandbox, with_agent) = Sandbox::with_worker();
+    let (sandbox, with_agent) = TestSandbox::with_worker();
     let without = debug_worker(&sandbox);
     for worker in [&with_agent, &without] {
         let data = sandbox.sending(worker, "hello").args(["--request-approval", "--no-wait"]).run();
@@ -208,7 +208,7 @@ fn a_permission_request_is_simulated_on_any_idle_worker() {
 
 #[test]
 fn a_strict_message_starts_the_agent_of_a_debug_worker() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let bin = not_installed(&mut sandbox);
     sandbox.init();
     let start = ["worker", "start", "--launcher", "absent", "--debug-mode"];
@@ -276,7 +276,7 @@ fn what_is_simulated_outlives_the_daemon() {
 
 #[test]
 fn the_death_of_a_runtime_does_not_touch_what_is_simulated() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let data = sent(&sandbox, &worker, &["--request-approval"]);
     let runtime = sandbox.runtime(&worker);
     sandbox.kill(&runtime);

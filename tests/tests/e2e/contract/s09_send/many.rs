@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use crate::contract::at_once;
 
 #[test]
 fn of_fifty_messages_one_is_accepted() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let texts: Vec<String> = (0..50).map(|index| format!("{}\n!say {index}", gate.directive())).collect();
     let commands = texts.iter().map(|text| ["send", "--worker-id", &worker, "--no-wait", "--text", text]);
@@ -29,7 +29,7 @@ fn of_fifty_messages_one_is_accepted() {
 
 #[test]
 fn fifty_repetitions_of_a_message_are_one_turn_and_one_prompt() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let touch = format!("!touch {}", sandbox.file_name("touched"));
     let command = ["send", "--worker-id", &worker, "--turn-id", "job-7", "--text", &touch];
     let outputs = at_once(&sandbox, (0..50).map(|_| command));

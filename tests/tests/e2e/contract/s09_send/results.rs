@@ -1,13 +1,13 @@
 //! The results of a message with and without waiting, and when it is refused.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{accepted, waited};
 
 #[test]
 fn without_waiting_it_returns_at_once() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let data = sandbox.send_no_wait(&worker, &gate.directive());
     assert_shape(&data, &accepted());
@@ -29,7 +29,7 @@ fn without_waiting_it_returns_at_once() {
 
 #[test]
 fn a_wait_ends_with_the_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let until = "turn.failed, turn.completed";
     let flags =
         ["--wait-until", until, "--wait-timeout-seconds", "30", "--wait-no-progress-timeout-seconds", "20"];
@@ -76,7 +76,7 @@ fn a_wait_ends_with_the_turn() {
 
 #[test]
 fn a_wait_ends_with_a_permission_request() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let text = sandbox
         .command("subagent")
         .args(["send", "--worker-id", &worker, "--text", "!ask edit a file"])
@@ -95,7 +95,7 @@ fn a_wait_ends_with_a_permission_request() {
 
 #[test]
 fn history_never_matches_and_a_timeout_leaves_the_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let sending = sandbox.sending(&worker, &gate.directive());
     // The turn.started event of this turn is before the cursor.
@@ -133,7 +133,7 @@ fn history_never_matches_and_a_timeout_leaves_the_turn() {
 
 #[test]
 fn what_the_agent_refuses_is_an_error_and_is_remembered_until_a_turn_goes_well() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let details = sandbox.send_fails(&worker, "begun\n!error -32603 broken inside", "BACKEND_RPC_ERROR");
     assert_shape(
         &details,
@@ -162,7 +162,7 @@ fn what_the_agent_refuses_is_an_error_and_is_remembered_until_a_turn_goes_well()
 
 #[test]
 fn a_busy_worker_and_a_stopped_one_are_distinguished() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let busy = |state: &str| {
         let error = sandbox.sending(&worker, "x").run().error("WORKER_BUSY");
         assert_eq!((&error["details"], &error["retryable"]), (&json!({"state": state}), &json!(false)));
@@ -191,7 +191,7 @@ fn a_busy_worker_and_a_stopped_one_are_distinguished() {
 
 #[test]
 fn the_key_of_a_turn_means_one_message_for_ever() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let send = |text: &str, flags: &[&str]| {
         sandbox.sending(&worker, text).args(["--turn-id", "job-7", "--no-wait"]).args(flags).run()
     };
@@ -213,7 +213,7 @@ fn the_key_of_a_turn_means_one_message_for_ever() {
 
 #[test]
 fn a_handle_that_is_not_the_owners_is_refused_also_for_a_stopped_worker() {
-    let (mut sandbox, worker) = Sandbox::with_worker();
+    let (mut sandbox, worker) = TestSandbox::with_worker();
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let controller = sandbox.show(&worker)["controllerId"].as_str().unwrap().to_owned();
     sandbox.set_env("SUBAGENT_CTL_ID", controller);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Output, Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{Output, TestLauncher, TestSandbox, assert_shape, wait_until};
 
 use super::{events_of, pending};
 use crate::contract::at_once;
@@ -16,7 +16,7 @@ fn decided() -> Value {
     })
 }
 
-fn approve(sandbox: &Sandbox, worker: &str, request: &Value, flags: &[&str]) -> Output {
+fn approve(sandbox: &TestSandbox, worker: &str, request: &Value, flags: &[&str]) -> Output {
     let of = ["approve", "--worker-id", worker, "--request", request.as_str().unwrap()];
     sandbox.subagent(&of).args(flags).run()
 }
@@ -99,7 +99,7 @@ fn option_id_counts_before_alias_before_decision() {
 
 #[test]
 fn words_find_the_option_of_an_agent() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     // The demo's options are allow-once, allow-always and reject-once: the kinds
     // decide, once before always.
     for (word, option) in [
@@ -172,7 +172,7 @@ fn a_worker_without_a_runtime_says_whether_it_waits() {
 
 #[test]
 fn a_worker_with_a_runtime_is_asked_for_the_request_alone() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let unknown = json!("ap_0000000000");
     let idle = sandbox.approve(&worker, &unknown, "allow").error("APPROVAL_NOT_FOUND");
     assert_eq!(idle["details"], json!({"workerId": worker, "requestId": unknown}));
@@ -193,7 +193,7 @@ fn a_worker_with_a_runtime_is_asked_for_the_request_alone() {
 
 #[test]
 fn approve_returns_after_the_decision_and_not_at_the_end_of_the_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("end");
     let asked = sandbox.send(&worker, &format!("!ask edit one\n!ask edit two\n{}", gate.directive()));
     let data = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
@@ -210,7 +210,7 @@ fn approve_returns_after_the_decision_and_not_at_the_end_of_the_turn() {
 
 #[test]
 fn of_fifty_answers_one_counts() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let debug = debug_worker(&sandbox);
     let strict = sandbox.send(&worker, "!ask edit a file");
     let simulated = sent(&sandbox, &debug, &["--request-approval"]);
@@ -254,9 +254,9 @@ done
 
 #[test]
 fn what_is_asked_outside_of_a_turn_can_be_answered_after_the_next_one() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     std::fs::write(sandbox.file("agent.sh"), ASKS_TOO_EARLY).unwrap();
-    sandbox.launcher("early", Launcher::new("sh", [sandbox.file_name("agent.sh")]));
+    sandbox.launcher("early", TestLauncher::new("sh", [sandbox.file_name("agent.sh")]));
     sandbox.init();
     let worker = sandbox.start("early");
     let wait = ["wait", "--worker-id", &worker, "--include-history", "--until", "approval.requested"];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{events_of, pending};
 use crate::contract::at_once;
@@ -13,7 +13,7 @@ use crate::contract::s09_send::{debug_worker, sent, types_of, with_debug_worker}
 /// Time limit for an expected observation.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn cancel(sandbox: &Sandbox, worker: &str, reason: &[&str]) -> Value {
+fn cancel(sandbox: &TestSandbox, worker: &str, reason: &[&str]) -> Value {
     let data = sandbox.subagent(&["cancel", "--worker-id", worker]).args(reason).run();
     let data = data.data_of("turn.canceled");
     assert_shape(&data, &json!({"workerId": "w", "state": "=idle", "eventId": "ev", "turnId": "turn"}));
@@ -22,7 +22,7 @@ fn cancel(sandbox: &Sandbox, worker: &str, reason: &[&str]) -> Value {
 
 #[test]
 fn a_cancel_answers_what_was_asked_and_ends_the_turn() {
-    let (sandbox, strict) = Sandbox::with_worker();
+    let (sandbox, strict) = TestSandbox::with_worker();
     let debug = debug_worker(&sandbox);
     let asked = [
         (&strict, sandbox.send(&strict, "!ask edit a file")),
@@ -56,7 +56,7 @@ fn a_cancel_answers_what_was_asked_and_ends_the_turn() {
 
 #[test]
 fn a_running_turn_is_canceled_for_a_reason() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("never");
     let sent = sandbox.send_no_wait(&worker, &gate.directive());
     let data = cancel(&sandbox, &worker, &[]);
@@ -118,7 +118,7 @@ fn a_stop_ends_a_simulated_turn_and_decides_nothing() {
 
 #[test]
 fn fifty_cancels_end_a_turn_once() {
-    let (sandbox, strict) = Sandbox::with_worker();
+    let (sandbox, strict) = TestSandbox::with_worker();
     let debug = debug_worker(&sandbox);
     let gate = sandbox.gate("never");
     let turns = [
@@ -145,7 +145,7 @@ fn fifty_cancels_end_a_turn_once() {
 
 #[test]
 fn a_cancel_that_comes_too_late_says_how_the_turn_had_ended() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for round in 0..4 {
         let (gate, touched) = (sandbox.gate(&round.to_string()), format!("touched-{round}"));
         let text = format!("{}\n!touch {}", gate.directive(), sandbox.file_name(&touched));

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::script;
 
@@ -18,7 +18,7 @@ pub(super) fn failed_start() -> Value {
 
 #[test]
 fn a_start_that_fails_reports_the_last_words_of_this_run_and_may_be_tried_again() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // Each run prints something else.
     let count = sandbox.file_name("count");
     sandbox.launcher("broken", script(&format!("echo run >> {count}; wc -l < {count} >&2; exit 3")));
@@ -49,7 +49,7 @@ fn a_runtime_that_cannot_begin_reports_why() {
     for (errno, code, said) in
         [(13, "BACKEND_RUNTIME_ERROR", "Permission denied"), (28, "STORAGE_FULL", "No space left")]
     {
-        let mut sandbox = Sandbox::new();
+        let mut sandbox = TestSandbox::new();
         sandbox.set_env("SUBAGENT_FAILPOINTS", format!("runtime_socket.before_bind=error({errno})"));
         sandbox.init();
         let error = sandbox.run(&["worker", "start", "--launcher", "demo"]).error(code);
@@ -61,7 +61,7 @@ fn a_runtime_that_cannot_begin_reports_why() {
 
 #[test]
 fn an_agent_that_is_not_logged_in_says_so_like_every_failed_start() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
     sandbox.launcher("guest", agent);
     sandbox.init();
@@ -78,7 +78,7 @@ fn an_agent_that_is_not_logged_in_says_so_like_every_failed_start() {
 
 #[test]
 fn an_agent_that_dies_in_a_turn_may_have_worked_on_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let details = sandbox.send_fails(&worker, "!stderr one\n!stderr two\n!kill-self", "BACKEND_UNAVAILABLE");
     assert_shape(
         &details,
@@ -96,7 +96,7 @@ fn an_agent_that_dies_in_a_turn_may_have_worked_on_it() {
 
 #[test]
 fn an_answer_whose_agent_died_before_it_was_undelivered() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let asked = sandbox.send(&worker, "!ask edit x");
     let runtime = sandbox.runtime(&worker);
     runtime.signal(Signal::SIGSTOP);
@@ -111,7 +111,7 @@ fn an_answer_whose_agent_died_before_it_was_undelivered() {
 
 #[test]
 fn an_agent_that_says_it_cannot_load_is_not_asked_to() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &["--no-load"]);
     sandbox.launcher("forgetful", agent);
     sandbox.init();
@@ -126,7 +126,7 @@ fn an_agent_that_says_it_cannot_load_is_not_asked_to() {
 
 #[test]
 fn the_launchers_limit_ends_a_turn() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let launcher = sandbox.demo_agent(&[]).turn_seconds(0.3);
     sandbox.launcher("hasty", launcher);
     sandbox.init();

@@ -1,9 +1,9 @@
 //! The recommended action of an error, besides the error itself.
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 #[track_caller]
-fn assert_error(sandbox: &Sandbox, args: &[&str], code: &str, command: Option<&str>) {
+fn assert_error(sandbox: &TestSandbox, args: &[&str], code: &str, command: Option<&str>) {
     let output = sandbox.command("subagent").args(args).run();
     assert!(output.stderr.starts_with(&format!("{code}: ")), "{output}");
     assert!(output.stderr.contains("\nHint: "), "{output}");
@@ -13,7 +13,7 @@ fn assert_error(sandbox: &Sandbox, args: &[&str], code: &str, command: Option<&s
 
 #[test]
 fn errors_that_have_a_next_step_say_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let look = format!("subagent worker inspect {worker}");
     assert_error(&sandbox, &["cancel", "--worker-id", &worker], "WORKER_NOT_RUNNING", Some(&look));
     let approve = ["approve", "--worker-id", &worker, "--request", "ap_0000000000", "--decision", "allow"];

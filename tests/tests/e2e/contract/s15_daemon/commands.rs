@@ -18,7 +18,7 @@ fn facts_and(key: &str, word: Value) -> Value {
 
 #[test]
 fn start_makes_sure_that_one_runs() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     // An explicit `start` overrides it.
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
     let first = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
@@ -38,7 +38,7 @@ fn start_makes_sure_that_one_runs() {
 
 #[test]
 fn many_starts_at_once_start_one() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let starts: Vec<_> = (0..16).map(|_| sandbox.subagent(&["daemon", "start"]).spawn()).collect();
     for start in starts {
         assert_eq!(start.output().data_of("daemon.started")["generation"], 1);
@@ -48,7 +48,7 @@ fn many_starts_at_once_start_one() {
 
 #[test]
 fn status_looks_and_starts_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let data = sandbox.run(&["daemon", "status"]).data_of("daemon.shown");
     let mut none = facts();
     for (key, word) in none.as_object_mut().unwrap() {
@@ -72,7 +72,7 @@ fn status_looks_and_starts_nothing() {
 
 #[test]
 fn stop_ends_the_daemon_and_leaves_the_workers_unless_asked() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (daemon, runtime) = (sandbox.daemon(), sandbox.runtime(&worker));
     let data = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     assert_eq!(data, json!({"stopped": true, "pid": daemon.pid, "workers": false}));
@@ -91,7 +91,7 @@ fn stop_ends_the_daemon_and_leaves_the_workers_unless_asked() {
 
 #[test]
 fn restart_keeps_a_worker_and_its_turn() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let gate = sandbox.gate("turn");
     let touched = sandbox.file_name("touched");
     let prompt = format!("!touch {touched}\n{}\n!say end", gate.directive());
@@ -114,7 +114,7 @@ fn restart_keeps_a_worker_and_its_turn() {
 
 #[test]
 fn restart_without_a_daemon_starts_one() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let data = sandbox.run(&["daemon", "restart"]).data_of("daemon.restarted");
     assert_shape(&data, &facts_and("previousPid", Value::Null));
     sandbox.finish();
@@ -122,7 +122,7 @@ fn restart_without_a_daemon_starts_one() {
 
 #[test]
 fn restarts_at_once_all_end_well() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let restarts: Vec<_> = (0..4).map(|_| sandbox.subagent(&["daemon", "restart"]).spawn()).collect();
     for restart in restarts {
         restart.output().data_of("daemon.restarted");
@@ -133,7 +133,7 @@ fn restarts_at_once_all_end_well() {
 
 #[test]
 fn stops_at_once_all_end_well() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = sandbox.daemon();
     let stops: Vec<_> = (0..8).map(|_| sandbox.subagent(&["daemon", "stop"]).spawn()).collect();
     let stopped: Vec<Value> =
@@ -145,7 +145,7 @@ fn stops_at_once_all_end_well() {
 
 #[test]
 fn a_daemon_in_the_foreground_is_not_restarted_behind_its_keepers_back() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let daemon = foreground(&sandbox, &["--json"]);
     let error = sandbox.run(&["daemon", "restart"]).error("DAEMON_ALREADY_RUNNING");
     assert_eq!(error["details"]["pid"], daemon.pid());
@@ -162,7 +162,7 @@ fn a_daemon_in_the_foreground_is_not_restarted_behind_its_keepers_back() {
 
 #[test]
 fn logs_are_read_with_and_without_a_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let path = sandbox.state_dir().join("logs/subagentd.log");
     let nothing = json!({"path": path, "text": "", "truncated": false});
     assert_eq!(sandbox.run(&["daemon", "logs"]).data_of("daemon.logs"), nothing);
@@ -191,7 +191,7 @@ fn logs_are_read_with_and_without_a_daemon() {
 
 #[test]
 fn a_daemon_that_hangs_is_named_within_a_deadline() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
@@ -214,7 +214,7 @@ fn a_daemon_that_hangs_is_named_within_a_deadline() {
 
 #[test]
 fn cwd_says_which_workspace() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.remove_env("SUBAGENT_STATE_DIR");
     let elsewhere = sandbox.file("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -236,7 +236,7 @@ fn cwd_says_which_workspace() {
 
 #[test]
 fn an_agent_may_look_and_not_touch() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let subagent = sandbox.executable("subagent");
     for (command, expected) in [
         ("status", "\"running\": true"),

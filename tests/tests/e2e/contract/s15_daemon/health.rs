@@ -3,21 +3,21 @@
 use super::*;
 
 /// A world with a worker whose agent can be uninstalled, and the agent's program.
-fn with_removable_agent() -> (Sandbox, String, std::path::PathBuf) {
-    let mut sandbox = Sandbox::new();
+fn with_removable_agent() -> (TestSandbox, String, std::path::PathBuf) {
+    let mut sandbox = TestSandbox::new();
     let program = sandbox.file("removable-agent");
     let script = format!("#!/bin/sh\nexec {} demo-agent \"$@\"\n", sandbox.executable("subagent"));
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let sessions = sandbox.file_name("sessions");
-    sandbox.launcher("removable", Launcher::new(program.to_str().unwrap(), ["--state", &sessions]));
+    sandbox.launcher("removable", TestLauncher::new(program.to_str().unwrap(), ["--state", &sessions]));
     sandbox.init();
     let worker = sandbox.start("removable");
     (sandbox, worker, program)
 }
 
 #[track_caller]
-fn kill_runtime(sandbox: &Sandbox, worker: &str) {
+fn kill_runtime(sandbox: &TestSandbox, worker: &str) {
     sandbox.kill(&sandbox.runtime(worker));
     wait_until("the daemon to know that the runtime is gone", Duration::from_secs(20), || {
         sandbox.show(worker)["runtimePid"].is_null().then_some(())
@@ -26,7 +26,7 @@ fn kill_runtime(sandbox: &Sandbox, worker: &str) {
 
 #[test]
 fn once_starts_a_dead_runtime_again_and_reports_it() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let _ = sandbox.send(&worker, "hello");
     let (old, runtime) = (sandbox.show(&worker), sandbox.runtime(&worker));
     subagentd(&sandbox, &["stop"]).text();
@@ -53,7 +53,7 @@ fn once_starts_a_dead_runtime_again_and_reports_it() {
 
 #[test]
 fn without_monitoring_a_dead_runtime_is_only_reported() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     kill_runtime(&sandbox, &worker);
     let document = bare(&subagentd(&sandbox, &["run", "--once", "--no-monitor-workers", "--json"]));
     assert_shape(&document, &payload("once", &json!([unhealthy()])));
@@ -92,7 +92,7 @@ fn a_dead_runtime_with_a_missing_launcher_is_one_failed_restart() {
 
 #[test]
 fn a_foreground_daemon_restarts_at_once_and_its_status_file_says_so() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
     let old = sandbox.runtime(&worker);
     sandbox.kill(&old);
@@ -132,7 +132,7 @@ fn a_foreground_daemon_tries_again_after_the_cooldown() {
 
 #[test]
 fn a_restart_of_a_runtime_ends_the_open_turn_and_repeats_no_prompt() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
     let gate = sandbox.gate("turn");
     let prompt = format!("!touch {}\n{}", sandbox.file_name("touched"), gate.directive());
@@ -155,7 +155,7 @@ fn a_restart_of_a_runtime_ends_the_open_turn_and_repeats_no_prompt() {
 
 #[test]
 fn a_runtime_that_hangs_is_reported_and_left_alone() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let runtime = sandbox.runtime(&worker);
     runtime.signal(Signal::SIGSTOP);
     let document = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
@@ -172,7 +172,7 @@ fn a_runtime_that_hangs_is_reported_and_left_alone() {
 
 #[test]
 fn stopped_workers_are_not_looked_at() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let document = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     assert_eq!(summary(&document), [0; 5]);
@@ -181,7 +181,7 @@ fn stopped_workers_are_not_looked_at() {
 
 #[test]
 fn once_beside_a_foreground_daemon_asks_it_and_leaves_its_file_alone() {
-    let (sandbox, _worker) = Sandbox::with_worker();
+    let (sandbox, _worker) = TestSandbox::with_worker();
     let daemon = foreground(&sandbox, &["--heartbeat-seconds", "3600", "--json"]);
     let before = status_file(&sandbox);
     let document = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
@@ -194,7 +194,7 @@ fn once_beside_a_foreground_daemon_asks_it_and_leaves_its_file_alone() {
 
 #[test]
 fn a_worker_in_a_simulated_turn_is_looked_after_like_any_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let simulate = ["send", "--worker-id", &worker, "--text", "x", "--request-approval", "--no-wait"];
     let _ = sandbox.run(&simulate).data_of("turn.accepted");
     kill_runtime(&sandbox, &worker);
@@ -208,7 +208,7 @@ fn a_worker_in_a_simulated_turn_is_looked_after_like_any_other() {
 
 #[test]
 fn a_cooldown_longer_than_a_year_is_refused() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let socket = sandbox.daemon_info().unwrap().socket;
     let ask = |seconds: u64| {
         let body = json!({"restartCooldownSeconds": seconds}).to_string();

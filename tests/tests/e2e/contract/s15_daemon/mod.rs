@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Output, Running, Sandbox, assert_shape, request, say, wait_until};
+use subagent_tests::harness::{
+    Output, Running, TestLauncher, TestSandbox, assert_shape, request, say, wait_until,
+};
 
 const STATUS_FILE: &str = "subagentd-status.json";
 
 /// Runs `subagentd ARGS` to its end.
 #[track_caller]
-fn subagentd(sandbox: &Sandbox, args: &[&str]) -> Output {
+fn subagentd(sandbox: &TestSandbox, args: &[&str]) -> Output {
     sandbox.command("subagentd").args(args).run()
 }
 
@@ -30,7 +32,7 @@ fn bare(output: &Output) -> Value {
 
 /// Starts a daemon in the foreground and waits until it is ready.
 #[track_caller]
-fn foreground(sandbox: &Sandbox, args: &[&str]) -> Running {
+fn foreground(sandbox: &TestSandbox, args: &[&str]) -> Running {
     let running =
         sandbox.command("subagentd").args(["run"]).args(args).deadline(Duration::from_secs(120)).spawn();
     running.wait_line("anything", |_| Some(()));
@@ -45,7 +47,7 @@ fn end(daemon: Running, signal: Signal) -> String {
     output.stdout
 }
 
-fn status_file(sandbox: &Sandbox) -> Option<Value> {
+fn status_file(sandbox: &TestSandbox) -> Option<Value> {
     serde_json::from_slice(&fs::read(sandbox.state_dir().join(STATUS_FILE)).ok()?).ok()
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn once_without_workers_prints_the_payload_writes_it_and_ends() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = subagentd(&sandbox, &["run", "--once", "--json"]);
     let printed = bare(&output);
     assert_shape(&printed, &payload("once", &json!([])));
@@ -25,7 +25,7 @@ fn once_without_workers_prints_the_payload_writes_it_and_ends() {
 
 #[test]
 fn the_status_file_is_indented_private_and_replaced_as_a_whole() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
     let path = sandbox.state_dir().join(STATUS_FILE);
     let text = fs::read_to_string(&path).unwrap();
@@ -46,7 +46,7 @@ fn the_status_file_is_indented_private_and_replaced_as_a_whole() {
 
 #[test]
 fn where_proc_is_of_another_pid_namespace_no_daemon_starts() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let unshare = |more: &[&str], program: &str, arguments: &[&str]| {
         let inside = ["--pid", "--fork"].iter().chain(more).copied();
         let command: Vec<&str> = inside.chain([program]).chain(arguments.iter().copied()).collect();
@@ -72,7 +72,7 @@ fn where_proc_is_of_another_pid_namespace_no_daemon_starts() {
 #[test]
 fn in_the_foreground_it_prints_once_beats_and_writes_its_end() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        let (sandbox, _worker) = Sandbox::with_worker();
+        let (sandbox, _worker) = TestSandbox::with_worker();
         let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
         let printed: Value = serde_json::from_str(daemon.stdout().trim_end()).unwrap();
         assert_shape(&printed, &payload("foreground", &json!([healthy()])));
@@ -94,7 +94,7 @@ fn in_the_foreground_it_prints_once_beats_and_writes_its_end() {
 
 #[test]
 fn in_the_foreground_it_says_its_pid_to_people() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let daemon = foreground(&sandbox, &[]);
     assert_eq!(daemon.stdout(), format!("subagentd running (pid={})\n", daemon.pid()));
     end(daemon, Signal::SIGINT);
@@ -103,7 +103,7 @@ fn in_the_foreground_it_says_its_pid_to_people() {
 
 #[test]
 fn errors_are_envelopes() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let daemon = foreground(&sandbox, &["--json"]);
     let error = subagentd(&sandbox, &["run", "--json"]).error("DAEMON_ALREADY_RUNNING");
     assert_eq!(error["details"]["pid"], daemon.pid());
@@ -124,7 +124,7 @@ fn errors_are_envelopes() {
 
 #[test]
 fn numbers_out_of_range_are_wrong_usage() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     for args in [
         ["run", "--heartbeat-seconds", "0"],
         ["run", "--restart-cooldown-seconds", "0"],

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn status_of_nothing_is_exit_code_1_and_no_envelope() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let output = subagentd(&sandbox, &["status", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output}");
     let expected = json!({
@@ -20,7 +20,7 @@ fn status_of_nothing_is_exit_code_1_and_no_envelope() {
 
 #[test]
 fn status_is_the_payload_and_whether_it_runs() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let daemon = foreground(&sandbox, &["--json"]);
     let mut expected = payload("foreground", &json!([]));
     for (key, word) in [("running", json!(true)), ("socket", json!("str")), ("generation", json!("int"))] {
@@ -46,7 +46,7 @@ fn status_is_the_payload_and_whether_it_runs() {
 
 #[test]
 fn status_of_a_background_daemon_is_running_too() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let status = bare(&subagentd(&sandbox, &["status", "--json"]));
     assert_eq!((&status["running"], &status["mode"]), (&json!(true), &json!("background")));
@@ -57,7 +57,7 @@ fn status_of_a_background_daemon_is_running_too() {
 
 #[test]
 fn a_reused_pid_is_not_taken_for_a_daemon() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     let mut status = status_file(&sandbox).unwrap();
     status["pid"] = std::process::id().into();
@@ -69,7 +69,7 @@ fn a_reused_pid_is_not_taken_for_a_daemon() {
 
 #[test]
 fn a_damaged_status_file_is_none() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
     let path = sandbox.state_dir().join(STATUS_FILE);
     for damaged in [b"{\"half\": ".as_slice(), b"[]", b"\xff\xfe", b"", b"null"] {

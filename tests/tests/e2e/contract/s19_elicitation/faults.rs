@@ -2,13 +2,13 @@
 //! no longer than necessary.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{answer, answer_received, elicit, form, of_type};
 
 #[test]
 fn a_question_waits_while_the_daemon_is_killed() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     sandbox.kill(&sandbox.daemon());
     assert_eq!(sandbox.show(&worker)["questions"][0]["requestId"], request);
@@ -21,7 +21,7 @@ fn a_question_waits_while_the_daemon_is_killed() {
 
 #[test]
 fn a_question_of_a_runtime_that_is_killed_is_lost() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let (request, waited) = elicit(&sandbox, &worker, &form());
     sandbox.kill(&sandbox.runtime(&worker));
     assert_eq!(sandbox.turn_end(&waited)["type"], "turn.failed");
@@ -55,7 +55,7 @@ fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<std::path::PathBuf>
 
 #[test]
 fn what_was_filled_in_reaches_the_agent_and_stays_nowhere() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let file = sandbox.file_name("told");
     for secret in ["hunter2-short".to_owned(), format!("hunter2-{}", "long".repeat(5_000))] {
         let waited = sandbox.send(&worker, &format!("!elicit-to {file} {}", form()));
@@ -77,7 +77,7 @@ fn what_was_filled_in_reaches_the_agent_and_stays_nowhere() {
 
 #[test]
 fn hostile_questions_are_bounded_and_can_be_answered() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("hostile-agent", &[]);
     sandbox.launcher("hostile", agent);
     sandbox.init();

@@ -2,7 +2,7 @@
 //! or without a turn.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{answer, answer_received, elicit, of_type};
 
@@ -21,7 +21,7 @@ fn announce(update: &Value) -> String {
 
 #[test]
 fn a_question_about_a_request_or_of_another_session_is_answered_like_any_other() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     for (scope, session) in
         [(json!({"requestId": 7}), Value::Null), (json!({"sessionId": "c1"}), json!("c1"))]
     {
@@ -36,7 +36,7 @@ fn a_question_about_a_request_or_of_another_session_is_answered_like_any_other()
 
 #[test]
 fn a_question_outside_of_a_turn_is_kept_and_answered() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     // The agent asks in the last output of the turn; its question then belongs to no turn.
     let late = json!({
         "jsonrpc": "2.0", "id": 4242, "method": "elicitation/create",
@@ -57,7 +57,7 @@ fn a_question_outside_of_a_turn_is_kept_and_answered() {
 
 #[test]
 fn sessions_below_the_workers_are_listed_and_their_permission_requests_can_be_decided() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let ask = json!({
         "jsonrpc": "2.0", "id": 4242, "method": "session/request_permission",
         "params": {"sessionId": "c1", "toolCall": {"toolCallId": "t", "title": "rm"},
@@ -86,7 +86,7 @@ fn sessions_below_the_workers_are_listed_and_their_permission_requests_can_be_de
 
 #[test]
 fn a_session_below_the_workers_is_canceled_alone_where_the_agent_lets_it_be() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let running = json!({"sessionId": "c 1/", "title": "Tests", "capabilities": {"cancel": {}}, "state": {"state": "running"}});
     let stubborn = json!({"sessionId": "c2", "state": {"state": "running"}});
     let gate = sandbox.gate("end");

@@ -4,14 +4,14 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox};
+use subagent_tests::harness::{TestLauncher, TestSandbox};
 
 const LOGIN: [&str; 3] = ["launcher", "login", "agent"];
 const COMMAND: &str = "subagent launcher login agent";
 
 /// A world with the demo agent, which requires a login.
-fn guest(more: impl FnOnce(Launcher) -> Launcher) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn guest(more: impl FnOnce(TestLauncher) -> TestLauncher) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
     sandbox.launcher("agent", more(agent));
     sandbox.init();
@@ -19,12 +19,12 @@ fn guest(more: impl FnOnce(Launcher) -> Launcher) -> Sandbox {
 }
 
 /// Makes the login invalid.
-fn expire(sandbox: &Sandbox) {
+fn expire(sandbox: &TestSandbox) {
     fs::remove_file(sandbox.file("sessions").join("logged-in")).unwrap();
 }
 
 /// Returns the data of the last event of a type.
-fn last(sandbox: &Sandbox, worker: &str, kind: &str) -> Value {
+fn last(sandbox: &TestSandbox, worker: &str, kind: &str) -> Value {
     let mut events = sandbox.events(worker).into_iter().rev();
     events.find(|event| event["type"] == kind).map(|mut event| event["data"].take()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, On, Sandbox, wait_until, wait_while};
+use subagent_tests::harness::{On, TestLauncher, TestSandbox, wait_until, wait_while};
 
 use super::{impatient, nothing_left, scripted};
 
@@ -18,7 +18,7 @@ fn initialize(methods: &Value, capabilities: &Value) -> String {
 
 #[test]
 fn the_agent_logs_in_by_itself_when_it_offers_one_way() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
     sandbox.launcher("agent", agent);
     sandbox.run(&["launcher", "probe", "agent", "--handshake"]).data_of("launcher.probed");
@@ -81,7 +81,7 @@ fn the_only_way_of_a_known_type_is_taken() {
 
 #[test]
 fn a_login_at_a_terminal_needs_one_and_runs_the_agents_program_there() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let file = sandbox.file_name("logged-in");
     let methods = json!([{
         "id": "tui", "name": "T", "type": "terminal", "args": ["--log-in", file], "env": {"LOGIN_WORD": "please"},
@@ -100,7 +100,7 @@ fn a_login_at_a_terminal_needs_one_and_runs_the_agents_program_there() {
 
 #[test]
 fn an_older_kind_of_method_names_the_command_for_the_terminal() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let file = sandbox.file_name("logged-in");
     let program = sandbox.executable("hostile-agent");
     let command =
@@ -143,7 +143,7 @@ fn a_login_that_is_refused_hangs_or_is_not_offered_is_an_error() {
 
 #[test]
 fn a_command_that_is_suspended_does_not_hold_up_the_end_of_its_agent() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let (asked, gate) = (sandbox.file_name("asked"), sandbox.gate("flood"));
     let answer =
         json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 1, "authMethods": [{"id": "a"}]}});
@@ -152,7 +152,7 @@ fn a_command_that_is_suspended_does_not_hold_up_the_end_of_its_agent() {
          while :; do echo 'go to https://example.com and log in' >&2; done",
         gate.path().display()
     );
-    sandbox.launcher("agent", Launcher::new("/bin/sh", ["-c", &script]));
+    sandbox.launcher("agent", TestLauncher::new("/bin/sh", ["-c", &script]));
     let login = sandbox.subagent(&[&LOGIN[..], &["--timeout-seconds", "3"]].concat()).spawn();
     wait_until("the agent to be asked", DEADLINE, || sandbox.file("asked").exists().then_some(()));
     login.signal(Signal::SIGSTOP);

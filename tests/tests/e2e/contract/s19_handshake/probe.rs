@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{TestSandbox, assert_shape, wait_until};
 
 use super::{hurried, impatient, nothing_left, phases, scripted};
 
@@ -35,7 +35,7 @@ fn shape(raw: bool) -> Value {
 
 #[test]
 fn the_agent_says_what_it_is_and_nothing_of_it_is_left() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &[]);
     sandbox.launcher("agent", agent);
     for (name, own_name) in [("agent", "sdk-agent"), ("demo", "demo-agent")] {
@@ -63,8 +63,8 @@ fn without_the_flag_nothing_is_started_and_nothing_is_reported() {
 
 #[test]
 fn it_is_kept_until_the_launcher_changes() {
-    let mut sandbox = Sandbox::new();
-    let listed = |sandbox: &Sandbox| {
+    let mut sandbox = TestSandbox::new();
+    let listed = |sandbox: &TestSandbox| {
         let data = sandbox.run(&["launcher", "list"]).data_of("launcher.listed");
         data["items"][0]["handshake"].clone()
     };
@@ -124,7 +124,7 @@ fn modes_models_and_options_are_reported_in_one_form() {
 
 #[test]
 fn an_agent_that_wants_a_login_is_a_result_with_what_to_do() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
     sandbox.launcher("agent", agent);
     let data = sandbox.run(&PROBE).data_of("launcher.probed");
@@ -155,7 +155,7 @@ fn an_agent_that_does_not_answer_is_ended_and_the_phase_is_named() {
         nothing_left(&sandbox);
         sandbox.finish();
     }
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.demo_agent(&["--no-acp", "--ignore-term", "--ignore-stdin-eof"]);
     sandbox.launcher("agent", agent);
     let error = sandbox.run(&[&PROBE[..], &["--timeout-seconds", "0.5"]].concat()).error("BACKEND_TIMEOUT");
@@ -175,8 +175,8 @@ fn an_agent_that_dies_or_is_no_agent_is_reported_with_its_last_words() {
         nothing_left(&sandbox);
         sandbox.finish();
     }
-    let mut sandbox = Sandbox::new();
-    sandbox.launcher("agent", subagent_tests::harness::Launcher::new("no-such-program", ["x"]));
+    let mut sandbox = TestSandbox::new();
+    sandbox.launcher("agent", subagent_tests::harness::TestLauncher::new("no-such-program", ["x"]));
     sandbox.run(&PROBE).error("BACKEND_LAUNCHER");
     sandbox.run(&["launcher", "probe", "nope", "--handshake"]).error("LAUNCHER_NOT_FOUND");
     let demo = ["launcher", "probe", "demo", "--handshake"];
@@ -207,7 +207,7 @@ fn garbage_and_endless_lines_are_passed_over() {
     }
     let sandbox = scripted(&["--answer", "session/new", "{}"]);
     sandbox.run(&PROBE).error("BACKEND_PROTOCOL_ERROR");
-    let mut odd = Sandbox::new();
+    let mut odd = TestSandbox::new();
     let agent = hurried(odd.test_agent("hostile-agent", &["--answer", "initialize", "[[[]]]"]));
     odd.launcher("agent", agent);
     let data = odd.run(&PROBE).data_of("launcher.probed");
@@ -223,7 +223,7 @@ fn garbage_and_endless_lines_are_passed_over() {
 
 #[test]
 fn a_folder_of_ones_own_stays() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     let data =
         sandbox.run(&["launcher", "probe", "demo", "--handshake", "--cwd", "."]).data_of("launcher.probed");
     assert_shape(&data["handshake"], &shape(true));

@@ -1,7 +1,7 @@
 //! `worker start --resume`, and sessions that cannot be restored because the agent does not answer.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{hurried, scripted};
 
@@ -11,14 +11,14 @@ fn offers(capabilities: &Value) -> String {
 }
 
 /// Returns the data of all events of a type.
-fn of_type(sandbox: &Sandbox, worker: &str, kind: &str) -> Vec<Value> {
+fn of_type(sandbox: &TestSandbox, worker: &str, kind: &str) -> Vec<Value> {
     let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == kind);
     events.map(|mut event| event["data"].take()).collect()
 }
 
 #[test]
 fn a_worker_takes_up_a_session_that_the_agent_has_kept() {
-    let (sandbox, first) = Sandbox::with_worker();
+    let (sandbox, first) = TestSandbox::with_worker();
     let session = sandbox.show(&first)["sessionId"].as_str().unwrap().to_owned();
     let _ = sandbox.send(&first, "hello");
     let _ = sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
@@ -44,7 +44,7 @@ fn a_worker_takes_up_a_session_that_the_agent_has_kept() {
 
 #[test]
 fn a_session_is_loaded_where_it_cannot_be_resumed() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.init();
     let folder = sandbox.file_name("sdk");
     let agent = sandbox.test_agent("sdk-agent", &["--state", &folder]);
@@ -66,7 +66,7 @@ fn a_session_is_loaded_where_it_cannot_be_resumed() {
 
 #[test]
 fn a_session_that_the_agent_does_not_know_is_never_silently_another_one() {
-    let sandbox = Sandbox::new();
+    let sandbox = TestSandbox::new();
     sandbox.init();
     let start = ["worker", "start", "--launcher", "demo", "--resume"];
     let error = sandbox.run(&[&start[..], &["demo-0000"]].concat()).error("SESSION_NOT_FOUND");
@@ -89,11 +89,11 @@ fn a_session_that_the_agent_does_not_know_is_never_silently_another_one() {
 
 #[test]
 fn a_session_that_another_worker_has_is_not_taken_up() {
-    let (mut sandbox, first) = Sandbox::with_worker();
+    let (mut sandbox, first) = TestSandbox::with_worker();
     let session = sandbox.show(&first)["sessionId"].as_str().unwrap().to_owned();
     let resume =
         |launcher: &str| ["worker", "start", "--launcher", launcher, "--resume", &session].map(str::to_owned);
-    let run = |sandbox: &Sandbox, launcher: &str| {
+    let run = |sandbox: &TestSandbox, launcher: &str| {
         sandbox.run(&resume(launcher).iter().map(String::as_str).collect::<Vec<_>>())
     };
     let error = run(&sandbox, "demo").error("SESSION_IN_USE");
@@ -128,7 +128,7 @@ fn an_agent_that_keeps_no_sessions_says_so() {
 
 #[test]
 fn a_session_whose_agent_hangs_is_given_up_at_the_next_start() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.init();
     let initialize = offers(&json!({"loadSession": true}));
     let flags = ["--answer", "initialize", &initialize, "--hang", "session/load"];
@@ -151,7 +151,7 @@ fn a_session_whose_agent_hangs_is_given_up_at_the_next_start() {
 
 #[test]
 fn a_session_whose_agent_dies_twice_is_given_up_then() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.init();
     let agent = sandbox.test_agent("hostile-agent", &["--die", "session/load"]);
     sandbox.launcher("agent", agent);
@@ -170,7 +170,7 @@ fn a_session_whose_agent_dies_twice_is_given_up_then() {
 
 #[test]
 fn each_phase_of_a_start_may_have_a_deadline_of_its_own() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.init();
     for (method, phase) in [("initialize", "initialize"), ("session/new", "session/new")] {
         let agent = sandbox.test_agent("hostile-agent", &["--hang", method]).phase_seconds(1.0);
@@ -192,7 +192,7 @@ fn each_phase_of_a_start_may_have_a_deadline_of_its_own() {
 
 #[test]
 fn an_agent_that_wants_a_login_names_the_command_that_logs_in() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     sandbox.init();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
     sandbox.launcher("agent", agent);

@@ -1,7 +1,7 @@
 //! The commands `session list` and `session delete`.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 use super::{nothing_left, scripted};
 
@@ -42,7 +42,7 @@ fn the_sessions_are_the_agents_own_in_one_form() {
 
 #[test]
 fn only_those_of_a_folder_are_asked_for() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let session = sandbox.show(&worker)["sessionId"].clone();
     let list = |folder: &str| {
         let args = ["session", "list", "--launcher", "demo", "--cwd", folder];

@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
 const WAV: &[u8] = b"RIFF\x04\0\0\0WAVE";
 
 /// A world with a worker whose agent accepts these kinds, and the files `notes.md`, `a
 /// b.png`, `a.wav` and `a.bin`.
-fn taking(what: &str) -> (Sandbox, String) {
-    let mut sandbox = Sandbox::new();
+fn taking(what: &str) -> (TestSandbox, String) {
+    let mut sandbox = TestSandbox::new();
     let agent = sandbox.test_agent("sdk-agent", &["--takes", what]);
     sandbox.launcher("sdk", agent);
     sandbox.init();
@@ -34,12 +34,12 @@ fn blocks(waited: &Value) -> Vec<Value> {
     blocks[1..].to_vec()
 }
 
-fn send(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Value {
+fn send(sandbox: &TestSandbox, worker: &str, flags: &[&str]) -> Value {
     let args = [&["send", "--worker-id", worker, "--text", "blocks"], flags].concat();
     sandbox.run(&args).data_of("turn.waited")
 }
 
-fn uri(sandbox: &Sandbox, name: &str) -> String {
+fn uri(sandbox: &TestSandbox, name: &str) -> String {
     format!("file://{}/{name}", sandbox.workspace().to_str().unwrap())
 }
 

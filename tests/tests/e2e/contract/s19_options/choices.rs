@@ -1,7 +1,7 @@
 //! Chosen options apply now, to the next agent, and after every loss.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{TestSandbox, assert_shape};
 
 use super::{offering, options_set, says, set, started};
 
@@ -91,7 +91,7 @@ fn a_living_agent_is_notified_at_once_and_its_successors_too() {
 #[test]
 fn what_is_set_is_what_is_shown() {
     // The demo agent reports it only in its response.
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let shown = |worker: &str| {
         let agent = sandbox.show(worker)["agent"].clone();
         let verbose = agent["configOptions"][2]["currentValue"].clone();
@@ -161,7 +161,7 @@ fn an_agent_with_modes_alone_is_set_by_the_older_method() {
 
 #[test]
 fn the_demo_agent_has_options_to_try_it_with() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     set(&sandbox, &worker, &["--mode", "bold", "--set", "verbose=true"]);
     assert_eq!(sandbox.send(&worker, "!options")["assistantText"], "mode=bold model=small verbose=true");
     sandbox.finish();

@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::TestSandbox;
 
 const SECRET: &str = "s3cr3t-of-this-test";
 
 /// A world with a launcher `sdk` that accepts these and has a server in its config.
-fn taking(what: &str) -> Sandbox {
-    let mut sandbox = Sandbox::new();
+fn taking(what: &str) -> TestSandbox {
+    let mut sandbox = TestSandbox::new();
     let servers = json!({
         "one": {"command": "sh", "args": ["-c", "${NAME:-x}"], "env": {"KEY": "${SECRET}"}},
         "two": {"command": "no-such-program"},
@@ -24,7 +24,7 @@ fn taking(what: &str) -> Sandbox {
     sandbox
 }
 
-fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+fn start(sandbox: &TestSandbox, flags: &[&str]) -> String {
     let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
     sandbox.run(&args).data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
 }
@@ -87,7 +87,7 @@ fn what_an_agent_cannot_use_fails_its_start() {
 }
 
 /// Removes the stored environments of agents, as a reboot does.
-fn forget_environments(sandbox: &Sandbox) {
+fn forget_environments(sandbox: &TestSandbox) {
     for entry in fs::read_dir(sandbox.file("run/subagent")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "env") {

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, request};
+use subagent_tests::harness::{TestSandbox, assert_shape, request};
 
 use super::{offering, options_set, says, set, started};
 
-fn start_fails(sandbox: &Sandbox, flags: &[&str]) -> Value {
+fn start_fails(sandbox: &TestSandbox, flags: &[&str]) -> Value {
     let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
     sandbox.run(&args).error("OPTION_NOT_AVAILABLE")
 }
 
-fn set_fails(sandbox: &Sandbox, worker: &str, flags: &[&str], code: &str) -> Value {
+fn set_fails(sandbox: &TestSandbox, worker: &str, flags: &[&str], code: &str) -> Value {
     let args = [&["worker", "set", "--worker-id", worker], flags].concat();
     sandbox.run(&args).error(code)
 }
@@ -95,7 +95,7 @@ fn what_a_living_agent_does_not_have_changes_nothing() {
 
 #[test]
 fn bad_input_is_reported_before_anybody_is_asked() {
-    let (sandbox, worker) = Sandbox::with_worker();
+    let (sandbox, worker) = TestSandbox::with_worker();
     let long = format!("a={}", "x".repeat(1025));
     for (flags, code) in [
         (&[][..], "INVALID_INPUT"),
@@ -133,7 +133,7 @@ fn bad_input_is_reported_before_anybody_is_asked() {
 
 #[test]
 fn a_key_that_is_on_its_way_takes_no_other_request() {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let modes = json!({"currentModeId": "ask", "availableModes": [
         {"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}, {"id": "code", "name": "Code"},
     ]});

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use super::*;
 
 fn moves_with_its_log_and_pause(point: Option<&str>) {
-    let mut sandbox = Sandbox::new();
+    let mut sandbox = TestSandbox::new();
     let once = sandbox.file("once");
     if let Some(point) = point {
         sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort"));
