@@ -46,7 +46,8 @@ pub(super) async fn decide(
     PathNames(RequestOfPath { request: request_id }): PathNames<RequestOfPath>,
     Body(request): Body<Decide>,
 ) -> HandlerResult<ApprovalDecided> {
-    let decided = supervisor::turns::decide(&api.supervisor, caller, &worker, &request_id, request).await?;
+    let decided =
+        supervisor::questions::decide::decide(&api.supervisor, caller, &worker, &request_id, request).await?;
     Ok(TypedReply("approval.decided", decided))
 }
 

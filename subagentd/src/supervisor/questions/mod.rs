@@ -1,6 +1,7 @@
-//! Answers elicitations, and provides what decisions about permission requests share with them.
+//! Answers elicitations, and has what decisions about permission requests share with them.
 
 pub(crate) mod answer_time;
+pub(crate) mod decide;
 pub(crate) mod inbox;
 pub(crate) mod standing_rules;
 pub(crate) mod stored_decision;
