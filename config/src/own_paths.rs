@@ -22,7 +22,7 @@ struct KnownFolders {
 
 // Only agents that a test of real agents starts in a sandbox. Codex is missing: it confines its
 // own commands, which fails in a sandbox.
-const KNOWN: [KnownFolders; 2] = [
+const KNOWN: [KnownFolders; 3] = [
     KnownFolders {
         program: "claude-agent-acp",
         package: "@agentclientprotocol/claude-agent-acp",
@@ -35,6 +35,13 @@ const KNOWN: [KnownFolders; 2] = [
         package: "@google/gemini-cli",
         variable: ("GEMINI_CLI_HOME", ".gemini"),
         folder: ".gemini",
+        file: None,
+    },
+    KnownFolders {
+        program: "kimi",
+        package: "@moonshot-ai/kimi-code",
+        variable: ("KIMI_CODE_HOME", "."),
+        folder: ".kimi-code",
         file: None,
     },
 ];
@@ -121,6 +128,8 @@ mod tests {
         assert_eq!(of(&npx).unwrap(), [at("home/.gemini"), at("home/.npm"), at("tmp")]);
         let node = launcher("node", &["/opt/node_modules/@google/gemini-cli/bundle/gemini.js"]);
         assert_eq!(of(&node).unwrap(), [at("home/.gemini"), at("tmp")]);
+        let kimi = launcher("kimi", &["acp"]);
+        assert_eq!(of(&kimi).unwrap(), [at("home/.kimi-code"), at("tmp")]);
         for other in [
             launcher("npx", &["-y", "@google/gemini-cli-fork"]),
             launcher("codex-acp", &[]),
