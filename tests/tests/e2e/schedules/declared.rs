@@ -5,7 +5,7 @@ mod file;
 mod moved;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -21,7 +21,10 @@ fn user_file(sandbox: &TestSandbox) -> PathBuf {
 /// Replaces the user's file, as editors do it. `WS` stands for the keys that all entries have in
 /// common.
 fn write(sandbox: &TestSandbox, text: &str) {
-    let file = sandbox.file("home/.config/subagent/config.yaml");
+    write_to(sandbox, &sandbox.file("home/.config/subagent/config.yaml"), text);
+}
+
+fn write_to(sandbox: &TestSandbox, file: &Path, text: &str) {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let new = file.with_extension("new");
     let common = format!("cwd: '{}', agent: demo", sandbox.workspace().display());

@@ -9,12 +9,11 @@ use super::*;
 fn a_link_that_gets_another_target_and_the_target_are_noticed() {
     let sandbox = world();
     let file = sandbox.file("home/.config/subagent/config.yaml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
     // The entries of a file in the folder of dotfiles, and the link to it.
     let target = |name: &str, text: &str| {
-        write(&sandbox, text);
         let target = sandbox.file("dotfiles").join(name).join("config.yaml");
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::rename(&file, &target).unwrap();
+        write_to(&sandbox, &target, text);
         target
     };
     let link = |target: &PathBuf| {
