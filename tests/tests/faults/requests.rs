@@ -82,7 +82,12 @@ pub(crate) fn posts() -> BTreeSet<String> {
 /// Returns `count` queued messages of a separate worker.
 fn queued(sandbox: &TestSandbox, count: usize) -> Vec<String> {
     let worker = sandbox.start("demo");
-    let _ = sandbox.send_no_wait(&worker, "!sleep 3600000");
+    let sent = sandbox.send_no_wait(&worker, "!sleep 3600000");
+    let open = sent["turnId"].as_str().unwrap();
+    // The record of the dispatch is stored after the answer.
+    wait_until("the message to be dispatched", Duration::from_secs(30), || {
+        (sandbox.run(&["turn", "show", open]).data()["dispatched"] != "no").then_some(())
+    });
     let queue =
         || sandbox.sending(&worker, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
     (0..count).map(|_| queue()["turnId"].as_str().unwrap().to_owned()).collect()
