@@ -31,11 +31,16 @@ fn event(payload: &str) -> NewEvent<'_> {
 /// A store with one worker.
 async fn with_worker(path: &Path) -> (Store, RowId) {
     let store = Store::open(path).unwrap();
-    let worker = store.write(Durability::Full, 1, |tx| {
+    let worker = add_worker(&store, 1).await;
+    (store, worker)
+}
+
+async fn add_worker(store: &Store, number: u8) -> RowId {
+    let add = move |tx: &mut Tx<'_>| {
         let id = ControllerId::from_random([1; 5]);
         let controller = controllers::upsert(tx, &id, Some("label"), "/ws", NOW)?;
         let worker = NewWorker {
-            worker_id: WorkerId::from_random([1; 5]),
+            worker_id: WorkerId::from_random([number; 5]),
             controller: controller.id,
             name: NewName::OfLauncher,
             label: "worker".to_owned(),
@@ -47,8 +52,8 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
             state: subagent_core::model::LifecycleState::Starting,
         };
         workers::insert(tx, &worker, NOW)
-    });
-    (store.clone(), worker.await.unwrap())
+    };
+    store.write(Durability::Full, 1, add).await.unwrap()
 }
 
 async fn seqs(store: &Store) -> Vec<i64> {

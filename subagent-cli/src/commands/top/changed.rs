@@ -1,13 +1,14 @@
 //! The changed files of workers, and which of them several live workers have changed. Pure.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use subagent_model::{OverviewRow, Workers};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::WorkerState;
 
-/// Maximum number of paths that are compared for a worker.
-const MAX_PATHS: usize = 2000;
+/// Maximum number of paths that are compared for a worker: each picture compares those of all.
+const MAX_PATHS: usize = 500;
 
 /// The changes of a worker since its first turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,27 +34,29 @@ pub(super) fn shared(workers: &Workers, counts: &ChangeCounts) -> HashMap<Worker
     let live = workers.rows().iter().filter(|row| row.state != WorkerState::Stopped);
     let counted = live.filter_map(|row| Some((row, counts.get(row.worker_id())?.as_ref()?)));
     let counted: Vec<_> = counted.filter(|(_, changed)| !changed.paths.is_empty()).collect();
-    let of = |row: &OverviewRow, own: &ChangedFiles| {
-        let is_other =
-            |other: &OverviewRow| repository(other) == repository(row) && folder(other) != folder(row);
-        let others: Vec<_> = counted.iter().filter(|(other, _)| is_other(other)).collect();
-        own.paths
-            .iter()
-            .filter(|path| others.iter().any(|(_, changed)| changed.paths.contains(*path)))
-            .count()
+    // The only folder in which a file was changed; `None` if there are several.
+    let mut folders: HashMap<(&Path, &str), Option<&Path>> = HashMap::new();
+    for (row, changed) in &counted {
+        for path in &changed.paths {
+            let only = folders.entry((repository(row), path)).or_insert(Some(folder(row)));
+            *only = only.filter(|known| *known == folder(row));
+        }
+    }
+    let number = |(row, changed): &(&OverviewRow, &ChangedFiles)| {
+        let is_shared = |path: &&String| folders.get(&(repository(row), path.as_str())) == Some(&None);
+        (row.worker_id().clone(), changed.paths.iter().filter(is_shared).count())
     };
-    let number = |(row, own): &(&OverviewRow, &ChangedFiles)| (row.worker_id().clone(), of(row, own));
     counted.iter().map(number).filter(|(_, shared)| *shared > 0).collect()
 }
 
 /// The main work tree of a worker's worktree, else its folder.
-fn repository(row: &OverviewRow) -> &std::path::Path {
+fn repository(row: &OverviewRow) -> &Path {
     let worktree = row.snapshot.worktree.as_ref();
     worktree.map_or_else(|| row.snapshot.cwd.as_ref(), |worktree| worktree.main.as_path())
 }
 
 /// The folder whose files the worker changes.
-fn folder(row: &OverviewRow) -> &std::path::Path {
+fn folder(row: &OverviewRow) -> &Path {
     let worktree = row.snapshot.worktree.as_ref();
     worktree.map_or_else(|| row.snapshot.cwd.as_ref(), |worktree| worktree.path.as_path())
 }

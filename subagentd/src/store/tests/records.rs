@@ -1,5 +1,7 @@
 //! Tests of journal records: none is stored twice, and a batch equals single inserts.
 
+use std::time::Instant;
+
 use proptest::prelude::*;
 use rusqlite::StatementStatus;
 use subagent_protocol::record::RecordType;
@@ -60,6 +62,27 @@ async fn no_record_is_stored_twice_with_any_index() {
     assert_eq!(loose.await.unwrap_err().code, Code::StorageError, "its cursor was not checked");
     take(&store, worker, 100, (101..=150).collect()).await.unwrap();
     assert_eq!(seqs(&store).await.len(), 150);
+}
+
+#[tokio::test]
+async fn records_of_many_workers_share_commits() {
+    const ROUNDS: u64 = 50;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, first) = with_worker(&dir.path().join("state.db")).await;
+    let mut streaming = vec![first];
+    for number in 2..=8 {
+        streaming.push(add_worker(&store, number).await);
+    }
+    let begin = Instant::now();
+    let stream = async |worker| {
+        for number in 0..ROUNDS {
+            take(&store, worker, number, vec![number + 1]).await.unwrap();
+        }
+    };
+    futures_util::future::join_all(streaming.iter().map(|worker| stream(*worker))).await;
+    // Each round of all has one commit, at least 4 ms after the one before.
+    assert!(begin.elapsed() > Duration::from_millis(ROUNDS * 3), "{:?}", begin.elapsed());
+    assert_eq!(seqs(&store).await.len(), 8 * usize::try_from(ROUNDS).unwrap());
 }
 
 /// All columns of each row except its sequence number.

@@ -21,7 +21,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::orders::{RequestTarget, read_response};
 use super::{ApiCaller, Supervisor, views};
 use crate::store::questions::{self, ApprovalRow};
-use crate::store::{OwnerCheck, WorkerRow};
+use crate::store::{Connection, OwnerCheck, WorkerRow};
 
 /// Time that an answer waits for delivery to the agent.
 pub(super) const DELIVERY: Duration = Duration::from_secs(5);
@@ -148,6 +148,13 @@ pub(super) async fn question(
     Ok(found)
 }
 
+/// Returns a question of a worker as it is stored now, open or closed.
+async fn stored(supervisor: &Supervisor, row: &WorkerRow, request_id: &str) -> Result<Option<ApprovalRow>> {
+    let (id, asked) = (row.id, request_id.to_owned());
+    let read = move |connection: &Connection| Ok(questions::list(connection, id, Some(&asked))?.pop());
+    supervisor.shared.store.read(read).await
+}
+
 /// Returns the result of an order. If the question was closed before the order was executed,
 /// the error says how.
 pub(super) async fn or_how_it_ended(
@@ -158,13 +165,7 @@ pub(super) async fn or_how_it_ended(
 ) -> Result<Value> {
     match result {
         Err(error) if matches!(error.code, Code::ApprovalNotFound | Code::ApprovalNotPending) => {
-            let (id, asked) = (row.id, request_id.to_owned());
-            let now = supervisor
-                .shared
-                .store
-                .read(move |connection| Ok(questions::list(connection, id, Some(&asked))?.pop()))
-                .await?;
-            Err(match now {
+            Err(match stored(supervisor, row, request_id).await? {
                 Some(now) => not_pending(supervisor, request_id, now.status).await,
                 None => error,
             })
@@ -214,13 +215,7 @@ pub(super) async fn wait_for_delivery(
         // A timeout is reported as `pending`.
         let _ = tokio::time::timeout(DELIVERY, delivered).await;
     }
-    let (id, asked) = (row.id, request_id.to_owned());
-    let now = supervisor
-        .shared
-        .store
-        .read(move |connection| Ok(questions::list(connection, id, Some(&asked))?.pop()))
-        .await?;
-    let Some(now) = now else {
+    let Some(now) = stored(supervisor, &row, request_id).await? else {
         return Err(Error::new(Code::ApprovalNotFound, "the question is gone"));
     };
     let delivery = delivery(now.status);
