@@ -11,56 +11,87 @@ use crate::{launcher, paths};
 /// An agent whose own files are known and that works in a sandbox.
 struct KnownFolders {
     program: &'static str,
-    package: &'static str,
-    /// The variable that moves its folder, and the folder below its value.
-    variable: (&'static str, &'static str),
-    /// Its folder below the home, without the variable.
-    folder: &'static str,
-    /// A file beside that folder, if it has one.
+    /// Its npm package, if it has one.
+    package: Option<&'static str>,
+    folders: &'static [OwnFolder],
+    /// A file in the home that it writes, if it has one.
     file: Option<&'static str>,
+}
+
+/// A folder of an agent.
+struct OwnFolder {
+    /// The variable that moves it, and its path below the value.
+    variable: (&'static str, &'static str),
+    /// Its path below the home, without the variable.
+    home: &'static str,
 }
 
 // Only agents that a test of real agents starts in a sandbox. Codex is missing: it confines its
 // own commands, which fails in a sandbox.
-const KNOWN: [KnownFolders; 3] = [
+const KNOWN: [KnownFolders; 6] = [
     KnownFolders {
         program: "claude-agent-acp",
-        package: "@agentclientprotocol/claude-agent-acp",
-        variable: ("CLAUDE_CONFIG_DIR", "."),
-        folder: ".claude",
+        package: Some("@agentclientprotocol/claude-agent-acp"),
+        folders: &[OwnFolder { variable: ("CLAUDE_CONFIG_DIR", "."), home: ".claude" }],
         file: Some(".claude.json"),
     },
     KnownFolders {
         program: "gemini",
-        package: "@google/gemini-cli",
-        variable: ("GEMINI_CLI_HOME", ".gemini"),
-        folder: ".gemini",
+        package: Some("@google/gemini-cli"),
+        folders: &[OwnFolder { variable: ("GEMINI_CLI_HOME", ".gemini"), home: ".gemini" }],
         file: None,
     },
     KnownFolders {
         program: "kimi",
-        package: "@moonshot-ai/kimi-code",
-        variable: ("KIMI_CODE_HOME", "."),
-        folder: ".kimi-code",
+        package: Some("@moonshot-ai/kimi-code"),
+        folders: &[OwnFolder { variable: ("KIMI_CODE_HOME", "."), home: ".kimi-code" }],
+        file: None,
+    },
+    KnownFolders {
+        program: "opencode",
+        package: Some("opencode-ai"),
+        folders: &[
+            OwnFolder { variable: ("XDG_CONFIG_HOME", "opencode"), home: ".config/opencode" },
+            OwnFolder { variable: ("XDG_DATA_HOME", "opencode"), home: ".local/share/opencode" },
+            OwnFolder { variable: ("XDG_STATE_HOME", "opencode"), home: ".local/state/opencode" },
+            OwnFolder { variable: ("XDG_CACHE_HOME", "opencode"), home: ".cache/opencode" },
+        ],
+        file: None,
+    },
+    KnownFolders {
+        program: "openhands",
+        package: None,
+        folders: &[OwnFolder { variable: ("OPENHANDS_PERSISTENCE_DIR", "."), home: ".openhands" }],
+        file: None,
+    },
+    KnownFolders {
+        program: "vibe-acp",
+        package: None,
+        folders: &[OwnFolder { variable: ("VIBE_HOME", "."), home: ".vibe" }],
         file: None,
     },
 ];
 
 impl KnownFolders {
     fn is_started_by(&self, words: &[String]) -> bool {
-        let version = |arg: &String| {
-            let rest = arg.strip_prefix(self.package);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
-        };
-        let installed = format!("/node_modules/{}/", self.package);
         name(words) == Some(OsStr::new(self.program))
-            || (is_npx(words) && words.iter().any(version))
-            || words.iter().any(|word| word.contains(&installed))
+            || self.package.is_some_and(|package| {
+                let version = |arg: &String| {
+                    let rest = arg.strip_prefix(package);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
+                };
+                let installed = format!("/node_modules/{package}/");
+                (is_npx(words) && words.iter().any(version))
+                    || words.iter().any(|word| word.contains(&installed))
+            })
     }
 
     fn paths(&self, variable: impl Fn(&str) -> Option<PathBuf>, home: &Path) -> Vec<PathBuf> {
-        let (name, below) = self.variable;
-        let mut own = vec![variable(name).map_or_else(|| home.join(self.folder), |path| path.join(below))];
+        let path = |folder: &OwnFolder| {
+            let (name, below) = folder.variable;
+            variable(name).map_or_else(|| home.join(folder.home), |path| path.join(below))
+        };
+        let mut own: Vec<PathBuf> = self.folders.iter().map(path).collect();
         // A missing path would be made as a folder.
         own.extend(self.file.map(|file| home.join(file)).filter(|file| file.is_file()));
         own
@@ -128,8 +159,16 @@ mod tests {
         assert_eq!(of(&npx).unwrap(), [at("home/.gemini"), at("home/.npm"), at("tmp")]);
         let node = launcher("node", &["/opt/node_modules/@google/gemini-cli/bundle/gemini.js"]);
         assert_eq!(of(&node).unwrap(), [at("home/.gemini"), at("tmp")]);
+        let openhands = launcher("/opt/venv/bin/openhands", &["acp"]);
+        assert_eq!(of(&openhands).unwrap(), [at("home/.openhands"), at("tmp")]);
         let kimi = launcher("kimi", &["acp"]);
         assert_eq!(of(&kimi).unwrap(), [at("home/.kimi-code"), at("tmp")]);
+        let mut opencode = launcher("opencode", &["acp"]);
+        opencode.env.insert("XDG_CACHE_HOME".to_owned(), at("cache").display().to_string());
+        let folders = [".config/opencode", ".local/share/opencode", ".local/state/opencode"];
+        let mut expected: Vec<_> = folders.iter().map(|folder| at("home").join(folder)).collect();
+        expected.extend([at("cache/opencode"), at("tmp")]);
+        assert_eq!(of(&opencode).unwrap(), expected);
         for other in [
             launcher("npx", &["-y", "@google/gemini-cli-fork"]),
             launcher("codex-acp", &[]),

@@ -149,11 +149,12 @@ fn connect_to_proxy(call: &ConfineArguments) -> io::Result<Vec<(&'static str, St
     handover::hand_over(channel, &spec.hosts)
 }
 
-/// Creates missing writable folders: an agent that may write only in them could not create them.
+/// Creates missing writable folders with their parents: an agent that may write only in them could
+/// not create them.
 fn make_written(sandbox: &Sandbox) {
     for path in &sandbox.spec.write {
         // It exists, or the user could not create it either: then there is nothing to write to.
-        let _ = std::fs::create_dir(path);
+        let _ = std::fs::create_dir_all(path);
     }
 }
 

@@ -231,6 +231,32 @@ fn without_a_repository_no_worker_is_started() {
 }
 
 #[test]
+fn without_the_program_of_a_filter_the_start_fails_until_it_is_there() {
+    let sandbox = repository();
+    write(&sandbox.workspace(), ".gitattributes", "*.big filter=lfs\n");
+    write(&sandbox.workspace(), "file.big", "big\n");
+    git(&sandbox, &["add", "-A"]);
+    git(&sandbox, &["commit", "-qm", "big"]);
+    // Git LFS as its installation configures it, with a program that does not exist.
+    for (key, value) in [("smudge", "absent-lfs smudge -- %f"), ("process", "absent-lfs filter-process")] {
+        git(&sandbox, &["config", &format!("filter.lfs.{key}"), value]);
+    }
+    git(&sandbox, &["config", "filter.lfs.required", "true"]);
+    let failed = sandbox.run(&["worker", "start", "demo", "--name", "a", "--worktree"]).error("GIT_FAILED");
+    assert!(failed["message"].as_str().unwrap().contains("absent-lfs: not found"), "{failed}");
+    assert!(failed["details"]["recommendedAction"].as_str().unwrap().contains("git-lfs"), "{failed}");
+    assert_eq!(git(&sandbox, &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(git(&sandbox, &["branch", "--list"]).trim(), "* main");
+    git(&sandbox, &["config", "--unset", "filter.lfs.process"]);
+    git(&sandbox, &["config", "filter.lfs.smudge", "cat"]);
+    sandbox.run(&["worker", "restart", "a"]).data_of("worker.restarted");
+    let shown = sandbox.run(&["worker", "show", "a"]).data_of("worker.shown");
+    assert_eq!(text(&path(&shown).join("file.big")), "big\n");
+    sandbox.run(&["stop", "a"]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
 fn a_worktree_is_made_usable_or_the_start_fails() {
     let mut sandbox = repository();
     write(&sandbox.workspace(), ".gitignore", ".env\nbuilt\n");

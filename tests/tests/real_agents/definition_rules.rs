@@ -105,27 +105,32 @@ fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command
 
 #[test]
 fn a_real_agent_whose_folders_are_known_explores_in_a_sandbox() {
-    let known: Vec<_> =
-        ["claude", "gemini", "kimi"].into_iter().filter(|name| RealAgent::is_installed(name)).collect();
+    let known: Vec<_> = ["claude", "gemini", "kimi", "opencode", "openhands", "vibe"]
+        .into_iter()
+        .filter(|name| RealAgent::is_installed(name))
+        .collect();
     if known.is_empty() {
         return;
     }
     let crew = Crew::new(&known);
     let seed = crew.sandbox.workspace().join("seed");
     fs::write(&seed, "the file's content").unwrap();
+    let (read, run) = (format!("READ: {}", seed.display()), format!("RUN: cat {}", seed.display()));
+    let mut given = Vec::new();
     for agent in known {
-        let (read, run) = (format!("READ: {}", seed.display()), format!("RUN: cat {}", seed.display()));
         // Kimi Code asks for a command without naming it, so the definition's rules deny it.
-        for prompt in [Some(read), (agent != "kimi").then_some(run)].into_iter().flatten() {
-            let task = crew.gives(&["explore", "--launcher", agent], &prompt);
-            let shown = crew.sandbox.show(&task);
-            // A machine without layers has a reason of its own.
-            let reason = shown["noSandbox"].as_str().unwrap_or_default();
-            assert!(shown["sandbox"].is_object() || reason.contains("bubblewrap"), "{shown}");
-            let ended = ended(&crew, agent, &task);
-            ended.was_done();
-            assert!(ended.task["result"].as_str().unwrap().contains("the file's content"), "{}", ended.task);
+        for prompt in [Some(&read), (agent != "kimi").then_some(&run)].into_iter().flatten() {
+            given.push((agent, crew.gives(&["explore", "--launcher", agent], prompt)));
         }
+    }
+    for (agent, task) in given {
+        let shown = crew.sandbox.show(&task);
+        // A machine without layers has a reason of its own.
+        let reason = shown["noSandbox"].as_str().unwrap_or_default();
+        assert!(shown["sandbox"].is_object() || reason.contains("bubblewrap"), "{shown}");
+        let ended = ended(&crew, agent, &task);
+        ended.was_done();
+        assert!(ended.task["result"].as_str().unwrap().contains("the file's content"), "{}", ended.task);
     }
     crew.finish();
 }

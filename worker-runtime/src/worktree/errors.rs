@@ -14,6 +14,11 @@ const UNWRITTEN: [&str; 5] =
     ["unable to write", "couldn't write", "could not write", "failed to write", "error writing"];
 /// The advice for a full disk.
 const MAKE_ROOM: &str = "make room on the disk of the repository and of its worktrees, and try again";
+/// The texts by which git or its shell reports that the program of a filter fails.
+const FAILED: [&str; 2] = ["failed", "not found"];
+/// The advice for a failed filter.
+const INSTALL_FILTER: &str =
+    "install the program of the filter, such as git-lfs, on the PATH of the daemon, and try again";
 
 impl From<GitFailure> for Error {
     fn from(failure: GitFailure) -> Self {
@@ -29,13 +34,16 @@ impl From<GitFailure> for Error {
                     .with("exitCode", *code)
             }
             GitFailure::Refused { command, code, stderr, .. } => {
-                let reason = stderr.lines().last().unwrap_or("without a message");
+                let filter = failed_filter(stderr);
+                let reason = filter.or(stderr.lines().last()).unwrap_or("without a message");
                 let error = Self::new(Code::GitFailed, format!("`git {command}` failed: {reason}"))
                     .with("command", format!("git {command}"))
                     .with("output", stderr.clone())
                     .with("exitCode", *code);
                 if UNWRITTEN.iter().any(|text| stderr.contains(text)) {
                     error.retryable().recommend(MAKE_ROOM)
+                } else if filter.is_some() {
+                    error.recommend(INSTALL_FILTER)
                 } else {
                     error
                 }
@@ -43,6 +51,12 @@ impl From<GitFailure> for Error {
             _ => Self::new(Code::GitFailed, failure.to_string()),
         }
     }
+}
+
+/// Returns the line about a failed filter, such as Git LFS without its program. Git's own last line
+/// is then about a lost connection.
+fn failed_filter(stderr: &str) -> Option<&str> {
+    stderr.lines().find(|line| line.contains("filter") && FAILED.iter().any(|text| line.contains(text)))
 }
 
 /// A file operation failed.
