@@ -27,8 +27,9 @@ struct OwnFolder {
 }
 
 // Only agents that a test of real agents starts in a sandbox. Codex is missing: it confines its
-// own commands, which fails in a sandbox.
-const KNOWN: [KnownFolders; 6] = [
+// own commands, which fails in a sandbox. So is OpenHands: the agents of a user share one server of
+// terminals, which the sandbox of one must not let the others use.
+const KNOWN: [KnownFolders; 5] = [
     KnownFolders {
         program: "claude-agent-acp",
         package: Some("@agentclientprotocol/claude-agent-acp"),
@@ -56,12 +57,6 @@ const KNOWN: [KnownFolders; 6] = [
             OwnFolder { variable: ("XDG_STATE_HOME", "opencode"), home: ".local/state/opencode" },
             OwnFolder { variable: ("XDG_CACHE_HOME", "opencode"), home: ".cache/opencode" },
         ],
-        file: None,
-    },
-    KnownFolders {
-        program: "openhands",
-        package: None,
-        folders: &[OwnFolder { variable: ("OPENHANDS_PERSISTENCE_DIR", "."), home: ".openhands" }],
         file: None,
     },
     KnownFolders {
@@ -159,8 +154,8 @@ mod tests {
         assert_eq!(of(&npx).unwrap(), [at("home/.gemini"), at("home/.npm"), at("tmp")]);
         let node = launcher("node", &["/opt/node_modules/@google/gemini-cli/bundle/gemini.js"]);
         assert_eq!(of(&node).unwrap(), [at("home/.gemini"), at("tmp")]);
-        let openhands = launcher("/opt/venv/bin/openhands", &["acp"]);
-        assert_eq!(of(&openhands).unwrap(), [at("home/.openhands"), at("tmp")]);
+        let vibe = launcher("/opt/venv/bin/vibe-acp", &[]);
+        assert_eq!(of(&vibe).unwrap(), [at("home/.vibe"), at("tmp")]);
         let kimi = launcher("kimi", &["acp"]);
         assert_eq!(of(&kimi).unwrap(), [at("home/.kimi-code"), at("tmp")]);
         let mut opencode = launcher("opencode", &["acp"]);
@@ -172,6 +167,7 @@ mod tests {
         for other in [
             launcher("npx", &["-y", "@google/gemini-cli-fork"]),
             launcher("codex-acp", &[]),
+            launcher("openhands", &["acp"]),
             launcher("subagent", &[]),
         ] {
             assert_eq!(of(&other), None, "{}", other.command);
