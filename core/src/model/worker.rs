@@ -121,6 +121,12 @@ impl Worker {
             && self.hibernation == Hibernation::None
     }
 
+    /// Returns whether the agent hibernates or is about to.
+    #[must_use]
+    pub fn sleeps(&self) -> bool {
+        self.hibernation != Hibernation::None
+    }
+
     /// Returns the public state. `waiting_approval` is derived from the open approvals.
     #[must_use]
     pub fn public_state(&self) -> WorkerState {

@@ -15,33 +15,31 @@ use crate::supervisor::views::base_folder::base_folder;
 /// Time after which `subagent-runtime base` is killed. It has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(7);
 
-impl Actor {
-    /// Records the base before the prompt of the first turn is sent. A folder without a repository
-    /// has none.
-    ///
-    /// The actor does this, not the sending command: first turns also come from the API, from tasks
-    /// of agents, and from queued messages, while others change the tree. The sender has its answer
-    /// already, so no request waits for git.
-    pub(super) async fn record_base(&self, turn: u64) {
-        let folder = base_folder(&self.shared.setup.state_dir, self.worker_id.as_str());
-        if turn != 1 || !is_in_repository(&self.cwd) || folder.join(FILE).exists() {
-            return;
-        }
-        let program = &self.shared.setup.runtime_program;
-        let Some(argv) = [program.as_path(), Path::new("base"), &self.cwd, &folder]
-            .map(|word| word.to_str().map(str::to_owned))
-            .into_iter()
-            .collect::<Option<Vec<String>>>()
-        else {
-            return missing(&folder, "a path is not UTF-8");
-        };
-        let millis = u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-        let run = user_command::of(argv, Path::new("/"), std::env::vars_os(), String::new(), millis);
-        let result = command_run::run(program, run).await;
-        if !matches!(result.end, CommandEnd::Exited { code: 0 }) {
-            tracing::warn!(worker = %self.worker_id, end = ?result.end, "the base of a diff was not recorded");
-            missing(&folder, "git did not finish in time");
-        }
+/// Records the base before the prompt of the first turn is sent. A folder without a repository
+/// has none.
+///
+/// The actor does this, not the sending command: first turns also come from the API, from tasks
+/// of agents, and from queued messages, while others change the tree. The sender has its answer
+/// already, so no request waits for git.
+pub(super) async fn record(actor: &Actor, turn: u64) {
+    let folder = base_folder(&actor.shared.setup.state_dir, actor.identity.worker_id.as_str());
+    if turn != 1 || !is_in_repository(&actor.identity.cwd) || folder.join(FILE).exists() {
+        return;
+    }
+    let program = &actor.shared.setup.runtime_program;
+    let Some(argv) = [program.as_path(), Path::new("base"), &actor.identity.cwd, &folder]
+        .map(|word| word.to_str().map(str::to_owned))
+        .into_iter()
+        .collect::<Option<Vec<String>>>()
+    else {
+        return missing(&folder, "a path is not UTF-8");
+    };
+    let millis = u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+    let run = user_command::of(argv, Path::new("/"), std::env::vars_os(), String::new(), millis);
+    let result = command_run::run(program, run).await;
+    if !matches!(result.end, CommandEnd::Exited { code: 0 }) {
+        tracing::warn!(worker = %actor.identity.worker_id, end = ?result.end, "the base of a diff was not recorded");
+        missing(&folder, "git did not finish in time");
     }
 }
 

@@ -5,11 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 use subagent_core::model::{By, Fact, InboxFact, Restart, RuntimeStatus, Transition, Worker, WorkerInput};
 use subagent_protocol::api::ControllerHandle;
-use subagent_protocol::event::EventType;
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::oneshot;
 
 use super::actor::Actor;
+use super::message::{Also, ChangeRequest, Respond};
 use crate::store::questions::inbox;
 use crate::store::{
     Durability, OwnerCheck, RowId, Tx, accounts, controllers, facts, requests, tasks, workers,
@@ -20,170 +19,146 @@ use crate::supervisor::start::spec::Spec;
 use crate::supervisor::start::{delegation, environment};
 use crate::supervisor::turns::agent_change::changed;
 
-/// Builds the response from the new state and the added events.
-pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send>;
-
-/// A change of other rows in the same transaction.
-pub(in crate::supervisor) type Also = Box<dyn FnOnce(&mut Tx<'_>, RowId) -> Result<()> + Send>;
-
-/// A change of a worker by a client.
-pub(in crate::supervisor) struct ChangeRequest {
-    /// The owner handle of the request. `None` requires no ownership: for the daemon itself, and
-    /// for an agent with a task that it created.
-    pub(in crate::supervisor) owner: Option<OwnerCheck>,
-    /// The idempotency key and the fingerprint of the request.
-    pub(in crate::supervisor) key: Option<(String, String)>,
-    /// The input for the rules.
-    pub(in crate::supervisor) input: WorkerInput,
-    /// Builds the response, which is stored under the key.
-    pub(in crate::supervisor) respond: Respond,
-    /// Another change in the same transaction.
-    pub(in crate::supervisor) also: Option<Also>,
-    /// An environment for the agent, used if the stored one is gone.
-    pub(in crate::supervisor) environment: Option<AgentEnvironment>,
-    /// Receives the response or error.
-    pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
+pub(super) async fn carry_out(actor: &mut Actor, order: ChangeRequest) {
+    let ChangeRequest { owner, key, input, respond, also, environment, reply } = order;
+    let result = decide_and_store(actor, owner, key, input, respond, also, environment).await;
+    // The client may be gone. The change remains.
+    let _ = reply.send(result);
 }
 
-impl Actor {
-    pub(super) async fn carry_out(&mut self, order: ChangeRequest) {
-        let ChangeRequest { owner, key, input, respond, also, environment, reply } = order;
-        let result = self.decide_and_store(owner, key, input, respond, also, environment).await;
-        // The client may be gone. The change remains.
-        let _ = reply.send(result);
-    }
+fn stepped(actor: &mut Actor, input: WorkerInput, owner: Option<&OwnerCheck>) -> Stepped {
+    let begins = |fact: &Fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. });
+    let again = actor.tasks.is_task().then(|| input.clone());
+    let (step, opens) = stepped_at_once(actor, input);
+    let again = again.filter(|_| step.as_ref().is_ok_and(|step| step.facts.iter().any(begins)));
+    let waits = again.map(|input| {
+        let sender = owner.and_then(|owner| owner.0.as_ref()).and_then(ControllerHandle::epoch_number);
+        input.waiting(sender).map(|input| actor.worker.step(input))
+    });
+    Stepped { step, opens, waits }
+}
 
-    fn stepped(&mut self, input: WorkerInput, owner: Option<&OwnerCheck>) -> Stepped {
-        let begins = |fact: &Fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. });
-        let again = self.tasks.is_task().then(|| input.clone());
-        let (step, opens) = self.stepped_at_once(input);
-        let again = again.filter(|_| step.as_ref().is_ok_and(|step| step.facts.iter().any(begins)));
-        let waits = again.map(|input| {
-            let sender = owner.and_then(|owner| owner.0.as_ref()).and_then(ControllerHandle::epoch_number);
-            input.waiting(sender).map(|input| self.worker.step(input))
-        });
-        Stepped { step, opens, waits }
+/// Returns the outcome of an order, and whether it must pass the budget check because it opens
+/// a turn.
+fn stepped_at_once(actor: &mut Actor, input: WorkerInput) -> (Result<Transition>, bool) {
+    // A resumed queue passes the check in the same transaction, with the environment for its
+    // agent.
+    let resumes = matches!(input, WorkerInput::ResumeQueue);
+    let gated = actor.worker.queue.gated || actor.budgets.has_news();
+    actor.worker.queue.gated = gated && !resumes;
+    let mut step = actor.worker.step(input);
+    actor.worker.queue.gated = gated;
+    let opens = |fact: &Fact| match fact {
+        Fact::TurnOpened { .. } | Fact::TurnQueued { first: true, .. } => true,
+        Fact::QueuedTurnOpened { .. } => resumes,
+        _ => false,
+    };
+    if let Ok(step) = &mut step {
+        step.worker.queue.gated = gated;
     }
+    let opens = step.as_ref().is_ok_and(|step| step.facts.iter().any(opens));
+    (step, opens)
+}
 
-    /// Returns the outcome of an order, and whether it must pass the budget check because it opens
-    /// a turn.
-    fn stepped_at_once(&mut self, input: WorkerInput) -> (Result<Transition>, bool) {
-        // A resumed queue passes the check in the same transaction, with the environment for its
-        // agent.
-        let resumes = matches!(input, WorkerInput::ResumeQueue);
-        let gated = self.worker.queue.gated || self.budgets.has_news();
-        self.worker.queue.gated = gated && !resumes;
-        let mut step = self.worker.step(input);
-        self.worker.queue.gated = gated;
-        let opens = |fact: &Fact| match fact {
-            Fact::TurnOpened { .. } | Fact::TurnQueued { first: true, .. } => true,
-            Fact::QueuedTurnOpened { .. } => resumes,
-            _ => false,
-        };
-        if let Ok(step) = &mut step {
-            step.worker.queue.gated = gated;
+async fn decide_and_store(
+    actor: &mut Actor,
+    owner: Option<OwnerCheck>,
+    key: Option<(String, String)>,
+    input: WorkerInput,
+    respond: Respond,
+    also: Option<Also>,
+    environment: Option<AgentEnvironment>,
+) -> Result<Value> {
+    let (before, after) = points(&input);
+    subagent_failpoint::hit(before);
+    let starts = matches!(
+        input,
+        WorkerInput::Restart { .. }
+            | WorkerInput::Send { by: By::Runtime, .. }
+            | WorkerInput::Enqueue { .. }
+            | WorkerInput::ResumeQueue
+    );
+    let Stepped { step, opens, waits } = stepped(actor, input, owner.as_ref());
+    let lacking = match &step {
+        Ok(step) if starts && needs_runtime(&step.worker) => {
+            environment::read(&actor.identity.environment).err()
         }
-        let opens = step.as_ref().is_ok_and(|step| step.facts.iter().any(opens));
-        (step, opens)
-    }
-
-    async fn decide_and_store(
-        &mut self,
-        owner: Option<OwnerCheck>,
-        key: Option<(String, String)>,
-        input: WorkerInput,
-        respond: Respond,
-        also: Option<Also>,
-        environment: Option<AgentEnvironment>,
-    ) -> Result<Value> {
-        let (before, after) = points(&input);
-        subagent_failpoint::hit(before);
-        let starts = matches!(
-            input,
-            WorkerInput::Restart { .. }
-                | WorkerInput::Send { by: By::Runtime, .. }
-                | WorkerInput::Enqueue { .. }
-                | WorkerInput::ResumeQueue
-        );
-        let Stepped { step, opens, waits } = self.stepped(input, owner.as_ref());
-        let lacking = match &step {
-            Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
-            _ => None,
-        };
-        let given = match (&lacking, environment) {
-            // Without the same MCP servers, the agent would not be what was started.
-            (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. })) => mcp_servers
-                .named(&self.spec.mcp_servers)
-                .map(|servers| delegation::again(&self.spec, variables, servers))
-                .transpose()?,
-            _ => None,
-        };
-        let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
-        let (id, controller, cursor) = (self.id, self.controller.clone(), self.cursor);
-        let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
-        // A stop adds an event for each queued message.
-        let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
-        let cwd = self.cwd.clone();
-        let (response, added, stored) = self
-            .shared
-            .store
-            .write(Durability::Full, weight, move |tx| {
-                let (mut added, mut stored) = (Vec::new(), None);
-                let (response, _) = requests::once(tx, key.as_ref(), now, |tx| {
-                    if let Some(owner) = &owner {
-                        controllers::check_owner(tx.connection(), owner, &controller)?;
+        _ => None,
+    };
+    let given = match (&lacking, environment) {
+        // Without the same MCP servers, the agent would not be what was started.
+        (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. })) => mcp_servers
+            .named(&actor.spec.mcp_servers)
+            .map(|servers| delegation::again(&actor.spec, variables, servers))
+            .transpose()?,
+        _ => None,
+    };
+    let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), actor.identity.environment.clone());
+    let (id, controller, cursor) =
+        (actor.identity.id, actor.identity.controller.clone(), actor.journal.cursor);
+    let (now, servers) = (entropy::now(), actor.spec.mcp_servers.clone());
+    // A stop adds an event for each queued message.
+    let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
+    let cwd = actor.identity.cwd.clone();
+    let (response, added, stored) = actor
+        .shared
+        .store
+        .write(Durability::Full, weight, move |tx| {
+            let (mut added, mut stored) = (Vec::new(), None);
+            let (response, _) = requests::once(tx, key.as_ref(), now, |tx| {
+                if let Some(owner) = &owner {
+                    controllers::check_owner(tx.connection(), owner, &controller)?;
+                }
+                let mut step = step?;
+                if opens {
+                    accounts::may_open_turn(tx, id, now)?;
+                }
+                if let Some(waits) = waits
+                    && let Err(busy) = tasks::places::may_take(tx, id)
+                {
+                    step = or_busy(waits, busy)?;
+                }
+                match (given, lacking) {
+                    (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
+                    (None, Some(required)) if servers.is_empty() => return Err(required),
+                    (None, Some(required)) => {
+                        let advice = "put these MCP servers into the config and send a message or restart the worker from the right shell, or start a new one";
+                        return Err(required.with("mcpServers", servers).recommend(advice));
                     }
-                    let mut step = step?;
-                    if opens {
-                        accounts::may_open_turn(tx, id, now)?;
-                    }
-                    if let Some(waits) = waits
-                        && let Err(busy) = tasks::places::may_take(tx, id)
-                    {
-                        step = or_busy(waits, busy)?;
-                    }
-                    match (given, lacking) {
-                        (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
-                        (None, Some(required)) if servers.is_empty() => return Err(required),
-                        (None, Some(required)) => {
-                            let advice = "put these MCP servers into the config and send a message or restart the worker from the right shell, or start a new one";
-                            return Err(required.with("mcpServers", servers).recommend(advice));
-                        }
-                        (None, None) => {}
-                    }
-                    added = facts::store(tx, id, &step.facts, None, now)?;
-                    if let Some(owner) = &owner {
-                        inbox::note_decider(tx, owner, controller.id, &step.facts)?;
-                    }
-                    workers::update(tx, id, &step.worker, cursor, now)?;
-                    if let Some(also) = also {
-                        also(tx, id)?;
-                    }
-                    let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                    tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
-                    let response = respond(&step.worker, &added);
-                    stored = Some((step, changed));
-                    Ok(response)
-                })?;
-                Ok((response, added, stored))
-            })
-            .await?;
-        subagent_failpoint::hit(after);
-        // `None` for a repetition.
-        if let Some((Transition { worker, facts, actions }, changed)) = stored {
-            if let Some(spec) = spec {
-                self.spec = spec;
-            }
-            self.take_changed(changed);
-            self.is_active();
-            self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
-            self.todo.extend(actions);
-            if facts.iter().any(|fact| matches!(fact, Fact::Inbox(InboxFact::RuleAdded(_)))) {
-                self.shared.rules.send_modify(|changes| *changes += 1);
-            }
+                    (None, None) => {}
+                }
+                added = facts::store(tx, id, &step.facts, None, now)?;
+                if let Some(owner) = &owner {
+                    inbox::note_decider(tx, owner, controller.id, &step.facts)?;
+                }
+                workers::update(tx, id, &step.worker, cursor, now)?;
+                if let Some(also) = also {
+                    also(tx, id)?;
+                }
+                let changed = changed(tx, id, &step.worker, &cwd, now)?;
+                tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
+                let response = respond(&step.worker, &added);
+                stored = Some((step, changed));
+                Ok(response)
+            })?;
+            Ok((response, added, stored))
+        })
+        .await?;
+    subagent_failpoint::hit(after);
+    // `None` for a repetition.
+    if let Some((Transition { worker, facts, actions }, changed)) = stored {
+        if let Some(spec) = spec {
+            actor.spec = spec;
         }
-        Ok(response)
+        actor.take_changed(changed);
+        actor.session.is_active();
+        actor.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
+        actor.todo.extend(actions);
+        if facts.iter().any(|fact| matches!(fact, Fact::Inbox(InboxFact::RuleAdded(_)))) {
+            actor.shared.rules.send_modify(|changes| *changes += 1);
+        }
     }
+    Ok(response)
 }
 
 /// The outcome of an order.

@@ -5,7 +5,7 @@ use subagent_protocol::Error;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::WorkerState;
 
-use super::Revival;
+use super::runtime::revival::Revival;
 use crate::store::Cursor;
 
 /// The committed state of a worker. Each commit publishes a new one.

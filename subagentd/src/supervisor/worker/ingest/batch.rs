@@ -11,11 +11,11 @@ use subagent_protocol::record::{JournalRecord, OptionSet, RecordType};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::update;
 
-use super::SessionUpdates;
+use super::records::SessionUpdates;
 use crate::store::{Cursor, Durability, NewEvent};
 use crate::supervisor::policy::PolicyTracker;
 use crate::supervisor::runtimes::journal::JournalBatch;
-use crate::supervisor::worker::tasks::limits::PromptUsage;
+use crate::supervisor::worker::tasks::prompt::PromptUsage;
 
 /// A record on its way into the store.
 pub(crate) struct PendingRow {

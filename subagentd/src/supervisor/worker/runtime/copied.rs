@@ -6,31 +6,29 @@ use subagent_core::model::{Fact, LifecycleState, RuntimeStatus, WorkerInput};
 use subagent_protocol::event::EventType;
 
 use crate::supervisor::worker::actor::Actor;
-use crate::supervisor::worker::ingest::Goal;
+use crate::supervisor::worker::ingest::{self, Goal};
 
-impl Actor {
-    /// Reads the copied journal and stops the worker. If interrupted, the next daemon repeats it.
-    pub(crate) async fn retire_copy(&mut self) {
-        // Processes with the worker's marker belong to the original.
-        self.swept = true;
-        if !self.ingest_or_retry(Goal::End).await {
-            return;
-        }
-        self.may_live = false;
-        self.apply(WorkerInput::RuntimeGone { clean: true, rebooted: true }).await;
-        let error = self.shared.copies.error();
-        let reason = error.message.clone();
-        let lost =
-            Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
-        self.note(vec![lost, Fact::LastError(Some(error))]).await;
-        self.apply(WorkerInput::Stop).await;
-        // Actions of the rules would be for the original's runtime.
-        self.todo.clear();
-        self.worker.link = RuntimeStatus::None;
-        if matches!(self.worker.state, LifecycleState::Stopping(_)) {
-            self.apply(WorkerInput::NothingLeft).await;
-        }
-        self.settled = true;
-        tracing::info!(worker = %self.worker_id, "a copied worker is stopped");
+/// Reads the copied journal and stops the worker. If interrupted, the next daemon repeats it.
+pub(crate) async fn retire_copy(actor: &mut Actor) {
+    // Processes with the worker's marker belong to the original.
+    actor.runtime.swept = true;
+    if !ingest::ingest_or_retry(actor, Goal::End).await {
+        return;
     }
+    actor.runtime.may_live = false;
+    actor.apply(WorkerInput::RuntimeGone { clean: true, rebooted: true }).await;
+    let error = actor.shared.copies.error();
+    let reason = error.message.clone();
+    let lost =
+        Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
+    actor.note(vec![lost, Fact::LastError(Some(error))]).await;
+    actor.apply(WorkerInput::Stop).await;
+    // Actions of the rules would be for the original's runtime.
+    actor.todo.clear();
+    actor.worker.link = RuntimeStatus::None;
+    if matches!(actor.worker.state, LifecycleState::Stopping(_)) {
+        actor.apply(WorkerInput::NothingLeft).await;
+    }
+    actor.runtime.settled = true;
+    tracing::info!(worker = %actor.identity.worker_id, "a copied worker is stopped");
 }

@@ -2,25 +2,26 @@
 
 use subagent_core::model::{Fact, WorkerInput};
 use subagent_protocol::Result;
+use subagent_protocol::hook::HookFailed;
 use subagent_protocol::time::Timestamp;
 use tokio::time::Instant;
 
+use super::actor::Actor;
+use super::ingest::journal::STORE_RETRY;
 use crate::store::{Durability, RowId, Tx, facts, tasks, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::turns::agent_change::changed;
-use crate::supervisor::worker::actor::{Actor, STORE_RETRY, ended};
-use crate::supervisor::worker::runtime::blocked::Blocked;
 
 impl Actor {
     /// Applies an input that no request caused, and stores the outcome.
-    pub(crate) async fn apply(&mut self, input: WorkerInput) {
+    pub(super) async fn apply(&mut self, input: WorkerInput) {
         // Without a check, nothing can refuse it.
         let _ = self.apply_if(input, |_, _, _| Ok(())).await;
     }
 
     /// Like [`Self::apply`], unless `check` refuses it in the transaction that stores it.
-    pub(crate) async fn apply_if(
+    pub(super) async fn apply_if(
         &mut self,
         input: WorkerInput,
         check: impl Fn(&Tx<'_>, RowId, Timestamp) -> Result<()> + Clone + Send + 'static,
@@ -29,15 +30,16 @@ impl Actor {
         let mut step = match self.worker.step(input) {
             Ok(step) => step,
             Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
+                tracing::error!(worker = %self.identity.worker_id, %error, "the rules refuse what has happened");
                 return Ok(());
             }
         };
         if subagent_failpoint::sabotaged("approval.keep_open") {
             step.facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
         }
-        let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
-        let cwd = self.cwd.clone();
+        let (id, cursor, now, may_live) =
+            (self.identity.id, self.journal.cursor, entropy::now(), self.runtime.may_live);
+        let cwd = self.identity.cwd.clone();
         let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
         loop {
             let (step, check, cwd) = (step.clone(), check.clone(), cwd.clone());
@@ -62,8 +64,8 @@ impl Actor {
                 Ok(Err(refused)) => return Err(refused),
                 Ok(Ok((added, changed))) => {
                     self.take_changed(changed);
-                    if self.retry.is_none() {
-                        self.blocked = None;
+                    if self.journal.retry.is_none() {
+                        self.journal.is_free();
                     }
                     self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
                     self.todo.extend(actions);
@@ -72,8 +74,8 @@ impl Actor {
                 Err(_) if *self.shared.ending.borrow() => return Ok(()),
                 // The change has happened, so it is stored as soon as there is room.
                 Err(error) => {
-                    tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
-                    self.is_blocked(error);
+                    tracing::error!(worker = %self.identity.worker_id, %error, "a change cannot be stored; trying again");
+                    self.journal.is_blocked(error);
                     self.publish();
                     if !self.pause().await {
                         return Ok(());
@@ -89,26 +91,51 @@ impl Actor {
         let mut ending = self.shared.ending.subscribe();
         let until = Instant::now() + STORE_RETRY;
         loop {
-            let refuse = self.blocked.as_ref().is_some_and(Blocked::is_overdue);
-            let running = self.runtime.as_ref().filter(|runtime| !runtime.ended);
+            let refusal = self.journal.refusal(&self.identity.worker_id);
             tokio::select! {
                 biased;
                 () = is_ending(&mut ending) => return false,
                 () = tokio::time::sleep_until(until) => return true,
-                () = ended(running.and_then(|runtime| runtime.exit.as_ref())) => self.see_end(),
-                message = self.mailbox.recv(), if refuse => match message {
-                    Some(message) => self.refuse_message(message),
-                    None => return false,
+                () = self.runtime.ended() => self.see_end(),
+                message = self.mailbox.recv(), if refusal.is_some() => match (message, refusal) {
+                    (Some(message), Some(error)) => message.refuse(&self.identity.worker_id, error),
+                    (_, _) => return false,
                 },
             }
         }
     }
 
     /// Publishes that the runtime's process has ended. The consequences are handled later.
-    pub(crate) fn see_end(&mut self) {
-        if let Some(runtime) = &mut self.runtime {
+    pub(super) fn see_end(&mut self) {
+        if let Some(runtime) = &mut self.runtime.live {
             runtime.ended = true;
         }
         self.publish();
+    }
+
+    /// Stores facts that do not change the worker. Returns whether they were stored.
+    pub(super) async fn note(&mut self, facts: Vec<Fact>) -> bool {
+        let (id, now, stored) = (self.identity.id, entropy::now(), facts.clone());
+        let result = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| facts::store(tx, id, &stored, None, now))
+            .await;
+        match result {
+            Ok(added) => {
+                self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq));
+                true
+            }
+            Err(error) => {
+                tracing::error!(worker = %self.identity.worker_id, %error, "an event could not be journaled");
+                false
+            }
+        }
+    }
+
+    /// Stores the failure of a hook as an event. Returns whether it was stored.
+    pub(super) async fn note_hook_failed(&mut self, failed: &HookFailed) -> bool {
+        let fact = Fact::hook_failed(failed, self.worker.turn().map(|turn| turn.no));
+        self.note(vec![fact]).await
     }
 }

@@ -1,0 +1,89 @@
+//! What the actor does by itself at a time. Each component keeps its own time; this file has the
+//! only list of them.
+
+use std::time::Duration;
+
+use subagent_core::model::Restart;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::ingest::{self, Goal};
+use super::questions;
+use super::runtime::{gone, hibernation, recovery, starting};
+
+/// A time at which the actor acts by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Deadline {
+    /// Reads the journal again after a failure of the store.
+    Journal,
+    Leftovers,
+    Revival,
+    Budgets,
+    Tasks,
+    TaskLimits,
+    Hibernation,
+    Questions,
+    Kill,
+    Answer,
+    Reconnect,
+}
+
+/// Returns the next deadline. Of several that are over, it is the first in the order of the list.
+pub(super) fn next(actor: &Actor) -> Option<(Instant, Deadline)> {
+    let (now, live) = (Instant::now(), actor.runtime.live.as_ref());
+    let deadlines = [
+        (actor.journal.retry, Deadline::Journal),
+        (actor.runtime.leftovers.at, Deadline::Leftovers),
+        (actor.runtime.revivals.at, Deadline::Revival),
+        (actor.budgets.at, Deadline::Budgets),
+        (actor.tasks.again, Deadline::Tasks),
+        (actor.tasks.limits.at, Deadline::TaskLimits),
+        (hibernation::hibernates_at(actor), Deadline::Hibernation),
+        (questions::expires_at(actor), Deadline::Questions),
+        (live.and_then(|live| live.kill_at), Deadline::Kill),
+        (live.and_then(|live| live.answer_by), Deadline::Answer),
+        (live.and_then(|live| live.reconnect_at), Deadline::Reconnect),
+    ];
+    let known = deadlines.into_iter().filter_map(|(at, deadline)| Some((at?.max(now), deadline)));
+    known.min_by_key(|(at, _)| *at)
+}
+
+/// Waits for the deadline; forever without one.
+pub(super) async fn reached(deadline: Option<(Instant, Deadline)>) -> Deadline {
+    let Some((at, deadline)) = deadline else { return std::future::pending().await };
+    tokio::time::sleep_until(at).await;
+    deadline
+}
+
+/// Does what is due. Each part removes or renews its deadline.
+pub(super) async fn act(actor: &mut Actor, deadline: Deadline) {
+    match deadline {
+        Deadline::Journal => {
+            actor.journal.retry = None;
+            match &actor.runtime.live {
+                None if actor.runtime.may_live && actor.runtime.settled => gone::gone(actor).await,
+                // The lock could not be checked, so a runtime may be alive.
+                None => recovery::recover(actor).await,
+                Some(_) => {
+                    ingest::ingest_or_retry(actor, Goal::Some).await;
+                }
+            }
+        }
+        Deadline::Leftovers => gone::check_leftovers(actor).await,
+        Deadline::Revival => {
+            actor.runtime.revivals.at = None;
+            starting::demand(actor, Duration::ZERO);
+        }
+        Deadline::Budgets => actor.budgets.is_due(),
+        Deadline::Tasks => actor.tasks.is_due(),
+        Deadline::TaskLimits => actor.tasks.limits.is_due(),
+        Deadline::Hibernation => hibernation::hibernate(actor).await,
+        Deadline::Questions => questions::expire(actor).await,
+        Deadline::Kill => actor.runtime.kill(&actor.identity.worker_id),
+        Deadline::Answer => {
+            let is_to_end = actor.stops() || actor.worker.restart == Restart::Wanted;
+            actor.runtime.is_silent(&actor.identity.worker_id, is_to_end);
+        }
+        Deadline::Reconnect => gone::reconnect(actor).await,
+    }
+}

@@ -1,0 +1,120 @@
+//! The event loop of a worker's actor: waits for what happens, and calls the part that handles it.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use subagent_core::model::{Fact, LifecycleState};
+use subagent_protocol::event::EventType;
+use subagent_protocol::frame::FromRuntime;
+use tokio::sync::Notify;
+
+use super::actor::Actor;
+use super::ingest::Goal;
+use super::message::ActorMessage;
+use super::runtime::{frames, gone, recovery, slot, starting};
+use super::{budget, child_cancel, deadlines, ingest, order, parking, perform, questions, settings, tasks};
+use crate::alarm;
+use crate::supervisor::runtimes::link::RuntimeConnection;
+use crate::supervisor::shared::is_ending;
+
+/// Starts when signaled. Runs until the worker is stopped or the daemon ends.
+pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
+    let actor = &mut actor;
+    let mut ending = actor.shared.ending.subscribe();
+    tokio::select! {
+        biased;
+        () = is_ending(&mut ending) => return,
+        () = wanted.notified() => {}
+    }
+    recovery::recover(actor).await;
+    loop {
+        while let Some(action) = actor.todo.pop_front() {
+            perform::perform(actor, action).await;
+        }
+        if matches!(actor.worker.state, LifecycleState::Stopping(_)) {
+            actor.worktree.drop_making();
+            if actor.runtime.live.is_none() && actor.runtime.leftovers.at.is_none() {
+                gone::check_leftovers(actor).await;
+            }
+        }
+        settings::look_after_sleepers(actor).await;
+        questions::check(actor).await;
+        questions::hooks::check(actor);
+        // A reset may lie before the actor's start. Its timer would fire only after the first
+        // message.
+        parking::unpark_if_due(actor).await;
+        let looked =
+            budget::check(actor).await || tasks::limits::check(actor).await || tasks::check(actor).await;
+        if looked || !actor.todo.is_empty() {
+            continue;
+        }
+        actor.publish();
+        if actor.worker.state == LifecycleState::Stopped {
+            actor.shared.bells.forget(actor.identity.id);
+            actor.shared.noted.forget(actor.identity.id);
+            return;
+        }
+        let serve = actor.serves();
+        let refusal = if serve { None } else { actor.journal.refusal(&actor.identity.worker_id) };
+        let deadline = deadlines::next(actor);
+        let unparks_at = parking::unparks_at(actor);
+        let (link, exit) = match &mut actor.runtime.live {
+            Some(runtime) => (runtime.link.as_mut(), runtime.exit.as_ref()),
+            None => (None, None),
+        };
+        tokio::select! {
+            biased;
+            () = is_ending(&mut ending) => return,
+            // New rules apply before anything else is decided.
+            Ok(()) = actor.questions.rules.changed() => actor.questions.rules_stale = true,
+            frame = next_frame(link) => frames::on_frame(actor, frame).await,
+            () = slot::ended(exit) => gone::on_exit(actor).await,
+            deadline = deadlines::reached(deadline) => deadlines::act(actor, deadline).await,
+            () = alarm::reached(unparks_at) => parking::unpark_if_due(actor).await,
+            Ok(()) = actor.budgets.news.changed() => actor.budgets.is_news(),
+            Ok(()) = actor.tasks.bell.changed() => {
+                actor.tasks.is_rung();
+                actor.budgets.is_news();
+            }
+            // Published at the start of the next iteration.
+            Ok(()) = actor.published.noted.changed() => actor.published.see_noted(),
+            made = actor.worktree.made() => starting::worktree_made(actor, made).await,
+            answered = actor.questions.hooks.next(), if serve => {
+                questions::hooks::answered(actor, answered).await;
+            }
+            message = actor.mailbox.recv(), if serve || refusal.is_some() => match (message, refusal) {
+                (Some(message), Some(error)) => message.refuse(&actor.identity.worker_id, error),
+                (Some(message), None) => carry_out(actor, message).await,
+                (None, _) => return,
+            },
+            () = std::future::ready(()), if actor.journal.more => {
+                ingest::ingest_or_retry(actor, Goal::Some).await;
+            }
+        }
+    }
+}
+
+async fn carry_out(actor: &mut Actor, message: ActorMessage) {
+    match message {
+        ActorMessage::Order(order) => order::carry_out(actor, *order).await,
+        ActorMessage::Set(order) => settings::set(actor, *order).await,
+        ActorMessage::Limits(order) => budget::set_limits(actor, *order).await,
+        ActorMessage::CancelChild(order) => child_cancel::cancel(actor, order),
+        ActorMessage::Forbidden { what } => {
+            let turn = actor.worker.turn().map(|turn| turn.no);
+            let data = json!({"request": what});
+            actor.note(vec![Fact::Event { event_type: EventType::WorkerForbidden, data, turn }]).await;
+        }
+        ActorMessage::Revive { cooldown, reply } => {
+            // The sender may be gone.
+            let _ = reply.send(starting::demand(actor, cooldown));
+        }
+    }
+}
+
+async fn next_frame(link: Option<&mut RuntimeConnection>) -> Option<FromRuntime> {
+    match link {
+        Some(link) => link.next().await,
+        None => std::future::pending().await,
+    }
+}

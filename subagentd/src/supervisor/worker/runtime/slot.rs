@@ -1,0 +1,202 @@
+//! What a worker's actor knows of its runtime, alive or not. Must not decide what follows from it.
+
+use subagent_core::model::{Restart, Worker};
+use subagent_core::rules::reasons::{RESTARTED_BY_MANAGER, STOPPED_BY_MANAGER};
+use subagent_protocol::frame::{ELICITATION, RuntimeCommand};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
+use tokio::time::Instant;
+
+use super::leftovers::LeftoverCheck;
+use super::live::{
+    LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
+};
+use super::revival::Revivals;
+use crate::store::WorkerRow;
+use crate::supervisor::runtimes::process::ExitWatch;
+
+/// The place of a worker's runtime. The fields of the last one remain until the next one starts.
+pub(crate) struct RuntimeSlot {
+    pub(crate) live: Option<LiveRuntime>,
+    /// Whether the actor knows the state of its runtime.
+    pub(crate) settled: bool,
+    pub(crate) incarnation: u64,
+    pub(crate) boot_id: Option<String>,
+    /// Whether a runtime may be alive according to the store.
+    pub(crate) may_live: bool,
+    pub(crate) stored_process: Option<ProcessId>,
+    pub(crate) stored_guard: Option<ProcessId>,
+    /// Whether the newest record of the runtime is the guard's proof.
+    pub(crate) clean_end: bool,
+    /// Whether stray processes of the last runtime were searched without that proof.
+    pub(crate) swept: bool,
+    pub(crate) leftovers: LeftoverCheck,
+    pub(crate) revivals: Revivals,
+}
+
+impl RuntimeSlot {
+    pub(crate) fn of(row: &WorkerRow) -> Self {
+        Self {
+            live: None,
+            settled: false,
+            incarnation: row.incarnation,
+            boot_id: row.boot_id.clone(),
+            may_live: row.may_live,
+            stored_process: row.runtime,
+            stored_guard: row.guard,
+            clean_end: false,
+            swept: false,
+            leftovers: LeftoverCheck::default(),
+            revivals: Revivals::default(),
+        }
+    }
+
+    /// Returns the process of the live runtime.
+    pub(crate) fn process(&self) -> Option<ProcessId> {
+        self.exit().map(ExitWatch::process)
+    }
+
+    fn exit(&self) -> Option<&ExitWatch> {
+        let running = self.live.as_ref().filter(|runtime| !runtime.ended);
+        running.and_then(|runtime| runtime.exit.as_ref())
+    }
+
+    /// Waits until the process of the runtime has ended, if it is known to run.
+    pub(crate) async fn ended(&self) {
+        ended(self.exit()).await;
+    }
+
+    /// Returns whether commands reach the runtime now.
+    pub(crate) fn listens(&self) -> bool {
+        self.live.as_ref().is_some_and(LiveRuntime::listens)
+    }
+
+    /// Returns whether a runtime is alive that does not have this capability.
+    pub(crate) fn lacks(&self, capability: &str) -> bool {
+        self.live.as_ref().is_some_and(|runtime| !runtime.can(capability))
+    }
+
+    /// Returns whether the runtime takes answers to elicitations, as far as is known.
+    pub(crate) fn takes_elicitations(&self) -> bool {
+        self.live.as_ref().is_none_or(|runtime| !runtime.greeted || runtime.can(ELICITATION))
+    }
+
+    /// Sends a command. If that is not possible, it is sent after the next hello.
+    pub(crate) fn command(&mut self, command: RuntimeCommand) {
+        let (asked, point) = match &command {
+            RuntimeCommand::Prompt { turn, .. } => {
+                (PendingCommand::Prompt { turn: *turn }, "dispatch.before_send")
+            }
+            RuntimeCommand::Answer { request_id, .. }
+            | RuntimeCommand::AnswerElicitation { request_id, .. } => {
+                (PendingCommand::Answer { request_id: request_id.clone() }, "answer.before_send")
+            }
+            RuntimeCommand::Cancel { turn, .. } => {
+                (PendingCommand::Cancel { turn: *turn }, "cancel.before_send")
+            }
+            RuntimeCommand::SetOptions { request, .. } => {
+                (PendingCommand::Set { request: request.clone() }, "options.before_send")
+            }
+            RuntimeCommand::Terminate { .. } => (PendingCommand::Terminate, "terminate.before_send"),
+            RuntimeCommand::Hibernate { .. } => (PendingCommand::Hibernate, "hibernate.before_send"),
+            // Sent by `child_cancel`, which waits for the answer.
+            RuntimeCommand::CancelChild { .. } => return,
+        };
+        if self.live.as_ref().is_some_and(|runtime| runtime.greeted) {
+            subagent_failpoint::hit(point);
+        }
+        self.send(command, asked);
+    }
+
+    /// Sends a command, and remembers its subject until the answer.
+    pub(crate) fn send(&mut self, command: RuntimeCommand, asked: PendingCommand) {
+        if let Some(runtime) = &mut self.live {
+            runtime.send(command, asked);
+        }
+    }
+
+    /// Ends the runtime of a worker that stops or restarts.
+    pub(crate) fn terminate(&mut self, worker: &Worker) {
+        let reason = match worker.restart {
+            Restart::Wanted => RESTARTED_BY_MANAGER,
+            Restart::None | Restart::Begun => STOPPED_BY_MANAGER,
+        };
+        self.command(RuntimeCommand::Terminate { reason: reason.to_owned() });
+        let Some(runtime) = &mut self.live else { return };
+        let patience = if runtime.unresponsive { TERMINATE_UNRESPONSIVE_TIMEOUT } else { TERMINATE_TIMEOUT };
+        runtime.kill_at.get_or_insert(Instant::now() + patience);
+    }
+
+    /// Ends the runtime for another reason. The runtime may miss the command, which is not repeated.
+    pub(crate) fn terminate_for(&mut self, reason: &str) {
+        self.command(RuntimeCommand::Terminate { reason: reason.to_owned() });
+        self.ends_soon();
+    }
+
+    /// Limits the time of a runtime that has agreed to end, so that it does not delay its
+    /// successor.
+    pub(crate) fn ends_soon(&mut self) {
+        if let Some(runtime) = &mut self.live {
+            runtime.kill_at.get_or_insert(Instant::now() + TERMINATE_TIMEOUT);
+        }
+    }
+
+    /// Schedules a new connection, after which everything is sent again.
+    pub(crate) fn say_again_later(&mut self) {
+        if let Some(runtime) = &mut self.live {
+            runtime.link = None;
+            runtime.reconnect_at = Some(Instant::now() + SAY_AGAIN);
+        }
+    }
+
+    /// Handles a live runtime that refuses this daemon. Orders are accepted, as for an unresponsive
+    /// one.
+    pub(crate) fn not_served(&mut self) {
+        self.settled = true;
+        if let Some(runtime) = &mut self.live {
+            runtime.unresponsive = true;
+        }
+        self.say_again_later();
+    }
+
+    /// Kills a runtime that did not end in time.
+    pub(crate) fn kill(&mut self, worker: &WorkerId) {
+        let Some(runtime) = &mut self.live else { return };
+        runtime.kill_at = None;
+        if let Some(exit) = &runtime.exit {
+            tracing::warn!(%worker, "a runtime did not end in time and is killed");
+            subagent_failpoint::hit("runtime.before_kill");
+            exit.kill();
+        }
+    }
+
+    /// Handles a live runtime that has not answered in time. Orders are accepted: they are stored,
+    /// and sent when the runtime answers.
+    pub(crate) fn is_silent(&mut self, worker: &WorkerId, is_to_end: bool) {
+        let Some(runtime) = &mut self.live else { return };
+        runtime.answer_by = None;
+        runtime.unresponsive = true;
+        self.settled = true;
+        // An earlier daemon may have ended it, and this daemon cannot.
+        if runtime.kill_at.is_some() || is_to_end {
+            runtime.kill_at = Some(Instant::now() + TERMINATE_UNRESPONSIVE_TIMEOUT);
+        }
+        tracing::warn!(%worker, "a runtime is alive but does not answer");
+    }
+
+    /// Schedules another look at a runtime whose lock is held although its process has ended.
+    pub(crate) fn look_again(&mut self) {
+        if let Some(runtime) = &mut self.live {
+            runtime.exit = None;
+        }
+        self.say_again_later();
+    }
+}
+
+/// Waits for the end of a process; forever without one.
+pub(crate) async fn ended(exit: Option<&ExitWatch>) {
+    match exit {
+        Some(exit) => exit.ended().await,
+        None => std::future::pending().await,
+    }
+}
