@@ -4,22 +4,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use subagent_core::model::{Fact, LifecycleState, Worker, WorkerAction};
+use subagent_core::model::{Fact, LifecycleState, Transition, Worker, WorkerAction};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::mpsc;
 
 use super::budget::state::Budgets;
-use super::identity::Identity;
+use super::identity::WorkerIdentity;
 use super::ingest::journal::JournalIntake;
 use super::message::ActorMessage;
-use super::own_worktree::OwnWorktree;
-use super::published::Published;
 use super::questions::tracker::{QuestionTracker, Rules};
 use super::runtime::slot::RuntimeSlot;
-use super::session::AgentSession;
+use super::session::WorkerSession;
 use super::settings::pending::Settings;
-use super::snapshot::Snapshot;
+use super::snapshot::{Published, Snapshot};
 use super::tasks::state::Tasks;
+use super::worktree::OwnWorktree;
 use crate::store::{ControllerRow, WorkerRow};
 use crate::supervisor::runtimes::journal::JournalReader;
 use crate::supervisor::shared::SupervisorState;
@@ -29,14 +28,14 @@ use crate::supervisor::turns::agent_change::Changed;
 
 pub(in crate::supervisor) struct Actor {
     pub(super) shared: Arc<SupervisorState>,
-    pub(super) identity: Identity,
+    pub(super) identity: WorkerIdentity,
     pub(super) spec: Spec,
     pub(super) worker: Worker,
     /// Actions required by the rules, in order.
     pub(super) todo: VecDeque<WorkerAction>,
     pub(super) runtime: RuntimeSlot,
     pub(super) journal: JournalIntake,
-    pub(super) session: AgentSession,
+    pub(super) session: WorkerSession,
     /// The worktree that is being made for the worker, if any.
     pub(super) worktree: OwnWorktree,
     pub(super) settings: Settings,
@@ -64,7 +63,7 @@ impl Actor {
                 format!("the stored spec of {} cannot be read: {error}", row.worker_id),
             )
         })?;
-        let identity = Identity::of(&shared.setup, row, controller)?;
+        let identity = WorkerIdentity::of(&shared.setup, row, controller)?;
         let snapshot = Snapshot {
             worker: worker.clone(),
             last_seq,
@@ -89,7 +88,7 @@ impl Actor {
             worker,
             todo: VecDeque::new(),
             runtime: RuntimeSlot::of(row),
-            session: AgentSession::of(row),
+            session: WorkerSession::of(row),
             worktree: OwnWorktree::default(),
             settings: Settings::default(),
             questions: QuestionTracker::new(shared.rules.subscribe()),
@@ -113,12 +112,14 @@ impl Actor {
     }
 
     /// Takes over a committed change.
-    pub(super) fn adopt(&mut self, worker: Worker, facts: &[Fact], last_seq: Option<i64>) {
+    pub(super) fn adopt(&mut self, step: Transition, last_seq: Option<i64>) {
+        let Transition { worker, facts, actions } = step;
         self.worker = worker;
-        self.questions.see(facts);
-        self.budgets.see(facts);
-        self.tasks.see(facts);
-        self.published.see(facts, last_seq);
+        self.todo.extend(actions);
+        self.questions.see(&facts);
+        self.budgets.see(&facts);
+        self.tasks.see(&facts);
+        self.published.see(&facts, last_seq);
         if self.worker.waits_to_open() {
             self.budgets.is_news();
         }
@@ -130,6 +131,11 @@ impl Actor {
             environment::remove(&self.identity.environment);
         }
         self.publish();
+    }
+
+    /// Takes over events that were stored without a change of the worker.
+    pub(super) fn has_stored(&mut self, facts: Vec<Fact>, last_seq: Option<i64>) {
+        self.adopt(Transition { worker: self.worker.clone(), facts, actions: Vec::new() }, last_seq);
     }
 
     /// Takes over a definition that was stored with the opened turn.

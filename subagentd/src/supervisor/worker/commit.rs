@@ -6,8 +6,8 @@ use subagent_protocol::hook::HookFailed;
 use subagent_protocol::time::Timestamp;
 use tokio::time::Instant;
 
+use super::STORE_RETRY;
 use super::actor::Actor;
-use super::ingest::journal::STORE_RETRY;
 use crate::store::{Durability, RowId, Tx, facts, tasks, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
@@ -40,9 +40,8 @@ impl Actor {
         let (id, cursor, now, may_live) =
             (self.identity.id, self.journal.cursor, entropy::now(), self.runtime.may_live);
         let cwd = self.identity.cwd.clone();
-        let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
         loop {
-            let (step, check, cwd) = (step.clone(), check.clone(), cwd.clone());
+            let (taken, check, cwd) = (step.clone(), check.clone(), cwd.clone());
             let result = self
                 .shared
                 .store
@@ -50,13 +49,13 @@ impl Actor {
                     if let Err(refused) = check(tx, id, now) {
                         return Ok(Err(refused));
                     }
-                    let mut added = facts::store(tx, id, &step.facts, None, now)?;
-                    workers::update(tx, id, &step.worker, cursor, now)?;
+                    let mut added = facts::store(tx, id, &taken.facts, None, now)?;
+                    workers::update(tx, id, &taken.worker, cursor, now)?;
                     if !may_live {
                         workers::end_incarnation(tx, id)?;
                     }
-                    let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                    tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
+                    let changed = changed(tx, id, &taken.worker, &cwd, now)?;
+                    tasks::ends::settle(tx, id, &taken.worker, now, &mut added)?;
                     Ok(Ok((added, changed)))
                 })
                 .await;
@@ -67,8 +66,7 @@ impl Actor {
                     if self.journal.retry.is_none() {
                         self.journal.is_free();
                     }
-                    self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
-                    self.todo.extend(actions);
+                    self.adopt(step, added.last().map(|(_, seq)| *seq));
                     return Ok(());
                 }
                 Err(_) if *self.shared.ending.borrow() => return Ok(()),
@@ -123,7 +121,7 @@ impl Actor {
             .await;
         match result {
             Ok(added) => {
-                self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq));
+                self.has_stored(facts, added.last().map(|(_, seq)| *seq));
                 true
             }
             Err(error) => {

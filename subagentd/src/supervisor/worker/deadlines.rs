@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use subagent_core::model::Restart;
+use subagent_core::model::{Restart, WorkerInput};
+use subagent_protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::ingest::{self, Goal};
 use super::questions;
 use super::runtime::{gone, hibernation, recovery, starting};
+use crate::supervisor::entropy;
 
 /// A time at which the actor acts by itself.
 #[derive(Debug, Clone, Copy)]
@@ -85,5 +87,20 @@ pub(super) async fn act(actor: &mut Actor, deadline: Deadline) {
             actor.runtime.is_silent(&actor.identity.worker_id, is_to_end);
         }
         Deadline::Reconnect => gone::reconnect(actor).await,
+    }
+}
+
+/// Returns when a parked worker resumes by itself, on the clock of the wall. `None` until the actor is
+/// settled.
+pub(crate) fn unparks_at(actor: &Actor) -> Option<Timestamp> {
+    actor.worker.unparks_at().filter(|_| actor.serves())
+}
+
+/// Ends the parking if its time is over.
+pub(crate) async fn unpark_if_due(actor: &mut Actor) {
+    if unparks_at(actor).is_some_and(|until| until <= entropy::now()) {
+        subagent_failpoint::hit("unpark.before_commit");
+        actor.apply(WorkerInput::ParkingOver).await;
+        subagent_failpoint::hit("unpark.after_commit");
     }
 }

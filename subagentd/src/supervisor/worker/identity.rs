@@ -9,7 +9,7 @@ use crate::store::{ControllerRow, RowId, WorkerRow};
 use crate::supervisor::shared::DaemonSettings;
 
 /// The ids, the owner and the paths of a worker.
-pub(super) struct Identity {
+pub(super) struct WorkerIdentity {
     pub(super) id: RowId,
     pub(super) worker_id: WorkerId,
     pub(super) controller: ControllerRow,
@@ -21,7 +21,7 @@ pub(super) struct Identity {
     pub(super) log: PathBuf,
 }
 
-impl Identity {
+impl WorkerIdentity {
     pub(super) fn of(setup: &DaemonSettings, row: &WorkerRow, controller: ControllerRow) -> Result<Self> {
         let id = row.worker_id.as_str();
         let runtimes = setup.state_dir.join("runtimes");

@@ -13,10 +13,7 @@ mod identity;
 mod ingest;
 mod message;
 mod order;
-mod own_worktree;
-mod parking;
 mod perform;
-mod published;
 pub(crate) mod questions;
 mod run;
 mod runtime;
@@ -25,6 +22,8 @@ mod settings;
 mod snapshot;
 pub(crate) mod tasks;
 mod worktree;
+
+use std::time::Duration;
 
 pub(super) use child_cancel::broken;
 pub(super) use handle::{ActorHandle, ending};
@@ -35,3 +34,6 @@ pub(super) use message::{
 };
 pub(super) use runtime::revival::Revival;
 pub(super) use snapshot::Snapshot;
+
+/// Delay of the next attempt after a failure of the store.
+const STORE_RETRY: Duration = Duration::from_secs(1);

@@ -146,15 +146,16 @@ async fn decide_and_store(
         .await?;
     subagent_failpoint::hit(after);
     // `None` for a repetition.
-    if let Some((Transition { worker, facts, actions }, changed)) = stored {
+    if let Some((step, changed)) = stored {
         if let Some(spec) = spec {
             actor.spec = spec;
         }
         actor.take_changed(changed);
         actor.session.is_active();
-        actor.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
-        actor.todo.extend(actions);
-        if facts.iter().any(|fact| matches!(fact, Fact::Inbox(InboxFact::RuleAdded(_)))) {
+        let adds_rule = |fact: &Fact| matches!(fact, Fact::Inbox(InboxFact::RuleAdded(_)));
+        let adds_rule = step.facts.iter().any(adds_rule);
+        actor.adopt(step, added.last().map(|(_, seq)| *seq));
+        if adds_rule {
             actor.shared.rules.send_modify(|changes| *changes += 1);
         }
     }

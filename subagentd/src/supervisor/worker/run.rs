@@ -12,7 +12,7 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use super::message::ActorMessage;
 use super::runtime::{frames, gone, recovery, slot, starting};
-use super::{budget, child_cancel, deadlines, ingest, order, parking, perform, questions, settings, tasks};
+use super::{budget, child_cancel, deadlines, ingest, order, perform, questions, settings, tasks};
 use crate::alarm;
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::shared::is_ending;
@@ -42,7 +42,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
         questions::hooks::check(actor);
         // A reset may lie before the actor's start. Its timer would fire only after the first
         // message.
-        parking::unpark_if_due(actor).await;
+        deadlines::unpark_if_due(actor).await;
         let looked =
             budget::check(actor).await || tasks::limits::check(actor).await || tasks::check(actor).await;
         if looked || !actor.todo.is_empty() {
@@ -57,7 +57,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
         let serve = actor.serves();
         let refusal = if serve { None } else { actor.journal.refusal(&actor.identity.worker_id) };
         let deadline = deadlines::next(actor);
-        let unparks_at = parking::unparks_at(actor);
+        let unparks_at = deadlines::unparks_at(actor);
         let (link, exit) = match &mut actor.runtime.live {
             Some(runtime) => (runtime.link.as_mut(), runtime.exit.as_ref()),
             None => (None, None),
@@ -70,7 +70,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             frame = next_frame(link) => frames::on_frame(actor, frame).await,
             () = slot::ended(exit) => gone::on_exit(actor).await,
             deadline = deadlines::reached(deadline) => deadlines::act(actor, deadline).await,
-            () = alarm::reached(unparks_at) => parking::unpark_if_due(actor).await,
+            () = alarm::reached(unparks_at) => deadlines::unpark_if_due(actor).await,
             Ok(()) = actor.budgets.news.changed() => actor.budgets.is_news(),
             Ok(()) = actor.tasks.bell.changed() => {
                 actor.tasks.is_rung();

@@ -13,7 +13,7 @@ use crate::supervisor::start::spec::Spec;
 const MAX_RESTORE_FAILURES: usize = 2;
 
 /// The session of the worker's agent.
-pub(super) struct AgentSession {
+pub(super) struct WorkerSession {
     pub(super) id: Option<String>,
     /// Errors of the last starts that failed to restore the session, newest first.
     pub(super) restore_failures: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct AgentSession {
     pub(super) active_at: Instant,
 }
 
-impl AgentSession {
+impl WorkerSession {
     pub(super) fn of(row: &WorkerRow) -> Self {
         Self {
             id: row.session_id.clone(),

@@ -3,18 +3,16 @@
 use subagent_core::model::LifecycleState;
 use subagent_protocol::api::{LandWorktree, WorktreeConflict, WorktreeLanded, WorktreeState};
 use subagent_protocol::event::EventType;
-use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{AfterLanding, Landed, Landing, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
 use super::lookup::worktree;
-use super::rows::store_event;
+use super::rows::{begin_landing, store_event, trailer};
 use super::{ends, operation};
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::store::{Durability, OwnerCheck, Tx, requests, workers};
+use crate::store::{Durability, Tx, requests, workers};
 use crate::supervisor::hooks::after_hooks;
 use crate::supervisor::orders::read_response;
-use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::{ApiCaller, Supervisor, entropy};
 
 /// Lands the worktree with this name, or that of the worker with this address.
@@ -133,45 +131,6 @@ pub(super) async fn note(
         supervisor.shared.noted(row.id, seq);
         after_hooks::run_of_stopped(&supervisor.shared, &row);
     }
-}
-
-/// Stores that a landing has begun, for the next daemon. Returns the time of the landing. An earlier attempt whose
-/// end is not known keeps its time, so that git recognizes it. Without an owner the daemon itself begins it.
-///
-/// # Errors
-/// `WORKTREE_BUSY{reason}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
-pub(super) async fn begin_landing(
-    shared: &SupervisorState,
-    row: &WorktreeRow,
-    owner: Option<OwnerCheck>,
-) -> Result<Timestamp> {
-    let row = row.clone();
-    let write = shared.store.write(Durability::Full, 1, move |tx| {
-        if let Some(owner) = &owner {
-            worktrees::check_owner(tx.connection(), owner, &row)?;
-        }
-        let now = worktrees::by_name(tx.connection(), &row.worktree.name)?;
-        if now.is_some_and(|now| now.state == WorktreeState::Landing) {
-            return Err(Error::new(Code::WorktreeBusy, "another landing of this worktree is under way")
-                .with("worktree", row.worktree.name.as_str())
-                .with("reason", "landing")
-                .retryable());
-        }
-        let time = row.landing_at.unwrap_or_else(entropy::now);
-        let row = WorktreeRow { state: WorktreeState::Landing, landing_at: Some(time), ..row };
-        worktrees::update(tx, &row, time)?;
-        Ok(time)
-    });
-    let time = write.await?;
-    subagent_failpoint::hit("land.after_begin");
-    Ok(time)
-}
-
-/// The trailer of commits: whose work they are.
-pub(super) fn trailer(row: &WorktreeRow, launcher: Option<String>) -> String {
-    let worker = [row.worktree.name.clone()].into_iter().chain(launcher);
-    let worker: Vec<String> = worker.chain([row.worker_id.to_string()]).collect();
-    format!("Subagent: {}", worker.join(", "))
 }
 
 fn landed_in(

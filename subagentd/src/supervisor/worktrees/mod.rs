@@ -10,6 +10,7 @@ pub(crate) mod land;
 pub(crate) mod lookup;
 mod making;
 pub(crate) mod merge;
+mod merging;
 pub(super) mod operation;
 mod planned;
 pub(crate) mod removing;
@@ -17,5 +18,5 @@ mod rows;
 
 pub(super) use ends::{finish, recover_landings};
 pub(super) use making::{Making, take_over};
-pub(super) use merge::write_back;
+pub(super) use merging::write_back;
 pub(super) use planned::Planned;

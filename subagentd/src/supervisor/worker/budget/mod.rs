@@ -10,7 +10,6 @@ use subagent_core::model::WorkerInput;
 use subagent_core::rules::reasons::stopped_for_good;
 use subagent_core::rules::usage::runs;
 use subagent_protocol::budget::WorkerBudget;
-use subagent_protocol::event::EventType;
 use subagent_protocol::{Code, Result};
 use tokio::time::Instant;
 
@@ -55,7 +54,7 @@ async fn add_budget_events(actor: &mut Actor) -> Result<Accounts> {
         Ok((added, accounts::accounts(tx.connection(), id)?))
     });
     let (added, accounts) = write.await?;
-    actor.adopt(actor.worker.clone(), &[], added.last().map(|(_, seq)| *seq));
+    actor.has_stored(Vec::new(), added.last().map(|(_, seq)| *seq));
     Ok(accounts)
 }
 
@@ -134,7 +133,7 @@ pub(crate) async fn set_limits(actor: &mut Actor, order: LimitOrder) {
     });
     let result = write.await.map(|(response, added, once)| {
         if once == Execution::Fresh {
-            actor.adopt(actor.worker.clone(), &[], last(&added));
+            actor.has_stored(Vec::new(), added.last().map(|(_, seq)| *seq));
             actor.budgets.is_news();
             if actor.tasks.gives() {
                 // Tasks of the worker share its budget.
@@ -146,8 +145,4 @@ pub(crate) async fn set_limits(actor: &mut Actor, order: LimitOrder) {
     subagent_failpoint::hit("budget.after_commit");
     // The client may be gone.
     let _ = reply.send(result);
-}
-
-fn last(added: &[(EventType, i64)]) -> Option<i64> {
-    added.last().map(|(_, seq)| *seq)
 }

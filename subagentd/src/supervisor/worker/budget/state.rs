@@ -1,16 +1,12 @@
 //! What an actor knows of the budgets of its worker, and when it checks them again.
 
-use std::time::Duration;
-
+use crate::supervisor::worker::STORE_RETRY;
 use subagent_core::model::Fact;
 use subagent_protocol::Error;
 use subagent_protocol::budget::Scope;
 use subagent_protocol::ids::WorkerId;
 use tokio::sync::watch;
 use tokio::time::Instant;
-
-/// Delay after a failure of the store.
-const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// Budget state of an actor.
 pub(crate) struct Budgets {

@@ -8,9 +8,8 @@ use tokio::time::Instant;
 
 use crate::store::Cursor;
 use crate::supervisor::runtimes::journal::JournalReader;
+use crate::supervisor::worker::STORE_RETRY;
 
-/// Delay after a failure of the store.
-pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Requests wait during a shorter failure and are refused during a longer one.
 const PATIENCE: Duration = Duration::from_secs(5);
 

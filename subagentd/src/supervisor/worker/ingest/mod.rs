@@ -7,7 +7,7 @@ pub(crate) mod records;
 
 use batch::{DecodedBatch, IngestState, PendingRow, Taken, is_progress, kind, payload_range};
 use records::{SessionUpdates, body, input};
-use subagent_core::model::{Fact, PermissionDecision, Spent, WorkerInput};
+use subagent_core::model::{Fact, PermissionDecision, Spent, Transition, WorkerInput};
 use subagent_core::rules::recovered::missing_end;
 use subagent_protocol::details::RecordDetail;
 use subagent_protocol::event::EventType;
@@ -244,8 +244,7 @@ async fn take(
         actor.spec = spec;
     }
     actor.take_changed(agent);
-    actor.adopt(worker, &facts, last_seq);
-    actor.todo.extend(actions);
+    actor.adopt(Transition { worker, facts, actions }, last_seq);
     settings::answer(actor, set).await;
     if changed && cursor.segment > before.segment {
         remove_before(&actor.identity.directory, cursor.segment);

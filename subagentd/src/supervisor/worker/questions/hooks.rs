@@ -2,8 +2,6 @@
 //! held. Which hooks run follows from the stored state, so a new daemon runs those of held requests
 //! again.
 
-use std::time::Duration;
-
 use subagent_config::policy::RuleAction;
 use subagent_core::model::{Approval, HooksOutcome, PermissionDecision, WorkerInput};
 use subagent_protocol::hook_answer::HookWord;
@@ -12,10 +10,8 @@ use subagent_protocol::record::ApprovalRequested;
 
 use crate::supervisor::hooks::{self, Answered, HookSubject, HookVerdict};
 use crate::supervisor::policy::choice_of;
+use crate::supervisor::worker::STORE_RETRY;
 use crate::supervisor::worker::actor::Actor;
-
-/// Delay before the hooks of a request run again after a failure of the store.
-const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the hooks of held requests and aborts those of others.
 pub(crate) fn check(actor: &mut Actor) {

@@ -102,19 +102,16 @@ pub(crate) async fn check(actor: &mut Actor) {
         }
     }
     if actor.questions.rules_stale && actor.runtime.settled {
-        match read_rules(actor).await {
-            // Even if the owner rules did not change, the policy may have been unreadable
-            // before.
-            Ok(_) => judge_again(actor).await,
+        match actor.shared.store.read(stored_rules(actor)).await {
+            Ok(rules) => {
+                // Even if the owner rules did not change, the policy may have been unreadable
+                // before.
+                actor.questions.take_rules(rules);
+                judge_again(actor).await;
+            }
             Err(error) => actor.questions.try_again(&actor.identity.worker_id, &error),
         }
     }
-}
-
-/// Reads the stored rules. Returns whether there are owner rules.
-pub(crate) async fn read_rules(actor: &mut Actor) -> Result<bool> {
-    let rules = actor.shared.store.read(stored_rules(actor)).await?;
-    Ok(actor.questions.take_rules(rules))
 }
 
 /// Returns the query for the stored rules.

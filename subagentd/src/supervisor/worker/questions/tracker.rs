@@ -1,7 +1,5 @@
 //! State of questions and rules that the state machine does not track.
 
-use std::time::Duration;
-
 use subagent_core::model::Fact;
 use subagent_protocol::Error;
 use subagent_protocol::ids::{RequestId, WorkerId};
@@ -13,9 +11,7 @@ use tokio::time::Instant;
 use crate::supervisor::hooks::RunningHooks;
 use crate::supervisor::policy::PolicyTracker;
 use crate::supervisor::start::spec::Spec;
-
-/// Delay after a failure of the store.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+use crate::supervisor::worker::STORE_RETRY;
 
 /// The open questions of a worker, and the rules that answer some of them.
 pub(crate) struct QuestionTracker {

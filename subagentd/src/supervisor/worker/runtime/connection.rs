@@ -1,8 +1,10 @@
 //! The connection of an actor to the live runtime of its worker.
 
+use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error};
 
+use crate::store::{Durability, Tx, workers};
 use crate::supervisor::runtimes::link::RuntimeConnection;
 use crate::supervisor::worker::actor::Actor;
 
@@ -17,4 +19,13 @@ pub(crate) async fn connect(actor: &mut Actor) {
     runtime.connected(link);
     let broken = "the connection to the worker's runtime broke; what the agent accepted is stored. Try again";
     actor.settings.fail(&Error::new(Code::BackendSocketUnreachable, broken).retryable());
+}
+
+/// Stores the processes of a live runtime. If that fails, its next hello repeats them.
+pub(crate) async fn store_processes(actor: &Actor, process: ProcessId, guard: Option<ProcessId>) {
+    let id = actor.identity.id;
+    let write = move |tx: &mut Tx<'_>| workers::update_processes(tx, id, Some(process), guard);
+    if let Err(error) = actor.shared.store.write(Durability::Full, 1, write).await {
+        tracing::warn!(worker = %actor.identity.worker_id, %error, "a runtime's process could not be stored");
+    }
 }

@@ -6,8 +6,8 @@ use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeHello, RuntimePhase}
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::{Code, Error};
 
-use super::live::PendingCommand;
-use crate::store::{Durability, workers};
+use super::connection;
+use super::live::{PendingCommand, refusal_of_full_disk};
 use crate::supervisor::entropy;
 use crate::supervisor::runtimes::process::ExitWatch;
 use crate::supervisor::worker::actor::Actor;
@@ -71,16 +71,8 @@ async fn on_hello(actor: &mut Actor, hello: RuntimeHello) {
     if hello.incarnation != actor.runtime.incarnation {
         return not_ours(actor, &hello);
     }
-    let (id, process, guard) = (actor.identity.id, Some(hello.process), hello.guard);
-    actor.runtime.stored_process = process;
-    let stored = actor
-        .shared
-        .store
-        .write(Durability::Full, 1, move |tx| workers::update_processes(tx, id, process, guard))
-        .await;
-    if let Err(error) = stored {
-        tracing::warn!(worker = %actor.identity.worker_id, %error, "a runtime's process could not be stored");
-    }
+    actor.runtime.stored_process = Some(hello.process);
+    connection::store_processes(actor, hello.process, hello.guard).await;
     let link = match hello.phase {
         RuntimePhase::Starting => RuntimeStatus::Starting,
         RuntimePhase::Ready => RuntimeStatus::Ready,
@@ -115,8 +107,7 @@ async fn attach(actor: &mut Actor, link: RuntimeStatus, last_turn: u64) {
                 && step.worker.is_stored_like(&actor.worker)
                 && !actor.tasks.is_task() =>
         {
-            actor.adopt(step.worker, &[], None);
-            actor.todo.extend(step.actions);
+            actor.adopt(step, None);
         }
         _ => actor.apply(input).await,
     }
@@ -172,22 +163,17 @@ async fn on_refusal(actor: &mut Actor, asked: PendingCommand, refusal: Refusal) 
     }
     match (asked, refusal) {
         (PendingCommand::Prompt { turn }, Refusal::WrongTurn { last }) if last >= turn => {}
-        (PendingCommand::Prompt { turn }, Refusal::NotReady | Refusal::Ending) => {
-            actor.apply(WorkerInput::PromptRefused { turn, error: None }).await;
-        }
-        (PendingCommand::Prompt { turn }, Refusal::StorageFull) => {
-            let error =
-                Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full")
-                    .retryable();
-            actor.apply(WorkerInput::PromptRefused { turn, error: Some(error) }).await;
-        }
-        (PendingCommand::Prompt { turn }, Refusal::NotSupported { error }) => {
-            actor.apply(WorkerInput::PromptRefused { turn, error: Some(*error) }).await;
-        }
         (PendingCommand::Prompt { turn }, refusal) => {
-            let message = format!("the worker's runtime did not take the prompt: {refusal:?}");
-            let error = Error::new(Code::BackendRuntimeError, message);
-            actor.apply(WorkerInput::PromptRefused { turn, error: Some(error) }).await;
+            let error = match refusal {
+                Refusal::NotReady | Refusal::Ending => None,
+                Refusal::StorageFull => Some(refusal_of_full_disk()),
+                Refusal::NotSupported { error } => Some(*error),
+                other => {
+                    let message = format!("the worker's runtime did not take the prompt: {other:?}");
+                    Some(Error::new(Code::BackendRuntimeError, message))
+                }
+            };
+            actor.apply(WorkerInput::PromptRefused { turn, error }).await;
         }
         (PendingCommand::Set { request }, refusal) => actor.settings.refuse(&request, &refusal),
         (PendingCommand::CancelChild(reply), refusal) => {

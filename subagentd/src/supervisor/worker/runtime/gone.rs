@@ -8,7 +8,6 @@ use super::connection;
 use crate::supervisor::runtimes::{locks, process, stray_processes};
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
-use crate::supervisor::worker::worktree;
 
 /// Handles the end of the runtime's process.
 pub(crate) async fn on_exit(actor: &mut Actor) {
@@ -28,14 +27,18 @@ pub(crate) async fn on_exit(actor: &mut Actor) {
             tracing::error!(worker = %actor.identity.worker_id, "a runtime has ended and its lock is held; looking again");
             actor.runtime.look_again();
         }
-        // The directory was removed, so no process holds a lock in it.
-        Err(_) if !locks::directory_exists(&actor.identity.directory) => gone(actor).await,
-        Err(error) => {
-            tracing::error!(worker = %actor.identity.worker_id, %error, "a runtime's lock cannot be looked at");
-            actor.journal.is_blocked(error);
-            actor.runtime.look_again();
-        }
+        Err(error) => has_no_lock(actor, error).await,
     }
+}
+
+async fn has_no_lock(actor: &mut Actor, error: Error) {
+    if !locks::directory_exists(&actor.identity.directory) {
+        // The directory was removed, so no process holds a lock in it.
+        return gone(actor).await;
+    }
+    tracing::error!(worker = %actor.identity.worker_id, %error, "a runtime's lock cannot be looked at");
+    actor.journal.is_blocked(error);
+    actor.runtime.look_again();
 }
 
 /// Reads the journal to the end and closes what was open. No runtime may be alive.
@@ -92,7 +95,11 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
         end_strays(actor).await;
         // Only now: until then, remaining processes belong to the agent, not to the owner.
         actor.shared.set_guard(&actor.identity.worker_id, None);
-        if matches!(actor.worker.state, LifecycleState::Stopping(_)) && worktree::end(actor).await {
+        if !matches!(actor.worker.state, LifecycleState::Stopping(_)) {
+            return;
+        }
+        let has_worktree = actor.spec.has_worktree && !actor.shared.is_copy(actor.identity.id);
+        if !has_worktree || actor.worktree.end(&actor.shared, &actor.identity).await {
             actor.apply(WorkerInput::NothingLeft).await;
         }
     } else {
@@ -128,11 +135,6 @@ pub(crate) async fn reconnect(actor: &mut Actor) {
             on_exit(actor).await;
         }
         Ok(None) => connection::connect(actor).await,
-        Err(_) if !locks::directory_exists(&actor.identity.directory) => gone(actor).await,
-        Err(error) => {
-            tracing::error!(worker = %actor.identity.worker_id, %error, "a runtime's lock cannot be looked at");
-            actor.journal.is_blocked(error);
-            actor.runtime.look_again();
-        }
+        Err(error) => has_no_lock(actor, error).await,
     }
 }

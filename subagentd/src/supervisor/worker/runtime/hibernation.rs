@@ -32,10 +32,7 @@ pub(crate) async fn hibernate(actor: &mut Actor) {
     subagent_failpoint::hit("hibernate.before_commit");
     let write = move |tx: &mut Tx<'_>| workers::update(tx, id, &worker, cursor, now);
     match actor.shared.store.write(Durability::Full, 1, write).await {
-        Ok(()) => {
-            actor.adopt(step.worker, &step.facts, None);
-            actor.todo.extend(step.actions);
-        }
+        Ok(()) => actor.adopt(step, None),
         // Nothing has happened yet. The next attempt follows after another idle timeout.
         Err(error) => {
             tracing::warn!(worker = %actor.identity.worker_id, %error, "a hibernation cannot be stored");

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::process::Child;
 use std::time::Duration;
 
-use subagent_protocol::Result;
 use subagent_protocol::frame::{RuntimeCommand, RuntimeHello};
 use subagent_protocol::ids::RequestId;
+use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -150,4 +150,9 @@ impl LiveRuntime {
         }
         asked
     }
+}
+
+/// Returns the error for a command that the runtime could not write into its journal.
+pub(crate) fn refusal_of_full_disk() -> Error {
+    Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full").retryable()
 }

@@ -5,7 +5,6 @@ pub(crate) mod copied;
 pub(crate) mod frames;
 pub(crate) mod gone;
 pub(crate) mod hibernation;
-pub(crate) mod leftovers;
 pub(crate) mod live;
 pub(crate) mod recovery;
 pub(crate) mod revival;

@@ -29,7 +29,7 @@ impl Revivals {
         self.last.as_ref().is_none_or(|last| last.begun.elapsed() >= cooldown)
     }
 
-    /// Records a start.
+    /// Records that such a start begins.
     pub(crate) fn begin(&mut self) {
         *self = Self { last: Some(Revival { begun: Instant::now(), outcome: None }), at: None };
     }

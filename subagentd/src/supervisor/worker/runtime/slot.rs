@@ -1,5 +1,7 @@
 //! What a worker's actor knows of its runtime, alive or not. Must not decide what follows from it.
 
+use std::time::Duration;
+
 use subagent_core::model::{Restart, Worker};
 use subagent_core::rules::reasons::{RESTARTED_BY_MANAGER, STOPPED_BY_MANAGER};
 use subagent_protocol::frame::{ELICITATION, RuntimeCommand};
@@ -7,7 +9,6 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::time::Instant;
 
-use super::leftovers::LeftoverCheck;
 use super::live::{
     LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
 };
@@ -190,6 +191,20 @@ impl RuntimeSlot {
             runtime.exit = None;
         }
         self.say_again_later();
+    }
+}
+
+/// The next check whether all processes of a stopped worker have ended. Its delay doubles each time, up to a second.
+#[derive(Default)]
+pub(crate) struct LeftoverCheck {
+    pub(crate) at: Option<Instant>,
+    pause: Duration,
+}
+
+impl LeftoverCheck {
+    pub(crate) fn again(&mut self) {
+        self.pause = (self.pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
+        self.at = Some(Instant::now() + self.pause);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::supervisor::start::{definition, delegation, environment, program, san
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
 use crate::supervisor::worker::message::RevivalOutcome;
-use crate::supervisor::worker::own_worktree::OwnWorktree;
+use crate::supervisor::worker::worktree::OwnWorktree;
 
 /// Time limit from a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,16 +103,7 @@ async fn try_start_runtime(actor: &mut Actor) -> Result<()> {
     };
     actor.runtime.live = Some(LiveRuntime::new(live, exit, Some(child)));
     subagent_failpoint::hit("listening.after_heard");
-    let id = actor.identity.id;
-    let stored = actor
-        .shared
-        .store
-        .write(Durability::Full, 1, move |tx| workers::update_processes(tx, id, Some(process), None))
-        .await;
-    if let Err(error) = stored {
-        // The runtime is alive. Its hello repeats the data.
-        tracing::warn!(worker = %actor.identity.worker_id, %error, "a runtime's process could not be stored");
-    }
+    connection::store_processes(actor, process, None).await;
     connection::connect(actor).await;
     Ok(())
 }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::store::requests;
 use crate::supervisor::start::spec::Spec;
 use crate::supervisor::worker::message::SetOrder;
+use crate::supervisor::worker::runtime::live::refusal_of_full_disk;
 
 /// Advice for an agent that is not ready.
 pub(crate) const WHEN_READY: &str = "wait until its agent is ready, then repeat the command";
@@ -145,10 +146,7 @@ impl Settings {
                 let message = "the worker's agent is being started, or too many options wait for it already";
                 Error::new(Code::WorkerBusy, message).retryable().recommend(WHEN_READY)
             }
-            Refusal::StorageFull => {
-                Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full")
-                    .retryable()
-            }
+            Refusal::StorageFull => refusal_of_full_disk(),
             Refusal::Ending => {
                 Error::new(Code::BackendUnavailable, "the worker's agent is being ended; try again")
                     .retryable()

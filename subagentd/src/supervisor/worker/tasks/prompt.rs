@@ -1,9 +1,8 @@
 //! The open prompt of a task: its steps and its time, counted against the terms of the task.
 
-use std::sync::Arc;
-use std::time::Duration;
-
+use crate::supervisor::worker::STORE_RETRY;
 use serde_json::json;
+use std::sync::Arc;
 use subagent_core::model::{Fact, TaskEnding, Worker, WorkerInput};
 use subagent_core::task::limits::{PromptLimits, PromptTime};
 use subagent_protocol::event::EventType;
@@ -12,9 +11,6 @@ use subagent_protocol::record::{JournalRecord, RecordType};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Error, tool_calls};
 use tokio::time::Instant;
-
-/// Delay after a failure of the store.
-const STORE_RETRY: Duration = Duration::from_secs(1);
 
 /// State of the limits of a worker's task.
 #[derive(Default)]

@@ -68,7 +68,7 @@ pub(crate) async fn complete(actor: &mut Actor) -> bool {
     });
     match settled.await {
         Ok(added) => {
-            actor.adopt(actor.worker.clone(), &[], added.last().map(|(_, seq)| *seq));
+            actor.has_stored(Vec::new(), added.last().map(|(_, seq)| *seq));
             actor.tasks.is_news();
             true
         }
@@ -115,7 +115,8 @@ async fn judge(actor: &mut Actor, schema: Value, text: String, asked_again: bool
     }
 }
 
-/// Merges the files of the task. Returns whether the outcome is stored; one that failed is an outcome too.
+/// Merges the files of the task. Returns whether the outcome is stored; a failed merge is an outcome
+/// too.
 async fn write_back(actor: &mut Actor) -> bool {
     let mut ending = actor.shared.ending.subscribe();
     let launcher = actor.spec.launcher.name.clone();
@@ -127,7 +128,7 @@ async fn write_back(actor: &mut Actor) -> bool {
     };
     match stored {
         Ok(seq) => {
-            actor.adopt(actor.worker.clone(), &[], seq);
+            actor.has_stored(Vec::new(), seq);
             true
         }
         Err(error) => {

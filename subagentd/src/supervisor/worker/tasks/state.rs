@@ -1,7 +1,5 @@
 //! What an actor knows of its own task and of those that its worker created.
 
-use std::time::Duration;
-
 use subagent_core::model::Fact;
 use subagent_protocol::Error;
 use subagent_protocol::ids::WorkerId;
@@ -9,9 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::prompt::TaskLimitState;
-
-/// Delay after a failure of the store.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+use crate::supervisor::worker::STORE_RETRY;
 
 /// Task state of an actor.
 pub(crate) struct Tasks {
