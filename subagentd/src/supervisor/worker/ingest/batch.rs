@@ -49,13 +49,9 @@ impl PendingRow {
 
 /// The consequences of a batch.
 pub(crate) struct Taken {
-    pub(crate) worker: Worker,
-    pub(crate) watch: Option<PolicyTracker>,
-    /// The open prompt of a task.
-    pub(crate) prompt: Option<PromptUsage>,
+    pub(crate) next: IngestState,
     pub(crate) drafts: Vec<PendingRow>,
     pub(crate) actions: Vec<WorkerAction>,
-    pub(crate) cursor: Cursor,
     pub(crate) aside: SessionUpdates,
     /// What the agent reported about itself.
     pub(crate) reports: Vec<RecordDetail>,
@@ -77,10 +73,12 @@ pub(crate) struct DecodedBatch {
     pub(crate) taken: Option<Taken>,
 }
 
-/// The state from which a batch is interpreted.
+/// The state from which a batch is interpreted, and in which it leaves the worker.
+#[derive(Clone)]
 pub(crate) struct IngestState {
     pub(crate) worker: Worker,
     pub(crate) watch: Option<PolicyTracker>,
+    /// The open prompt of a task.
     pub(crate) prompt: Option<PromptUsage>,
     pub(crate) cursor: Cursor,
     pub(crate) clean_end: bool,
@@ -89,8 +87,8 @@ pub(crate) struct IngestState {
 impl Taken {
     /// Applies another input that follows from a record. Returns false if the rules refuse it.
     pub(crate) fn follows(&mut self, input: WorkerInput, facts: &mut Vec<Fact>) -> bool {
-        let Ok(step) = self.worker.step(input) else { return false };
-        self.worker = step.worker;
+        let Ok(step) = self.next.worker.step(input) else { return false };
+        self.next.worker = step.worker;
         facts.extend(step.facts);
         self.actions.extend(step.actions);
         true
@@ -98,20 +96,13 @@ impl Taken {
 
     /// Returns the state for the next batch, if this one changes only the cursor.
     pub(crate) fn basis(&self) -> Option<IngestState> {
-        let aside = &self.aside;
         let is_quiet = !self.changed
             && self.actions.is_empty()
             && self.reports.is_empty()
             && self.incarnation.is_none()
-            && aside.is_empty()
+            && self.aside.is_empty()
             && self.drafts.iter().all(|draft| draft.facts.is_empty());
-        is_quiet.then(|| IngestState {
-            worker: self.worker.clone(),
-            watch: self.watch.clone(),
-            prompt: self.prompt.clone(),
-            cursor: self.cursor,
-            clean_end: aside.ended,
-        })
+        is_quiet.then(|| self.next.clone())
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn ingest(actor: &mut Actor, goal: Goal) -> Result<bool> {
         };
         if let Some(taken) = taken {
             batches += 1;
-            let more = !(end || reached(taken.cursor.number, batches));
+            let more = !(end || reached(taken.next.cursor.number, batches));
             let basis = if more { taken.basis() } else { None };
             ahead = take(actor, batch.bytes, taken, basis.map(|basis| (basis, goal))).await?;
         }
@@ -131,12 +131,9 @@ async fn take(
 ) -> Result<Option<Result<DecodedBatch>>> {
     let before = actor.journal.cursor;
     let Taken {
-        worker,
-        watch,
-        prompt,
+        next,
         drafts,
         actions,
-        cursor,
         aside,
         reports,
         incarnation,
@@ -146,8 +143,9 @@ async fn take(
         active,
         durability,
     } = taken;
+    let IngestState { worker, watch, prompt, cursor, clean_end } = next;
     let restores = reports.iter().rev().find_map(RecordDetail::restores);
-    let SessionUpdates { session_id, restore_failure, guard, set, ended, instructed, began } = aside;
+    let SessionUpdates { session_id, restore_failure, guard, set, ended: _, instructed, began } = aside;
     let instructed = instructed.filter(|_| actor.spec.agent.is_some());
     let spec = actor.settings.spec_with(&actor.spec, &set, began)?;
     let failures = actor.session.failures_with(session_id.is_some(), restore_failure);
@@ -218,7 +216,7 @@ async fn take(
     actor.journal.cursor = cursor;
     actor.questions.policy = watch;
     actor.tasks.limits.open = prompt;
-    actor.runtime.clean_end = ended;
+    actor.runtime.clean_end = clean_end;
     actor.journal.damaged |= gap;
     actor.journal.gap |= gap;
     if let Some((incarnation, boot_id)) = incarnation {
@@ -254,15 +252,11 @@ async fn take(
 
 fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken {
     let JournalBatch { bytes, records, next, .. } = batch;
-    let IngestState { mut worker, watch, prompt, cursor: from, clean_end } = basis;
-    worker.queue.gated |= actor.budgets.has_news();
+    let (from, clean_end) = (basis.cursor, basis.clean_end);
     let mut taken = Taken {
-        worker,
-        watch,
-        prompt,
+        next: IngestState { cursor: *next, ..basis },
         drafts: Vec::with_capacity(records.len()),
         actions: Vec::new(),
-        cursor: *next,
         aside: SessionUpdates { ended: clean_end, ..SessionUpdates::default() },
         reports: Vec::new(),
         incarnation: None,
@@ -272,6 +266,7 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
         changed: next.segment != from.segment,
         durability: Durability::Progress,
     };
+    taken.next.worker.queue.gated |= actor.budgets.has_news();
     let mut number = from.number;
     for (range, _) in records {
         let json = &bytes[range.clone()];
@@ -304,7 +299,7 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
         taken.active |= is_activity(&record);
         let mut input = match record.t {
             RecordType::Segment => body(&record).map(|segment| superseded(actor, segment, &mut taken)),
-            _ => input(&record, taken.worker.known_turn, &mut taken.aside, |error| {
+            _ => input(&record, taken.next.worker.known_turn, &mut taken.aside, |error| {
                 actor.identity.located(error, &actor.spec.launcher.name)
             }),
         };
@@ -316,18 +311,18 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
         }
         taken.changed |= taken.incarnation.is_some();
         let facts_first = matches!(input, Ok(Some(WorkerInput::TurnRecovered { .. })));
-        if facts_first && let Some(open) = taken.worker.turn().map(|open| open.no) {
+        if facts_first && let Some(open) = taken.next.worker.turn().map(|open| open.no) {
             // An agent has one turn at a time.
             let end = WorkerInput::TurnEnd { turn: open, end: missing_end() };
-            if let Ok(step) = taken.worker.step(end) {
-                taken.worker = step.worker;
+            if let Ok(step) = taken.next.worker.step(end) {
+                taken.next.worker = step.worker;
                 facts.extend(step.facts);
             }
         }
         match input {
-            Ok(Some(input)) => match taken.worker.step(input) {
+            Ok(Some(input)) => match taken.next.worker.step(input) {
                 Ok(step) => {
-                    taken.worker = step.worker;
+                    taken.next.worker = step.worker;
                     facts.extend(step.facts);
                     if subagent_failpoint::sabotaged("decision.keep_open") {
                         facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
@@ -352,7 +347,9 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
             facts.push(definition::applied(agent, &session));
         }
         let mut follows = by_rule(&record, &mut taken, &mut facts, &actor.spec.hooks);
-        if let Some(step) = step(&record, &mut taken.prompt, &actor.identity.worker_id, &taken.worker) {
+        if let Some(step) =
+            step(&record, &mut taken.next.prompt, &actor.identity.worker_id, &taken.next.worker)
+        {
             facts.push(step.progress);
             follows |= step.over.is_some_and(|input| taken.follows(input, &mut facts));
         }
@@ -374,7 +371,7 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
             facts_first,
         });
     }
-    taken.cursor.number = number;
+    (taken.next.cursor.number, taken.next.clean_end) = (number, taken.aside.ended);
     if taken.gap || taken.incarnation.is_some() || next.segment != from.segment {
         taken.durability = Durability::Full;
     }
@@ -397,7 +394,7 @@ fn superseded(actor: &Actor, segment: Segment, taken: &mut Taken) -> Option<Work
 /// Applies the policy to a record in the same transaction, or holds a request for its hooks.
 /// Returns whether that changed anything.
 fn by_rule(record: &JournalRecord<'_>, taken: &mut Taken, facts: &mut Vec<Fact>, hooks: &[Hook]) -> bool {
-    let (seen, asked_for) = match taken.watch.as_mut() {
+    let (seen, asked_for) = match taken.next.watch.as_mut() {
         Some(watch) => (watch.see(record), watch.take_asked_for()),
         None => (None, None),
     };
