@@ -1,13 +1,14 @@
 //! One account: what counts as used, when a budget is exhausted, and what follows. The caller passes
 //! the time; no clock is read.
 
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::budgets::{BudgetExceeded, BudgetUnknown};
 
 use super::AccountOwner;
 use crate::model::Spent;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use subagent_protocol::budget::{Budget, BudgetView, Limits, LimitsChange, Money, OnLimit, Used};
 use subagent_protocol::{Code, Error, Result, budget};
 
@@ -314,7 +315,7 @@ impl Account {
 
     /// Returns the events that are due and were not sent before: for exhausted budgets and, if a
     /// turn is opened, for budgets with unreported usage.
-    pub fn news(&mut self, whose: AccountOwner<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
+    pub fn news(&mut self, whose: AccountOwner<'_>, opens: bool, now: i64) -> Vec<EventData> {
         let mut news = Vec::new();
         for &budget in whose.budgets() {
             if self.is_used_up(budget, now) && !self.sent.contains(&budget) {
@@ -324,19 +325,25 @@ impl Account {
                     (OnLimit::Cancel, Budget::Turns) => OnLimit::Refuse,
                     (action, _) => action,
                 };
-                let data = json!({
-                    "scope": whose.scope(), "budget": budget, "limit": shown.limit, "used": shown.used,
-                    "unit": shown.unit, "action": action,
-                });
-                news.push((EventType::BudgetExceeded, whose.said(data)));
+                news.push(EventData::BudgetExceeded(BudgetExceeded {
+                    scope: whose.scope(),
+                    worker_id: whose.worker_above(),
+                    budget,
+                    limit: shown.limit,
+                    used: shown.used,
+                    unit: shown.unit,
+                    action,
+                }));
             }
             if opens && self.is_unknown(budget) && !self.sent_unknown.contains(&budget) {
                 self.sent_unknown.push(budget);
-                let data = json!({
-                    "scope": whose.scope(), "budget": budget, "unreported": self.unreported(budget),
-                    "action": self.limits.on_unknown(),
-                });
-                news.push((EventType::BudgetUnknown, whose.said(data)));
+                news.push(EventData::BudgetUnknown(BudgetUnknown {
+                    scope: whose.scope(),
+                    worker_id: whose.worker_above(),
+                    budget,
+                    unreported: self.unreported(budget),
+                    action: self.limits.on_unknown(),
+                }));
             }
         }
         news

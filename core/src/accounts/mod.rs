@@ -1,8 +1,7 @@
 //! The accounts charged by a worker: its own, those of the workers above it, and its controller's.
 //! Each may refuse the next turn or cancel the open one. `account.rs` has the rules for one.
 
-use serde_json::Value;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::ids::WorkerId;
 
 use crate::model::Spent;
@@ -58,12 +57,12 @@ impl AccountOwner<'_> {
         }
     }
 
-    /// Adds the id of a worker above to an event's data.
-    pub(super) fn said(self, mut data: Value) -> Value {
-        if let Self::Above(worker) = self {
-            data["workerId"] = worker.as_str().into();
+    /// Returns the id of a worker above, for an event's data.
+    pub(super) fn worker_above(self) -> Option<WorkerId> {
+        match self {
+            Self::Above(worker) => Some(worker.clone()),
+            Self::Own | Self::Controller => None,
         }
-        data
     }
 }
 
@@ -105,7 +104,7 @@ impl Accounts {
     }
 
     /// Charges all accounts. Returns the resulting budget events.
-    pub fn spend(&mut self, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
+    pub fn spend(&mut self, spent: &Spent, now: i64) -> Vec<EventData> {
         let delta = self.worker.spend(spent, now);
         for (whose, account) in self.all_mut().skip(1) {
             account.charge(whose, &delta);
@@ -114,7 +113,7 @@ impl Accounts {
     }
 
     /// Returns the budget events that are due now.
-    pub fn news(&mut self, opens: bool, now: i64) -> Vec<(EventType, Value)> {
+    pub fn news(&mut self, opens: bool, now: i64) -> Vec<EventData> {
         self.all_mut().flat_map(|(whose, account)| account.news(whose, opens, now)).collect()
     }
 

@@ -2,6 +2,8 @@
 
 pub(crate) use shape::is_stopped;
 use subagent_protocol::Code;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::turns::{TurnCanceledEvent, TurnCompleted, TurnFailed};
 use subagent_protocol::event::EventType;
 
 use crate::rules::usage::runs;
@@ -258,10 +260,7 @@ impl Checker {
             );
             assert!(before.paused.is_none() || resumes, "the input does not resume it");
         }
-        let has_event = |wanted| {
-            let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
-            step.facts.iter().any(event)
-        };
+        let has_event = |wanted| step.facts.iter().any(|fact| fact.event_type() == Some(wanted));
         let stops = *input == WorkerInput::Stop || *input == WorkerInput::Retire;
         assert_eq!(has_event(EventType::QueuePaused), before.paused.is_none() && queue.paused.is_some());
         assert_eq!(
@@ -288,10 +287,7 @@ impl Checker {
             assert!(matches!(input, WorkerInput::Hibernate { .. }) && self.worker.rests());
             assert!(self.worker.approvals.is_empty() && self.worker.open_turn().is_none());
         }
-        let has_event = |wanted| {
-            let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
-            step.facts.iter().any(event)
-        };
+        let has_event = |wanted| step.facts.iter().any(|fact| fact.event_type() == Some(wanted));
         let begins = next.hibernation == Hibernation::Begun && self.worker.hibernation != Hibernation::Begun;
         let gone = matches!(input, WorkerInput::RuntimeGone { .. });
         assert_eq!(
@@ -416,21 +412,24 @@ impl Checker {
                 }
                 assert!(self.turn_of(request_id).is_some());
             }
-            Fact::Event { event_type, turn, data } => {
-                self.check_event(input, step, index, *event_type, *turn);
-                let lost_or_canceled = [
-                    (EventType::ApprovalLost, EventType::ElicitationLost),
-                    (EventType::ApprovalCanceled, EventType::ElicitationCanceled),
-                ];
-                for (permission, elicitation) in lost_or_canceled {
-                    if *event_type != permission && *event_type != elicitation {
-                        continue;
+            Fact::MessageSent { turn, .. } => {
+                self.check_event(input, step, index, EventType::MessageSent, Some(*turn));
+            }
+            Fact::Event { turn, data } => {
+                let event_type = data.event_type();
+                self.check_event(input, step, index, event_type, *turn);
+                let (over, expected) = match data {
+                    EventData::ApprovalLost(over) | EventData::ApprovalCanceled(over) => {
+                        (over, QuestionKind::Permission)
                     }
-                    let request_id = data["requestId"].as_str().unwrap().parse().unwrap();
-                    let kind = self.worker.approvals.get(&request_id).map(|asked| asked.kind);
-                    assert_eq!(kind == Some(QuestionKind::Elicitation), *event_type == elicitation);
-                    assert_eq!(self.turn_of(&request_id), Some(*turn), "{event_type} of another turn");
-                }
+                    EventData::ElicitationLost(over) | EventData::ElicitationCanceled(over) => {
+                        (over, QuestionKind::Elicitation)
+                    }
+                    _ => return,
+                };
+                let kind = self.worker.approvals.get(&over.request_id).map(|asked| asked.kind);
+                assert_eq!(kind.unwrap_or(QuestionKind::Permission), expected);
+                assert_eq!(self.turn_of(&over.request_id), Some(*turn), "{event_type} of another turn");
             }
             Fact::Inbox(InboxFact::RuleAdded(rule)) => {
                 let decided = step.facts[..index].iter().any(|fact| {
@@ -485,14 +484,20 @@ impl Checker {
             TurnStatus::Canceled => EventType::TurnCanceled,
             TurnStatus::Accepted => panic!("that is no end"),
         };
-        let ends = |fact: &&Fact| matches!(fact, Fact::Event { event_type, .. } if event_type.ends_turn());
+        let ends = |fact: &&Fact| fact.event_type().is_some_and(EventType::ends_turn);
         assert_eq!(step.facts.iter().filter(ends).count(), 1, "one event ends a turn");
-        let Some(Fact::Event { event_type, turn, data }) = step.facts[..index].iter().rev().find(ends) else {
+        let Some(Fact::Event { turn, data }) = step.facts[..index].iter().rev().find(ends) else {
             panic!("the event comes before the fact that refers to it");
         };
         let (open, id, may_be_canceled) = self.open_turn(step);
-        assert_eq!((*event_type, *turn, open), (end, Some(no), no));
-        assert_eq!(data["turnId"], id.as_str());
+        assert_eq!((data.event_type(), *turn, open), (end, Some(no), no));
+        let (turn_id, error) = match data {
+            EventData::TurnCompleted(TurnCompleted { turn_id, .. })
+            | EventData::TurnCanceled(TurnCanceledEvent { turn_id, .. }) => (turn_id, None),
+            EventData::TurnFailed(TurnFailed { turn_id, error }) => (turn_id, Some(error)),
+            other => panic!("{other:?} ends no turn"),
+        };
+        assert_eq!(*turn_id, id);
         assert_ne!(step.worker.open_turn(), Some(&id), "an ended turn is closed");
         if self.cancel_requested.contains(&no) {
             assert_eq!(status, TurnStatus::Canceled, "after the runtime took the cancel");
@@ -500,10 +505,8 @@ impl Checker {
         assert!(status != TurnStatus::Canceled || may_be_canceled);
         assert_eq!(dispatched == Dispatched::No, !self.dispatching.contains(&no), "{dispatched}");
         assert!(dispatched != Dispatched::Yes || status == TurnStatus::Completed);
-        if let (Some(has_event), TurnStatus::Failed) =
-            (data["error"]["details"]["dispatched"].as_str(), status)
-        {
-            assert_eq!(has_event, dispatched.as_str(), "what is told is what is stored");
+        if let Some(shown) = error.and_then(|error| error.details.get("dispatched")) {
+            assert_eq!(shown, dispatched.as_str(), "what is told is what is stored");
         }
     }
 

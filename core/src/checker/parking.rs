@@ -11,7 +11,7 @@ use crate::model::{
 pub(super) fn check(before: &Worker, input: &WorkerInput, step: &Transition) {
     let next = &step.worker;
     let has_event = |wanted| {
-        let event = |fact: &&Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
+        let event = |fact: &&Fact| fact.event_type() == Some(wanted);
         step.facts.iter().filter(event).count()
     };
     let parks = has_event(EventType::WorkerParked) == 1;

@@ -174,6 +174,7 @@ impl Rows {
             | Fact::TaskCause { .. }
             | Fact::Inbox(_)
             | Fact::Event { .. }
+            | Fact::MessageSent { .. }
             | Fact::TurnUsed { .. }
             | Fact::LastError(_)
             | Fact::DesiredStop => {}

@@ -1,7 +1,8 @@
 //! A question of an agent (permission request or elicitation): `pending → decided → delivered |
 //! undelivered`, `pending → canceled | lost`.
 
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::ApprovalOver;
 use subagent_protocol::record::ApprovalClosedReason;
 
 use subagent_protocol::state::{ApprovalStatus, QuestionKind};
@@ -48,12 +49,12 @@ pub enum ApprovalInput {
 
 /// Returns the event of a question that ends without an answer in this way, if there is one.
 #[must_use]
-pub(crate) const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventType> {
+pub(crate) fn event_of(kind: QuestionKind, end: ApprovalStatus, data: ApprovalOver) -> Option<EventData> {
     match (end, kind) {
-        (ApprovalStatus::Lost, QuestionKind::Permission) => Some(EventType::ApprovalLost),
-        (ApprovalStatus::Lost, QuestionKind::Elicitation) => Some(EventType::ElicitationLost),
-        (ApprovalStatus::Canceled, QuestionKind::Permission) => Some(EventType::ApprovalCanceled),
-        (ApprovalStatus::Canceled, QuestionKind::Elicitation) => Some(EventType::ElicitationCanceled),
+        (ApprovalStatus::Lost, QuestionKind::Permission) => Some(EventData::ApprovalLost(data)),
+        (ApprovalStatus::Lost, QuestionKind::Elicitation) => Some(EventData::ElicitationLost(data)),
+        (ApprovalStatus::Canceled, QuestionKind::Permission) => Some(EventData::ApprovalCanceled(data)),
+        (ApprovalStatus::Canceled, QuestionKind::Elicitation) => Some(EventData::ElicitationCanceled(data)),
         _ => None,
     }
 }

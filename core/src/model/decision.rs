@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use subagent_protocol::api::Decide;
+use subagent_protocol::data::questions::{DecidingHook, DecidingRule};
 use subagent_protocol::event::ApprovalOption;
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
@@ -118,8 +119,8 @@ pub enum HooksOutcome {
     ByRule {
         /// The decision of the rule.
         choice: PermissionDecision,
-        /// The rule in the form of events.
-        rule: Value,
+        /// The rule that decides it.
+        rule: DecidingRule,
     },
     /// A hook decides the request.
     ByHook {
@@ -127,8 +128,8 @@ pub enum HooksOutcome {
         choice: PermissionDecision,
         /// The reason that the hook gave.
         reason: Option<String>,
-        /// The hook in the form of events.
-        hook: Value,
+        /// The hook that decides it.
+        hook: DecidingHook,
     },
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 use subagent_protocol::Error;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::DecidingRule;
 use subagent_protocol::event::EventType;
 use subagent_protocol::hook::HookFailed;
 use subagent_protocol::secret::Secret;
@@ -142,12 +144,17 @@ pub enum Fact {
     Inbox(InboxFact),
     /// An event of the daemon.
     Event {
-        /// Type of the event.
-        event_type: EventType,
         /// Data of the event.
-        data: Value,
+        data: EventData,
         /// Number of its turn.
         turn: Option<u64>,
+    },
+    /// The event `message.sent`, with the contents of attached files.
+    MessageSent {
+        /// The message as it is stored.
+        message: Value,
+        /// Number of its turn.
+        turn: u64,
     },
     /// The error to show; `None` clears it.
     LastError(Option<Error>),
@@ -158,11 +165,19 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// Returns the type of the event, if this is one.
+    #[must_use]
+    pub fn event_type(&self) -> Option<EventType> {
+        match self {
+            Self::Event { data, .. } => Some(data.event_type()),
+            Self::MessageSent { .. } => Some(EventType::MessageSent),
+            _ => None,
+        }
+    }
+
     /// Returns the event of a failed hook.
     pub fn hook_failed(failed: &HookFailed, turn: Option<u64>) -> Self {
-        // Serialization of plain text fields cannot fail.
-        let data = serde_json::to_value(failed).unwrap_or(Value::Null);
-        Self::Event { event_type: EventType::HookFailed, data, turn }
+        Self::Event { data: EventData::HookFailed(failed.clone()), turn }
     }
 }
 
@@ -173,8 +188,8 @@ pub enum InboxFact {
     AskedFor {
         /// Id of the request.
         request_id: RequestId,
-        /// The rule in the form of events.
-        rule: Value,
+        /// The rule that makes it ask.
+        rule: DecidingRule,
     },
     /// A decision added this rule.
     RuleAdded(NewRule),

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use subagent_protocol::Error;
 use subagent_protocol::budget::Money;
+use subagent_protocol::data::questions::{DecidingRule, PolicyViolated};
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::time::Timestamp;
 
 use subagent_protocol::ids::{RequestId, TurnId};
@@ -22,8 +24,8 @@ pub enum WorkerInput {
         turn_id: TurnId,
         /// Data of its `message.sent`.
         message: Value,
-        /// Data of its `turn.started` without the turn's id.
-        input: Value,
+        /// Its input in `turn.started`.
+        input: TurnInput,
         /// What executes the turn.
         by: By,
     },
@@ -91,15 +93,15 @@ pub enum WorkerInput {
         request_id: RequestId,
         /// The option that was chosen.
         choice: PermissionDecision,
-        /// The rule in the form of events.
-        rule: Value,
+        /// The rule that decides it.
+        rule: DecidingRule,
     },
     /// The agent made a call that a rule of the owner denies.
     Violation {
         /// The turn of the call, if there was one.
         turn: Option<u64>,
-        /// The call and the rule in the form of events.
-        call: Value,
+        /// The call and the rule.
+        call: PolicyViolated,
     },
     /// An exhausted budget cancels the open turn.
     OverBudget {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use serde_json::Value;
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::QueuePause;
 
@@ -34,8 +35,8 @@ pub struct Queued {
     pub turn_id: TurnId,
     /// Data of its `message.sent`.
     pub message: Value,
-    /// Data of its `turn.started` without the turn's id.
-    pub input: Value,
+    /// Its input in `turn.started`.
+    pub input: TurnInput,
     /// Epoch of the sending owner, if the request had a handle.
     pub sender: Option<i64>,
 }

@@ -1,8 +1,8 @@
 //! Open questions: how one is opened, decided and closed.
 
-use serde_json::{Value, json};
 use subagent_protocol::api::DecidedBy;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::{ApprovalDecidedEvent, ApprovalOver, ElicitationAnsweredEvent};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
@@ -54,12 +54,18 @@ pub(super) fn decided(
     choice: &PermissionDecision,
     note: Option<String>,
     by: DecidedBy,
-) -> Value {
-    json!({
-        "requestId": request_id, "decision": choice.decision,
-        "optionId": choice.option_id.as_deref().unwrap_or("cancelled"), "alias": choice.alias,
-        "note": note, "by": by,
-    })
+) -> ApprovalDecidedEvent {
+    ApprovalDecidedEvent {
+        request_id: request_id.clone(),
+        decision: choice.decision.clone(),
+        option_id: choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned()),
+        alias: choice.alias.clone(),
+        note,
+        by: Some(by),
+        always: None,
+        policy: None,
+        hook: None,
+    }
 }
 
 /// Shows a hidden request. Returns whether it was hidden.
@@ -82,9 +88,14 @@ pub(super) fn answered_by_cancel(
     by: DecidedBy,
     turn: u64,
 ) {
-    let action = ElicitationAction::Cancel;
-    let data = json!({"requestId": request_id, "action": action, "fields": [], "reason": reason, "by": by});
-    next.event(EventType::ElicitationAnswered, data, Some(turn));
+    let answered = ElicitationAnsweredEvent {
+        request_id: request_id.clone(),
+        action: ElicitationAction::Cancel,
+        fields: Vec::new(),
+        reason: Some(reason.to_owned()),
+        by: Some(by),
+    };
+    next.event(EventData::ElicitationAnswered(answered), Some(turn));
 }
 
 pub(super) fn end_approvals(
@@ -111,9 +122,9 @@ pub(super) fn end_approval(next: &mut TransitionBuilder, request_id: &RequestId,
         ApprovalInput::Lost => "runtime_lost",
         ApprovalInput::AnswerWritten | ApprovalInput::AnswerRefused => "unknown_to_the_agent",
     };
-    let data = json!({"requestId": request_id, "reason": reason});
-    if let Some(event_type) = event_of(kind, status) {
-        next.event(event_type, data, turn);
+    let over = ApprovalOver { request_id: request_id.clone(), reason: reason.to_owned() };
+    if let Some(data) = event_of(kind, status, over) {
+        next.event(data, turn);
     }
     next.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
 }

@@ -1,7 +1,7 @@
 //! Canceling a turn: the runtime ends it, unless no runtime can have its prompt.
 
 use subagent_protocol::api::DecidedBy;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
@@ -97,13 +97,13 @@ pub(super) fn cancel_turn(next: &mut TransitionBuilder, reason: String, expired:
         let by = if expired == Some(&request_id) { DecidedBy::Deadline } else { DecidedBy::Cancel };
         match kind {
             QuestionKind::Permission => {
-                let data = approvals::decided(
+                let decided = approvals::decided(
                     &request_id,
                     &PermissionDecision::cancelled(),
                     Some(reason.clone()),
                     by,
                 );
-                next.event(EventType::ApprovalDecided, data, Some(no));
+                next.event(EventData::ApprovalDecided(decided), Some(no));
             }
             QuestionKind::Elicitation => approvals::answered_by_cancel(next, &request_id, &reason, by, no),
         }

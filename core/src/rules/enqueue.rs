@@ -1,7 +1,7 @@
 //! A message that may have to wait, and when the next queued turn is opened.
 
-use serde_json::json;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::turns::{QueueResumedEvent, TurnQueued};
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
@@ -26,7 +26,7 @@ pub(super) fn enqueue(
         LifecycleState::Idle | LifecycleState::Error
             if urgency.is_at_once(waiting) && !next.worker.is_parked() =>
         {
-            turn::begin(next, queued.turn_id, queued.message, &queued.input, By::Runtime);
+            turn::begin(next, queued.turn_id, queued.message, queued.input, By::Runtime);
             return Ok(());
         }
         // It would be the first, and would never start.
@@ -46,7 +46,7 @@ pub(super) fn enqueue(
     }
     let position = if steered { 1 } else { waiting + 1 };
     next.facts.push(Fact::TurnQueued { queued, first: steered });
-    next.event(EventType::TurnQueued, json!({"turnId": turn_id, "position": position}), None);
+    next.event(EventData::TurnQueued(TurnQueued { turn_id, position: position as u64 }), None);
     match &next.worker.state {
         LifecycleState::Turn(_) | LifecycleState::Local(_) if steered => {
             cancel::cancel(next, STEERED.to_owned())
@@ -92,7 +92,7 @@ pub(super) fn resume_queue(next: &mut TransitionBuilder) -> Result<()> {
     }
     if next.worker.queue.paused.take().is_some() {
         let length = next.worker.queue.turns.len();
-        next.event(EventType::QueueResumed, json!({"length": length}), None);
+        next.event(EventData::QueueResumed(QueueResumedEvent { length: length as u64 }), None);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Hibernation: the runtime of an idle worker ends in order, and another one is started when the
 //! agent is needed again.
 
-use serde_json::json;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::Hibernated;
 
 use super::transition::TransitionBuilder;
 use super::turn;
@@ -68,7 +68,7 @@ pub(super) fn attached_awake(next: &mut TransitionBuilder, reported: RuntimeStat
 pub(super) fn hibernates(next: &mut TransitionBuilder) -> bool {
     let Hibernation::Wanted { idle_seconds } = next.worker.hibernation else { return false };
     next.worker.hibernation = Hibernation::Begun;
-    next.event(EventType::WorkerHibernated, json!({"idleSeconds": idle_seconds}), None);
+    next.event(EventData::WorkerHibernated(Hibernated { idle_seconds }), None);
     true
 }
 

@@ -3,7 +3,8 @@
 
 use subagent_protocol::Result;
 use subagent_protocol::api::DecidedBy;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::ApprovalDecidedEvent;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
@@ -33,14 +34,14 @@ pub(super) fn hooks_answered(
     }
     match outcome {
         HooksOutcome::Ask => Ok(()),
-        HooksOutcome::ByRule { choice, rule } => policy::decide_by_rule(next, request_id, choice, &rule),
+        HooksOutcome::ByRule { choice, rule } => policy::decide_by_rule(next, request_id, choice, rule),
         HooksOutcome::ByHook { choice, reason, hook } => {
             let option_id = choice.option_id.clone();
             let turn =
                 approvals::take_decision(next, &request_id, QuestionKind::Permission, option_id.as_deref())?;
-            let mut data = approvals::decided(&request_id, &choice, reason, DecidedBy::Hook);
-            data["hook"] = hook;
-            next.event(EventType::ApprovalDecided, data, turn);
+            let decided = approvals::decided(&request_id, &choice, reason, DecidedBy::Hook);
+            let data = ApprovalDecidedEvent { hook: Some(hook), ..decided };
+            next.event(EventData::ApprovalDecided(data), turn);
             let (fact_id, option) = (request_id.clone(), option_id.clone());
             next.facts.push(Fact::ApprovalDecided {
                 request_id: fact_id,

@@ -79,7 +79,7 @@ const fn is_of_client(input: &WorkerInput) -> bool {
 /// Applies an input by the rule of its kind.
 fn apply(next: &mut TransitionBuilder, input: WorkerInput) -> Result<()> {
     match input {
-        WorkerInput::Send { turn_id, message, input, by } => send::send(next, turn_id, message, &input, by)?,
+        WorkerInput::Send { turn_id, message, input, by } => send::send(next, turn_id, message, input, by)?,
         WorkerInput::Enqueue { queued, urgency, most } => enqueue::enqueue(next, queued, urgency, most)?,
         WorkerInput::DropQueued { turn_id } => queue::drop_queued(next, &turn_id)?,
         WorkerInput::MoveQueued { turn_id, to } => queue::move_queued(next, &turn_id, to)?,
@@ -96,7 +96,7 @@ fn apply(next: &mut TransitionBuilder, input: WorkerInput) -> Result<()> {
         }
         WorkerInput::Inbox(input) => questions::inbox(next, input)?,
         WorkerInput::DecideByRule { request_id, choice, rule } => {
-            policy::decide_by_rule(next, request_id, choice, &rule)?
+            policy::decide_by_rule(next, request_id, choice, rule)?
         }
         WorkerInput::HoldForHooks { request_id } => hooks::hold_for_hooks(next, request_id),
         WorkerInput::HooksAnswered { request_id, outcome } => {

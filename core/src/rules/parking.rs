@@ -2,9 +2,8 @@
 //! opened meanwhile. An open turn whose prompt was not sent is given to the next runtime; any other
 //! has failed.
 
-use serde_json::json;
 use subagent_protocol::api::{WorkerParked, WorkerUnparked};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::{ParkReason, UnparkReason};
 
@@ -30,7 +29,7 @@ pub(super) fn park(next: &mut TransitionBuilder, turn: Option<&TurnId>) -> bool 
         turn_id: turn.cloned(),
         backoff: limit.until.is_none().then_some(parking.backoffs),
     };
-    next.event(EventType::WorkerParked, json!(data), None);
+    next.event(EventData::WorkerParked(data), None);
     true
 }
 
@@ -43,7 +42,7 @@ pub(super) fn unpark(next: &mut TransitionBuilder, reason: UnparkReason) {
     if next.worker.parking.until.take().is_none() {
         return;
     }
-    next.event(EventType::WorkerUnparked, json!(WorkerUnparked { reason }), None);
+    next.event(EventData::WorkerUnparked(WorkerUnparked { reason }), None);
     match next.worker.link {
         RuntimeStatus::None if holds_turn => {
             next.worker.link = RuntimeStatus::Starting;

@@ -1,9 +1,9 @@
 //! Policy: rules decide permission requests for the owner, and a denied call that was made without
 //! a request cancels its turn. The supervisor evaluates the rules.
 
-use serde_json::Value;
 use subagent_protocol::api::DecidedBy;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::{ApprovalDecidedEvent, DecidingRule, PolicyViolated};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
@@ -17,13 +17,13 @@ pub(super) fn decide_by_rule(
     next: &mut TransitionBuilder,
     request_id: RequestId,
     choice: PermissionDecision,
-    rule: &Value,
+    rule: DecidingRule,
 ) -> Result<()> {
     let option_id = choice.option_id.clone();
     let turn = approvals::take_decision(next, &request_id, QuestionKind::Permission, option_id.as_deref())?;
-    let mut data = approvals::decided(&request_id, &choice, None, DecidedBy::Rule);
-    data["policy"] = rule.clone();
-    next.event(EventType::ApprovalDecided, data, turn);
+    let decided = approvals::decided(&request_id, &choice, None, DecidedBy::Rule);
+    let data = ApprovalDecidedEvent { policy: Some(rule), ..decided };
+    next.event(EventData::ApprovalDecided(data), turn);
     let fact_id = request_id.clone();
     let option = option_id.clone();
     next.facts.push(Fact::ApprovalDecided {
@@ -37,9 +37,9 @@ pub(super) fn decide_by_rule(
 }
 
 /// Reports a denied call of this turn. Cancels the turn if it is open and not being canceled.
-pub(super) fn violation(next: &mut TransitionBuilder, turn: Option<u64>, call: Value) -> Result<()> {
+pub(super) fn violation(next: &mut TransitionBuilder, turn: Option<u64>, call: PolicyViolated) -> Result<()> {
     let message = violation_text(&call);
-    next.event(EventType::PolicyViolated, call.clone(), turn);
+    next.event(EventData::PolicyViolated(call), turn);
     let error = Error::new(Code::PolicyViolation, message.clone());
     next.facts.push(Fact::LastError(Some(error.clone())));
     next.facts.push(Fact::TaskCause { error, turn });
@@ -54,9 +54,10 @@ pub(super) fn violation(next: &mut TransitionBuilder, turn: Option<u64>, call: V
 }
 
 /// Returns the data of `policy.violated` as a sentence.
-pub fn violation_text(call: &Value) -> String {
-    let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call");
-    let rule = call["rule"].as_str().unwrap_or_default();
-    let seen = call["evidence"].as_str().map(|seen| format!(" ({seen})")).unwrap_or_default();
-    format!("the agent did without asking what the rule {rule} denies: {what}{seen}")
+#[must_use]
+pub fn violation_text(call: &PolicyViolated) -> String {
+    let PolicyViolated { evidence, decided, .. } = call;
+    let what = decided.subject.as_ref().unwrap_or(&decided.kind);
+    let rule = decided.rule.as_deref().unwrap_or_default();
+    format!("the agent did without asking what the rule {rule} denies: {what} ({evidence})")
 }

@@ -1,8 +1,8 @@
 //! Questions of the agent: opened, decided or answered by the owner, or not answered in time.
 
-use serde_json::{Value, json};
 use subagent_protocol::api::DecidedBy;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::{AddedRule, ApprovalDecidedEvent, ElicitationAnsweredEvent};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
@@ -34,8 +34,14 @@ fn answer_as(
     let option_id = Some(action).filter(|action| *action != ElicitationAction::Cancel);
     let option_id = option_id.map(|action| action.as_str().to_owned());
     let turn = approvals::take_decision(next, &request_id, QuestionKind::Elicitation, option_id.as_deref())?;
-    let data = json!({"requestId": request_id, "action": action, "fields": fields, "reason": null, "by": by});
-    next.event(EventType::ElicitationAnswered, data, turn);
+    let answered = ElicitationAnsweredEvent {
+        request_id: request_id.clone(),
+        action,
+        fields,
+        reason: None,
+        by: Some(by),
+    };
+    next.event(EventData::ElicitationAnswered(answered), turn);
     let fact_id = request_id.clone();
     let decided = Fact::ApprovalDecided {
         request_id: fact_id,
@@ -56,10 +62,12 @@ pub(super) fn inbox(next: &mut TransitionBuilder, input: QuestionInput) -> Resul
             })
         }
         QuestionInput::DecideAlways { request_id, choice, note, rule } => {
-            let standing = json!({
-                "ruleId": rule.rule_id, "rule": rule.rule, "action": rule.action,
-                "scope": if rule.for_controller { "controller" } else { "worker" },
-            });
+            let standing = AddedRule {
+                rule_id: rule.rule_id.clone(),
+                rule: rule.rule.clone(),
+                action: rule.action.to_owned(),
+                scope: if rule.for_controller { "controller" } else { "worker" }.to_owned(),
+            };
             decide_as(next, request_id, choice, note, DecidedBy::Owner, Some(standing))?;
             next.facts.push(Fact::Inbox(InboxFact::RuleAdded(rule)));
             Ok(())
@@ -117,7 +125,7 @@ pub(super) fn decide_as(
     choice: PermissionDecision,
     note: Option<String>,
     by: DecidedBy,
-    always: Option<Value>,
+    always: Option<AddedRule>,
 ) -> Result<()> {
     if let LifecycleState::Local(local) = &next.worker.state
         && local.request_id == request_id
@@ -128,11 +136,9 @@ pub(super) fn decide_as(
     }
     let turn =
         approvals::take_decision(next, &request_id, QuestionKind::Permission, choice.option_id.as_deref())?;
-    let mut data = approvals::decided(&request_id, &choice, note, by);
-    if let Some(always) = always {
-        data["always"] = always;
-    }
-    next.event(EventType::ApprovalDecided, data, turn);
+    let decided = approvals::decided(&request_id, &choice, note, by);
+    let data = ApprovalDecidedEvent { always, ..decided };
+    next.event(EventData::ApprovalDecided(data), turn);
     next.facts.push(Fact::ApprovalDecided {
         request_id: request_id.clone(),
         option_id: choice.option_id.clone(),

@@ -1,8 +1,8 @@
 //! Changes of the queue: pausing it, dropping and moving its messages.
 
-use serde_json::json;
 use subagent_protocol::api::not_queued;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::turns::{QueuePaused, QueueResumedEvent, TurnDroppedEvent, TurnQueued};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
@@ -33,11 +33,8 @@ pub(super) fn pause(next: &mut TransitionBuilder, reason: QueuePause, turn: Opti
         return;
     }
     next.worker.queue.paused = Some(reason);
-    let mut data = json!({"reason": reason, "length": length});
-    if let Some(turn_id) = turn {
-        data["turnId"] = turn_id.as_str().into();
-    }
-    next.event(EventType::QueuePaused, data, None);
+    let data = QueuePaused { reason, length: length as u64, turn_id: turn.cloned() };
+    next.event(EventData::QueuePaused(data), None);
 }
 
 pub(super) fn drop_queued(next: &mut TransitionBuilder, turn_id: &TurnId) -> Result<()> {
@@ -59,7 +56,8 @@ pub(super) fn move_queued(next: &mut TransitionBuilder, turn_id: &TurnId, to: us
         next.worker.queue.turns.insert(to, moved);
     }
     next.facts.push(Fact::QueueOrdered { turns: next.worker.queue.turns.iter().cloned().collect() });
-    next.event(EventType::TurnMoved, json!({"turnId": turn_id, "position": to + 1}), None);
+    let moved = TurnQueued { turn_id: turn_id.clone(), position: to as u64 + 1 };
+    next.event(EventData::TurnMoved(moved), None);
     Ok(())
 }
 
@@ -100,11 +98,12 @@ fn index_of(next: &TransitionBuilder, turn_id: &TurnId) -> Result<usize> {
 
 fn dropped(next: &mut TransitionBuilder, turn_id: &TurnId, reason: &str) {
     next.facts.push(Fact::TurnUnqueued { id: turn_id.clone() });
-    next.event(EventType::TurnDropped, json!({"turnId": turn_id, "reason": reason}), None);
+    let data = TurnDroppedEvent { turn_id: turn_id.clone(), reason: reason.to_owned() };
+    next.event(EventData::TurnDropped(data), None);
 }
 
 fn not_paused_if_empty(next: &mut TransitionBuilder) {
     if next.worker.queue.turns.is_empty() && next.worker.queue.paused.take().is_some() {
-        next.event(EventType::QueueResumed, json!({"length": 0}), None);
+        next.event(EventData::QueueResumed(QueueResumedEvent { length: 0 }), None);
     }
 }

@@ -1,8 +1,9 @@
 //! A runtime that knows more than the store, because the database was replaced by an older copy.
 //! Must not give a runtime a prompt.
 
-use serde_json::json;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::ApprovalRequestedEvent;
+use subagent_protocol::data::turns::TurnStarted;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::{Carrier, Dispatched, QuestionKind};
@@ -29,8 +30,8 @@ pub(super) fn recover_turn(next: &mut TransitionBuilder, no: u64, id: TurnId) ->
     queue::unqueue_recovered(next, &id);
     next.facts.push(Fact::TurnOpened { no, id: id.clone(), carrier: Carrier::Runtime });
     next.facts.push(Fact::TurnDispatching { no });
-    let data = json!({"turnId": id, "input": null, "recovered": true});
-    next.event(EventType::TurnStarted, data, Some(no));
+    let data = TurnStarted { turn_id: id.clone(), input: None, recovered: Some(true) };
+    next.event(EventData::TurnStarted(data), Some(no));
     next.worker.state =
         LifecycleState::Turn(RuntimeTurn { no, id, dispatching: true, retried: false, cancel: None });
     Ok(())
@@ -42,8 +43,8 @@ pub(super) fn recover_approval(next: &mut TransitionBuilder, request_id: Request
         return;
     }
     let turn = next.worker.asking_turn();
-    let data = json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
-    next.event(EventType::ApprovalRequested, data, turn);
+    let data = ApprovalRequestedEvent::of_daemon(request_id.clone(), LOST_WORDS.to_owned(), Vec::new());
+    next.event(EventData::ApprovalRequested(data), turn);
     // Whether it is an elicitation is unknown. Both kinds can be canceled.
     let kind = QuestionKind::Permission;
     next.worker

@@ -1,7 +1,7 @@
 //! The life of a runtime: its hello, its end, and what that means for an open turn.
 
-use serde_json::json;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::Because;
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::{Dispatched, QueuePause};
 use subagent_protocol::{Code, Error};
@@ -118,11 +118,8 @@ pub(super) fn runtime_gone(next: &mut TransitionBuilder, clean: bool, rebooted: 
     let hibernated = hibernation::hibernates(next);
     let holds_turn = next.worker.holds_turn();
     if !clean && !hibernated {
-        next.event(
-            EventType::WorkerLost,
-            json!({"reason": "the runtime ended without its last record"}),
-            None,
-        );
+        let reason = "the runtime ended without its last record".to_owned();
+        next.event(EventData::WorkerLost(Because { reason }), None);
     }
     match &mut next.worker.state {
         LifecycleState::Starting => {

@@ -1,6 +1,7 @@
 //! A message for a worker without an open turn: when it is refused.
 
 use serde_json::{Value, json};
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ParkReason, QuestionKind};
 use subagent_protocol::time::Timestamp;
@@ -26,7 +27,7 @@ pub(super) fn send(
     next: &mut TransitionBuilder,
     turn_id: TurnId,
     message: Value,
-    input: &Value,
+    input: TurnInput,
     by: By,
 ) -> Result<()> {
     let state = next.worker.public_state();

@@ -1,9 +1,11 @@
 //! Turns that the daemon simulates (contract section 9, debug mode), for trying scripts without an
 //! agent. Must not give orders to a runtime, and must not depend on the state of one.
 
-use serde_json::{Value, json};
 use subagent_protocol::api::DecidedBy;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::{ApprovalOver, ApprovalRequestedEvent};
+use subagent_protocol::data::turns::{ProgressMessage, TurnCanceledEvent, TurnCompleted};
+use subagent_protocol::event::ApprovalOption;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus};
@@ -21,22 +23,23 @@ const ALLOW: &str = "allow";
 
 /// Completes a simulated turn at once.
 pub(super) fn play(next: &mut TransitionBuilder, no: u64, id: &TurnId) {
-    next.event(EventType::ProgressMessage, json!({"role": "assistant", "text": STATUS}), Some(no));
-    end_local(next, no, TurnStatus::Completed, EventType::TurnCompleted, completed(id, "completed"));
+    let said = ProgressMessage { role: "assistant".to_owned(), text: STATUS.to_owned() };
+    next.event(EventData::ProgressMessage(said), Some(no));
+    end_local(next, no, TurnStatus::Completed, completed(id, "completed"));
 }
 
 /// Asks for a simulated permission. The turn stays open until it is answered.
 pub(super) fn ask_locally(next: &mut TransitionBuilder, no: u64, id: TurnId, request_id: RequestId) {
-    let data = json!({
-        "requestId": request_id,
-        "kind": "tool.call",
-        "message": format!("Permission requested for {id}"),
-        "options": [
-            {"id": ALLOW, "alias": ALLOW, "label": "Allow"},
-            {"id": "deny", "alias": "deny", "label": "Deny"},
-        ],
-    });
-    next.event(EventType::ApprovalRequested, data, Some(no));
+    let option = |id: &str, label: &str| ApprovalOption {
+        id: id.to_owned(),
+        alias: id.to_owned(),
+        label: label.to_owned(),
+        kind: None,
+    };
+    let options = vec![option(ALLOW, "Allow"), option("deny", "Deny")];
+    let message = format!("Permission requested for {id}");
+    let data = ApprovalRequestedEvent::of_daemon(request_id.clone(), message, options);
+    next.event(EventData::ApprovalRequested(data), Some(no));
     next.facts.push(Fact::ApprovalOpened {
         request_id: request_id.clone(),
         kind: QuestionKind::Permission,
@@ -54,7 +57,7 @@ pub(super) fn decide_local(
     by: DecidedBy,
 ) {
     let data = decided(&local.request_id, choice, note.clone(), by);
-    next.event(EventType::ApprovalDecided, data, Some(local.no));
+    next.event(EventData::ApprovalDecided(data), Some(local.no));
     let Some(option_id) = choice.option_id.clone() else {
         answered(next, local, None, false);
         return canceled_local(next, local, &note.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned()));
@@ -62,14 +65,14 @@ pub(super) fn decide_local(
     let outcome = if option_id == ALLOW { "approved" } else { "rejected" };
     answered(next, local, Some(option_id), false);
     let data = completed(&local.id, outcome);
-    end_local(next, local.no, TurnStatus::Completed, EventType::TurnCompleted, data);
+    end_local(next, local.no, TurnStatus::Completed, data);
 }
 
 /// Cancels the turn, and its request, for a cancel or restart.
 pub(super) fn cancel_local(next: &mut TransitionBuilder, local: &SimulatedTurn, reason: String) {
     let note = Some(reason.clone());
     let data = decided(&local.request_id, &PermissionDecision::cancelled(), note, DecidedBy::Cancel);
-    next.event(EventType::ApprovalDecided, data, Some(local.no));
+    next.event(EventData::ApprovalDecided(data), Some(local.no));
     answered(next, local, None, true);
     canceled_local(next, local, &reason);
 }
@@ -77,8 +80,8 @@ pub(super) fn cancel_local(next: &mut TransitionBuilder, local: &SimulatedTurn, 
 /// Cancels the turn for a stop, which decides no request.
 pub(super) fn stop_local(next: &mut TransitionBuilder, local: &SimulatedTurn, reason: &str) {
     let closed = ApprovalClosedReason::Stopped.as_str();
-    let data = json!({"requestId": local.request_id, "reason": closed});
-    next.event(EventType::ApprovalCanceled, data, Some(local.no));
+    let over = ApprovalOver { request_id: local.request_id.clone(), reason: closed.to_owned() };
+    next.event(EventData::ApprovalCanceled(over), Some(local.no));
     let request_id = local.request_id.clone();
     next.facts.push(Fact::ApprovalClosed { request_id, status: ApprovalStatus::Canceled });
     canceled_local(next, local, reason);
@@ -97,16 +100,16 @@ fn answered(next: &mut TransitionBuilder, local: &SimulatedTurn, option_id: Opti
 }
 
 fn canceled_local(next: &mut TransitionBuilder, local: &SimulatedTurn, reason: &str) {
-    let data = json!({"turnId": local.id, "reason": reason});
-    end_local(next, local.no, TurnStatus::Canceled, EventType::TurnCanceled, data);
+    let data = TurnCanceledEvent { turn_id: local.id.clone(), reason: reason.to_owned(), forced: None };
+    end_local(next, local.no, TurnStatus::Canceled, EventData::TurnCanceled(data));
 }
 
-fn end_local(next: &mut TransitionBuilder, no: u64, status: TurnStatus, event_type: EventType, data: Value) {
-    next.event(event_type, data, Some(no));
+fn end_local(next: &mut TransitionBuilder, no: u64, status: TurnStatus, data: EventData) {
+    next.event(data, Some(no));
     next.facts.push(Fact::TurnClosed { no, status, dispatched: Dispatched::No });
     next.worker.state = LifecycleState::Idle;
 }
 
-fn completed(id: &TurnId, outcome: &str) -> Value {
-    json!({"turnId": id, "outcome": outcome, "state": "idle"})
+fn completed(id: &TurnId, outcome: &str) -> EventData {
+    EventData::TurnCompleted(TurnCompleted::new(id.clone(), outcome))
 }

@@ -1,8 +1,8 @@
 //! The start of an agent: its session, or why there is none.
 
-use serde_json::json;
 use subagent_protocol::Error;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::SessionOpened;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 use subagent_protocol::state::QueuePause;
 
@@ -31,18 +31,16 @@ pub(super) fn session(
         }
         next.worker.link = RuntimeStatus::Ready;
         next.worker.restart = Restart::None;
-        let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
-        let mut data = json!({"session": origin, "contextLost": context_lost});
-        if let Some(reason) = context_lost_reason {
-            data["contextLostReason"] = reason.into();
-        }
-        if hibernation::is_awake(next) {
-            data["hibernated"] = true.into();
-            if let Some(took_ms) = took_ms {
-                data["tookMs"] = took_ms.into();
-            }
-        }
-        next.event(event_type, data, None);
+        let was_hibernated = hibernation::is_awake(next);
+        let opened = SessionOpened {
+            session: origin,
+            context_lost,
+            context_lost_reason,
+            hibernated: was_hibernated.then_some(true),
+            took_ms: took_ms.filter(|_| was_hibernated),
+        };
+        let event = if first { EventData::WorkerStarted } else { EventData::WorkerRestarted };
+        next.event(event(opened), None);
     }
     turn::prompt_if_waiting(next);
 }

@@ -1,7 +1,7 @@
 //! Stopping a worker for good.
 
-use serde_json::json;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::progress::Nothing;
 use subagent_protocol::{Code, Error, Result};
 
 use super::reasons::STOPPED_BY_MANAGER;
@@ -67,6 +67,6 @@ pub(super) fn stopped_if_stopping(next: &mut TransitionBuilder) {
         turn_end::close_turn(next, None);
         approvals::end_approvals(next, &ApprovalInput::Lost, |_| true);
         next.worker.state = LifecycleState::Stopped;
-        next.event(EventType::WorkerStopped, json!({}), None);
+        next.event(EventData::WorkerStopped(Nothing {}), None);
     }
 }

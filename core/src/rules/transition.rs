@@ -1,7 +1,6 @@
 //! The next state while it is being built.
 
-use serde_json::Value;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 
 use crate::model::{Fact, RateLimit, Transition, Worker, WorkerAction};
 
@@ -21,8 +20,8 @@ impl TransitionBuilder {
     }
 
     /// Adds an event of the daemon.
-    pub(super) fn event(&mut self, event_type: EventType, data: Value, turn: Option<u64>) {
-        self.facts.push(Fact::Event { event_type, data, turn });
+    pub(super) fn event(&mut self, data: EventData, turn: Option<u64>) {
+        self.facts.push(Fact::Event { data, turn });
     }
 
     /// Returns what was built.

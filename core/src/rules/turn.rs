@@ -1,7 +1,8 @@
 //! The open turn: how it begins, and when its prompt is sent.
 
-use serde_json::{Value, json};
-use subagent_protocol::event::EventType;
+use serde_json::Value;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::turns::{TurnInput, TurnStarted};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::{Code, Error, Result};
@@ -11,15 +12,16 @@ use super::transition::TransitionBuilder;
 use crate::model::{By, Fact, LifecycleState, RuntimeStatus, RuntimeTurn, WorkerAction};
 
 /// Opens a turn. No turn may be open.
-pub(super) fn begin(next: &mut TransitionBuilder, turn_id: TurnId, message: Value, input: &Value, by: By) {
+pub(super) fn begin(next: &mut TransitionBuilder, turn_id: TurnId, message: Value, input: TurnInput, by: By) {
     let no = next_number(next);
     let carrier = match by {
         By::Runtime => Carrier::Runtime,
         By::Local | By::LocalAsking { .. } => Carrier::Local,
     };
     next.facts.push(Fact::TurnOpened { no, id: turn_id.clone(), carrier });
-    next.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
-    next.event(EventType::MessageSent, message, Some(no));
+    let started = TurnStarted { turn_id: turn_id.clone(), input: Some(input), recovered: None };
+    next.event(EventData::TurnStarted(started), Some(no));
+    next.facts.push(Fact::MessageSent { message, turn: no });
     match by {
         By::Runtime => give_to_runtime(next, no, turn_id),
         By::Local => simulated::play(next, no, &turn_id),

@@ -1,7 +1,7 @@
 //! The end of a turn and of its questions: the events, and whether the queue continues.
 
-use serde_json::json;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::turns::{TurnCanceledEvent, TurnCompleted, TurnFailed};
 use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
 use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus, UnparkReason};
 use subagent_protocol::{Code, fields};
@@ -50,35 +50,28 @@ pub(super) fn close_turn(next: &mut TransitionBuilder, end: Option<TurnEnd>) {
     let is_lost = lost(end.as_ref());
     let own = !turn.dispatching || end.is_none() || is_lost;
     let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
-    let (status, event_type, data) = match (canceled, end) {
+    let turn_id = turn.id.clone();
+    let (status, data) = match (canceled, end) {
         (Some(cancel), end) => {
-            let mut data = json!({"turnId": turn.id, "reason": cancel.reason});
-            if end.as_ref().is_some_and(ignored_cancel) {
-                data["forced"] = true.into();
-            }
-            (TurnStatus::Canceled, EventType::TurnCanceled, data)
+            let forced = end.as_ref().is_some_and(ignored_cancel).then_some(true);
+            let data = TurnCanceledEvent { turn_id, reason: cancel.reason.clone(), forced };
+            (TurnStatus::Canceled, EventData::TurnCanceled(data))
         }
         (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {
-            let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
-            if let Some(stop_reason) = stop_reason {
-                data["stopReason"] = stop_reason.into();
-            }
-            if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
-                data["usage"] = usage;
-            }
+            let usage = fields::usage_of_turn(usage.as_ref(), meta.as_ref());
+            let data = TurnCompleted { stop_reason, usage, ..TurnCompleted::new(turn_id, "completed") };
             // Cleared only by a completed turn, so that the next message does not hide the last
             // error.
             next.facts.push(Fact::LastError(None));
-            (TurnStatus::Completed, EventType::TurnCompleted, data)
+            (TurnStatus::Completed, EventData::TurnCompleted(data))
         }
         (None, Some(TurnEnd::Failed { error })) => {
-            let data = json!({"turnId": turn.id, "error": error});
-            next.facts.push(Fact::LastError(Some(error)));
-            (TurnStatus::Failed, EventType::TurnFailed, data)
+            next.facts.push(Fact::LastError(Some(error.clone())));
+            (TurnStatus::Failed, EventData::TurnFailed(TurnFailed { turn_id, error }))
         }
         (None, None) => {
-            let data = json!({"turnId": turn.id, "reason": STOPPED_BY_MANAGER});
-            (TurnStatus::Canceled, EventType::TurnCanceled, data)
+            let data = TurnCanceledEvent { turn_id, reason: STOPPED_BY_MANAGER.to_owned(), forced: None };
+            (TurnStatus::Canceled, EventData::TurnCanceled(data))
         }
     };
     let pause = match status {
@@ -91,7 +84,7 @@ pub(super) fn close_turn(next: &mut TransitionBuilder, end: Option<TurnEnd>) {
         (true, TurnStatus::Completed) => Dispatched::Yes,
         (true, _) => Dispatched::Maybe,
     };
-    next.event(event_type, data, Some(turn.no));
+    next.event(data, Some(turn.no));
     next.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
     if let Some(reason) = pause
         && !parking::park(next, Some(&turn.id))

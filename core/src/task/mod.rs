@@ -2,7 +2,8 @@
 //! worker has an open turn or queued messages. Must not decide which task gets a free slot. The
 //! store counts rows for that.
 
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::tasks::EndedTask;
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::ids::WorkerId;
 
 use serde_json::{Value, json};
@@ -55,16 +56,6 @@ pub fn outcome(worker: &Worker, ending: Option<TaskEnding>, last: Option<LastTur
         None if !waits => TaskStatus::Cancelled,
         Some(_) | None => TaskStatus::Failed,
     })
-}
-
-/// Returns the event that reports the outcome.
-#[must_use]
-pub const fn event_of(outcome: TaskStatus) -> EventType {
-    match outcome {
-        TaskStatus::Completed => EventType::SubagentCompleted,
-        TaskStatus::Cancelled => EventType::SubagentCancelled,
-        _ => EventType::SubagentFailed,
-    }
 }
 
 /// Returns the first `chars` characters of a text.
@@ -122,13 +113,12 @@ pub fn explained(
     }
 }
 
-/// Returns the message to the parent: data of `message.sent`, and of `turn.started` without the
-/// turn.
+/// Returns the message to the parent: data of `message.sent`, and the input in `turn.started`.
 #[must_use]
-pub fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (Value, Value) {
-    let subagent = json!({"subagentId": id, "name": name, "status": status});
+pub fn delivery(text: &str, name: &str, id: &WorkerId, status: TaskStatus) -> (Value, TurnInput) {
+    let subagent = EndedTask { subagent_id: id.clone(), name: name.to_owned(), status };
     let message = json!({"text": text, "blocks": [], "subagent": subagent});
-    (message, json!({"text": text, "blocksCount": 0, "subagent": subagent}))
+    (message, TurnInput { text: text.to_owned(), blocks_count: 0, subagent: Some(subagent) })
 }
 
 /// Returns the form in which names are compared.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::budget::{Limits, LimitsChange, Money, OnLimit, OnUnknown, Used};
+use subagent_protocol::data::EventData;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
 
@@ -48,7 +49,7 @@ impl Forest {
         }
     }
 
-    fn spend(&mut self, worker: usize, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
+    fn spend(&mut self, worker: usize, spent: &Spent, now: i64) -> Vec<EventData> {
         let mut accounts = self.of(worker);
         let events = accounts.spend(spent, now);
         let Accounts { worker: own, above, controller } = accounts;
@@ -87,6 +88,7 @@ fn m6_what_a_task_uses_is_used_of_what_every_worker_above_it_has() {
     let data = json!({
         "scope": "worker", "workerId": id(0), "budget": "tokens", "limit": 100, "used": 100, "unit": "tokens", "action": "refuse",
     });
+    let events: Vec<_> = events.iter().map(|event| (event.event_type(), event.to_value())).collect();
     assert_eq!(events, [(EventType::BudgetExceeded, data)]);
     for (worker, named) in [(0, Value::Null), (1, json!(id(0))), (2, json!(id(0)))] {
         for refused in [may_open(&tree.of(worker), 0), may_give_work(&tree.of(worker), 0)] {
@@ -222,7 +224,8 @@ proptest! {
             now += later;
             let which = which.index(workers.len());
             let _ = alone[which].spend(&spent, now);
-            for (event_type, data) in forest.spend(which, &spent, now) {
+            for event in forest.spend(which, &spent, now) {
+                let (event_type, data) = (event.event_type(), event.to_value());
                 let whose = match data["scope"].as_str() {
                     Some("worker") => data.get("workerId").cloned().unwrap_or_else(|| json!(id(which))),
                     _ => Value::Null,

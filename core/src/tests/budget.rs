@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::budget::{Limits, LimitsChange, MAX_AMOUNT, Money, OnLimit, OnUnknown, amount};
+use subagent_protocol::data::EventData;
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 
@@ -30,8 +31,8 @@ fn clock(runs: bool, at: i64) -> Spent {
 
 const UNKNOWN: Spent = Spent::Closed { tokens: None };
 
-fn types(news: &[(EventType, Value)]) -> Vec<EventType> {
-    news.iter().map(|(event_type, _)| *event_type).collect()
+fn types(news: &[EventData]) -> Vec<EventType> {
+    news.iter().map(EventData::event_type).collect()
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn turns_that_are_used_up_refuse_the_next_and_say_so_once() {
     may_open(&accounts, 0).unwrap();
     let events = accounts.spend(&Spent::Opened, 0);
     let data = json!({"scope": "worker", "budget": "turns", "limit": 2, "used": 2, "unit": "turns", "action": "refuse"});
-    assert_eq!(events, [(EventType::BudgetExceeded, data)]);
+    assert_eq!((types(&events), events[0].to_value()), (vec![EventType::BudgetExceeded], data));
     let error = may_open(&accounts, 0).unwrap_err();
     assert_eq!(error.code, Code::BudgetExceeded);
     assert_eq!((&error.details["scope"], &error.details["used"]), (&json!("worker"), &json!(2)));
@@ -62,7 +63,7 @@ fn a_warning_refuses_nothing() {
     let limits = Limits { tokens: Some(10), on_limit: Some(OnLimit::Warn), ..Limits::default() };
     let mut accounts = accounts(limits, Limits::default());
     let events = accounts.spend(&closed(10), 0);
-    assert_eq!(events[0].1["action"], "warn");
+    assert_eq!(events[0].to_value()["action"], "warn");
     may_open(&accounts, 0).unwrap();
     assert!(accounts.cancels(0).is_none());
 }
@@ -74,7 +75,8 @@ fn two_workers_share_what_their_controller_has() {
     assert_eq!(first.spend(&closed(60), 0), []);
     let mut second = Accounts { controller: first.controller.clone(), ..Accounts::default() };
     let events = second.spend(&closed(60), 0);
-    assert_eq!((events[0].1["scope"].as_str(), &events[0].1["used"]), (Some("controller"), &json!(120)));
+    let data = events[0].to_value();
+    assert_eq!((&data["scope"], &data["used"]), (&json!("controller"), &json!(120)));
     first.controller = second.controller.clone();
     for accounts in [&first, &second] {
         assert_eq!(may_open(accounts, 0).unwrap_err().details["scope"], "controller");
@@ -93,7 +95,7 @@ fn what_an_agent_does_not_report_is_unknown_and_not_nothing() {
     may_open(&warned, 0).unwrap();
     let events = warned.spend(&Spent::Opened, 0);
     let data = json!({"scope": "worker", "budget": "tokens", "unreported": 1, "action": "warn"});
-    assert_eq!(events, [(EventType::BudgetUnknown, data)]);
+    assert_eq!((types(&events), events[0].to_value()), (vec![EventType::BudgetUnknown], data));
     assert_eq!(warned.spend(&Spent::Opened, 0), [], "once");
 
     let mut refused = accounts(limits(Some(OnUnknown::Refuse)), Limits::default());
@@ -259,7 +261,8 @@ proptest! {
             let which = usize::from(which);
             let mut accounts = Accounts { worker: workers[which].clone(), controller, above: Vec::new() };
             let before = may_open(&accounts, now);
-            for (event_type, data) in accounts.spend(&spent, now) {
+            for event in accounts.spend(&spent, now) {
+                let (event_type, data) = (event.event_type(), event.to_value());
                 let what = (event_type, data["scope"].clone(), data["budget"].clone());
                 prop_assert!(!events.contains(&what), "told twice: {what:?}");
                 events.push(what);

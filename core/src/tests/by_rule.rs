@@ -1,24 +1,29 @@
 //! Decisions by rules of the owner, and violations of them.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use subagent_protocol::Code;
+use subagent_protocol::data::questions::{DecidingRule, PolicyViolated};
 use subagent_protocol::event::EventType;
 
-use super::{decide, send};
+use super::{decide, events_of, rule, send};
 use crate::checker::request;
 use crate::model::{Approval, Fact, LifecycleState, PermissionDecision, Worker, WorkerAction, WorkerInput};
 
 fn by_rule(no: u8, option: &str) -> WorkerInput {
     let choice =
         PermissionDecision { option_id: Some(option.to_owned()), alias: None, decision: "allow".to_owned() };
-    WorkerInput::DecideByRule { request_id: request(no), choice, rule: json!({"rule": "execute(ls *)"}) }
+    WorkerInput::DecideByRule { request_id: request(no), choice, rule: rule() }
 }
 
-fn violation(turn: Option<u64>) -> WorkerInput {
-    WorkerInput::Violation {
-        turn,
-        call: json!({"toolCallId": "1", "subject": "rm x", "rule": "execute(rm *)"}),
-    }
+pub(super) fn violation(turn: Option<u64>) -> WorkerInput {
+    let decided = DecidingRule {
+        action: "deny".to_owned(),
+        subject: Some("rm x".to_owned()),
+        rule: Some("execute(rm *)".to_owned()),
+        ..rule()
+    };
+    let call = PolicyViolated { tool_call_id: "1".to_owned(), evidence: "seen".to_owned(), decided };
+    WorkerInput::Violation { turn, call }
 }
 
 /// Returns a worker after these inputs.
@@ -31,26 +36,13 @@ fn running() -> Worker {
     after(vec![send(1), WorkerInput::Dispatching { turn: 1 }])
 }
 
-fn events(facts: &[Fact], wanted: EventType) -> Vec<&Value> {
-    facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::Event { event_type, data, .. } if *event_type == wanted => Some(data),
-            _ => None,
-        })
-        .collect()
-}
-
 #[test]
 fn a_rule_decides_once_and_is_reported() {
     let asked = running().step(WorkerInput::ApprovalRequested { request_id: request(1) }).unwrap().worker;
     let step = asked.step(by_rule(1, "yes")).unwrap();
-    let decided = events(&step.facts, EventType::ApprovalDecided);
+    let decided = events_of(&step.facts, EventType::ApprovalDecided);
     assert_eq!(decided.len(), 1);
-    assert_eq!(
-        (&decided[0]["policy"], &decided[0]["optionId"]),
-        (&json!({"rule": "execute(ls *)"}), &json!("yes"))
-    );
+    assert_eq!((&decided[0]["policy"], &decided[0]["optionId"]), (&json!(rule()), &json!("yes")));
     let answer = WorkerAction::Answer { request_id: request(1), option_id: Some("yes".to_owned()) };
     assert_eq!(step.actions, [answer]);
     assert_eq!(
@@ -79,7 +71,7 @@ fn a_violation_cancels_its_turn_and_no_other() {
     let reason = &turn.cancel.as_ref().unwrap().reason;
     assert!(reason.starts_with("POLICY_VIOLATION: ") && reason.contains("rm x"), "{reason}");
     assert!(matches!(&step.actions[..], [WorkerAction::Cancel { turn: 1, .. }]));
-    assert_eq!(events(&step.facts, EventType::PolicyViolated).len(), 1);
+    assert_eq!(events_of(&step.facts, EventType::PolicyViolated).len(), 1);
     let failed =
         |fact: &Fact| matches!(fact, Fact::LastError(Some(error)) if error.code == Code::PolicyViolation);
     assert!(step.facts.iter().any(failed));
@@ -88,7 +80,7 @@ fn a_violation_cancels_its_turn_and_no_other() {
     for other in [None, Some(2)] {
         let step = running().step(violation(other)).unwrap();
         assert_eq!((step.worker, step.actions), (running(), vec![]));
-        assert_eq!(events(&step.facts, EventType::PolicyViolated).len(), 1, "it is told all the same");
+        assert_eq!(events_of(&step.facts, EventType::PolicyViolated).len(), 1, "it is told all the same");
     }
     let idle = Worker::without_runtime();
     assert_eq!(idle.step(violation(None)).unwrap().worker, idle);

@@ -7,7 +7,7 @@ use subagent_protocol::state::TurnStatus;
 
 use super::{decide, failure, send, simulate_asking};
 use crate::checker::{Checker, request};
-use crate::model::{Fact, Hibernation, LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerInput};
+use crate::model::{Hibernation, LifecycleState, Restart, RuntimeStatus, WorkerAction, WorkerInput};
 
 const IDLE: WorkerInput = WorkerInput::Hibernate { idle_seconds: 90 };
 const ENDS: WorkerAction = WorkerAction::Hibernate { last_turn: 0 };
@@ -42,11 +42,7 @@ fn after(inputs: &[WorkerInput]) -> (Checker, Vec<WorkerAction>) {
 /// Returns the events of a step, with their data.
 fn events(checker: &Checker, input: &WorkerInput) -> Vec<(EventType, serde_json::Value)> {
     let facts = checker.worker.step(input.clone()).unwrap().facts;
-    let event = |fact| match fact {
-        Fact::Event { event_type, data, .. } => Some((event_type, data)),
-        _ => None,
-    };
-    facts.into_iter().filter_map(event).collect()
+    facts.iter().filter_map(super::event).map(|(event_type, _, data)| (event_type, data)).collect()
 }
 
 #[test]

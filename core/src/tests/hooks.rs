@@ -2,10 +2,12 @@
 
 use serde_json::json;
 use subagent_protocol::Code;
+use subagent_protocol::data::questions::DecidingHook;
 use subagent_protocol::event::EventType;
+use subagent_protocol::hook::{HookEvent, HookOrigin};
 use subagent_protocol::state::{ApprovalStatus, WorkerState};
 
-use super::{decide, send};
+use super::{decide, events_of, rule, send};
 use crate::checker::request;
 use crate::model::{Approval, Fact, HooksOutcome, PermissionDecision, Worker, WorkerAction, WorkerInput};
 
@@ -28,13 +30,19 @@ fn answered(outcome: HooksOutcome) -> WorkerInput {
 pub(super) fn outcomes() -> [HooksOutcome; 3] {
     let choice =
         PermissionDecision { option_id: Some("allow".to_owned()), alias: None, decision: "allow".to_owned() };
-    [HooksOutcome::Ask, denied(), HooksOutcome::ByRule { choice, rule: json!({"rule": "execute(ls *)"}) }]
+    [HooksOutcome::Ask, denied(), HooksOutcome::ByRule { choice, rule: rule() }]
 }
 
 fn denied() -> HooksOutcome {
     let choice =
         PermissionDecision { option_id: Some("no".to_owned()), alias: None, decision: "deny".to_owned() };
-    HooksOutcome::ByHook { choice, reason: Some("why".to_owned()), hook: json!({"event": "PreToolUse"}) }
+    let hook = DecidingHook {
+        event: HookEvent::PreToolUse,
+        command: "check".to_owned(),
+        file: "/hooks.yaml".into(),
+        origin: HookOrigin::User,
+    };
+    HooksOutcome::ByHook { choice, reason: Some("why".to_owned()), hook }
 }
 
 fn released(facts: &[Fact]) -> usize {
@@ -53,12 +61,9 @@ fn a_held_request_is_no_question_and_is_not_decided_by_people() {
 fn hooks_answer_once() {
     let step = held().step(answered(denied())).unwrap();
     assert_eq!(released(&step.facts), 1);
-    let reported = step.facts.iter().find_map(|fact| match fact {
-        Fact::Event { event_type: EventType::ApprovalDecided, data, .. } => Some(data.clone()),
-        _ => None,
-    });
-    let reported = reported.unwrap();
+    let reported = &events_of(&step.facts, EventType::ApprovalDecided)[0];
     assert_eq!((&reported["by"], &reported["note"]), (&json!("hook"), &json!("why")));
+    assert_eq!(reported["hook"]["command"], "check");
     let answer = WorkerAction::Answer { request_id: request(1), option_id: Some("no".to_owned()) };
     assert_eq!(step.actions, [answer]);
     let late = step.worker.step(answered(HooksOutcome::Ask)).unwrap();

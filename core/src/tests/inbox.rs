@@ -7,7 +7,7 @@ use subagent_protocol::ids::{RequestId, RuleId};
 use subagent_protocol::state::ElicitationAction;
 use subagent_protocol::time::Timestamp;
 
-use super::{answer, decide, send, simulate_asking};
+use super::{answer, decide, events_of, send, simulate_asking};
 use crate::checker::request;
 use crate::model::{
     Approval, Expiry, Fact, InboxFact, LifecycleState, NewRule, PermissionDecision, QuestionInput,
@@ -57,14 +57,8 @@ fn asking(permissions: u8) -> Worker {
     after(inputs)
 }
 
-fn decided(step: &Transition) -> Vec<&Value> {
-    step.facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::Event { event_type: EventType::ApprovalDecided, data, .. } => Some(data),
-            _ => None,
-        })
-        .collect()
+fn decided(step: &Transition) -> Vec<Value> {
+    events_of(&step.facts, EventType::ApprovalDecided)
 }
 
 #[test]
@@ -72,8 +66,8 @@ fn several_are_decided_together_or_not_at_all() {
     let asked = asking(3);
     let all = vec![request(1), request(2), request(3)];
     let step = asked.step(in_the_inbox(0, request(1), all.clone())).unwrap();
-    let by: Vec<&Value> = decided(&step).into_iter().map(|data| &data["by"]).collect();
-    assert_eq!(by, [&json!("owner"); 3]);
+    let by: Vec<Value> = decided(&step).into_iter().map(|mut data| data["by"].take()).collect();
+    assert_eq!(by, vec![json!("owner"); 3]);
     assert_eq!(step.actions.len(), 3);
     let one = asked.step(decide(request(2), Some("deny"))).unwrap().worker;
     let late = one.step(in_the_inbox(0, request(1), all)).unwrap_err();
@@ -83,7 +77,7 @@ fn several_are_decided_together_or_not_at_all() {
 #[test]
 fn a_decision_that_becomes_a_rule_is_reported_with_it() {
     let step = asking(1).step(in_the_inbox(1, request(1), vec![])).unwrap();
-    let data = decided(&step)[0];
+    let data = &decided(&step)[0];
     let rule =
         json!({"ruleId": "rule_0101010101", "rule": "execute(ls)", "action": "allow", "scope": "worker"});
     assert_eq!((&data["always"], &data["by"]), (&rule, &json!("owner")));
@@ -112,8 +106,8 @@ fn what_a_deadline_cancels_is_the_turn_that_asked() {
     let step = asking(2).step(in_the_inbox(4, request(1), vec![])).unwrap();
     let LifecycleState::Turn(turn) = &step.worker.state else { panic!("{:?}", step.worker.state) };
     assert!(turn.cancel.is_some());
-    let by: Vec<&Value> = decided(&step).into_iter().map(|data| &data["by"]).collect();
-    assert_eq!(by, [&json!("deadline"), &json!("cancel")], "the other one goes with the turn");
+    let by: Vec<Value> = decided(&step).into_iter().map(|mut data| data["by"].take()).collect();
+    assert_eq!(by, [json!("deadline"), json!("cancel")], "the other one goes with the turn");
     assert!(
         matches!(&step.actions[..], [WorkerAction::Cancel { turn: 1, .. }]),
         "no answer that is there before the cancel"

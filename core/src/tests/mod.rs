@@ -17,8 +17,11 @@ mod task;
 mod task_limits;
 mod world;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use subagent_protocol::budget::Money;
+use subagent_protocol::data::questions::DecidingRule;
+use subagent_protocol::data::turns::TurnInput;
+use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
@@ -26,7 +29,47 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error};
 
 use crate::checker::{LOCAL, request};
-use crate::model::{By, ElicitationReply, PermissionDecision, QueuePosition, Queued, RateLimit, WorkerInput};
+use crate::model::{
+    By, ElicitationReply, Fact, PermissionDecision, QueuePosition, Queued, RateLimit, WorkerInput,
+};
+
+/// Returns the type, the turn and the data of an event.
+fn event(fact: &Fact) -> Option<(EventType, Option<u64>, Value)> {
+    match fact {
+        Fact::Event { data, turn } => Some((data.event_type(), *turn, data.to_value())),
+        Fact::MessageSent { message, turn } => Some((EventType::MessageSent, Some(*turn), message.clone())),
+        _ => None,
+    }
+}
+
+/// Returns the data of all events of a type.
+fn events_of(facts: &[Fact], wanted: EventType) -> Vec<Value> {
+    facts
+        .iter()
+        .filter_map(event)
+        .filter(|(event_type, ..)| *event_type == wanted)
+        .map(|(.., data)| data)
+        .collect()
+}
+
+fn input(text: &str) -> TurnInput {
+    TurnInput { text: text.to_owned(), blocks_count: 0, subagent: None }
+}
+
+/// Returns a rule that denies or allows `ls`.
+fn rule() -> DecidingRule {
+    DecidingRule {
+        action: "allow".to_owned(),
+        kind: "execute".to_owned(),
+        subject: Some("ls".to_owned()),
+        rule: Some("execute(ls *)".to_owned()),
+        layer: None,
+        source: None,
+        line: None,
+        path: None,
+        note: None,
+    }
+}
 
 fn turn_id(no: u64) -> TurnId {
     TurnId::from_random([u8::try_from(no % 251).unwrap(); TurnId::BYTES])
@@ -45,12 +88,12 @@ fn simulate_asking(no: u64) -> WorkerInput {
 }
 
 fn send_by(no: u64, by: By) -> WorkerInput {
-    WorkerInput::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}), by }
+    WorkerInput::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: input("t"), by }
 }
 
 /// Builds a message that may be queued. `number` is not the number of a turn.
 fn enqueue(number: u16, urgency: QueuePosition) -> WorkerInput {
-    let (message, input) = (json!({"text": "q"}), json!({"text": "q"}));
+    let (message, input) = (json!({"text": "q"}), input("q"));
     let queued = Queued { turn_id: queued_id(number), message, input, sender: None };
     WorkerInput::Enqueue { queued, urgency, most: 3 }
 }

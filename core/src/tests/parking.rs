@@ -8,11 +8,10 @@ use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error};
 
-use super::{enqueue, failure, limited, send};
+use super::{enqueue, events_of, failure, limited, send};
 use crate::checker::Checker;
 use crate::model::{
-    Fact, LifecycleState, MAX_BACKOFFS, Parking, QueuePosition, RateLimit, RuntimeStatus, WorkerAction,
-    WorkerInput,
+    LifecycleState, MAX_BACKOFFS, Parking, QueuePosition, RateLimit, RuntimeStatus, WorkerAction, WorkerInput,
 };
 
 const SESSION: WorkerInput = WorkerInput::Session {
@@ -199,13 +198,7 @@ fn what_an_error_reports_is_believed_within_bounds() {
 fn both_ends_are_reported() {
     let mut checker = at_work();
     let facts = checker.worker.step(limited(fails(1), None)).unwrap().facts;
-    let has_event: Vec<_> = facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::Event { event_type: EventType::WorkerParked, data, .. } => Some(data.clone()),
-            _ => None,
-        })
-        .collect();
+    let has_event = events_of(&facts, EventType::WorkerParked);
     let turn = super::turn_id(1);
     let until = Timestamp(31_000);
     assert_eq!(
@@ -214,6 +207,5 @@ fn both_ends_are_reported() {
     );
     checker.step(&limited(fails(1), None)).unwrap();
     let facts = checker.worker.step(WorkerInput::ParkingOver).unwrap().facts;
-    let is_end = |fact: &Fact| matches!(fact, Fact::Event { event_type: EventType::WorkerUnparked, data, .. } if data["reason"] == "due");
-    assert!(facts.iter().any(is_end));
+    assert_eq!(events_of(&facts, EventType::WorkerUnparked), [serde_json::json!({"reason": "due"})]);
 }

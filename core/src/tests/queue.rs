@@ -1,15 +1,15 @@
 //! The queue: one test for each rule.
 
-use serde_json::json;
+use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 use subagent_protocol::state::{QueuePause, WorkerState};
 
-use super::{decide, enqueue, failure, queued_id, send, simulate_asking};
+use super::{decide, enqueue, events_of, failure, queued_id, send, simulate_asking};
 use crate::checker::{Checker, request};
 use crate::model::QueuePosition::{Queued, Retried, Steered};
-use crate::model::{Fact, WorkerAction, WorkerInput};
+use crate::model::{WorkerAction, WorkerInput};
 
 fn ready() -> Checker {
     let mut checker = Checker::new();
@@ -134,8 +134,7 @@ fn a_loss_a_violation_and_an_end_by_others_pause_it() {
     assert_eq!(checker.worker.queue.paused, Some(QueuePause::TurnLost));
 
     let mut checker = busy(1);
-    let call = json!({"subject": "rm", "rule": "execute(rm)"});
-    checker.step(&WorkerInput::Violation { turn: Some(1), call }).unwrap();
+    checker.step(&super::by_rule::violation(Some(1))).unwrap();
     assert_eq!(checker.worker.queue.paused, Some(QueuePause::PolicyViolation));
 
     let mut checker = busy(1);
@@ -224,11 +223,9 @@ fn no_more_wait_than_may() {
 fn a_stop_drops_what_waits() {
     let checker = busy(2);
     let step = checker.worker.step(WorkerInput::Stop).unwrap();
-    let dropped = |fact: &&Fact| {
-        matches!(fact, Fact::Event { event_type: EventType::TurnDropped, data, .. }
-            if data["reason"] == "worker stopped by manager")
-    };
-    assert_eq!(step.facts.iter().filter(dropped).count(), 2);
+    let dropped = events_of(&step.facts, EventType::TurnDropped);
+    let stopped = |data: &&Value| data["reason"] == "worker stopped by manager";
+    assert_eq!(dropped.iter().filter(stopped).count(), 2);
     assert!(step.worker.queue.turns.is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! A runtime that knows more than the store, which was replaced by an older copy.
 
 use subagent_protocol::Code;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 use subagent_protocol::state::{Dispatched, TurnStatus, WorkerState};
 
@@ -76,14 +76,14 @@ fn a_question_whose_words_are_lost_can_be_answered_with_a_cancel() {
     let asked = WorkerInput::ApprovalRecovered { request_id: request(1) };
     let step = after(&[recovered(1)]).0.worker.step(asked.clone()).unwrap();
     let [
-        Fact::Event { event_type: EventType::ApprovalRequested, data, turn: Some(1) },
+        Fact::Event { data: EventData::ApprovalRequested(data), turn: Some(1) },
         Fact::ApprovalOpened { .. },
         Fact::Spent(_),
     ] = &step.facts[..]
     else {
         panic!("{:?}", step.facts)
     };
-    assert_eq!(data["options"], serde_json::json!([]));
+    assert!(data.options.is_empty());
     let (mut checker, actions) = after(&[recovered(1), asked.clone(), asked]);
     assert_eq!((checker.worker.public_state(), actions), (WorkerState::WaitingApproval, vec![]));
     let actions = checker.step(&decide(request(1), None)).unwrap();

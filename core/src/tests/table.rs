@@ -400,14 +400,8 @@ fn how_a_permission_request_ends() {
 fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
     let (checker, _) = after(&with(running(), &[asks()]));
     let step = checker.worker.step(failed()).unwrap();
-    let events: Vec<(EventType, Option<u64>)> = step
-        .facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::Event { event_type, turn, .. } => Some((*event_type, *turn)),
-            _ => None,
-        })
-        .collect();
+    let events: Vec<(EventType, Option<u64>)> =
+        step.facts.iter().filter_map(super::event).map(|(event_type, turn, _)| (event_type, turn)).collect();
     assert_eq!(events, [(EventType::ApprovalCanceled, Some(1)), (EventType::TurnFailed, Some(1))]);
 }
 
@@ -452,13 +446,9 @@ fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
 
 /// Returns the events of a step, with one text field of their data.
 fn events_with(worker: &Worker, input: WorkerInput, field: &str) -> Vec<(EventType, String)> {
-    let event = |fact| match fact {
-        Fact::Event { event_type, data, .. } => {
-            Some((event_type, data[field].as_str().unwrap_or_default().to_owned()))
-        }
-        _ => None,
-    };
-    worker.step(input).unwrap().facts.into_iter().filter_map(event).collect()
+    let facts = worker.step(input).unwrap().facts;
+    let text = |data: serde_json::Value| data[field].as_str().unwrap_or_default().to_owned();
+    facts.iter().filter_map(super::event).map(|(event_type, _, data)| (event_type, text(data))).collect()
 }
 
 #[test]
@@ -547,9 +537,6 @@ fn the_tokens_of_a_turn_are_reported_at_its_end() {
     let end = TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage, meta: None };
     let (checker, _) = after(&running());
     let step = checker.worker.step(WorkerInput::TurnEnd { turn: 1, end }).unwrap();
-    let events_with = step.facts.iter().find_map(|fact| match fact {
-        Fact::Event { event_type: EventType::TurnCompleted, data, .. } => Some(data["usage"].clone()),
-        _ => None,
-    });
-    assert_eq!(events_with, Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20})));
+    let completed = super::events_of(&step.facts, EventType::TurnCompleted);
+    assert_eq!(completed[0]["usage"], serde_json::json!({"inputTokens": 100, "outputTokens": 20}));
 }

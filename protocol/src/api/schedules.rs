@@ -229,7 +229,7 @@ pub struct ScheduleRemoved {
 }
 
 /// Data of the event `schedule.fired`, of the worker that got a task or a message from a schedule.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleFired {
@@ -242,7 +242,7 @@ pub struct ScheduleFired {
 }
 
 /// Data of the event `schedule.paused`, of the worker of the newest firing.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SchedulePaused {
     /// Name of the schedule.

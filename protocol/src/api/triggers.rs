@@ -129,7 +129,7 @@ pub struct TriggerRemoved {
 }
 
 /// Data of the event `trigger.fired`, of the worker that got a task or a message from a trigger.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerFired {
@@ -143,7 +143,7 @@ pub struct TriggerFired {
 }
 
 /// Data of the event `trigger.paused`, of the worker of the newest firing.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TriggerPaused {
     /// Name of the trigger.

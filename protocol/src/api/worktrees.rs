@@ -234,7 +234,7 @@ pub struct LandWorktree {
 }
 
 /// Data of the response `worktree.landed`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeLanded {
@@ -250,7 +250,7 @@ pub struct WorktreeLanded {
 }
 
 /// Data of the response and the event `worktree.merged`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeMerged {
@@ -278,7 +278,7 @@ pub struct WorktreeMerged {
 }
 
 /// Data of the event `worktree.conflict`: a landing was refused without any change.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeConflict {
@@ -294,7 +294,7 @@ pub struct WorktreeConflict {
 }
 
 /// Data of `worktree.removed` and `worktree.discarded`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorktreeRemoved {

@@ -1,40 +1,46 @@
-//! The `data` of events about the definition of a worker's agent; only their schema is used.
+//! The `data` of events about the definition of a worker's agent.
 
-#![allow(dead_code, reason = "only their schema is used")]
+use serde::{Deserialize, Serialize};
 
 use crate::definition::NotHonoured;
 use crate::record::PromptBy;
 
 /// The effect of the worker's definition on the agent's present session.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AgentApplied {
+pub struct AgentApplied {
     /// The name of the definition.
-    agent: String,
+    pub agent: String,
     /// `command`, `project`, `user` or `built_in`.
-    level: String,
+    pub level: String,
     /// Path of its file.
-    source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// How its prompt is sent to the agent; absent without a prompt.
-    prompt: Option<PromptBy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptBy>,
     /// Keys of the definition without effect.
-    not_honoured: Vec<NotHonoured>,
+    pub not_honoured: Vec<NotHonoured>,
 }
 
 /// The worker has another definition from this turn on.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AgentChanged {
+pub struct AgentChanged {
     /// The name of the definition.
-    agent: String,
+    pub agent: String,
     /// `command`, `project`, `user` or `built_in`.
-    level: String,
+    pub level: String,
     /// Path of its file.
-    source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The former definition; absent without one.
-    previous: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
     /// The decider, which is always `owner`.
-    by: String,
+    pub by: String,
     /// Keys of the definition without effect.
-    not_honoured: Vec<NotHonoured>,
+    pub not_honoured: Vec<NotHonoured>,
 }

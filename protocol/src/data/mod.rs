@@ -1,15 +1,19 @@
-//! The `data` of events as types: the tables in `docs/events.md`, and the source of
-//! `docs/events.schema.json`. Reads and decides nothing. [`crate::fields`] creates values from an
-//! agent's data, and the daemon's rules create the others.
+//! The `data` of events as types: what the daemon writes, what its clients read, the tables in
+//! `docs/events.md`, and the source of `docs/events.schema.json`. Events of an agent are derived
+//! from its own data by [`crate::fields`].
 
-#[cfg(feature = "openapi")]
-mod definitions;
-#[cfg(feature = "openapi")]
-mod milestones;
-#[cfg(feature = "openapi")]
-mod notifications;
+pub mod budgets;
+pub mod definitions;
+mod event_data;
+pub mod notifications;
 pub mod progress;
+pub mod questions;
 #[cfg(feature = "openapi")]
 pub mod schema;
+pub mod tasks;
+pub mod turns;
 #[cfg(feature = "openapi")]
-mod tasks;
+mod updates;
+pub mod workers;
+
+pub use event_data::EventData;

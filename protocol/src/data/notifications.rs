@@ -1,22 +1,23 @@
-//! The `data` of events about notifications; only their schema is used.
+//! The `data` of events about notifications.
 
-#![allow(dead_code, reason = "only their schema is used")]
+use serde::{Deserialize, Serialize};
 
 use crate::ids::EventId;
-use crate::notification::Occasion;
 
 /// A notification that is not retried.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NotificationFailed {
+pub struct NotificationFailed {
     /// Name of the sink.
-    sink: String,
+    pub sink: String,
     /// The kind of occasion.
-    occasion: Occasion,
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::notification::Occasion))]
+    pub occasion: String,
     /// Id of the event it is about.
-    event_id: EventId,
+    pub event_id: EventId,
     /// Number of attempts so far.
-    attempts: u32,
+    pub attempts: u32,
     /// Why the last attempt failed.
-    reason: String,
+    pub reason: String,
 }

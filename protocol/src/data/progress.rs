@@ -1,6 +1,6 @@
 //! The fields of a `progress.update` by kind. Absent ones were not sent, or with another type.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A JSON object as an agent sent it.
@@ -218,6 +218,6 @@ pub struct Replayed {
 }
 
 /// An update whose kind has no fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Nothing {}

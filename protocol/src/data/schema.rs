@@ -9,8 +9,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::milestones::of;
+use super::event_data::schema_of;
 use super::progress::ToolCall;
+use super::updates;
 use crate::event::{Event, EventType};
 use crate::hook_input::HookInput;
 
@@ -45,7 +46,7 @@ pub fn events() -> Value {
     let event = add(named::<Event>());
     let mut rules = Vec::new();
     for event_type in EventType::ALL {
-        if let Some(named) = of::event(*event_type) {
+        if let Some(named) = schema_of(*event_type) {
             let data = add(named);
             rules.push(rule("type", event_type.as_str(), json!({"properties": {"data": data}})));
         }
@@ -53,7 +54,7 @@ pub fn events() -> Value {
     let update = json!({"$ref": reference("ProgressUpdate")});
     rules.push(rule("type", EventType::ProgressUpdate.as_str(), json!({"properties": {"data": update}})));
     let kinds: Vec<Value> =
-        of::kinds().into_iter().map(|(kind, named)| rule("kind", kind, add(named))).collect();
+        updates::kinds().into_iter().map(|(kind, named)| rule("kind", kind, add(named))).collect();
     add(named::<ToolCall>());
     types.insert("ProgressUpdate".to_owned(), progress_update(kinds));
     // A permission request contains everything known of a tool call except its status.

@@ -1,7 +1,6 @@
-//! The `data` of events about tasks; only their schema is used.
+//! The `data` of events about tasks.
 
-#![allow(dead_code, reason = "only their schema is used")]
-
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::{TaskMode, TaskStatus};
@@ -9,116 +8,123 @@ use crate::error::Error;
 use crate::ids::{TurnId, WorkerId};
 
 /// The task whose end a message reports.
-#[derive(utoipa::ToSchema)]
-#[schema(as = ToldTask)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = ToldTask))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct EndedTask {
+pub struct EndedTask {
     /// Id of the task.
-    subagent_id: WorkerId,
+    pub subagent_id: WorkerId,
     /// Name of the task.
-    name: String,
+    pub name: String,
     /// Final status of the task.
-    status: TaskStatus,
+    pub status: TaskStatus,
 }
 
 /// A task was submitted.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SubagentSpawned {
+pub struct SubagentSpawned {
     /// Id of the task.
-    id: WorkerId,
+    pub id: WorkerId,
     /// Name of the task.
-    name: String,
+    pub name: String,
     /// The definition; null without one.
-    #[schema(required)]
-    agent: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub agent: Option<String>,
     /// The work in a few words.
-    task: String,
+    pub task: String,
     /// Whether the caller waits.
-    mode: TaskMode,
+    pub mode: TaskMode,
     /// The parent's turn that submitted or resumed it; null for a manager's task.
-    #[schema(required)]
-    parent_turn_id: Option<TurnId>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub parent_turn_id: Option<TurnId>,
 }
 
 /// A prompt of a task has made another tool call.
-#[derive(utoipa::ToSchema)]
-pub(super) struct SubagentProgress {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SubagentProgress {
     /// Id of the task.
-    id: WorkerId,
+    pub id: WorkerId,
     /// Name of the task.
-    name: String,
+    pub name: String,
     /// Number of the prompt's tool calls.
-    steps: u64,
+    pub steps: u64,
     /// Title or kind of the new call; null if both are absent.
-    #[schema(required)]
-    tool: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub tool: Option<String>,
 }
 
 /// Another event of a task, in the stream of a worker above it.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SubagentEvent {
+pub struct SubagentEvent {
     /// The names from the root to the task.
-    path: Vec<String>,
+    pub path: Vec<String>,
     /// Id of the task.
-    worker_id: WorkerId,
+    pub worker_id: WorkerId,
     /// The definition; null without one.
-    #[schema(required)]
-    agent: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub agent: Option<String>,
     /// The event as in the task's own stream.
-    #[schema(value_type = Object)]
-    event: Value,
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub event: Value,
 }
 
 /// A task ended with success.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SubagentCompleted {
+pub struct SubagentCompleted {
     /// Id of the task.
-    id: WorkerId,
+    pub id: WorkerId,
     /// Name of the task.
-    name: String,
+    pub name: String,
     /// The beginning of its result.
-    summary: String,
+    pub summary: String,
     /// The parent's turn that submitted or resumed it; null for a manager's task.
-    #[schema(required)]
-    parent_turn_id: Option<TurnId>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub parent_turn_id: Option<TurnId>,
 }
 
 /// A task ended with a failure.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SubagentFailed {
+pub struct SubagentFailed {
     /// Id of the task.
-    id: WorkerId,
+    pub id: WorkerId,
     /// Name of the task.
-    name: String,
+    pub name: String,
     /// Final status of the task.
-    status: TaskStatus,
+    pub status: TaskStatus,
     /// The error; null if the status is sufficient.
-    #[schema(required)]
-    error: Option<Error>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub error: Option<Error>,
     /// The parent's turn that submitted or resumed it; null for a manager's task.
-    #[schema(required)]
-    parent_turn_id: Option<TurnId>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub parent_turn_id: Option<TurnId>,
 }
 
 /// A task was canceled.
-#[derive(utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SubagentCancelled {
+pub struct SubagentCancelled {
     /// Id of the task.
-    id: WorkerId,
+    pub id: WorkerId,
     /// Name of the task.
-    name: String,
+    pub name: String,
     /// The reason, if known.
-    #[schema(required)]
-    reason: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub reason: Option<String>,
     /// The reason as an error with a code.
-    #[schema(required)]
-    error: Option<Error>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub error: Option<Error>,
     /// The parent's turn that submitted or resumed it; null for a manager's task.
-    #[schema(required)]
-    parent_turn_id: Option<TurnId>,
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub parent_turn_id: Option<TurnId>,
 }

@@ -1,9 +1,11 @@
 //! Reads the content of notifications from the store.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 use subagent_config::notify::NotificationSink;
 use subagent_core::rules::cancel::own_cause;
 use subagent_core::rules::policy::violation_text;
+use subagent_protocol::data::questions::PolicyViolated;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{Detail, Occasion};
@@ -130,7 +132,9 @@ fn happened(
         _ => None,
     };
     let message = match event.event_type {
-        EventType::PolicyViolated => Some(violation_text(&shown.data)),
+        EventType::PolicyViolated => {
+            PolicyViolated::deserialize(&shown.data).ok().map(|call| violation_text(&call))
+        }
         EventType::TurnCanceled => reason.clone(),
         _ => word(&error["message"]),
     };

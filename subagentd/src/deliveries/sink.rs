@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use subagent_config::notify::NotificationSink;
 use subagent_core::model::Fact;
 use subagent_protocol::Result;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::notifications::NotificationFailed;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{DeliveryStatus, Occasion};
 use subagent_protocol::time::Timestamp;
@@ -196,14 +196,14 @@ async fn settle(
         return context.stream.store.write(Durability::Full, 1, store).await;
     }
     tracing::error!(sink = sink.name, error, "a notification cannot be delivered");
-    let data = json!({
-        "sink": sink.name,
-        "occasion": first.occasion,
-        "eventId": EventId(first.event),
-        "attempts": attempts,
-        "reason": error,
-    });
-    let fact = Fact::Event { event_type: EventType::NotificationFailed, data, turn: None };
+    let failed = NotificationFailed {
+        sink: sink.name.clone(),
+        occasion: first.occasion.clone(),
+        event_id: EventId(first.event),
+        attempts,
+        reason: error.clone(),
+    };
+    let fact = Fact::Event { data: EventData::NotificationFailed(failed), turn: None };
     let worker = first.worker;
     let store = move |tx: &mut Tx<'_>| {
         deliveries::settle(tx, &ids, DeliveryStatus::Failed, Some(&error), now)?;

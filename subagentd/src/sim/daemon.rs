@@ -5,6 +5,7 @@ use subagent_core::model::{
     WorkerInput,
 };
 use subagent_protocol::codec::{self, Decoded};
+use subagent_protocol::data::questions::DecidingRule;
 use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeCommand, RuntimeHello, RuntimePhase, ToRuntime};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalRequested, JournalRecord, RecordType, TurnEnd};
@@ -256,7 +257,17 @@ impl Site {
         let option = "allow".to_owned();
         let choice =
             PermissionDecision { option_id: Some(option.clone()), alias: None, decision: option.clone() };
-        let rule = serde_json::json!({"rule": "execute", "action": "allow"});
+        let rule = DecidingRule {
+            action: option.clone(),
+            kind: "execute".to_owned(),
+            subject: None,
+            rule: Some("execute".to_owned()),
+            layer: None,
+            source: None,
+            line: None,
+            path: None,
+            note: None,
+        };
         self.decided.insert(request_id.clone(), Some(option));
         self.step(WorkerInput::DecideByRule { request_id, choice, rule });
     }

@@ -6,6 +6,7 @@ use subagent_core::model::{
     By, ElicitationReply, Expiry, LifecycleState, PermissionDecision, QuestionInput, WorkerAction,
     WorkerInput,
 };
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
@@ -38,9 +39,10 @@ impl Site {
                 let by = if env.random.below(12) == 0 { By::Local } else { By::Runtime };
                 let [.., a, b, c, d] = turn.to_be_bytes();
                 let turn_id = TurnId::from_random([u8::try_from(self.index).unwrap(), a, b, c, d]);
-                let text = json!({"text": self.text(turn)});
-                let Ok(actions) =
-                    self.checker.step(&WorkerInput::Send { turn_id, message: text.clone(), input: text, by })
+                let text = self.text(turn);
+                let message = json!({"text": text});
+                let input = TurnInput { text, blocks_count: 0, subagent: None };
+                let Ok(actions) = self.checker.step(&WorkerInput::Send { turn_id, message, input, by })
                 else {
                     // A refusal is an answer too.
                     self.unanswered_keys.remove(&key);

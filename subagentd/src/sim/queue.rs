@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use subagent_core::model::{QueuePosition, Queued, WorkerInput};
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::ids::TurnId;
 
 use super::site::Site;
@@ -31,7 +32,8 @@ impl Site {
                 number[6],
                 number[7],
             ]);
-            let (message, input) = (json!({"text": "queued"}), json!({"text": "queued"}));
+            let message = json!({"text": "queued"});
+            let input = TurnInput { text: "queued".to_owned(), blocks_count: 0, subagent: None };
             let urgency = match self.task.is_some() && env.random.below(2) == 0 {
                 // Sent to the task, or by the end of a task below it.
                 true => *env.random.pick(&[QueuePosition::Resumed, QueuePosition::Delivered]),

@@ -3,11 +3,12 @@
 //! The rules for budgets are in `subagent_core::accounts`, not here.
 
 use rusqlite::{Connection, params};
-use serde_json::{Value, json};
 use subagent_core::accounts::{self, Above, Account, Accounts};
 use subagent_core::model::Spent;
 use subagent_protocol::Result;
 use subagent_protocol::budget::{Limits, LimitsChange, Scope, WorkerBudget};
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::budgets::BudgetChanged;
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
 
@@ -97,12 +98,12 @@ fn keep(tx: &Tx<'_>, worker: RowId, controller: RowId, before: &Accounts, now: &
 fn add_events(
     tx: &mut Tx<'_>,
     worker: RowId,
-    news: Vec<(EventType, Value)>,
+    news: Vec<EventData>,
     now: Timestamp,
     added: &mut Vec<(EventType, i64)>,
 ) -> Result<()> {
-    for (event_type, data) in news {
-        let payload = data.to_string();
+    for data in news {
+        let (event_type, payload) = (data.event_type(), data.to_value().to_string());
         let event = NewEvent {
             number: None,
             turn: None,
@@ -193,8 +194,8 @@ pub(crate) fn change_controller_limits(
     keep_account(tx, Scope::Controller, controller, &account)
 }
 
-fn changed(scope: Scope, limits: &Limits) -> (EventType, Value) {
-    (EventType::BudgetChanged, json!({"scope": scope, "limits": limits}))
+fn changed(scope: Scope, limits: &Limits) -> EventData {
+    EventData::BudgetChanged(BudgetChanged { scope, limits: limits.clone() })
 }
 
 fn read(text: Option<String>) -> Result<Account> {

@@ -5,6 +5,8 @@ use rusqlite::params;
 use serde_json::Value;
 use subagent_core::model::Fact;
 use subagent_protocol::Result;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::turns::TurnStarted;
 use subagent_protocol::event::EventType;
 use subagent_protocol::time::Timestamp;
 
@@ -78,8 +80,18 @@ fn store_one(
         Fact::ApprovalClosed { request_id, status } => questions::close(tx, request_id, *status)?,
         Fact::TaskEnding(_) | Fact::TaskCause { .. } => {}
         Fact::Inbox(fact) => inbox::store(tx, id, fact)?,
-        Fact::Event { event_type, data, turn } => {
-            store_event(tx, id, (*event_type, data), *turn, now, added)?
+        Fact::Event { data, turn } => {
+            let is_recovered =
+                matches!(data, EventData::TurnStarted(TurnStarted { recovered: Some(true), .. }));
+            store_event(tx, id, (data.event_type(), &data.to_value()), *turn, now, added)?;
+            if is_recovered {
+                // The prompt of a recovered turn is unknown.
+                note_message(tx, id, added)?;
+            }
+        }
+        Fact::MessageSent { message, turn } => {
+            store_event(tx, id, (EventType::MessageSent, message), Some(*turn), now, added)?;
+            note_message(tx, id, added)?;
         }
         Fact::LastError(error) => workers::update_last_error(tx, id, error.as_ref())?,
         Fact::DesiredStop => workers::stop(tx, id)?,
@@ -101,17 +113,15 @@ fn store_event(
     }
     let payload = &data.to_string();
     let event = NewEvent { number: None, turn, at: now, event_type, kind: None, record: None, payload };
-    let seq = tx.insert_event(id, &event)?;
-    // The prompt of a recovered turn is unknown.
-    let recovered = event_type == EventType::TurnStarted && data["recovered"] == true;
-    if event_type == EventType::MessageSent || recovered {
-        tx.execute(
-            "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'",
-            params![id.0, seq],
-        )?;
-    }
-    added.push((event_type, seq));
+    added.push((event_type, tx.insert_event(id, &event)?));
     Ok(())
+}
+
+/// The event that was added last has the message of the open turn.
+fn note_message(tx: &Tx<'_>, id: RowId, added: &[(EventType, i64)]) -> Result<()> {
+    let seq = added.last().map(|(_, seq)| *seq);
+    let sql = "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'";
+    tx.execute(sql, params![id.0, seq]).map(drop)
 }
 
 /// Returns the newest added event of a matching type.

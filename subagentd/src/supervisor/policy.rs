@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use subagent_config::policy::{
     CallVerdict, Judged, Node, Policy, RuleAction, ToolCallDescription, ToolKind, real_path,
 };
 use subagent_core::model::{InboxFact, PermissionDecision, WorkerInput};
+use subagent_protocol::data::questions::{DecidingRule, PolicyViolated};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::record::{ApprovalRequested, JournalRecord, RecordType};
@@ -304,9 +305,7 @@ impl PolicyTracker {
         // it did not ask.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == RuleAction::Deny);
         let denied = verdict.judged.iter().filter(|part| part.action == RuleAction::Deny).find(by_rule)?;
-        let mut call = rule(denied, &policy);
-        call["toolCallId"] = id.into();
-        call["evidence"] = evidence.into();
+        let call = PolicyViolated { tool_call_id: id.into(), evidence, decided: rule(denied, &policy) };
         Some(WorkerInput::Violation { turn, call })
     }
 
@@ -381,30 +380,22 @@ fn decision(
 }
 
 /// Returns the deciding rule in the form of events.
-fn rule(decisive: &Judged, policy: &Policy) -> Value {
+fn rule(decisive: &Judged, policy: &Policy) -> DecidingRule {
     let Judged { kind, subject, action, by, note } = decisive;
-    let subject: Option<String> = subject.as_ref().map(|text| text.chars().take(MAX_SUBJECT_CHARS).collect());
-    let mut decider = json!({
-        "action": action.as_str(), "kind": kind.as_str(), "subject": subject,
-        "rule": by.as_ref().map(|by| by.rule.as_str()),
-    });
-    if let Some(by) = by {
-        decider["layer"] = by.layer.as_str().into();
-        if let Some(source) = &by.source {
-            decider["source"] = source.as_str().into();
-        }
-        if let Some(at) = by.at {
-            decider["line"] = at.line.into();
-        }
-        // The rule belongs to a worker above this one.
-        if by.depth + 1 < policy.chain.len() {
-            decider["path"] = policy.chain[..=by.depth].iter().map(|node| node.name.as_str()).collect();
-        }
+    let by = by.as_ref();
+    // The rule belongs to a worker above this one.
+    let above = by.filter(|by| by.depth + 1 < policy.chain.len());
+    DecidingRule {
+        action: action.as_str().to_owned(),
+        kind: kind.as_str().to_owned(),
+        subject: subject.as_ref().map(|text| text.chars().take(MAX_SUBJECT_CHARS).collect()),
+        rule: by.map(|by| by.rule.clone()),
+        layer: by.map(|by| by.layer.as_str().to_owned()),
+        source: by.and_then(|by| by.source.clone()),
+        line: by.and_then(|by| by.at).map(|at| at.line.into()),
+        path: above.map(|by| policy.chain[..=by.depth].iter().map(|node| node.name.clone()).collect()),
+        note: note.clone(),
     }
-    if let Some(note) = note {
-        decider["note"] = note.as_str().into();
-    }
-    decider
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn contains_word(identifier: &str, word: &str) -> bool {
 #[test]
 fn identifiers_say_what_was_reported_sent_or_received() {
     // A name in the schema of events.
-    let on_the_wire = "#[schema(as = ";
+    let on_the_wire = "schema(as = ";
     let old = ["told", "tell", "tells"];
     let mut found = Vec::new();
     for (name, text) in files(&[".rs"]) {

@@ -6,6 +6,7 @@ use subagent_protocol::Code;
 use super::*;
 use crate::store::tasks::below::tests::{NOW, PlantedWorker, below, planted, root};
 use crate::store::{Durability, Store, accounts, facts};
+use serde_json::Value;
 
 fn tree() -> Vec<PlantedWorker> {
     vec![root(1), below(1, 2, "background"), below(2, 3, "background")]

@@ -150,7 +150,8 @@ pub(in crate::store) fn store(tx: &mut Tx<'_>, worker: RowId, fact: &InboxFact) 
     match fact {
         InboxFact::AskedFor { request_id, rule } => {
             let sql = "UPDATE approvals SET asked_by = ?2 WHERE request_id = ?1";
-            tx.execute(sql, params![request_id.as_str(), rule.to_string()]).map(drop)
+            let rule = serde_json::to_string(rule).map_err(|error| StoreError::BadRow(error.to_string()))?;
+            tx.execute(sql, params![request_id.as_str(), rule]).map(drop)
         }
         InboxFact::RuleAdded(rule) => owner_rules::insert(tx, worker, rule),
     }

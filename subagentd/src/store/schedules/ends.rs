@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use subagent_core::model::Fact;
 use subagent_protocol::api::{SchedulePaused, TaskStatus, TriggerPaused};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::schedule::{FiringStatus, SchedulePause};
 use subagent_protocol::state::TurnStatus;
 use subagent_protocol::time::Timestamp;
@@ -140,18 +140,11 @@ pub(crate) fn pause(
     };
     let Some(worker) = workers::get(tx.connection, &worker)? else { return Ok(None) };
     let error = error.cloned();
-    let (event_type, data) = match is_trigger {
-        true => {
-            let data = TriggerPaused { trigger: name, reason, error };
-            (EventType::TriggerPaused, serde_json::to_value(data))
-        }
-        false => {
-            let data = SchedulePaused { schedule: name, reason, error };
-            (EventType::SchedulePaused, serde_json::to_value(data))
-        }
+    let data = match is_trigger {
+        true => EventData::TriggerPaused(TriggerPaused { trigger: name, reason, error }),
+        false => EventData::SchedulePaused(SchedulePaused { schedule: name, reason, error }),
     };
-    let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-    let fact = Fact::Event { event_type, data, turn: None };
+    let fact = Fact::Event { data, turn: None };
     let added = facts::store(tx, worker.id, &[fact], None, now)?;
     Ok(added.last().map(|(_, seq)| (worker.id, *seq)))
 }

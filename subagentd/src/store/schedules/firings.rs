@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, Row, params};
 use subagent_core::model::Fact;
 use subagent_protocol::api::{FiringView, ScheduleFired, TriggerFired};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::schedule::FiringStatus;
 use subagent_protocol::time::Timestamp;
@@ -199,16 +199,15 @@ pub(crate) fn start(
     }
     let sql = "SELECT s.name, f.at, f.left_out, f.occurrence, s.times ->> '$.source' IS NOT NULL
                FROM firings f JOIN schedules s ON s.id = f.schedule WHERE f.id = ?1";
-    let (event_type, data) = rows::one(tx.connection, sql, [firing.0], |row| {
+    let data = rows::one(tx.connection, sql, [firing.0], |row| {
         let (name, at) = (row.get(0)?, Timestamp(row.get(1)?));
         if row.get(4)? {
             let fired = TriggerFired { trigger: name, at, occurrence: row.get(3)? };
-            return Ok((EventType::TriggerFired, serde_json::to_value(fired)));
+            return Ok(EventData::TriggerFired(fired));
         }
         let fired = ScheduleFired { schedule: name, at, left_out: rows::unsigned(row, 2)? };
-        Ok((EventType::ScheduleFired, serde_json::to_value(fired)))
+        Ok(EventData::ScheduleFired(fired))
     })?;
-    let data = data.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-    let fact = Fact::Event { event_type, data, turn: None };
+    let fact = Fact::Event { data, turn: None };
     facts::store(tx, worker.0, &[fact], None, now).map(drop)
 }

@@ -2,10 +2,12 @@
 //! The outcome of a task is decided in `subagent_core::task`.
 
 use rusqlite::{Connection, params};
-use serde_json::{Value, json};
+use serde_json::Value;
 use subagent_core::model::{Fact, LastTurn, Worker};
-use subagent_core::task::{self, beginning, event_of};
+use subagent_core::task::{self, beginning};
 use subagent_protocol::api::{TaskMode, TaskStatus};
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::tasks::{SubagentCancelled, SubagentCompleted, SubagentFailed};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::state::TurnStatus;
@@ -129,14 +131,31 @@ fn settle_with(
         // limits.
         discard_due_results(tx, id)?;
     }
-    let mut data = match outcome {
-        TaskStatus::Completed => json!({"summary": beginning(&result, SUMMARY_CHARS)}),
-        TaskStatus::Cancelled => json!({"reason": reason, "error": error}),
-        _ => json!({"status": outcome, "error": error}),
+    let (id_of_task, name, parent_turn_id) =
+        (open.task_id.clone(), open.name.clone(), open.parent_turn.clone());
+    let data = match outcome {
+        TaskStatus::Completed => EventData::SubagentCompleted(SubagentCompleted {
+            id: id_of_task,
+            name,
+            summary: beginning(&result, SUMMARY_CHARS).to_owned(),
+            parent_turn_id,
+        }),
+        TaskStatus::Cancelled => EventData::SubagentCancelled(SubagentCancelled {
+            id: id_of_task,
+            name,
+            reason,
+            error: error.clone(),
+            parent_turn_id,
+        }),
+        status => EventData::SubagentFailed(SubagentFailed {
+            id: id_of_task,
+            name,
+            status,
+            error: error.clone(),
+            parent_turn_id,
+        }),
     };
-    (data["id"], data["name"]) = (json!(open.task_id), json!(open.name));
-    data["parentTurnId"] = json!(open.parent_turn);
-    let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
+    let event = Fact::Event { data, turn: None };
     added.extend(facts::store(tx, id, &[event], None, now)?);
     make_due(tx, id, &open, outcome, &result, error.as_ref())
 }
@@ -161,8 +180,14 @@ fn fail_completed(
         "UPDATE task_deliveries SET status = ?2, text = ?3 WHERE task = ?1 AND run = ?4 AND turn_id IS NULL",
         params![id.0, failed.as_str(), end_message, signed(late.run)],
     )?;
-    let data = json!({"id": late.task_id, "name": late.name, "status": failed, "error": late.error, "parentTurnId": late.parent_turn});
-    let event = Fact::Event { event_type: event_of(failed), data, turn: None };
+    let data = SubagentFailed {
+        id: late.task_id,
+        name: late.name,
+        status: failed,
+        error: Some(late.error),
+        parent_turn_id: late.parent_turn,
+    };
+    let event = Fact::Event { data: EventData::SubagentFailed(data), turn: None };
     added.extend(facts::store(tx, id, &[event], None, now)?);
     Ok(())
 }

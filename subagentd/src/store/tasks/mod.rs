@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use subagent_core::model::{Fact, TaskEnding};
 use subagent_core::task::{folded, made_name};
 use subagent_protocol::api::{TaskMerge, TaskMode, TaskStatus};
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::tasks::SubagentSpawned;
 use subagent_protocol::delegation::TaskLimits;
 use subagent_protocol::details::Details;
-use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -51,7 +52,7 @@ pub(crate) struct NewTask {
 struct TaskPosition {
     parent_id: Option<String>,
     parent_turn: Option<i64>,
-    parent_turn_id: Option<String>,
+    parent_turn_id: Option<TurnId>,
     root: Option<i64>,
     root_id: Option<String>,
     depth: u32,
@@ -117,11 +118,15 @@ pub(crate) fn insert(
     )?;
     tx.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
     workers::names::name_after_task(tx, id, &name)?;
-    let data = json!({
-        "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
-        "parentTurnId": place.parent_turn_id,
-    });
-    let event = Fact::Event { event_type: EventType::SubagentSpawned, data, turn: None };
+    let spawned = SubagentSpawned {
+        id: worker_id.clone(),
+        name: name.clone(),
+        agent: task.agent.clone(),
+        task: task.description.clone(),
+        mode: task.mode,
+        parent_turn_id: place.parent_turn_id,
+    };
+    let event = Fact::Event { data: EventData::SubagentSpawned(spawned), turn: None };
     facts::store(tx, id, &[event], None, now)?;
     Ok(name)
 }
@@ -143,7 +148,7 @@ fn place(tx: &Tx<'_>, parent: Option<RowId>) -> Result<TaskPosition> {
                LEFT JOIN turns u ON u.worker = w.id AND u.status = 'accepted' WHERE w.id = ?1";
     rows::one(tx.connection, sql, [parent.0], |row| {
         let worker_id: String = row.get(0)?;
-        let (parent_turn, parent_turn_id) = (row.get(2)?, row.get(8)?);
+        let (parent_turn, parent_turn_id) = (row.get(2)?, turn(row, 8)?);
         if row.get(3)? {
             let path: String = row.get(7)?;
             return Ok(TaskPosition {
@@ -196,9 +201,7 @@ pub(super) fn store_fact(tx: &Tx<'_>, id: RowId, fact: &Fact, now: Timestamp) ->
         }
         Fact::TaskCause { error, turn } => causes::note(tx, id, error, *turn)?,
         Fact::TurnQueued { .. } if !is_paused(tx, id)? => go_on(tx, id)?,
-        Fact::Event { event_type: EventType::QueueResumed, data, .. } if data["length"] != 0 => {
-            go_on(tx, id)?
-        }
+        Fact::Event { data: EventData::QueueResumed(queue), .. } if queue.length != 0 => go_on(tx, id)?,
         Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
             go_on(tx, id)?;
             tx.execute(

@@ -44,6 +44,8 @@ pub(in crate::store) fn store_fact(
 }
 
 fn insert(tx: &Tx<'_>, id: RowId, queued: &Queued, first: bool, now: Timestamp) -> Result<()> {
+    let input =
+        serde_json::to_string(&queued.input).map_err(|error| StoreError::BadRow(error.to_string()))?;
     tx.execute(
         "INSERT INTO queued_turns (worker, turn_id, place, input, message, sender, created_at)
          VALUES (?1, ?2, (SELECT CASE WHEN ?3 THEN coalesce(min(place), 1) - 1 ELSE coalesce(max(place), 0) + 1 END
@@ -54,7 +56,7 @@ fn insert(tx: &Tx<'_>, id: RowId, queued: &Queued, first: bool, now: Timestamp) 
             id.0,
             queued.turn_id.as_str(),
             first,
-            queued.input.to_string(),
+            input,
             queued.message.to_string(),
             queued.sender,
             now.0,

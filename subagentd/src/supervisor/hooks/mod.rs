@@ -9,10 +9,10 @@ pub(crate) mod hook_trust;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
 use subagent_config::hooks::{self, call};
 use subagent_core::model::WorkerInput;
 use subagent_protocol::command_run::CommandResult;
+use subagent_protocol::data::questions::DecidingHook;
 use subagent_protocol::hook::{Hook, HookEvent, HookFailed};
 use subagent_protocol::hook_answer::{HookAnswer, HookWord, MAX_CONTEXT_BYTES};
 use subagent_protocol::hook_input::HookInput;
@@ -35,8 +35,8 @@ pub(super) struct HookVerdict {
     pub(super) word: HookWord,
     /// The reason that came with the answer.
     pub(super) reason: Option<String>,
-    /// The hook that gave the answer, in the form of events.
-    pub(super) hook: Value,
+    /// The hook that gave the answer.
+    pub(super) hook: Option<DecidingHook>,
     /// Hooks that failed or were not run.
     pub(super) failed: Vec<HookFailed>,
     /// The request in its stored form.
@@ -137,7 +137,7 @@ pub(super) async fn run(
     let mut heard = HookVerdict {
         word: HookWord::Nothing,
         reason: None,
-        hook: Value::Null,
+        hook: None,
         failed: Vec::new(),
         asked: row.asked.asked,
     };
@@ -175,8 +175,11 @@ async fn all(
         if word > heard.word {
             heard.word = word;
             heard.reason = answer.reason;
-            heard.hook = json!({
-                "event": hook.event, "command": hook.command, "file": hook.file, "origin": hook.origin,
+            heard.hook = Some(DecidingHook {
+                event: hook.event,
+                command: hook.command.clone(),
+                file: hook.file.clone(),
+                origin: hook.origin,
             });
         }
         if word == HookWord::Deny {

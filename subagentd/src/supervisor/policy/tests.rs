@@ -67,13 +67,13 @@ fn a_request_is_decided_by_the_rule_that_fits() {
     assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("o-allow_once"), "allow"));
     let expected = json!({"action": "allow", "kind": "execute", "subject": "ls -l", "rule": "execute(ls *)",
                           "layer": "config", "source": "/c.yaml"});
-    assert_eq!(rule, expected);
+    assert_eq!(json!(rule), expected);
     let Some(WorkerInput::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("2", "ls; rm x", ALL))
     else {
         panic!("not decided")
     };
     assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("o-reject_once"), "deny"));
-    assert_eq!(rule["subject"], "rm x");
+    assert_eq!(rule.subject.as_deref(), Some("rm x"));
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn a_denied_call_that_was_made_without_asking_is_a_violation_once() {
         panic!("not seen")
     };
     assert_eq!(
-        (turn, call["toolCallId"].as_str(), call["rule"].as_str()),
-        (Some(1), Some("1"), Some("execute(rm *)"))
+        (turn, call.tool_call_id.as_str(), call.decided.rule.as_deref()),
+        (Some(1), "1", Some("execute(rm *)"))
     );
     assert_eq!(see(&mut watch, &reports("1", "rm x", "completed")), None);
     for (id, command, status) in [("2", "ls", "completed"), ("3", "id", "completed"), ("4", "rm x", "failed")]
@@ -210,8 +210,8 @@ fn what_the_client_asks_is_lenient_where_no_rule_is_about_it() {
     let Some(WorkerInput::DecideByRule { choice, rule, .. }) = see(&mut watch, &asked) else {
         panic!("not decided")
     };
-    assert_eq!((choice.decision.as_str(), &rule["rule"]), ("allow", &json!(null)));
-    assert_eq!(rule["note"], "no rule is about it");
+    assert_eq!((choice.decision.as_str(), rule.rule), ("allow", None));
+    assert_eq!(rule.note.as_deref(), Some("no rule is about it"));
     let rules = watch.client_rules();
     assert_eq!((rules.read, rules.edit, rules.execute), (false, true, true));
     assert!(rules.guarded.contains(&"/ws/.agents".into()));

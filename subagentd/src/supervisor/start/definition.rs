@@ -3,8 +3,9 @@
 
 use serde_json::json;
 use subagent_core::model::Fact;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::definitions::AgentApplied;
 use subagent_protocol::definition::{AgentSpec, Instructions, MAX_PROMPT_BYTES, NotHonoured};
-use subagent_protocol::event::EventType;
 use subagent_protocol::record::SessionRecord;
 use subagent_protocol::{Code, Error, Result};
 
@@ -51,12 +52,12 @@ pub(crate) fn applied(agent: &AgentSpec, session: &SessionRecord) -> Fact {
         value: model.as_str().into(),
         reason: "the agent does not have this model, or rejected it".to_owned(),
     }));
-    let mut data = json!({"agent": agent.name, "level": agent.level, "notHonoured": not_honoured});
-    if let Some(source) = &agent.source {
-        data["source"] = source.as_str().into();
-    }
-    if let Some(way) = session.prompt_by {
-        data["prompt"] = way.as_str().into();
-    }
-    Fact::Event { event_type: EventType::AgentApplied, data, turn: None }
+    let applied = AgentApplied {
+        agent: agent.name.clone(),
+        level: agent.level.clone(),
+        source: agent.source.clone(),
+        prompt: session.prompt_by,
+        not_honoured,
+    };
+    Fact::Event { data: EventData::AgentApplied(applied), turn: None }
 }

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use serde_json::json;
 use subagent_config::policy::LayerKind;
 use subagent_core::model::{Fact, Worker};
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::definitions::AgentChanged;
 use subagent_protocol::definition::AgentChange;
-use subagent_protocol::event::EventType;
 use subagent_protocol::frame::DefinitionChange;
 use subagent_protocol::options::Options;
 use subagent_protocol::policy::PolicySpec;
@@ -56,20 +56,19 @@ fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Resul
     };
     let change: AgentChange = serde_json::from_str(&text).map_err(damaged)?;
     let mut spec: Box<Spec> = serde_json::from_str(&workers::spec(tx, id)?).map_err(damaged)?;
-    let mut data = json!({
-        "agent": change.agent.name, "level": change.agent.level, "by": "owner",
-        "notHonoured": change.agent.not_honoured,
-    });
-    if let Some(source) = &change.agent.source {
-        data["source"] = source.as_str().into();
-    }
-    if let Some(previous) = &spec.agent {
-        data["previous"] = previous.name.as_str().into();
-    }
+    let changed = AgentChanged {
+        agent: change.agent.name.clone(),
+        level: change.agent.level.clone(),
+        source: change.agent.source.clone(),
+        previous: spec.agent.as_ref().map(|previous| previous.name.clone()),
+        by: "owner".to_owned(),
+        not_honoured: change.agent.not_honoured.clone(),
+    };
     spec.take_agent(change, turn);
     workers::update_spec(tx, id, &serde_json::to_string(&spec).map_err(damaged)?)?;
     workers::update_instructed(tx, id, false)?;
-    facts::store(tx, id, &[Fact::Event { event_type: EventType::AgentChanged, data, turn }], None, now)?;
+    let event = Fact::Event { data: EventData::AgentChanged(changed), turn };
+    facts::store(tx, id, &[event], None, now)?;
     Ok(Some(spec))
 }
 
@@ -133,6 +132,8 @@ mod tests {
     use std::path::PathBuf;
 
     use subagent_protocol::sandbox::{FileSystem, Layers, Network, Sandbox, SandboxSpec};
+
+    use serde_json::json;
 
     use super::*;
     use crate::supervisor::start::tests::request;

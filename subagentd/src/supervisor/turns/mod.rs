@@ -19,6 +19,7 @@ use subagent_protocol::api::{
     CancelTurn, ControllerHandle, IfBusy, SendTurn, Simulation, TurnAccepted, TurnCanceled,
 };
 use subagent_protocol::attachment::{Attachment, Content};
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
 use subagent_protocol::state::WorkerState;
@@ -107,7 +108,8 @@ pub(crate) async fn send(
     };
     let message = message(&request);
     let title = title_prompt(&row, &request.text).filter(|_| by == By::Runtime);
-    let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
+    let blocks_count = request.blocks.len() as u64;
+    let started = TurnInput { text: request.text.clone(), blocks_count, subagent: None };
     let urgency = match if_busy {
         // Simulated turns need an idle worker.
         _ if by != By::Runtime => None,

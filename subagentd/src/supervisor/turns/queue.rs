@@ -8,6 +8,7 @@ use subagent_protocol::api::{
     ControllerHandle, GoOn, MoveTurn, QueueResumed, TurnAccepted, TurnDropped, TurnList, TurnMoved,
     TurnProgress, TurnResult, TurnShown, TurnView, not_queued,
 };
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::{EventId, TurnId, WorkerId};
 use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
@@ -263,8 +264,9 @@ pub(crate) async fn retry_turn(
     // The retry uses the worker's current definition.
     message.as_object_mut().map(|message| message.remove("agent"));
     let turn_id = TurnId::from_random(entropy::random()?);
-    let blocks = message["blocks"].as_array().map_or(0, Vec::len);
-    let started = json!({"text": message["text"], "blocksCount": blocks});
+    let blocks_count = message["blocks"].as_array().map_or(0, Vec::len) as u64;
+    let text = message["text"].as_str().unwrap_or_default().to_owned();
+    let started = TurnInput { text, blocks_count, subagent: None };
     let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
     let input =
         WorkerInput::Enqueue { queued, urgency: QueuePosition::Retried, most: spec::queue_limit(&row) };

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::api::SendTurn;
+use subagent_protocol::data::turns::TurnInput;
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 /// Maximum size of a prompt as JSON, in bytes. With its frame and record, it must fit into one
@@ -9,8 +10,9 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 pub(in crate::supervisor) const MAX_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 /// Returns the data of a text message's `message.sent` and `turn.started` events.
-pub(in crate::supervisor) fn plain(text: &str) -> (Value, Value) {
-    (json!({"text": text, "blocks": []}), json!({"text": text, "blocksCount": 0}))
+pub(in crate::supervisor) fn plain(text: &str) -> (Value, TurnInput) {
+    let input = TurnInput { text: text.to_owned(), blocks_count: 0, subagent: None };
+    (json!({"text": text, "blocks": []}), input)
 }
 
 /// Refuses a text that is too long for a prompt.

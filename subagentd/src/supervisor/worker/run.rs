@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use subagent_core::model::{Fact, LifecycleState};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::Forbidden;
 use subagent_protocol::frame::FromRuntime;
 use tokio::sync::Notify;
 
@@ -102,8 +102,8 @@ async fn carry_out(actor: &mut Actor, message: ActorMessage) {
         ActorMessage::CancelChild(order) => child_cancel::cancel(actor, order),
         ActorMessage::Forbidden { what } => {
             let turn = actor.worker.turn().map(|turn| turn.no);
-            let data = json!({"request": what});
-            actor.note(vec![Fact::Event { event_type: EventType::WorkerForbidden, data, turn }]).await;
+            let data = EventData::WorkerForbidden(Forbidden { request: what });
+            actor.note(vec![Fact::Event { data, turn }]).await;
         }
         ActorMessage::Revive { cooldown, reply } => {
             // The sender may be gone.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use subagent_protocol::api::{WorktreeRemoved, WorktreeState};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::worktree::{Operation, WorktreeResult};
 use subagent_protocol::{Code, Result};
 
@@ -76,7 +76,7 @@ pub(super) fn delete(
     row: &WorktreeRow,
     retired: Option<String>,
 ) -> Result<(WorktreeRemoved, Option<i64>)> {
-    let event_type = if retired.is_some() { EventType::WorktreeRetired } else { EventType::WorktreeRemoved };
+    let event = if retired.is_some() { EventData::WorktreeRetired } else { EventData::WorktreeRemoved };
     let removed = WorktreeRemoved {
         name: row.worktree.name.clone(),
         worker_id: row.worker_id.clone(),
@@ -85,7 +85,7 @@ pub(super) fn delete(
         retired,
     };
     let seq = match worktrees::delete(tx, row.id)? {
-        true => store_event(tx, row, event_type, &removed)?,
+        true => store_event(tx, row, event(removed.clone()))?,
         false => None,
     };
     Ok((removed, seq))

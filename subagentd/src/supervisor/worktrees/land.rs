@@ -2,7 +2,7 @@
 
 use subagent_core::model::LifecycleState;
 use subagent_protocol::api::{LandWorktree, WorktreeConflict, WorktreeLanded, WorktreeState};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::worktree::{AfterLanding, Landed, Landing, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
 
@@ -145,7 +145,7 @@ fn landed_in(
         branch: row.worktree.branch.clone(),
         landed,
     };
-    let seq = store_event(tx, &row, EventType::WorktreeLanded, &data)?;
+    let seq = store_event(tx, &row, EventData::WorktreeLanded(data.clone()))?;
     if data.landed.worktree_removed {
         let (_, removed) = ends::delete(tx, &row, data.landed.retired.clone())?;
         return Ok((data, removed.or(seq)));
@@ -166,5 +166,5 @@ fn conflict(tx: &mut Tx<'_>, row: &WorktreeRow, into: String, error: &Error) -> 
     let more_files = error.details.get("moreFiles").and_then(serde_json::Value::as_u64).unwrap_or_default();
     let files = files.unwrap_or_default();
     let data = WorktreeConflict { name: row.worktree.name.clone(), into, files, more_files };
-    store_event(tx, row, EventType::WorktreeConflict, &data).map(drop)
+    store_event(tx, row, EventData::WorktreeConflict(data)).map(drop)
 }

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use subagent_protocol::api::{WorktreeState, WorktreeView};
-use subagent_protocol::event::EventType;
+use subagent_protocol::api::WorktreeState;
+use subagent_protocol::data::EventData;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Operation, Worktree, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
@@ -155,8 +155,7 @@ async fn make(shared: &SupervisorState, worker: RowId, worker_id: &str) -> Resul
     let stored = shared.store.write(Durability::Full, 2, move |tx| {
         let now = entropy::now();
         worktrees::update(tx, &row, now)?;
-        let view: WorktreeView = row.clone().view();
-        store_event(tx, &row, EventType::WorktreeCreated, &view)
+        store_event(tx, &row, EventData::WorktreeCreated(row.clone().view()))
     });
     if let Some(seq) = stored.await? {
         shared.noted(worker, seq);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use subagent_config::policy::PROTECTED;
 use subagent_protocol::api::{TaskMerge, WorktreeMerged, is_git_variable};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{
@@ -162,7 +162,7 @@ fn store(tx: &mut Tx<'_>, mut row: WorktreeRow, merged: Merged) -> Result<(Workt
         retired: merged.retired.clone(),
         worktree_removed: merged.worktree_removed,
     };
-    let seq = store_event(tx, &row, EventType::WorktreeMerged, &data)?;
+    let seq = store_event(tx, &row, EventData::WorktreeMerged(data.clone()))?;
     tasks::results::note_merge(tx, &row.worker_id, &merge)?;
     if merged.worktree_removed {
         let (_, removed) = ends::delete(tx, &row, merged.retired)?;

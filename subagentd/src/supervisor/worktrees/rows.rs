@@ -3,7 +3,7 @@
 
 use subagent_core::model::Fact;
 use subagent_protocol::api::WorktreeState;
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::worktree::{Contents, Operation, WorktreeResult};
 use subagent_protocol::{Code, Error, Result};
@@ -25,15 +25,9 @@ pub(super) async fn look(shared: &SupervisorState, row: &WorktreeRow) -> Result<
 }
 
 /// Stores an event of the worker of a worktree, if there still is one. Returns its number.
-pub(super) fn store_event(
-    tx: &mut Tx<'_>,
-    row: &WorktreeRow,
-    event_type: EventType,
-    data: &impl serde::Serialize,
-) -> Result<Option<i64>> {
+pub(super) fn store_event(tx: &mut Tx<'_>, row: &WorktreeRow, data: EventData) -> Result<Option<i64>> {
     let Some(worker) = workers::get(tx.connection(), row.worker_id.as_str())? else { return Ok(None) };
-    let data = serde_json::to_value(data).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-    let fact = Fact::Event { event_type, data, turn: None };
+    let fact = Fact::Event { data, turn: None };
     let added = facts::store(tx, worker.id, &[fact], None, entropy::now())?;
     Ok(added.last().map(|(_, seq)| *seq))
 }

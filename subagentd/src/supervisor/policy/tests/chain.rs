@@ -49,7 +49,7 @@ fn added(rule: &str, action: &str) -> OwnerRule {
 /// asked.
 fn decided(spec: &PolicySpec, added: &RulesOfChain, command: &str) -> Option<(String, Value)> {
     match see(&mut watching(spec, added), &asks("1", command, ALL)) {
-        Some(WorkerInput::DecideByRule { choice, rule, .. }) => Some((choice.decision, rule)),
+        Some(WorkerInput::DecideByRule { choice, rule, .. }) => Some((choice.decision, json!(rule))),
         None => None,
         Some(other) => panic!("{other:?}"),
     }

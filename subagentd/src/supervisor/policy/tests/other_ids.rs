@@ -118,7 +118,7 @@ fn a_call_that_was_asked_under_another_id_is_no_violation() {
         let Some(WorkerInput::Violation { call, .. }) = see(&mut reported.clone(), &updates(&update)) else {
             panic!("not seen: {update}")
         };
-        assert_eq!(call["evidence"], evidence);
+        assert_eq!(call.evidence, evidence);
     }
     // Output in an earlier update is evidence. A diff in one may be what the request was about.
     let reported_before = |before: Value| {
@@ -139,7 +139,7 @@ fn a_violation_says_what_was_seen() {
     else {
         panic!("not seen")
     };
-    assert_eq!(call["evidence"], "it was reported as completed, and no request was for it");
+    assert_eq!(call.evidence, "it was reported as completed, and no request was for it");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use batch::{DecodedBatch, IngestState, PendingRow, Taken, is_progress, kind, pay
 use records::{SessionUpdates, body, input};
 use subagent_core::model::{Fact, PermissionDecision, Spent, Transition, WorkerInput};
 use subagent_core::rules::recovered::missing_end;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::JournalGap;
 use subagent_protocol::details::RecordDetail;
 use subagent_protocol::event::EventType;
 use subagent_protocol::hook::Hook;
@@ -284,8 +286,8 @@ fn understand(actor: &Actor, basis: IngestState, batch: &JournalBatch) -> Taken 
         }
         let mut facts = Vec::new();
         if record.n != number + 1 {
-            let data = serde_json::json!({"firstMissing": number + 1, "lastMissing": record.n - 1});
-            facts.push(Fact::Event { event_type: EventType::JournalGap, data, turn: None });
+            let gap = JournalGap { first_missing: number + 1, last_missing: record.n - 1 };
+            facts.push(Fact::Event { data: EventData::JournalGap(gap), turn: None });
             taken.gap = true;
         }
         number = record.n;

@@ -80,7 +80,10 @@ fn outcome(actor: &Actor, heard: HookVerdict) -> HooksOutcome {
     let ruled = actor.questions.policy.as_ref().and_then(|watch| watch.judge(&heard.asked));
     let asked = serde_json::from_str::<ApprovalRequested>(&heard.asked).ok();
     let HookVerdict { word, reason, hook, .. } = heard;
-    let by_hook = |choice| HooksOutcome::ByHook { choice, reason, hook };
+    let by_hook = |choice| match hook {
+        Some(hook) => HooksOutcome::ByHook { choice, reason, hook },
+        None => HooksOutcome::Ask,
+    };
     match (ruled, word) {
         (Some(WorkerInput::DecideByRule { choice, rule, .. }), word)
             if choice.decision != HookWord::Allow.as_str()

@@ -1,9 +1,9 @@
 //! Stops a worker that came with a copied state dir. Must not touch processes: its runtime, agent,
 //! session and working folder belong to the original.
 
-use serde_json::json;
 use subagent_core::model::{Fact, LifecycleState, RuntimeStatus, WorkerInput};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::workers::Because;
 
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
@@ -19,8 +19,7 @@ pub(crate) async fn retire_copy(actor: &mut Actor) {
     actor.apply(WorkerInput::RuntimeGone { clean: true, rebooted: true }).await;
     let error = actor.shared.copies.error();
     let reason = error.message.clone();
-    let lost =
-        Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
+    let lost = Fact::Event { data: EventData::WorkerLost(Because { reason }), turn: None };
     actor.note(vec![lost, Fact::LastError(Some(error))]).await;
     actor.apply(WorkerInput::Stop).await;
     // Actions of the rules would be for the original's runtime.

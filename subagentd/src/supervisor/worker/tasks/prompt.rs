@@ -1,11 +1,11 @@
 //! The open prompt of a task: its steps and its time, counted against the terms of the task.
 
 use crate::supervisor::worker::STORE_RETRY;
-use serde_json::json;
 use std::sync::Arc;
 use subagent_core::model::{Fact, TaskEnding, Worker, WorkerInput};
 use subagent_core::task::limits::{PromptLimits, PromptTime};
-use subagent_protocol::event::EventType;
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::tasks::SubagentProgress;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::{JournalRecord, RecordType};
 use subagent_protocol::task_terms::TaskTerms;
@@ -78,8 +78,9 @@ pub(crate) fn step(
         return None;
     }
     let tool = record.b.and_then(|body| tool_calls::name_of(record.t, body.get()));
-    let data = json!({"id": task, "name": *prompt.name, "steps": prompt.steps(), "tool": tool});
-    let progress = Fact::Event { event_type: EventType::SubagentProgress, data, turn: None };
+    let data =
+        SubagentProgress { id: task.clone(), name: prompt.name.to_string(), steps: prompt.steps(), tool };
+    let progress = Fact::Event { data: EventData::SubagentProgress(data), turn: None };
     // An earlier cancel takes precedence.
     let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
     let over = prompt.over(PromptTime::default()).filter(|_| open);

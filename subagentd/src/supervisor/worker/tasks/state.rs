@@ -79,7 +79,9 @@ impl Tasks {
 
     /// Updates the state from committed facts.
     pub(crate) fn see(&mut self, facts: &[Fact]) {
-        let matters = |fact: &Fact| !matches!(fact, Fact::Event { .. } | Fact::Spent(_) | Fact::Inbox(_));
+        let matters = |fact: &Fact| {
+            !matches!(fact, Fact::Event { .. } | Fact::MessageSent { .. } | Fact::Spent(_) | Fact::Inbox(_))
+        };
         if facts.iter().any(matters) {
             self.is_news();
         }
