@@ -8,19 +8,17 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::AgentStarted;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
+use super::agent_process::AgentExit;
 use super::alarms::Alarm;
-use super::{AgentExit, Driver};
+use super::state::Driver;
 use crate::acp::lines::AgentLine;
 use crate::acp::outgoing::OutgoingKind;
 use crate::conversation::{ConversationInput, Cx, Exit};
-use crate::guard::{self, GuardStatus, ancestry};
-use crate::spawn::AgentIo;
-use crate::stderr;
+use crate::guard::{self, GuardStatus};
 
 /// Maximum bytes per read from the agent, and per write to the journal.
 const OUTPUT_BYTES: usize = 64 * 1024;
@@ -29,8 +27,6 @@ const OUTPUT_BYTES: usize = 64 * 1024;
 const BURST_BYTES: usize = 16 * 1024;
 const BURST_PAUSE: Duration = Duration::from_secs(1);
 const ERROR_BYTES: usize = 4 * 1024;
-/// Maximum length of a status line in bytes: the guard names at most 64 pids.
-pub(super) const STATUS_LINE_BYTES: usize = 16 * 1024;
 /// How long remaining processes may hold the pipes open before the agent's end is reported.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Duration of one round that ends the descendants of a dead guard.
@@ -61,220 +57,188 @@ fn read(pipe: Option<&mut Receiver>, capacity: usize) -> AgentOutputChunk {
     }
 }
 
-impl Driver {
-    /// The guard is running.
-    pub(super) fn started(&mut self, agent: AgentIo) {
-        let pid = i32::try_from(agent.guard.id()).unwrap_or_default();
-        // Start time 0 where the system does not know it. This value never selects
-        // a process to kill.
-        self.guard = Some(ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() });
-        self.agent = Some(agent);
-    }
-
-    pub(super) fn read_output(&mut self) {
-        match read(self.agent.as_mut().and_then(|agent| agent.output.as_mut()), OUTPUT_BYTES) {
-            AgentOutputChunk::NotNow => {}
-            AgentOutputChunk::Bytes(bytes) => {
-                self.take_output(Some(&bytes));
-                if bytes.len() >= BURST_BYTES {
-                    self.alarms.set(Alarm::Trim, BURST_PAUSE);
-                }
-            }
-            AgentOutputChunk::End => {
-                if let Some(agent) = &mut self.agent {
-                    agent.output = None;
-                }
-                self.take_output(None);
-                self.pipe_ended();
+pub(super) fn read_output(driver: &mut Driver) {
+    match read(driver.agent.io.as_mut().and_then(|agent| agent.output.as_mut()), OUTPUT_BYTES) {
+        AgentOutputChunk::NotNow => {}
+        AgentOutputChunk::Bytes(bytes) => {
+            take_output(driver, Some(&bytes));
+            if bytes.len() >= BURST_BYTES {
+                driver.alarms.set(Alarm::Trim, BURST_PAUSE);
             }
         }
-    }
-
-    /// Handles one chunk; all its lines go into one write to the journal.
-    fn take_output(&mut self, bytes: Option<&[u8]>) {
-        let mut actions = Vec::new();
-        self.journal.batch.set_time();
-        let (conversation, batch, tail) = (&mut self.conversation, &mut self.journal.batch, &self.tail);
-        let on_line = |line: AgentLine<'_>| {
-            conversation
-                .handle(ConversationInput::Line(line), &mut Cx { batch, actions: &mut actions, tail });
-        };
-        match bytes {
-            Some(bytes) => self.splitter.feed(bytes, on_line),
-            None => self.splitter.finish(on_line),
-        }
-        self.settle(actions);
-    }
-
-    pub(super) fn read_errors(&mut self) {
-        match read(self.agent.as_mut().and_then(|agent| agent.errors.as_mut()), ERROR_BYTES) {
-            AgentOutputChunk::NotNow => {}
-            AgentOutputChunk::Bytes(bytes) => self.take_errors(&bytes),
-            AgentOutputChunk::End => {
-                if let Some(agent) = &mut self.agent {
-                    agent.errors = None;
-                }
-                self.try_deliver_exit();
+        AgentOutputChunk::End => {
+            if let Some(agent) = &mut driver.agent.io {
+                agent.output = None;
             }
+            take_output(driver, None);
+            pipe_ended(driver);
         }
     }
+}
 
-    pub(super) fn take_errors(&mut self, bytes: &[u8]) {
-        let (log, tail): (&mut stderr::StderrLog, &mut stderr::StderrTail) = (&mut self.log, &mut self.tail);
-        log.write(bytes);
-        tail.push(bytes);
+/// Handles one chunk; all its lines go into one write to the journal.
+fn take_output(driver: &mut Driver, bytes: Option<&[u8]>) {
+    let mut actions = Vec::new();
+    driver.records.journal.batch.set_time();
+    let (conversation, batch, tail) =
+        (&mut driver.conversation, &mut driver.records.journal.batch, &driver.agent.tail);
+    let on_line = |line: AgentLine<'_>| {
+        conversation.handle(ConversationInput::Line(line), &mut Cx { batch, actions: &mut actions, tail });
+    };
+    match bytes {
+        Some(bytes) => driver.agent.splitter.feed(bytes, on_line),
+        None => driver.agent.splitter.finish(on_line),
     }
+    driver.settle(actions);
+}
 
-    pub(super) fn write_input(&mut self) {
-        while let Some(input) = self.agent.as_ref().and_then(|agent| agent.input.as_ref()) {
-            let Some(bytes) = self.outgoing.front() else {
-                if self.closes_input {
-                    self.drop_input();
-                }
-                return;
-            };
-            match input.try_write(bytes) {
-                Ok(length) => match self.outgoing.wrote(length) {
-                    Some(OutgoingKind::Prompt) => subagent_failpoint::hit("dispatch.after_write"),
-                    Some(OutgoingKind::Answer) => subagent_failpoint::hit("answer.after_write"),
-                    Some(OutgoingKind::Plain | OutgoingKind::Result | OutgoingKind::Automatic) | None => {}
-                },
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.drop_input();
-                    self.pipe_ended();
-                    return;
-                }
+pub(super) fn read_errors(driver: &mut Driver) {
+    match read(driver.agent.io.as_mut().and_then(|agent| agent.errors.as_mut()), ERROR_BYTES) {
+        AgentOutputChunk::NotNow => {}
+        AgentOutputChunk::Bytes(bytes) => driver.take_errors(&bytes),
+        AgentOutputChunk::End => {
+            if let Some(agent) = &mut driver.agent.io {
+                agent.errors = None;
             }
-        }
-        // The agent cannot be written to.
-        self.outgoing.clear();
-    }
-
-    fn drop_input(&mut self) {
-        if let Some(agent) = &mut self.agent {
-            agent.input = None;
-        }
-        self.outgoing.clear();
-    }
-
-    /// Closes the agent's input after the queued lines.
-    pub(super) fn close_input(&mut self) {
-        self.closes_input = true;
-        self.write_input();
-    }
-
-    /// The agent no longer reads or writes. If it has ended, the guard will report that.
-    fn pipe_ended(&mut self) {
-        if self.exit == AgentExit::Running {
-            self.alarms.set(Alarm::PipeClosed, DRAIN_TIMEOUT);
-        }
-        self.try_deliver_exit();
-    }
-
-    pub(super) fn signal_guard(&mut self, byte: u8) {
-        if let Some(agent) = &mut self.agent {
-            agent.signal_guard(byte);
+            try_deliver_exit(driver);
         }
     }
+}
 
-    pub(super) fn read_status(&mut self) {
-        match read(self.agent.as_mut().and_then(|agent| agent.status.as_mut()), ERROR_BYTES) {
-            AgentOutputChunk::NotNow => {}
-            AgentOutputChunk::Bytes(bytes) => {
-                for status in self.status_lines.read::<GuardStatus>(&bytes) {
-                    self.guard_says(status);
-                }
+pub(super) fn write_input(driver: &mut Driver) {
+    while let Some(input) = driver.agent.io.as_ref().and_then(|agent| agent.input.as_ref()) {
+        let Some(bytes) = driver.agent.outgoing.front() else {
+            if driver.agent.closes_input {
+                driver.agent.drop_input();
             }
-            AgentOutputChunk::End => {
-                if let Some(agent) = &mut self.agent {
-                    agent.status = None;
-                }
-                self.reap();
-                if self.clean.is_none() && !self.done {
-                    self.log.note("the guard died; its processes are ended by the runtime");
-                    self.rescue();
-                }
-            }
-        }
-    }
-
-    fn guard_says(&mut self, status: GuardStatus) {
-        match status {
-            GuardStatus::Spawned { pid } => {
-                if let Some(guard) = self.guard {
-                    self.apply(ConversationInput::AgentStarted(AgentStarted { agent_pid: pid, guard }));
-                }
-            }
-            GuardStatus::SpawnFailed { errno, message } => {
-                self.clean = Some((0, 0));
-                self.exit = AgentExit::Delivered;
-                self.apply(ConversationInput::SpawnFailed { errno, message });
-            }
-            GuardStatus::Exited { code, signal, .. } => {
-                self.exit = AgentExit::Pending(Exit { code, signal });
-                self.alarms.set(Alarm::Drain, DRAIN_TIMEOUT);
-                self.try_deliver_exit();
-            }
-            GuardStatus::Ending => subagent_failpoint::hit("end.before_clean"),
-            GuardStatus::Incomplete { pids } => {
-                self.log.note(&format!("these processes could not be ended yet: {pids:?}"));
-            }
-            GuardStatus::Clean { killed, millis } => {
-                subagent_failpoint::hit("end.after_clean");
-                self.clean = Some((u64::from(killed), millis));
-                self.try_deliver_exit();
-            }
-            GuardStatus::Unknown => {}
-        }
-    }
-
-    /// Reports the agent's exit to the conversation, once all its output was handed in.
-    pub(super) fn try_deliver_exit(&mut self) {
-        let drained =
-            self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
-        if drained || !matches!(self.exit, AgentExit::Pending(_)) {
-            self.deliver_exit();
-        }
-    }
-
-    pub(super) fn deliver_exit(&mut self) {
-        if let AgentExit::Pending(exit) = self.exit {
-            self.exit = AgentExit::Delivered;
-            self.alarms.clear(Alarm::Drain);
-            self.apply(ConversationInput::AgentExited(exit));
-        }
-        // The proof covers everything that the agent has started, also through this runtime.
-        if let Some((killed, millis)) = self.clean.filter(|_| self.client.all_ended()) {
-            self.apply(ConversationInput::TreeEnded { killed, millis });
-        }
-    }
-
-    /// Reaps the guard, if it has ended.
-    pub(super) fn reap(&mut self) {
-        if let Some(agent) = &mut self.agent {
-            // The exit status adds nothing to the guard's last line.
-            let _ = agent.guard.try_wait();
-        }
-        self.client.reap();
-        self.try_deliver_exit();
-    }
-
-    /// Ends the processes in place of a dead guard.
-    pub(super) fn rescue(&mut self) {
-        let report = guard::end_descendants(RESCUE_ROUND, &[]);
-        if !report.clean {
-            self.log.note(&format!("these processes could not be ended yet: {:?}", report.remaining));
-            self.alarms.set(Alarm::Rescue, RESCUE_PAUSE);
             return;
+        };
+        match input.try_write(bytes) {
+            Ok(length) => match driver.agent.outgoing.wrote(length) {
+                Some(OutgoingKind::Prompt) => subagent_failpoint::hit("dispatch.after_write"),
+                Some(OutgoingKind::Answer) => subagent_failpoint::hit("answer.after_write"),
+                Some(OutgoingKind::Plain | OutgoingKind::Result | OutgoingKind::Automatic) | None => {}
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                driver.agent.drop_input();
+                pipe_ended(driver);
+                return;
+            }
         }
-        self.clean =
-            Some((u64::from(report.killed), u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX)));
-        if self.exit == AgentExit::Running {
-            self.exit = AgentExit::Pending(Exit::default());
-            self.alarms.set(Alarm::Drain, DRAIN_TIMEOUT);
-        }
-        self.try_deliver_exit();
     }
+    // The agent cannot be written to.
+    driver.agent.outgoing.clear();
+}
+
+/// Closes the agent's input after the queued lines.
+pub(super) fn close_input(driver: &mut Driver) {
+    driver.agent.closes_input = true;
+    write_input(driver);
+}
+
+/// The agent no longer reads or writes. If it has ended, the guard will report that.
+fn pipe_ended(driver: &mut Driver) {
+    if driver.agent.exit == AgentExit::Running {
+        driver.alarms.set(Alarm::PipeClosed, DRAIN_TIMEOUT);
+    }
+    try_deliver_exit(driver);
+}
+
+pub(super) fn read_status(driver: &mut Driver) {
+    match read(driver.agent.io.as_mut().and_then(|agent| agent.status.as_mut()), ERROR_BYTES) {
+        AgentOutputChunk::NotNow => {}
+        AgentOutputChunk::Bytes(bytes) => {
+            for status in driver.agent.status_lines.read::<GuardStatus>(&bytes) {
+                guard_says(driver, status);
+            }
+        }
+        AgentOutputChunk::End => {
+            if let Some(agent) = &mut driver.agent.io {
+                agent.status = None;
+            }
+            reap(driver);
+            if driver.agent.clean.is_none() && !driver.done {
+                driver.log.note("the guard died; its processes are ended by the runtime");
+                rescue(driver);
+            }
+        }
+    }
+}
+
+fn guard_says(driver: &mut Driver, status: GuardStatus) {
+    match status {
+        GuardStatus::Spawned { pid } => {
+            if let Some(guard) = driver.agent.guard {
+                driver.apply(ConversationInput::AgentStarted(AgentStarted { agent_pid: pid, guard }));
+            }
+        }
+        GuardStatus::SpawnFailed { errno, message } => {
+            driver.agent.clean = Some((0, 0));
+            driver.agent.exit = AgentExit::Delivered;
+            driver.apply(ConversationInput::SpawnFailed { errno, message });
+        }
+        GuardStatus::Exited { code, signal, .. } => {
+            driver.agent.exit = AgentExit::Pending(Exit { code, signal });
+            driver.alarms.set(Alarm::Drain, DRAIN_TIMEOUT);
+            try_deliver_exit(driver);
+        }
+        GuardStatus::Ending => subagent_failpoint::hit("end.before_clean"),
+        GuardStatus::Incomplete { pids } => {
+            driver.log.note(&format!("these processes could not be ended yet: {pids:?}"));
+        }
+        GuardStatus::Clean { killed, millis } => {
+            subagent_failpoint::hit("end.after_clean");
+            driver.agent.clean = Some((u64::from(killed), millis));
+            try_deliver_exit(driver);
+        }
+        GuardStatus::Unknown => {}
+    }
+}
+
+/// Reports the agent's exit to the conversation, once all its output was handed in.
+pub(super) fn try_deliver_exit(driver: &mut Driver) {
+    if driver.agent.may_deliver_exit() {
+        deliver_exit(driver);
+    }
+}
+
+pub(super) fn deliver_exit(driver: &mut Driver) {
+    if let AgentExit::Pending(exit) = driver.agent.exit {
+        driver.agent.exit = AgentExit::Delivered;
+        driver.alarms.clear(Alarm::Drain);
+        driver.apply(ConversationInput::AgentExited(exit));
+    }
+    // The proof covers everything that the agent has started, also through this runtime.
+    if let Some((killed, millis)) = driver.agent.clean.filter(|_| driver.client.executor.all_ended()) {
+        driver.apply(ConversationInput::TreeEnded { killed, millis });
+    }
+}
+
+/// Reaps the guard, if it has ended.
+pub(super) fn reap(driver: &mut Driver) {
+    if let Some(agent) = &mut driver.agent.io {
+        // The exit status adds nothing to the guard's last line.
+        let _ = agent.guard.try_wait();
+    }
+    driver.client.executor.reap();
+    try_deliver_exit(driver);
+}
+
+/// Ends the processes in place of a dead guard.
+pub(super) fn rescue(driver: &mut Driver) {
+    let report = guard::end_descendants(RESCUE_ROUND, &[]);
+    if !report.clean {
+        driver.log.note(&format!("these processes could not be ended yet: {:?}", report.remaining));
+        driver.alarms.set(Alarm::Rescue, RESCUE_PAUSE);
+        return;
+    }
+    driver.agent.clean =
+        Some((u64::from(report.killed), u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX)));
+    if driver.agent.exit == AgentExit::Running {
+        driver.agent.exit = AgentExit::Pending(Exit::default());
+        driver.alarms.set(Alarm::Drain, DRAIN_TIMEOUT);
+    }
+    try_deliver_exit(driver);
 }

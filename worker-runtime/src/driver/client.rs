@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::Driver;
+use super::agent;
 use super::alarms::Alarm;
+use super::state::Driver;
 use crate::client::ClientEvent;
 use crate::conversation::{ConversationInput, Storage};
 use crate::guard;
@@ -15,76 +16,74 @@ const START_TIMEOUT: Duration = Duration::from_secs(2);
 const RESCUE_ROUND: Duration = Duration::from_secs(2);
 const RESCUE_PAUSE: Duration = Duration::from_secs(1);
 
-impl Driver {
-    /// Carries out the requests that are ready.
-    pub(super) fn serve_calls(&mut self) {
-        // Responses call this function again.
-        if std::mem::replace(&mut self.serves_calls, true) {
-            return;
-        }
-        while self.storage == Storage::Ok && self.outgoing.has_room() {
-            if let Some(call) = self.calls.pop_front() {
-                let Some(step) = self.conversation.take_call(call) else { continue };
-                let outcome = self.client.ask(call, step);
-                let others = self.client.other_answers();
-                self.apply_all(others);
-                if let Some(outcome) = outcome {
-                    self.apply(ConversationInput::CallDone { call, outcome });
-                }
-            } else if let Some(failed) = self.client.begin_next() {
-                self.apply_all(failed);
-            } else {
-                break;
+/// Carries out the requests that are ready.
+pub(super) fn serve_calls(driver: &mut Driver) {
+    // Responses call this function again.
+    if std::mem::replace(&mut driver.client.serves, true) {
+        return;
+    }
+    while driver.records.storage == Storage::Ok && driver.agent.outgoing.has_room() {
+        if let Some(call) = driver.client.calls.pop_front() {
+            let Some(step) = driver.conversation.take_call(call) else { continue };
+            let outcome = driver.client.executor.ask(call, step);
+            let others = driver.client.executor.other_answers();
+            apply_all(driver, others);
+            if let Some(outcome) = outcome {
+                driver.apply(ConversationInput::CallDone { call, outcome });
             }
-        }
-        self.serves_calls = false;
-    }
-
-    pub(super) fn client_event(&mut self, event: ClientEvent) {
-        if let ClientEvent::ConnectionRefused(text) = &event {
-            self.log.note(text);
-        }
-        let inputs = self.client.event(event);
-        self.apply_all(inputs);
-        self.rescue_lost();
-        self.try_deliver_exit();
-        self.serve_calls();
-    }
-
-    fn apply_all(&mut self, inputs: Vec<ConversationInput<'static>>) {
-        for input in inputs {
-            self.apply(input);
-        }
-    }
-
-    pub(super) fn end_calls(&mut self) {
-        self.calls.clear();
-        if self.client.end_all() {
-            self.alarms.set(Alarm::TerminalStart, START_TIMEOUT);
-        }
-    }
-
-    /// A terminal whose start hangs no longer delays the end.
-    pub(super) fn give_up_start(&mut self) {
-        self.client.give_up();
-        self.try_deliver_exit();
-    }
-
-    /// Ends the processes of terminals whose guard died.
-    pub(super) fn rescue_lost(&mut self) {
-        if !self.client.has_lost() {
-            return;
-        }
-        let mut spare = self.client.guards();
-        // Once the agent's own guard is gone, everything is ended.
-        let agent = self.agent.as_ref().filter(|agent| agent.status.is_some());
-        spare.extend(agent.and_then(|agent| i32::try_from(agent.guard.id()).ok()));
-        let report = guard::end_descendants(RESCUE_ROUND, &spare);
-        if report.clean {
-            self.client.rescued();
+        } else if let Some(failed) = driver.client.executor.begin_next() {
+            apply_all(driver, failed);
         } else {
-            self.log.note(&format!("these processes could not be ended yet: {:?}", report.remaining));
-            self.alarms.set(Alarm::RescueLost, RESCUE_PAUSE);
+            break;
         }
+    }
+    driver.client.serves = false;
+}
+
+pub(super) fn client_event(driver: &mut Driver, event: ClientEvent) {
+    if let ClientEvent::ConnectionRefused(text) = &event {
+        driver.log.note(text);
+    }
+    let inputs = driver.client.executor.event(event);
+    apply_all(driver, inputs);
+    rescue_lost(driver);
+    agent::try_deliver_exit(driver);
+    serve_calls(driver);
+}
+
+fn apply_all(driver: &mut Driver, inputs: Vec<ConversationInput<'static>>) {
+    for input in inputs {
+        driver.apply(input);
+    }
+}
+
+pub(super) fn end_calls(driver: &mut Driver) {
+    driver.client.calls.clear();
+    if driver.client.executor.end_all() {
+        driver.alarms.set(Alarm::TerminalStart, START_TIMEOUT);
+    }
+}
+
+/// A terminal whose start hangs no longer delays the end.
+pub(super) fn give_up_start(driver: &mut Driver) {
+    driver.client.executor.give_up();
+    agent::try_deliver_exit(driver);
+}
+
+/// Ends the processes of terminals whose guard died.
+pub(super) fn rescue_lost(driver: &mut Driver) {
+    if !driver.client.executor.has_lost() {
+        return;
+    }
+    let mut spare = driver.client.executor.guards();
+    // Once the agent's own guard is gone, everything is ended.
+    let agent = driver.agent.io.as_ref().filter(|agent| agent.status.is_some());
+    spare.extend(agent.and_then(|agent| i32::try_from(agent.guard.id()).ok()));
+    let report = guard::end_descendants(RESCUE_ROUND, &spare);
+    if report.clean {
+        driver.client.executor.rescued();
+    } else {
+        driver.log.note(&format!("these processes could not be ended yet: {:?}", report.remaining));
+        driver.alarms.set(Alarm::RescueLost, RESCUE_PAUSE);
     }
 }

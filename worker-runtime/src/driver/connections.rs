@@ -1,0 +1,56 @@
+//! The connections of daemons, and the one that is served.
+
+use subagent_protocol::frame::FromRuntime;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::start::RuntimeStart;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::socket::ConnectionEvent;
+
+/// Capacity of the event channel of all connections; senders wait when it is full.
+const EVENTS: usize = 16;
+
+/// The connection that is served.
+pub(super) struct Serving {
+    pub(super) connection: u64,
+    pub(super) out: mpsc::UnboundedSender<FromRuntime>,
+}
+
+pub(super) struct DaemonConnections {
+    pub(super) worker_id: WorkerId,
+    pub(super) incarnation: u64,
+    pub(super) generation: u64,
+    pub(super) events: mpsc::Receiver<ConnectionEvent>,
+    pub(super) events_in: mpsc::Sender<ConnectionEvent>,
+    pub(super) connections: JoinSet<()>,
+    pub(super) next_connection: u64,
+    pub(super) serving: Option<Serving>,
+}
+
+impl DaemonConnections {
+    pub(super) fn new(start: &RuntimeStart) -> Self {
+        let (events_in, events) = mpsc::channel(EVENTS);
+        Self {
+            worker_id: start.worker_id.clone(),
+            incarnation: start.incarnation,
+            generation: start.generation,
+            events,
+            events_in,
+            connections: JoinSet::new(),
+            next_connection: 0,
+            serving: None,
+        }
+    }
+
+    pub(super) fn is_served(&self, connection: u64) -> bool {
+        self.serving.as_ref().is_some_and(|serving| serving.connection == connection)
+    }
+
+    pub(super) fn reply(&self, connection: u64, frame: FromRuntime) {
+        if let Some(serving) = self.serving.as_ref().filter(|serving| serving.connection == connection) {
+            // A closed connection is reported by its own event.
+            let _ = serving.out.send(frame);
+        }
+    }
+}
