@@ -8,6 +8,7 @@ mod handoff;
 mod inotify;
 pub mod lifecycle;
 mod notification;
+mod or_never;
 mod peer;
 mod schedule;
 mod schedules;

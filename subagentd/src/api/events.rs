@@ -25,6 +25,7 @@ use super::control::{Control, ShutdownPhase, ending};
 use super::reply::{ApiError, HandlerResult, TypedReply, error_line};
 use super::sse;
 use super::state::Api;
+use crate::or_never::sleep_until;
 use crate::supervisor;
 use crate::supervisor::{AllFollower, EventScope, EventStreamFilter, WorkerFollower};
 
@@ -222,17 +223,11 @@ impl Pages {
     /// Returns the next page in its format, or a keep-alive comment of server-sent events; `None`
     /// at the end.
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        let deadline = async {
-            match self.until {
-                Some(until) => tokio::time::sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             // The end conditions come first: an agent that never pauses must not delay them.
             biased;
             () = self.control.reached(ShutdownPhase::EndWaits) => Err(ending()),
-            () = deadline => Ok(None),
+            () = sleep_until(self.until) => Ok(None),
             page = self.source.next() => {
                 page.map(|lines| (!lines.is_empty()).then(|| self.form.write(lines)))
             }

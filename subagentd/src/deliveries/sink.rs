@@ -18,6 +18,7 @@ use super::context::DeliveryContext;
 use super::facts::{self, ComposedNotification};
 use super::send::{self, DeliveryFailure};
 use crate::notification::{AfterFailure, after, after_failure};
+use crate::or_never::or_never;
 use crate::store::deliveries::{self, PendingDelivery};
 use crate::store::{Durability, Tx, facts as stored_facts};
 use crate::supervisor::entropy;
@@ -110,12 +111,7 @@ pub(super) async fn run(context: Arc<DeliveryContext>, sink: NotificationSink, w
             None => None,
             Some(_) => busy.or_else(|| Some(BusySink::new(&context.busy))),
         };
-        let timer = async {
-            match wait {
-                Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
-                None => std::future::pending().await,
-            }
-        };
+        let timer = or_never(wait.map(|millis| tokio::time::sleep(Duration::from_millis(millis))));
         tokio::select! {
             () = stream.is_ending() => return,
             () = wake.notified(), if wait.is_none() => {}

@@ -4,6 +4,7 @@ use subagent_protocol::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error;
+use crate::or_never::or_never;
 
 /// SIGTERM, SIGINT and SIGHUP, caught from now on.
 #[derive(Debug)]
@@ -35,17 +36,8 @@ impl EndSignals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
-            () = heard(self.hangup.as_mut()) => "SIGHUP",
+            _ = or_never(self.hangup.as_mut().map(Signal::recv)) => "SIGHUP",
         }
-    }
-}
-
-async fn heard(signal: Option<&mut Signal>) {
-    match signal {
-        Some(signal) => {
-            signal.recv().await;
-        }
-        None => std::future::pending().await,
     }
 }
 

@@ -39,26 +39,29 @@ enum AgentOutputChunk {
     End,
 }
 
-/// Reads what is available. The buffer lives only while its content is processed: an
+/// Reads what is available, and closes a pipe that has ended. The buffer lives only while its content is processed: an
 /// idle runtime holds none.
 ///
 /// Polls instead of trying. A read that does not fill the buffer then counts as the last one. This
 /// saves a read from an empty pipe.
-fn read(pipe: Option<&mut Receiver>, capacity: usize) -> AgentOutputChunk {
-    let Some(pipe) = pipe else { return AgentOutputChunk::NotNow };
+fn read(pipe: Option<&mut Option<Receiver>>, capacity: usize) -> AgentOutputChunk {
+    let Some(place) = pipe else { return AgentOutputChunk::NotNow };
+    let Some(pipe) = place else { return AgentOutputChunk::NotNow };
     let mut bytes = Vec::with_capacity(capacity);
     let polled = pin!(pipe.read_buf(&mut bytes)).poll(&mut Context::from_waker(Waker::noop()));
     match polled {
-        Poll::Ready(Ok(0)) => AgentOutputChunk::End,
-        Poll::Ready(Ok(_)) => AgentOutputChunk::Bytes(bytes),
-        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => AgentOutputChunk::NotNow,
-        Poll::Ready(Err(_)) => AgentOutputChunk::End,
         Poll::Pending => AgentOutputChunk::NotNow,
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => AgentOutputChunk::NotNow,
+        Poll::Ready(Ok(1..)) => AgentOutputChunk::Bytes(bytes),
+        Poll::Ready(Ok(0) | Err(_)) => {
+            *place = None;
+            AgentOutputChunk::End
+        }
     }
 }
 
 pub(super) fn read_output(driver: &mut Driver) {
-    match read(driver.agent.io.as_mut().and_then(|agent| agent.output.as_mut()), OUTPUT_BYTES) {
+    match read(driver.agent.io.as_mut().map(|agent| &mut agent.output), OUTPUT_BYTES) {
         AgentOutputChunk::NotNow => {}
         AgentOutputChunk::Bytes(bytes) => {
             take_output(driver, Some(&bytes));
@@ -67,9 +70,6 @@ pub(super) fn read_output(driver: &mut Driver) {
             }
         }
         AgentOutputChunk::End => {
-            if let Some(agent) = &mut driver.agent.io {
-                agent.output = None;
-            }
             take_output(driver, None);
             pipe_ended(driver);
         }
@@ -93,13 +93,10 @@ fn take_output(driver: &mut Driver, bytes: Option<&[u8]>) {
 }
 
 pub(super) fn read_errors(driver: &mut Driver) {
-    match read(driver.agent.io.as_mut().and_then(|agent| agent.errors.as_mut()), ERROR_BYTES) {
+    match read(driver.agent.io.as_mut().map(|agent| &mut agent.errors), ERROR_BYTES) {
         AgentOutputChunk::NotNow => {}
         AgentOutputChunk::Bytes(bytes) => driver.take_errors(&bytes),
         AgentOutputChunk::End => {
-            if let Some(agent) = &mut driver.agent.io {
-                agent.errors = None;
-            }
             try_deliver_exit(driver);
         }
     }
@@ -147,7 +144,7 @@ fn pipe_ended(driver: &mut Driver) {
 }
 
 pub(super) fn read_status(driver: &mut Driver) {
-    match read(driver.agent.io.as_mut().and_then(|agent| agent.status.as_mut()), ERROR_BYTES) {
+    match read(driver.agent.io.as_mut().map(|agent| &mut agent.status), ERROR_BYTES) {
         AgentOutputChunk::NotNow => {}
         AgentOutputChunk::Bytes(bytes) => {
             for status in driver.agent.status_lines.read::<GuardStatus>(&bytes) {
@@ -155,9 +152,6 @@ pub(super) fn read_status(driver: &mut Driver) {
             }
         }
         AgentOutputChunk::End => {
-            if let Some(agent) = &mut driver.agent.io {
-                agent.status = None;
-            }
             reap(driver);
             if driver.agent.clean.is_none() && !driver.done {
                 driver.log.note("the guard died; its processes are ended by the runtime");

@@ -99,16 +99,16 @@ async fn wait(driver: &mut Driver) -> Wake {
     tokio::select! {
         () = readable(agent.and_then(|agent| agent.output.as_ref())), if reads => Wake::Output,
         () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
-        () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
+        _ = or_never(agent.and_then(|agent| agent.input.as_ref()).map(Sender::writable)), if writes => Wake::Writable,
         () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::GuardStatus,
-        stream = accept(driver.files.endpoint.as_ref()), if accepts => Wake::Accepted(stream),
+        stream = or_never(driver.files.endpoint.as_ref().map(Endpoint::accept)), if accepts => Wake::Accepted(stream),
         // The driver owns a sender, so the channel cannot end.
         Some(event) = driver.daemon.events.recv() => Wake::Event(event),
         () = readable(starting) => Wake::DaemonSays,
         // As above: the client owns a sender.
         Some(event) = driver.client.executor.events.recv() => Wake::Client(event),
         alarm = driver.alarms.next() => Wake::Alarm(alarm),
-        () = changed(driver.files.watch.as_ref()) => Wake::FilesChanged,
+        () = or_never(driver.files.watch.as_ref().map(FileWatch::changed)) => Wake::FilesChanged,
         _ = driver.signals.terminate.recv() => Wake::Terminated,
         _ = driver.signals.child.recv() => Wake::ChildExited,
     }
@@ -181,35 +181,15 @@ async fn finish(mut driver: Driver) {
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, all).await;
 }
 
+/// Waits for this. Never returns without it.
+async fn or_never<F: Future>(awaited: Option<F>) -> F::Output {
+    match awaited {
+        Some(awaited) => awaited.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the pipe can be read. The next read reports an error again.
 async fn readable(pipe: Option<&Receiver>) {
-    match pipe {
-        Some(pipe) => {
-            // The next read reports an error again.
-            let _ = pipe.readable().await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-async fn writable(pipe: Option<&Sender>) {
-    match pipe {
-        Some(pipe) => {
-            let _ = pipe.writable().await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-async fn changed(watch: Option<&FileWatch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn accept(endpoint: Option<&Endpoint>) -> io::Result<Stream> {
-    match endpoint {
-        Some(endpoint) => endpoint.accept().await,
-        None => std::future::pending().await,
-    }
+    let _ = or_never(pipe.map(Receiver::readable)).await;
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::orphaned_files;
 use super::removal::AT_ONCE;
+use crate::or_never::sleep_until;
 use crate::store::removal::{self, EventDeletion, Removal};
 use crate::store::{Durability, ForeignKeys, RowId, WorkerRow, retention, workers};
 use crate::supervisor::cleanup::removal::{forget, retention_cutoff, stopped_before};
@@ -60,16 +61,10 @@ pub(crate) async fn run(supervisor: Supervisor) {
                 Some(Instant::now() + RETRY)
             }
         };
-        let timer = async {
-            match wake_at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = is_ending(&mut ending) => return,
             () = shared.removals.notified() => {}
-            () = timer => {}
+            () = sleep_until(wake_at) => {}
         }
     }
 }

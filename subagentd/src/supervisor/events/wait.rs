@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::collected::Collected;
 use super::follow_below::EventScope;
 use super::questions_below::QuestionsBelow;
+use crate::or_never::{or_never, sleep_until};
 use crate::store::{EventQuery, WorkerRow, events};
 use crate::supervisor::Supervisor;
 use crate::supervisor::events::follow::cursor;
@@ -344,10 +345,7 @@ impl WaitDeadlines {
     }
 
     async fn over(&self) {
-        match [self.all, self.quiet_until].into_iter().flatten().min() {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
-            None => std::future::pending().await,
-        }
+        sleep_until([self.all, self.quiet_until].into_iter().flatten().min()).await;
     }
 }
 
@@ -365,24 +363,15 @@ pub(crate) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
 /// Waits for a change of a worker. Returns false if there will be none. Never returns without an
 /// actor.
 pub(in crate::supervisor) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -> bool {
-    match news {
-        Some(news) => news.changed().await.is_ok(),
-        None => std::future::pending().await,
-    }
+    or_never(news.map(watch::Receiver::changed)).await.is_ok()
 }
 
 /// Waits for a question below a worker. Never returns if those do not count.
 pub(crate) async fn asked_below(below: Option<&mut QuestionsBelow>) {
-    match below {
-        Some(below) => below.changed().await,
-        None => std::future::pending().await,
-    }
+    or_never(below.map(QuestionsBelow::changed)).await;
 }
 
 /// Waits for this time. Never returns without a limit.
 pub(crate) async fn sleep_for(limit: Option<Duration>) {
-    match limit {
-        Some(limit) => tokio::time::sleep(limit).await,
-        None => std::future::pending().await,
-    }
+    or_never(limit.map(tokio::time::sleep)).await;
 }

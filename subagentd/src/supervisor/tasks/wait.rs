@@ -8,6 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
 use super::{TaskCaller, shown};
+use crate::or_never::sleep_until;
 use crate::store::tasks::{self, TaskRow};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::tasks::shown::with_worktree;
@@ -66,7 +67,7 @@ pub(crate) async fn wait_task(
                 news = None;
             },
             () = is_ending(&mut ending) => return Err(worker::ending()),
-            () = over(deadline) => return Ok(shown::shown(&row)),
+            () = sleep_until(deadline) => return Ok(shown::shown(&row)),
         }
         if *ending.borrow() {
             return Err(worker::ending());
@@ -85,11 +86,4 @@ pub(super) async fn task_row(supervisor: &Supervisor, task_id: &str) -> Result<T
 fn is_found(row: &TaskRow, known: Option<KnownTask>) -> bool {
     let now = KnownTask { status: row.status(), steps: row.steps };
     now.status.is_end() || known.is_some_and(|known| known != now)
-}
-
-async fn over(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }

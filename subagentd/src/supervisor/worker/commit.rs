@@ -42,24 +42,20 @@ impl Actor {
         let cwd = self.identity.cwd.clone();
         loop {
             let (taken, check, cwd) = (step.clone(), check.clone(), cwd.clone());
-            let result = self
-                .shared
-                .store
-                .write(Durability::Full, 4, move |tx| {
-                    if let Err(refused) = check(tx, id, now) {
-                        return Ok(Err(refused));
-                    }
-                    let mut added = facts::store(tx, id, &taken.facts, None, now)?;
-                    workers::update(tx, id, &taken.worker, cursor, now)?;
-                    if !may_live {
-                        workers::end_incarnation(tx, id)?;
-                    }
-                    let changed = changed(tx, id, &taken.worker, &cwd, now)?;
-                    tasks::ends::settle(tx, id, &taken.worker, now, &mut added)?;
-                    Ok(Ok((added, changed)))
-                })
-                .await;
-            match result {
+            let write = self.shared.store.write(Durability::Full, 4, move |tx| {
+                if let Err(refused) = check(tx, id, now) {
+                    return Ok(Err(refused));
+                }
+                let mut added = facts::store(tx, id, &taken.facts, None, now)?;
+                workers::update(tx, id, &taken.worker, cursor, now)?;
+                if !may_live {
+                    workers::end_incarnation(tx, id)?;
+                }
+                let changed = changed(tx, id, &taken.worker, &cwd, now)?;
+                tasks::ends::settle(tx, id, &taken.worker, now, &mut added)?;
+                Ok(Ok((added, changed)))
+            });
+            match write.await {
                 Ok(Err(refused)) => return Err(refused),
                 Ok(Ok((added, changed))) => {
                     self.take_changed(changed);
@@ -114,12 +110,9 @@ impl Actor {
     /// Stores facts that do not change the worker. Returns whether they were stored.
     pub(super) async fn note(&mut self, facts: Vec<Fact>) -> bool {
         let (id, now, stored) = (self.identity.id, entropy::now(), facts.clone());
-        let result = self
-            .shared
-            .store
-            .write(Durability::Full, 1, move |tx| facts::store(tx, id, &stored, None, now))
-            .await;
-        match result {
+        let write =
+            self.shared.store.write(Durability::Full, 1, move |tx| facts::store(tx, id, &stored, None, now));
+        match write.await {
             Ok(added) => {
                 self.has_stored(facts, added.last().map(|(_, seq)| *seq));
                 true

@@ -100,50 +100,47 @@ async fn decide_and_store(
     // A stop adds an event for each queued message.
     let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
     let cwd = actor.identity.cwd.clone();
-    let (response, added, stored) = actor
-        .shared
-        .store
-        .write(Durability::Full, weight, move |tx| {
-            let (mut added, mut stored) = (Vec::new(), None);
-            let (response, _) = requests::once(tx, key.as_ref(), now, |tx| {
-                if let Some(owner) = &owner {
-                    controllers::check_owner(tx.connection(), owner, &controller)?;
+    let write = actor.shared.store.write(Durability::Full, weight, move |tx| {
+        let (mut added, mut stored) = (Vec::new(), None);
+        let (response, _) = requests::once(tx, key.as_ref(), now, |tx| {
+            if let Some(owner) = &owner {
+                controllers::check_owner(tx.connection(), owner, &controller)?;
+            }
+            let mut step = step?;
+            if opens {
+                accounts::may_open_turn(tx, id, now)?;
+            }
+            if let Some(waits) = waits
+                && let Err(busy) = tasks::places::may_take(tx, id)
+            {
+                step = or_busy(waits, busy)?;
+            }
+            match (given, lacking) {
+                (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
+                (None, Some(required)) if servers.is_empty() => return Err(required),
+                (None, Some(required)) => {
+                    let advice = "put these MCP servers into the config and send a message or restart the worker from the right shell, or start a new one";
+                    return Err(required.with("mcpServers", servers).recommend(advice));
                 }
-                let mut step = step?;
-                if opens {
-                    accounts::may_open_turn(tx, id, now)?;
-                }
-                if let Some(waits) = waits
-                    && let Err(busy) = tasks::places::may_take(tx, id)
-                {
-                    step = or_busy(waits, busy)?;
-                }
-                match (given, lacking) {
-                    (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
-                    (None, Some(required)) if servers.is_empty() => return Err(required),
-                    (None, Some(required)) => {
-                        let advice = "put these MCP servers into the config and send a message or restart the worker from the right shell, or start a new one";
-                        return Err(required.with("mcpServers", servers).recommend(advice));
-                    }
-                    (None, None) => {}
-                }
-                added = facts::store(tx, id, &step.facts, None, now)?;
-                if let Some(owner) = &owner {
-                    inbox::note_decider(tx, owner, controller.id, &step.facts)?;
-                }
-                workers::update(tx, id, &step.worker, cursor, now)?;
-                if let Some(also) = also {
-                    also(tx, id)?;
-                }
-                let changed = changed(tx, id, &step.worker, &cwd, now)?;
-                tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
-                let response = respond(&step.worker, &added);
-                stored = Some((step, changed));
-                Ok(response)
-            })?;
-            Ok((response, added, stored))
-        })
-        .await?;
+                (None, None) => {}
+            }
+            added = facts::store(tx, id, &step.facts, None, now)?;
+            if let Some(owner) = &owner {
+                inbox::note_decider(tx, owner, controller.id, &step.facts)?;
+            }
+            workers::update(tx, id, &step.worker, cursor, now)?;
+            if let Some(also) = also {
+                also(tx, id)?;
+            }
+            let changed = changed(tx, id, &step.worker, &cwd, now)?;
+            tasks::ends::settle(tx, id, &step.worker, now, &mut added)?;
+            let response = respond(&step.worker, &added);
+            stored = Some((step, changed));
+            Ok(response)
+        })?;
+        Ok((response, added, stored))
+    });
+    let (response, added, stored) = write.await?;
     subagent_failpoint::hit(after);
     // `None` for a repetition.
     if let Some((step, changed)) = stored {

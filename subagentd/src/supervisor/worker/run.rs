@@ -5,16 +5,17 @@ use std::sync::Arc;
 use subagent_core::model::{Fact, LifecycleState};
 use subagent_protocol::data::EventData;
 use subagent_protocol::data::workers::Forbidden;
-use subagent_protocol::frame::FromRuntime;
 use tokio::sync::Notify;
 
 use super::actor::Actor;
 use super::ingest::Goal;
 use super::message::ActorMessage;
-use super::runtime::{frames, gone, recovery, slot, starting};
+use super::runtime::{frames, gone, recovery, starting};
 use super::{budget, child_cancel, deadlines, ingest, order, perform, questions, settings, tasks};
 use crate::alarm;
+use crate::or_never::or_never;
 use crate::supervisor::runtimes::link::RuntimeConnection;
+use crate::supervisor::runtimes::process::ExitWatch;
 use crate::supervisor::shared::is_ending;
 
 /// Starts when signaled. Runs until the worker is stopped or the daemon ends.
@@ -67,8 +68,8 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             () = is_ending(&mut ending) => return,
             // New rules apply before anything else is decided.
             Ok(()) = actor.questions.rules.changed() => actor.questions.rules_stale = true,
-            frame = next_frame(link) => frames::on_frame(actor, frame).await,
-            () = slot::ended(exit) => gone::on_exit(actor).await,
+            frame = or_never(link.map(RuntimeConnection::next)) => frames::on_frame(actor, frame).await,
+            () = or_never(exit.map(ExitWatch::ended)) => gone::on_exit(actor).await,
             deadline = deadlines::reached(deadline) => deadlines::act(actor, deadline).await,
             () = alarm::reached(unparks_at) => deadlines::unpark_if_due(actor).await,
             Ok(()) = actor.budgets.news.changed() => actor.budgets.is_news(),
@@ -109,12 +110,5 @@ async fn carry_out(actor: &mut Actor, message: ActorMessage) {
             // The sender may be gone.
             let _ = reply.send(starting::demand(actor, cooldown));
         }
-    }
-}
-
-async fn next_frame(link: Option<&mut RuntimeConnection>) -> Option<FromRuntime> {
-    match link {
-        Some(link) => link.next().await,
-        None => std::future::pending().await,
     }
 }

@@ -13,6 +13,7 @@ use super::live::{
     LiveRuntime, PendingCommand, SAY_AGAIN, TERMINATE_TIMEOUT, TERMINATE_UNRESPONSIVE_TIMEOUT,
 };
 use super::revival::Revivals;
+use crate::or_never::or_never;
 use crate::store::WorkerRow;
 use crate::supervisor::runtimes::process::ExitWatch;
 
@@ -64,7 +65,7 @@ impl RuntimeSlot {
 
     /// Waits until the process of the runtime has ended, if it is known to run.
     pub(crate) async fn ended(&self) {
-        ended(self.exit()).await;
+        or_never(self.exit().map(ExitWatch::ended)).await;
     }
 
     /// Returns whether commands reach the runtime now.
@@ -205,13 +206,5 @@ impl LeftoverCheck {
     pub(crate) fn again(&mut self) {
         self.pause = (self.pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
         self.at = Some(Instant::now() + self.pause);
-    }
-}
-
-/// Waits for the end of a process; forever without one.
-pub(crate) async fn ended(exit: Option<&ExitWatch>) {
-    match exit {
-        Some(exit) => exit.ended().await,
-        None => std::future::pending().await,
     }
 }

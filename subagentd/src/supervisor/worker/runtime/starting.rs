@@ -118,15 +118,12 @@ async fn begin_incarnation(
     let cursor =
         Cursor { segment: actor.journal.cursor.segment + 1, offset: 0, number: actor.journal.cursor.number };
     let (id, boot_id) = (actor.identity.id, actor.shared.boot_id.clone());
-    let delivered = actor
-        .shared
-        .store
-        .write(Durability::Full, 1, move |tx| {
-            workers::begin_incarnation(tx, id, incarnation, &boot_id)?;
-            workers::update_cursor(tx, id, cursor)?;
-            workers::instructed(tx.connection(), id)
-        })
-        .await?;
+    let write = actor.shared.store.write(Durability::Full, 1, move |tx| {
+        workers::begin_incarnation(tx, id, incarnation, &boot_id)?;
+        workers::update_cursor(tx, id, cursor)?;
+        workers::instructed(tx.connection(), id)
+    });
+    let delivered = write.await?;
     subagent_failpoint::hit("incarnation.after_commit");
     journal::remove_before(&actor.identity.directory, cursor.segment);
     actor.runtime.incarnation = incarnation;

@@ -71,30 +71,27 @@ async fn begin_set(
     let (text, next) = (as_text(&spec)?, spec);
     let (id, controller, now) = (actor.identity.id, actor.identity.controller.clone(), entropy::now());
     subagent_failpoint::hit("options.before_commit");
-    let stored = actor
-        .shared
-        .store
-        .write(Durability::Full, 1, move |tx| {
-            let may = |tx: &mut Tx<'_>| {
-                controllers::check_owner(tx.connection(), &owner, &controller)
-                    .and_then(|()| reaches_agent.map(|_| ()))
+    let write = actor.shared.store.write(Durability::Full, 1, move |tx| {
+        let may = |tx: &mut Tx<'_>| {
+            controllers::check_owner(tx.connection(), &owner, &controller)
+                .and_then(|()| reaches_agent.map(|_| ()))
+        };
+        if stores {
+            let stored = |tx: &mut Tx<'_>| {
+                may(tx)?;
+                workers::update_spec(tx, id, &text).map(|()| response)
             };
-            if stores {
-                let stored = |tx: &mut Tx<'_>| {
-                    may(tx)?;
-                    workers::update_spec(tx, id, &text).map(|()| response)
-                };
-                return requests::once(tx, key.as_ref(), now, stored)
-                    .map(|(response, once)| (Some(response), once));
-            }
-            if let Some((key, fingerprint)) = &key
-                && let Some(earlier) = requests::recall(tx.connection(), key, fingerprint)?
-            {
-                return Ok((serde_json::from_str(&earlier).ok(), Execution::Replayed));
-            }
-            may(tx).map(|()| (None, Execution::Fresh))
-        })
-        .await?;
+            return requests::once(tx, key.as_ref(), now, stored)
+                .map(|(response, once)| (Some(response), once));
+        }
+        if let Some((key, fingerprint)) = &key
+            && let Some(earlier) = requests::recall(tx.connection(), key, fingerprint)?
+        {
+            return Ok((serde_json::from_str(&earlier).ok(), Execution::Replayed));
+        }
+        may(tx).map(|()| (None, Execution::Fresh))
+    });
+    let stored = write.await?;
     subagent_failpoint::hit("options.after_commit");
     let (response, once) = stored;
     if once == Execution::Fresh {

@@ -29,7 +29,7 @@ pub(crate) async fn check(actor: &mut Actor) -> bool {
         return false;
     }
     if actor.tasks.stale {
-        actor.tasks.stale = false;
+        (actor.tasks.stale, actor.tasks.again) = (false, None);
         let id = actor.identity.id;
         match actor.shared.store.read(move |connection| tasks::places::concern(connection, id)).await {
             Ok(concern) => {
