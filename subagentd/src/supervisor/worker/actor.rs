@@ -64,31 +64,18 @@ impl Actor {
             )
         })?;
         let identity = WorkerIdentity::of(&shared.setup, row, controller)?;
-        let snapshot = Snapshot {
-            worker: worker.clone(),
-            last_seq,
-            last_error: row.last_error.clone(),
-            obstacle: None,
-            runtime: None,
-            last_runtime: row.runtime,
-            had_runtime: row.incarnation > 0,
-            revival: None,
-            unresponsive: false,
-            runtime_version: None,
-            cursor: row.cursor,
-            misread: 0,
-            settled: false,
-            idle_timeout_ms: spec.idle_timeout_ms,
-            hibernation_obstacle: None,
-        };
+        let journal = JournalIntake::new(JournalReader::new(&identity.directory), row.cursor);
+        let (runtime, session) = (RuntimeSlot::of(row), WorkerSession::of(row));
+        let last_error = row.last_error.clone();
+        let snapshot = Snapshot::of(&worker, &spec, &runtime, &journal, &session, last_seq, last_error);
         Ok(Self {
-            journal: JournalIntake::new(JournalReader::new(&identity.directory), row.cursor),
+            journal,
             identity,
             spec,
             worker,
             todo: VecDeque::new(),
-            runtime: RuntimeSlot::of(row),
-            session: WorkerSession::of(row),
+            runtime,
+            session,
             worktree: OwnWorktree::default(),
             settings: Settings::default(),
             questions: QuestionTracker::new(shared.rules.subscribe()),
@@ -148,26 +135,17 @@ impl Actor {
     pub(super) fn publish(&mut self) {
         self.runtime.revivals.follow(&self.worker, self.published.last_error.as_ref());
         self.published.follow_parking(&self.worker, &self.shared);
-        let (runtime, live) = (self.runtime.process(), self.runtime.live.as_ref());
-        let is_gone = live.is_none_or(|live| live.ended);
-        let snapshot = Snapshot {
-            worker: self.worker.clone(),
-            last_seq: self.published.last_seq,
-            last_error: self.published.last_error.clone(),
-            obstacle: self.journal.obstacle().filter(|_| is_gone).cloned(),
-            runtime,
-            last_runtime: runtime.or(self.runtime.stored_process),
-            had_runtime: self.runtime.incarnation > 0,
-            revival: self.runtime.revivals.last.clone(),
-            unresponsive: live.is_some_and(|live| live.unresponsive),
-            runtime_version: live.and_then(|live| live.version.clone()),
-            cursor: self.journal.cursor,
-            misread: self.journal.misread,
-            settled: self.runtime.settled,
-            idle_timeout_ms: self.spec.idle_timeout_ms,
-            hibernation_obstacle: self.session.hibernation_obstacle(&self.spec, &self.worker, &self.runtime),
-        };
+        let (last_seq, last_error) = (self.published.last_seq, self.published.last_error.clone());
+        let snapshot = Snapshot::of(
+            &self.worker,
+            &self.spec,
+            &self.runtime,
+            &self.journal,
+            &self.session,
+            last_seq,
+            last_error,
+        );
         self.published.snapshots.send_replace(Arc::new(snapshot));
-        self.shared.announce(self.published.last_seq);
+        self.shared.announce(last_seq);
     }
 }

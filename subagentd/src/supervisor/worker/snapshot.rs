@@ -8,9 +8,13 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::WorkerState;
 use tokio::sync::watch;
 
+use super::ingest::journal::JournalIntake;
 use super::runtime::revival::Revival;
+use super::runtime::slot::RuntimeSlot;
+use super::session::WorkerSession;
 use crate::store::Cursor;
 use crate::supervisor::shared::{ParkedWorkGuard, SupervisorState};
+use crate::supervisor::start::spec::Spec;
 
 /// The committed state of a worker. Each commit publishes a new one.
 #[derive(Debug, Clone)]
@@ -49,6 +53,36 @@ pub(in crate::supervisor) struct Snapshot {
 }
 
 impl Snapshot {
+    pub(super) fn of(
+        worker: &Worker,
+        spec: &Spec,
+        runtime: &RuntimeSlot,
+        journal: &JournalIntake,
+        session: &WorkerSession,
+        last_seq: i64,
+        last_error: Option<Error>,
+    ) -> Self {
+        let (process, live) = (runtime.process(), runtime.live.as_ref());
+        let is_gone = live.is_none_or(|live| live.ended);
+        Self {
+            worker: worker.clone(),
+            last_seq,
+            last_error,
+            obstacle: journal.obstacle().filter(|_| is_gone).cloned(),
+            runtime: process,
+            last_runtime: process.or(runtime.stored_process),
+            had_runtime: runtime.incarnation > 0,
+            revival: runtime.revivals.last.clone(),
+            unresponsive: live.is_some_and(|live| live.unresponsive),
+            runtime_version: live.and_then(|live| live.version.clone()),
+            cursor: journal.cursor,
+            misread: journal.misread,
+            settled: runtime.settled,
+            idle_timeout_ms: spec.idle_timeout_ms,
+            hibernation_obstacle: session.hibernation_obstacle(spec, worker, runtime),
+        }
+    }
+
     /// Returns the public state. Never one that needs a runtime while the runtime is known to be
     /// gone.
     pub(in crate::supervisor) fn public_state(&self) -> WorkerState {

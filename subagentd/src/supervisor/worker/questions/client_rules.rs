@@ -48,7 +48,6 @@ pub(crate) async fn ends_without_rules(actor: &mut Actor, hello: &RuntimeHello) 
         .with("runtimeVersion", hello.version.as_str())
         .recommend("install subagentd and subagent-runtime of the same version, then restart the worker");
     actor.apply(WorkerInput::StartFailed { error }).await;
-    actor.runtime.command(RuntimeCommand::Terminate { reason: message.to_owned() });
-    actor.runtime.ends_soon();
+    actor.runtime.terminate_for(message);
     true
 }
