@@ -46,6 +46,7 @@ pub mod notification;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub mod options;
+pub mod placement;
 pub mod policy;
 pub mod process;
 pub mod rate_limit;
@@ -55,6 +56,7 @@ pub mod schedule;
 pub mod secret;
 pub mod start;
 pub mod state;
+pub mod stream;
 pub mod surrogates;
 pub mod tags;
 pub mod task_result;

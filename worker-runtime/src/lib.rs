@@ -22,6 +22,9 @@
 // [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one command of
 // the user: see [`subagent_protocol::command_run`]. One such command is `subagent-runtime base`:
 // see [`work_tree`].
+//
+// For a worker that is placed elsewhere, the daemon runs `subagent-runtime submit` and
+// `subagent-runtime dial` there: see [`placement`].
 
 mod acp;
 mod ask;
@@ -41,6 +44,7 @@ mod journal;
 #[cfg(feature = "testing")]
 pub mod measured;
 mod memory;
+mod placement;
 mod proxy;
 mod shorten;
 mod socket;
@@ -62,7 +66,7 @@ use subagent_protocol::start::STORAGE_FULL_EXIT;
 const MAX_LOOKUPS: usize = 4;
 
 /// Runs `subagent-runtime`. `args` follow the program's name: `run`, `ask`, `command`, `base ...`,
-/// `diff`, `worktree`, `guard ...` or `confine ...`.
+/// `diff`, `worktree`, `submit`, `dial`, `guard ...` or `confine ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -96,10 +100,18 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        Some("submit") => match placement::submit::run(args.next()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
+        Some("dial") => match placement::dial::run(args.next()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree` or `guard`",
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial` or `guard`",
         ),
     }
 }

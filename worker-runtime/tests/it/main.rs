@@ -10,6 +10,7 @@ mod command;
 mod failpoints;
 mod guard;
 mod guard_harness;
+mod placement;
 mod runtime;
 mod support;
 

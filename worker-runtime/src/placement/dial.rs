@@ -1,0 +1,186 @@
+//! `subagent-runtime dial WORKER`: a stream between the daemon, on standard input and output, and a
+//! placed worker. Ends when its input ends. Must not decide anything about the worker.
+
+// Three threads, each blocked on one thing: the daemon's messages, frames to the runtime, and
+// everything from the runtime. The third one waits for the locks without a limit, because only such
+// a thread learns at once that a lock is free.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Stdin, Stdout, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::Pid;
+use rustix::process::pidfd_send_signal;
+use subagent_protocol::stream::{
+    CHUNK_BYTES, MAGIC, OLDEST_STREAM_PROTOCOL, STREAM_PROTOCOL, StreamControl, StreamDecoder, StreamHello,
+    StreamMessage, StreamOpen,
+};
+
+use super::folder::{PlacedFolder, PlacedRecord, WorkerLock};
+use super::segments::{self, JournalSource};
+
+/// Serves the daemon until it closes the stream.
+///
+/// # Errors
+///
+/// Of the system, or the daemon's messages are not understood. The daemon dials again.
+pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
+    let worker = super::worker_id(worker)?;
+    let mut output = Output(io::stdout());
+    // A banner may end without a line end.
+    output.write(&[b"\n", MAGIC].concat())?;
+    let mut input = Input { stdin: io::stdin(), decoder: StreamDecoder::plain() };
+    let open = match input.message()? {
+        Some(StreamMessage::Control(StreamControl::Open(open))) => open,
+        Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the first message must open")),
+        None => return Ok(()),
+    };
+    let folder = PlacedFolder::create(&open.root, &worker)?;
+    output.send(&StreamControl::Hello(hello(&folder)?).into())?;
+    if !(OLDEST_STREAM_PROTOCOL..=STREAM_PROTOCOL).contains(&open.protocol) {
+        return Ok(());
+    }
+    // The runtime may be about to listen: the daemon dials again.
+    let socket = UnixStream::connect(folder.socket()).ok();
+    let directory = folder.path().to_owned();
+    let (frames, to_write) = mpsc::channel::<Vec<u8>>();
+    if let Some(mut socket) = socket.as_ref().map(UnixStream::try_clone).transpose()? {
+        std::thread::spawn(move || {
+            // The reader of the socket reports its end.
+            while to_write.recv().is_ok_and(|bytes| socket.write_all(&bytes).is_ok()) {}
+        });
+    }
+    let reads = socket.as_ref().map(UnixStream::try_clone).transpose()?;
+    std::thread::spawn(move || {
+        if let Err(error) = forward(&folder, &open, reads, &mut output) {
+            // Lost if stderr is gone too. The daemon sees the end of the stream.
+            let _ = writeln!(io::stderr(), "subagent-runtime: {error}");
+            std::process::exit(2);
+        }
+    });
+    while let Some(message) = input.message()? {
+        match message {
+            // Nothing reads them if there is no runtime.
+            StreamMessage::Frames(bytes) => drop(frames.send(bytes)),
+            StreamMessage::Control(StreamControl::Stored { segment }) => {
+                segments::remove_before(&directory, segment)?;
+            }
+            StreamMessage::Control(StreamControl::Kill) => {
+                if let Some(socket) = &socket {
+                    kill_listener(socket)?;
+                }
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is not for this side")),
+        }
+    }
+    Ok(())
+}
+
+fn hello(folder: &PlacedFolder) -> io::Result<StreamHello> {
+    Ok(StreamHello {
+        oldest_protocol: OLDEST_STREAM_PROTOCOL,
+        protocol: STREAM_PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: super::boot_id()?,
+        segment: segments::newest(folder.path()),
+        runtime_lives: folder.try_lock(WorkerLock::Runtime)?.is_none(),
+        guard_lives: folder.try_lock(WorkerLock::Guard)?.is_none(),
+    })
+}
+
+/// Forwards everything from the runtime, then the proofs that it and its guard have ended.
+fn forward(
+    folder: &PlacedFolder,
+    open: &StreamOpen,
+    socket: Option<UnixStream>,
+    output: &mut Output,
+) -> io::Result<()> {
+    let mut journal = JournalSource::new(folder.path(), open.segment, open.offset);
+    if let Some(mut socket) = socket {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let length = match socket.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            // Records are written before any frame that follows from them, and arrive before it.
+            journal.pump(false, &mut |message| output.send(&message))?;
+            output.send(&StreamMessage::Frames(buffer[..length].to_vec()))?;
+        }
+    }
+    output.send(&StreamControl::Closed.into())?;
+    let lock = folder.lock(WorkerLock::Runtime)?;
+    journal.pump(true, &mut |message| output.send(&message))?;
+    let known = folder.record()?;
+    let over = PlacedRecord {
+        generation: known.generation.max(open.generation),
+        incarnation: known.incarnation.max(open.incarnation),
+    };
+    if over != known {
+        folder.write_record(over)?;
+    }
+    drop(lock);
+    output.send(&StreamControl::RuntimeGone.into())?;
+    drop(folder.lock(WorkerLock::Guard)?);
+    output.send(&StreamControl::GuardGone.into())
+}
+
+/// Kills the process that listens on the other end, and no other one with its pid.
+fn kill_listener(socket: &UnixStream) -> io::Result<()> {
+    let killed = match getsockopt(socket, sockopt::PeerPidfd) {
+        Ok(handle) => pidfd_send_signal(&handle, rustix::process::Signal::KILL).map_err(io::Error::from),
+        // Before Linux 6.5. The runtime is alive while the connection is, so its pid is its own.
+        Err(_) => {
+            let pid = getsockopt(socket, sockopt::PeerCredentials)?.pid();
+            kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(io::Error::from)
+        }
+    };
+    match killed {
+        // It has ended.
+        Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => Ok(()),
+        other => other,
+    }
+}
+
+struct Input {
+    stdin: Stdin,
+    decoder: StreamDecoder,
+}
+
+impl Input {
+    /// Returns the next message; `None` at the end.
+    fn message(&mut self) -> io::Result<Option<StreamMessage>> {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            if let Some(message) = self.decoder.next_message().map_err(io::Error::other)? {
+                return Ok(Some(message));
+            }
+            match self.stdin.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(length) => self.decoder.feed(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+struct Output(Stdout);
+
+impl Output {
+    fn send(&mut self, message: &StreamMessage) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        self.write(&bytes)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)?;
+        self.0.flush()
+    }
+}

@@ -1,0 +1,186 @@
+//! The folder of a placed worker: its locks, and the record that decides which runtime may still be
+//! started. The record is only written under the runtime's lock.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::libc::O_NOFOLLOW;
+use serde::{Deserialize, Serialize};
+use subagent_protocol::ids::WorkerId;
+
+use crate::startup;
+
+const RECORD: &str = "placed.json";
+
+/// Which of the two locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkerLock {
+    /// Held while the runtime lives.
+    Runtime,
+    /// Held while the guard lives.
+    Guard,
+}
+
+/// What `submit` and `dial` know of the worker's runtimes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PlacedRecord {
+    /// The newest daemon that started a runtime here or learned that one is gone.
+    pub(super) generation: u64,
+    /// The newest runtime that was started or learned to be gone. None up to it is started again.
+    pub(super) incarnation: u64,
+}
+
+pub(super) struct PlacedFolder {
+    path: PathBuf,
+    log: PathBuf,
+}
+
+impl PlacedFolder {
+    /// Creates the folder of a worker below `root`, private to the user.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, with the path.
+    pub(super) fn create(root: &Path, worker: &WorkerId) -> io::Result<Self> {
+        if !root.is_absolute() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the root must be an absolute path"));
+        }
+        let path = root.join(worker.as_str());
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| named(&path, &error))?;
+        Ok(Self { path, log: root.join(format!("{worker}.log")) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file to which the agent's stderr is appended.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// The command socket of the runtime.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path.join("socket")
+    }
+
+    /// Takes a lock if it is free.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, with the path.
+    pub(super) fn try_lock(&self, which: WorkerLock) -> io::Result<Option<File>> {
+        let (file, path) = self.open(which)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(named(&path, &error)),
+        }
+    }
+
+    /// Takes a lock, retrying until `patience` has passed. Polls, because the kernel reports a free
+    /// lock only to a thread that waits without a limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::try_lock`].
+    pub(super) fn lock_within(&self, which: WorkerLock, patience: Duration) -> io::Result<Option<File>> {
+        let mut pauses = Pauses::new(patience);
+        loop {
+            if let Some(file) = self.try_lock(which)? {
+                return Ok(Some(file));
+            }
+            if !pauses.pause() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes a lock, however long that takes: its holder may live for days.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::try_lock`].
+    pub(super) fn lock(&self, which: WorkerLock) -> io::Result<File> {
+        loop {
+            let (file, path) = self.open(which)?;
+            file.lock().map_err(|error| named(&path, &error))?;
+            // The lock of a file that was replaced proves nothing.
+            if startup::is_same_file(&file, &path) {
+                return Ok(file);
+            }
+        }
+    }
+
+    fn open(&self, which: WorkerLock) -> io::Result<(File, PathBuf)> {
+        let path = match which {
+            WorkerLock::Runtime => startup::lock_path(&self.path),
+            WorkerLock::Guard => self.path.join("guard.lock"),
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(O_NOFOLLOW);
+        let file = options.open(&path).map_err(|error| named(&path, &error))?;
+        Ok((file, path))
+    }
+
+    /// Reads the record; the default if none was written.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, with the path; also if the file is damaged.
+    pub(super) fn record(&self) -> io::Result<PlacedRecord> {
+        let path = self.path.join(RECORD);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| named(&path, &error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PlacedRecord::default()),
+            Err(error) => Err(named(&path, &error)),
+        }
+    }
+
+    /// Replaces the record. The caller holds the runtime's lock.
+    ///
+    /// # Errors
+    ///
+    /// The system's error, with the path.
+    pub(super) fn write_record(&self, record: PlacedRecord) -> io::Result<()> {
+        let (path, new) = (self.path.join(RECORD), self.path.join("placed.json.new"));
+        let write = || {
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(&serde_json::to_vec(&record)?)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|error| named(&path, &error))
+    }
+}
+
+/// Growing pauses until a deadline.
+pub(super) struct Pauses {
+    deadline: Instant,
+    next: Duration,
+}
+
+impl Pauses {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { deadline: Instant::now() + patience, next: Duration::from_millis(1) }
+    }
+
+    /// Pauses, or returns false after the deadline.
+    pub(super) fn pause(&mut self) -> bool {
+        if Instant::now() >= self.deadline {
+            return false;
+        }
+        std::thread::sleep(self.next);
+        self.next = (self.next * 2).min(Duration::from_millis(50));
+        true
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,24 @@
+//! A worker that is placed apart from its daemon: `submit` starts its runtime, `dial` connects the
+//! daemon with it. Both are short of state: everything that must last is in the worker's folder.
+
+pub(crate) mod dial;
+mod folder;
+mod segments;
+pub(crate) mod submit;
+
+use std::ffi::OsString;
+use std::io;
+
+use subagent_protocol::ids::WorkerId;
+
+/// Parses the only argument of both commands.
+fn worker_id(argument: Option<OsString>) -> io::Result<WorkerId> {
+    let word = argument.and_then(|argument| argument.into_string().ok());
+    word.and_then(|word| word.parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the argument must be the id of a worker"))
+}
+
+/// Returns the id of the current boot.
+fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}

@@ -1,0 +1,174 @@
+//! `subagent-runtime submit WORKER`: starts the runtime of a placed worker and returns. The same
+//! request twice gives one runtime. Must not put anything of the request on a command line.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use nix::sys::socket::{getsockopt, sockopt};
+use subagent_protocol::MAX_LINE_BYTES;
+use subagent_protocol::error::is_storage_full;
+use subagent_protocol::placement::{SubmitAnswer, SubmitFailure, SubmitRequest};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart, STORAGE_FULL_EXIT};
+use subagent_protocol::stream::MAGIC;
+
+use super::folder::{Pauses, PlacedFolder, PlacedRecord, WorkerLock};
+use super::segments;
+use crate::guard::ancestry;
+
+/// Time that a dead runtime's lock may still be held, and that another `submit` may take.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time that processes of an earlier agent may delay the start.
+const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum length of a failed runtime's standard error in the answer, in bytes.
+const MAX_SAID: u64 = 2048;
+
+/// Reads the request, starts the runtime, and prints the answer.
+///
+/// # Errors
+///
+/// If there is no readable request, or the answer cannot be printed.
+pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
+    let worker = super::worker_id(worker)?;
+    let mut input = Vec::new();
+    // One line more than the limit, so that a longer request is an error and not a shorter one.
+    io::stdin().lock().take(MAX_LINE_BYTES as u64 + 1).read_to_end(&mut input)?;
+    // Serde quotes its input, which may be a secret.
+    let request: SubmitRequest = serde_json::from_slice(&input)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "standard input is not a request"))?;
+    if request.start.worker_id != worker {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is about another worker"));
+    }
+    let answer = submit(request).unwrap_or_else(|error| {
+        let reason = if is_storage_full(&error) { SubmitFailure::StorageFull } else { SubmitFailure::Other };
+        SubmitAnswer::Failed { reason, message: error.to_string() }
+    });
+    let mut line = b"\n".to_vec();
+    line.extend_from_slice(MAGIC);
+    serde_json::to_writer(&mut line, &answer)?;
+    line.push(b'\n');
+    io::stdout().write_all(&line)
+}
+
+fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
+    let SubmitRequest { root, mut start } = request;
+    let folder = PlacedFolder::create(&root, &start.worker_id)?;
+    start.directory = folder.path().to_owned();
+    start.socket = folder.socket();
+    start.log = folder.log().to_owned();
+    start.boot_id = super::boot_id()?;
+    let lock = match lock_or_find(&folder, &start)? {
+        Found::Free(lock) => lock,
+        Found::Running(process) => {
+            return Ok(SubmitAnswer::Started { process, boot_id: start.boot_id });
+        }
+        Found::Other => {
+            return Ok(failed(SubmitFailure::Busy, "an earlier runtime of this worker still runs"));
+        }
+    };
+    let record = folder.record()?;
+    if start.generation < record.generation || start.incarnation <= record.incarnation {
+        return Ok(failed(SubmitFailure::Superseded, "this runtime has ended, or a newer one was started"));
+    }
+    let Some(guard_lock) = folder.lock_within(WorkerLock::Guard, LEFTOVERS_TIMEOUT)? else {
+        return Ok(failed(SubmitFailure::Busy, "what an earlier agent of this worker left still runs"));
+    };
+    // The daemon has stored everything before the segment that this runtime begins.
+    segments::remove_before(folder.path(), start.segment)?;
+    folder.write_record(PlacedRecord { generation: start.generation, incarnation: start.incarnation })?;
+    start_runtime(&start, lock, guard_lock)
+}
+
+enum Found {
+    /// No runtime lives, and none can begin while this is held.
+    Free(File),
+    /// The runtime of this request.
+    Running(ProcessId),
+    /// Another runtime, or this one does not listen.
+    Other,
+}
+
+fn lock_or_find(folder: &PlacedFolder, start: &RuntimeStart) -> io::Result<Found> {
+    let mut pauses = Pauses::new(LOCK_TIMEOUT);
+    loop {
+        if let Some(lock) = folder.try_lock(WorkerLock::Runtime)? {
+            return Ok(Found::Free(lock));
+        }
+        if folder.record()?.incarnation == start.incarnation
+            && let Ok(process) = listener(folder)
+        {
+            return Ok(Found::Running(process));
+        }
+        if !pauses.pause() {
+            return Ok(Found::Other);
+        }
+    }
+}
+
+/// Returns the process that listens on the command socket.
+fn listener(folder: &PlacedFolder) -> io::Result<ProcessId> {
+    let stream = UnixStream::connect(folder.socket())?;
+    let pid = getsockopt(&stream, sockopt::PeerCredentials)?.pid();
+    Ok(ProcessId { pid, start_time: ancestry::start_time(pid)? })
+}
+
+/// Starts `subagent-runtime run`, which leaves this session, and waits until it listens. Both locks
+/// are handed over.
+fn start_runtime(start: &RuntimeStart, lock: File, guard_lock: File) -> io::Result<SubmitAnswer> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("run")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .fd_mappings(vec![
+            FdMapping { parent_fd: OwnedFd::from(lock), child_fd: LOCK_FD },
+            FdMapping { parent_fd: OwnedFd::from(guard_lock), child_fd: GUARD_LOCK_FD },
+        ])
+        .map_err(io::Error::other)?;
+    let introduction = serde_json::to_vec(start)?;
+    subagent_failpoint::check("submit.before_spawn")?;
+    let mut child = command.spawn()?;
+    // Closes our copies of the locks.
+    drop(command);
+    subagent_failpoint::hit("submit.after_spawn");
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let start_time = ancestry::start_time(pid);
+    // A runtime that does not read this has ended, or will not report that it listens.
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(&introduction);
+    }
+    let mut line = [0; 16];
+    let listens = child.stdout.take().is_some_and(|mut stdout| matches!(stdout.read(&mut line), Ok(1..)));
+    if let (true, Ok(start_time)) = (listens, start_time) {
+        // It outlives this process, which does not reap it.
+        let process = ProcessId { pid, start_time };
+        return Ok(SubmitAnswer::Started { process, boot_id: start.boot_id.clone() });
+    }
+    // It may have ended by itself.
+    let _ = child.kill();
+    let status = child.wait()?;
+    let mut said = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let _ = stderr.take(MAX_SAID).read_to_end(&mut said);
+    }
+    let said = String::from_utf8_lossy(&said);
+    let reason = match (status.signal(), status.code()) {
+        (Some(_), _) => SubmitFailure::Killed,
+        (None, Some(code)) if code == i32::from(STORAGE_FULL_EXIT) => SubmitFailure::StorageFull,
+        (None, _) => SubmitFailure::Other,
+    };
+    Ok(failed(reason, &format!("it ended before it listened ({status}): {}", said.trim())))
+}
+
+fn failed(reason: SubmitFailure, message: &str) -> SubmitAnswer {
+    SubmitAnswer::Failed { reason, message: message.to_owned() }
+}
