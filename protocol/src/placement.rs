@@ -25,7 +25,7 @@ pub struct SubmitRequest {
 pub enum SubmitAnswer {
     /// This runtime runs and listens. The same request gives the same answer while it lives.
     Started {
-        /// The runtime's process.
+        /// The process of the runtime.
         process: ProcessId,
         /// The boot of that machine.
         boot_id: String,

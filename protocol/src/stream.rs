@@ -13,7 +13,7 @@ pub const MAGIC: &[u8] = b"\x01subagent-stream\x02\n";
 pub const MAX_BANNER_BYTES: usize = 64 * 1024;
 /// The newest protocol of the stream that this version speaks.
 pub const STREAM_PROTOCOL: u32 = 1;
-/// The oldest one.
+/// The oldest protocol that it speaks.
 pub const OLDEST_STREAM_PROTOCOL: u32 = 1;
 /// Maximum number of frame or journal bytes in a message.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -40,7 +40,7 @@ pub enum StreamMessage {
         /// The bytes, with the checksums of their records.
         bytes: Vec<u8>,
     },
-    /// Anything else.
+    /// A message about the stream itself.
     Control(StreamControl),
 }
 
@@ -91,7 +91,7 @@ pub struct StreamOpen {
 pub struct StreamHello {
     /// The oldest protocol that is spoken there.
     pub oldest_protocol: u32,
-    /// The newest one.
+    /// The newest protocol there.
     pub protocol: u32,
     /// Version of the package there.
     pub version: String,
@@ -108,7 +108,7 @@ pub struct StreamHello {
 /// Why a stream cannot be read on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// Something else answers.
+    /// The magic line did not come.
     #[error("no stream began within {MAX_BANNER_BYTES} bytes")]
     NoMagic,
     /// The bytes are damaged.
@@ -207,7 +207,7 @@ impl StreamDecoder {
         Self { buffer: Vec::new(), taken: 0, began: true }
     }
 
-    /// Adds received bytes.
+    /// Adds bytes that were received.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.taken);
         self.taken = 0;

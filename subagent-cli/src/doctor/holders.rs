@@ -95,7 +95,8 @@ fn held(role: ProcessRole, path: &Path) -> Option<(PathBuf, String)> {
         (ProcessRole::Daemon, "daemon.lock") => Some((folder.to_owned(), String::new())),
         // A runtime holds both locks until its guard takes the second one.
         (ProcessRole::Runtime, "lock") | (ProcessRole::Guard, "guard.lock") => {
-            let state_dir = folder.parent().filter(|runtimes| runtimes.ends_with("runtimes"))?.parent()?;
+            let is_ours = |above: &&Path| above.ends_with("runtimes") || above.ends_with("placed");
+            let state_dir = folder.parent().filter(is_ours)?.parent()?;
             Some((state_dir.to_owned(), folder.file_name()?.to_str()?.to_owned()))
         }
         _ => None,

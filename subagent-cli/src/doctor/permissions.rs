@@ -26,7 +26,7 @@ const LOOK: &str = "permissions.look";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// Names of our files in a state dir; a user's own folder may contain others.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "state.db",
     "state.db-wal",
     "state.db-shm",
@@ -37,6 +37,7 @@ const OURS: [&str; 13] = [
     REMEMBERED,
     "logs",
     "runtimes",
+    "placed",
     "handoffs",
     "launchers",
     work_tree::FOLDER,
@@ -201,7 +202,7 @@ fn files(facts: &DoctorFacts, unseen: &mut Unseen) -> Vec<Finding> {
 fn kind(path: &Path) -> Option<Finding> {
     let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
     let name = path.file_name()?.to_string_lossy();
-    let folder = ["logs", "runtimes", "handoffs", "launchers", work_tree::FOLDER].contains(&&*name)
+    let folder = ["logs", "runtimes", "placed", "handoffs", "launchers", work_tree::FOLDER].contains(&&*name)
         || name.starts_with(REPLACED_RUNTIMES);
     let fits = if folder { meta.is_dir() } else { meta.is_file() };
     (!fits).then(|| misplaced(path, if folder { "folder" } else { "file" }))
@@ -217,12 +218,14 @@ fn misplaced(path: &Path, what: &str) -> Finding {
 fn below(facts: &DoctorFacts, path: &Path, meta: &Metadata) -> Option<Finding> {
     let parts: Vec<&str> =
         path.strip_prefix(&facts.state_dir).ok()?.iter().filter_map(|part| part.to_str()).collect();
-    if let ["runtimes", name] = parts.as_slice() {
+    if let ["runtimes" | "placed", name] = parts.as_slice() {
         let of_worker = name.parse::<WorkerId>().is_ok();
         return (of_worker && !meta.is_dir() && !meta.is_symlink()).then(|| misplaced(path, "folder"));
     }
     let is_file = match parts.as_slice() {
-        ["runtimes", _, name] => *name == "lock" || *name == "guard.lock" || name.ends_with(".journal"),
+        ["runtimes" | "placed", _, name] => {
+            *name == "lock" || *name == "guard.lock" || name.ends_with(".journal")
+        }
         ["logs", name] => name.starts_with("subagentd.log"),
         _ => return None,
     };

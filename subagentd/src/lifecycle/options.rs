@@ -7,6 +7,8 @@ use subagent_config::Environment;
 use subagent_protocol::api::RETENTION_DAYS;
 use subagent_protocol::{Code, Error, Result};
 
+use crate::store::Placement;
+
 /// Default time without live workers and clients after which a background daemon ends.
 pub const DEFAULT_IDLE_EXIT_SECONDS: u64 = 1800;
 
@@ -14,6 +16,8 @@ pub const DEFAULT_IDLE_EXIT_SECONDS: u64 = 1800;
 const IDLE_EXIT: &str = "SUBAGENT_IDLE_EXIT_SECONDS";
 /// Environment variable for the retention time.
 const RETENTION: &str = "SUBAGENT_RETENTION_DAYS";
+/// Environment variable that places new workers behind a stream.
+const LOOPBACK: &str = "SUBAGENT_PLACEMENT_LOOPBACK";
 
 /// Maximum retention in days (a century).
 const MAX_DAYS: u64 = 36_600;
@@ -77,6 +81,12 @@ impl RunOptions {
     pub(super) fn retention(&self) -> Option<Duration> {
         let days = self.retention_days.min(MAX_DAYS);
         (days > 0 && !self.once).then(|| Duration::from_secs(days * 24 * 3600))
+    }
+
+    /// Returns where new workers are placed. `SUBAGENT_PLACEMENT_LOOPBACK=1` is for tests of the
+    /// stream.
+    pub(super) fn placement(&self) -> Option<Placement> {
+        self.environment.var(LOOPBACK).filter(|value| *value != "0").map(|_| Placement::Loopback)
     }
 
     /// Returns the minimum time between restarts, if dead runtimes are restarted without a message.

@@ -178,6 +178,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
         // A single health check restarts dead runtimes itself and reports the results.
         restart_cooldown: options.restart_cooldown().filter(|_| !options.once),
         retention: options.retention(),
+        placement: options.placement(),
     };
     Ok((Box::pin(Supervisor::open(setup)).await?, dir))
 }

@@ -129,6 +129,8 @@ pub(crate) struct NewWorker {
     pub placeholder: String,
     /// Initial state of the rules.
     pub state: LifecycleState,
+    /// Where its runtimes are started.
+    pub placement: Option<Placement>,
 }
 
 /// A worker as stored.
@@ -204,6 +206,28 @@ pub(crate) struct WorkerRow {
     pub is_task: bool,
     /// Whether it has submitted tasks.
     pub has_tasks: bool,
+    /// Where its runtimes are started; `None` beside the daemon.
+    pub placement: Option<Placement>,
+}
+
+/// Where the runtimes of a worker are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// On this machine, reached over a stream like those of another one.
+    Loopback,
+}
+
+impl Placement {
+    /// Returns the stored word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        (text == Self::Loopback.as_str()).then_some(Self::Loopback)
+    }
 }
 
 /// Stored words for the hibernation states: none, wanted, begun.
@@ -217,7 +241,7 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \
      w.queue_pause, EXISTS (SELECT 1 FROM tasks t WHERE t.worker = w.id), EXISTS (SELECT 1 FROM tasks t WHERE t.parent = w.id) \
      OR EXISTS (SELECT 1 FROM tasks t WHERE t.controller = w.controller AND t.root = w.id), coalesce(w.name, w.worker_id), \
-     w.parked_until, w.backoffs";
+     w.parked_until, w.backoffs, w.placement";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -276,6 +300,10 @@ impl WorkerRow {
             has_tasks: row.get(37)?,
             name: row.get(38)?,
             parking: Parking { until: row.get::<_, Option<i64>>(39)?.map(Timestamp), backoffs: row.get(40)? },
+            placement: match row.get::<_, Option<String>>(41)? {
+                None => None,
+                Some(_) => Some(word(row, 41, Placement::parse)?),
+            },
         })
     }
 }

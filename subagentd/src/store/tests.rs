@@ -50,6 +50,7 @@ async fn add_worker(store: &Store, number: u8) -> RowId {
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
             state: subagent_core::model::LifecycleState::Starting,
+            placement: None,
         };
         workers::insert(tx, &worker, NOW)
     };

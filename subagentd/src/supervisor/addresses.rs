@@ -130,6 +130,7 @@ mod tests {
                     spec: "{}".into(),
                     placeholder: "sess_000000000000".into(),
                     state: LifecycleState::Stopped,
+                    placement: None,
                 };
                 workers::insert(tx, &worker, entropy::now())?;
             }

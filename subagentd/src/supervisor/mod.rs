@@ -182,6 +182,7 @@ mod testing {
             runtime_program: dir.join("no-such-program"),
             restart_cooldown: None,
             retention: None,
+            placement: None,
         }
     }
 

@@ -17,7 +17,7 @@ use super::per_worker::PerWorker;
 use crate::descriptors;
 
 use crate::store::database::identity;
-use crate::store::{Durability, RowId, Store, WorkerRow};
+use crate::store::{Durability, Placement, RowId, Store, WorkerRow};
 
 /// Maximum number of hooks that run at once; others wait. Each costs a process and three
 /// descriptors.
@@ -38,6 +38,8 @@ pub(crate) struct DaemonSettings {
     pub restart_cooldown: Option<Duration>,
     /// Age after which stopped workers and old events are deleted. `None`: never.
     pub retention: Option<Duration>,
+    /// Where new workers are placed; `None` beside the daemon.
+    pub placement: Option<Placement>,
 }
 
 impl DaemonSettings {

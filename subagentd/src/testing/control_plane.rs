@@ -65,6 +65,7 @@ impl JournaledStateDir {
                     spec: SPEC.to_owned(),
                     placeholder: "sess_0".to_owned(),
                     state: LifecycleState::Starting,
+                    placement: None,
                 };
                 let id = workers::insert(tx, &worker, Timestamp(1))?;
                 workers::begin_incarnation(tx, id, 1, &subagent_config::proc::boot_id().unwrap())?;
@@ -86,6 +87,7 @@ impl JournaledStateDir {
             runtime_program: self.dir.path().join("no-such-program"),
             restart_cooldown: None,
             retention: None,
+            placement: None,
         };
         ControlPlane { on: self, supervisor: Supervisor::open(setup).await.unwrap() }
     }

@@ -28,11 +28,12 @@ use super::segments::{self, JournalSource};
 ///
 /// Of the system, or the daemon's messages are not understood. The daemon dials again.
 pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
+    super::set_name(c"subagent-dial");
     let worker = super::worker_id(worker)?;
-    let mut output = Output(io::stdout());
+    let mut output = DaemonOutput(io::stdout());
     // A banner may end without a line end.
     output.write(&[b"\n", MAGIC].concat())?;
-    let mut input = Input { stdin: io::stdin(), decoder: StreamDecoder::plain() };
+    let mut input = DaemonInput { stdin: io::stdin(), decoder: StreamDecoder::plain() };
     let open = match input.message()? {
         Some(StreamMessage::Control(StreamControl::Open(open))) => open,
         Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the first message must open")),
@@ -96,7 +97,7 @@ fn forward(
     folder: &PlacedFolder,
     open: &StreamOpen,
     socket: Option<UnixStream>,
-    output: &mut Output,
+    output: &mut DaemonOutput,
 ) -> io::Result<()> {
     let mut journal = JournalSource::new(folder.path(), open.segment, open.offset);
     if let Some(mut socket) = socket {
@@ -147,12 +148,12 @@ fn kill_listener(socket: &UnixStream) -> io::Result<()> {
     }
 }
 
-struct Input {
+struct DaemonInput {
     stdin: Stdin,
     decoder: StreamDecoder,
 }
 
-impl Input {
+impl DaemonInput {
     /// Returns the next message; `None` at the end.
     fn message(&mut self) -> io::Result<Option<StreamMessage>> {
         let mut buffer = [0; 16 * 1024];
@@ -170,9 +171,9 @@ impl Input {
     }
 }
 
-struct Output(Stdout);
+struct DaemonOutput(Stdout);
 
-impl Output {
+impl DaemonOutput {
     fn send(&mut self, message: &StreamMessage) -> io::Result<()> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);

@@ -149,11 +149,14 @@ impl PlacedFolder {
     pub(super) fn write_record(&self, record: PlacedRecord) -> io::Result<()> {
         let (path, new) = (self.path.join(RECORD), self.path.join("placed.json.new"));
         let write = || {
+            subagent_failpoint::check("placed_record.before_write")?;
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(&serde_json::to_vec(&record)?)?;
             file.sync_all()?;
-            fs::rename(&new, &path)
+            fs::rename(&new, &path)?;
+            subagent_failpoint::hit("placed_record.after_write");
+            Ok(())
         };
         write().map_err(|error| named(&path, &error))
     }

@@ -18,6 +18,15 @@ fn worker_id(argument: Option<OsString>) -> io::Result<WorkerId> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the argument must be the id of a worker"))
 }
 
+/// Tells these short processes from a runtime in a list of processes.
+fn set_name(name: &std::ffi::CStr) {
+    #[cfg(target_os = "linux")]
+    // Only for people and tests.
+    let _ = nix::sys::prctl::set_name(name);
+    #[cfg(not(target_os = "linux"))]
+    let _ = name;
+}
+
 /// Returns the id of the current boot.
 fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())

@@ -36,6 +36,7 @@ const MAX_SAID: u64 = 2048;
 ///
 /// If there is no readable request, or the answer cannot be printed.
 pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
+    super::set_name(c"subagent-submit");
     let worker = super::worker_id(worker)?;
     let mut input = Vec::new();
     // One line more than the limit, so that a longer request is an error and not a shorter one.
@@ -65,11 +66,11 @@ fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
     start.log = folder.log().to_owned();
     start.boot_id = super::boot_id()?;
     let lock = match lock_or_find(&folder, &start)? {
-        Found::Free(lock) => lock,
-        Found::Running(process) => {
+        EarlierRuntime::None(lock) => lock,
+        EarlierRuntime::Running(process) => {
             return Ok(SubmitAnswer::Started { process, boot_id: start.boot_id });
         }
-        Found::Other => {
+        EarlierRuntime::Other => {
             return Ok(failed(SubmitFailure::Busy, "an earlier runtime of this worker still runs"));
         }
     };
@@ -86,28 +87,28 @@ fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
     start_runtime(&start, lock, guard_lock)
 }
 
-enum Found {
+enum EarlierRuntime {
     /// No runtime lives, and none can begin while this is held.
-    Free(File),
+    None(File),
     /// The runtime of this request.
     Running(ProcessId),
     /// Another runtime, or this one does not listen.
     Other,
 }
 
-fn lock_or_find(folder: &PlacedFolder, start: &RuntimeStart) -> io::Result<Found> {
+fn lock_or_find(folder: &PlacedFolder, start: &RuntimeStart) -> io::Result<EarlierRuntime> {
     let mut pauses = Pauses::new(LOCK_TIMEOUT);
     loop {
         if let Some(lock) = folder.try_lock(WorkerLock::Runtime)? {
-            return Ok(Found::Free(lock));
+            return Ok(EarlierRuntime::None(lock));
         }
         if folder.record()?.incarnation == start.incarnation
             && let Ok(process) = listener(folder)
         {
-            return Ok(Found::Running(process));
+            return Ok(EarlierRuntime::Running(process));
         }
         if !pauses.pause() {
-            return Ok(Found::Other);
+            return Ok(EarlierRuntime::Other);
         }
     }
 }

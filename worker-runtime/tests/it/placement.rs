@@ -163,7 +163,7 @@ impl Dial {
 
     /// Takes one message. Checks that every announced record arrived before its notice.
     fn step(&mut self) {
-        match self.message().expect("the stream goes on") {
+        match self.message().unwrap() {
             StreamMessage::Journal { segment, offset, bytes } => {
                 let (from, all) = self.segments.entry(segment).or_insert((offset, Vec::new()));
                 assert_eq!(*from + all.len() as u64, offset, "journal bytes have a hole");
@@ -174,7 +174,7 @@ impl Dial {
         }
         for frame in self.frames() {
             if let FromRuntime::End(end) = frame {
-                let (from, all) = self.segments.get(&end.segment).expect("the announced segment");
+                let (from, all) = self.segments.get(&end.segment).unwrap();
                 assert!(*from + all.len() as u64 >= end.offset, "announced before it was sent: {end:?}");
             }
         }

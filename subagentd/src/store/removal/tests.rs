@@ -27,6 +27,7 @@ fn new_worker(number: u8, controller: RowId) -> NewWorker {
         spec: "{}".to_owned(),
         placeholder: "sess_0".to_owned(),
         state: LifecycleState::Stopped,
+        placement: None,
     }
 }
 

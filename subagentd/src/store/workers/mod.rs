@@ -18,7 +18,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::error::StoreError;
-use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
+use super::rows::{self, Cursor, NewWorker, Placement, RowId, WORKER_COLUMNS, WorkerRow};
 use super::turns::queue;
 use super::tx::{Tx, signed};
 
@@ -31,7 +31,8 @@ pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<
     let name = names::new_name(tx, &worker.name, &worker.launcher)?;
     tx.execute(
         "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired, placeholder,
-                              created_at, updated_at, name, name_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14)",
+                              created_at, updated_at, name, name_key, placement)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14, ?15)",
         params![
             id.0,
             worker.worker_id.as_str(),
@@ -47,6 +48,7 @@ pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<
             now.0,
             name,
             name.as_deref().map(worker_name::key),
+            worker.placement.map(Placement::as_str),
         ],
     )?;
     Ok(id)

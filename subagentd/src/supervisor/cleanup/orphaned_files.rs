@@ -16,6 +16,7 @@ use subagent_protocol::{Code, Error, Result};
 use crate::store::removal;
 use crate::supervisor::handoffs;
 use crate::supervisor::runtimes::locks;
+use crate::supervisor::runtimes::place::placed_root;
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::views::base_folder::base_folder;
 
@@ -31,11 +32,22 @@ const LOGS: [&str; 2] = [".log", ".log.1"];
 
 /// Returns the paths of a worker's files, except snapshots in other folders.
 fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
-    let runtimes = state_dir.join("runtimes");
-    let mut places = vec![runtimes.join(worker), state_dir.join(handoffs::FOLDER).join(worker)];
-    places.push(base_folder(state_dir, worker));
-    places.extend(LOGS.map(|end| runtimes.join(format!("{worker}{end}"))));
+    let mut places = vec![state_dir.join(handoffs::FOLDER).join(worker), base_folder(state_dir, worker)];
+    for folder in runtime_folders(state_dir) {
+        places.push(folder.join(worker));
+        places.extend(LOGS.map(|end| folder.join(format!("{worker}{end}"))));
+    }
     places
+}
+
+/// Returns the folders with a folder for each worker that has or had a runtime.
+fn runtime_folders(state_dir: &Path) -> [PathBuf; 2] {
+    [state_dir.join("runtimes"), placed_root(state_dir)]
+}
+
+/// Returns whether a runtime or guard of the worker lives on this machine.
+fn are_held(state_dir: &Path, worker: &str) -> bool {
+    runtime_folders(state_dir).iter().any(|folder| locks::are_held(&folder.join(worker)))
 }
 
 /// Removes all files of a worker. Returns whether nothing is left; the log has the reason.
@@ -43,10 +55,10 @@ pub(crate) async fn remove_all_of(shared: &SupervisorState, worker: &str) -> boo
     let mut paths = places(&shared.setup.state_dir, worker);
     paths.push(shared.setup.runtime_dir.worker_environment(worker));
     paths.extend(shared.setup.runtime_dir.worker_socket(worker));
-    let directory = shared.setup.state_dir.join("runtimes").join(worker);
+    let (state_dir, worker) = (shared.setup.state_dir.clone(), worker.to_owned());
     let removed = tokio::task::spawn_blocking(move || {
         // Tries all paths, even if one cannot be removed.
-        !locks::are_held(&directory) && paths.iter().filter(|path| !remove_one(path)).count() == 0
+        !are_held(&state_dir, &worker) && paths.iter().filter(|path| !remove_one(path)).count() == 0
     });
     removed.await.unwrap_or(false)
 }
@@ -70,13 +82,11 @@ pub(crate) async fn find(shared: &SupervisorState, cutoff: Timestamp) -> Result<
             Ok(unknown)
         })
         .await?;
-    let runtimes = shared.setup.state_dir.join("runtimes");
+    let state_dir = shared.setup.state_dir.clone();
     blocking(move || {
         let old = found.into_iter().filter(|(worker, path)| {
-            let directory = runtimes.join(worker);
-            changed(path).is_some_and(|at| at < cutoff)
-                && !has_journal(&directory)
-                && !locks::are_held(&directory)
+            let has_journal = || runtime_folders(&state_dir).iter().any(|at| has_journal(&at.join(worker)));
+            changed(path).is_some_and(|at| at < cutoff) && !has_journal() && !are_held(&state_dir, worker)
         });
         let old = old.map(|(_, path)| path).chain(replaced);
         old.map(|path| OrphanedPath { bytes: bytes(&path), path }).collect()
@@ -104,7 +114,8 @@ async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -
 /// Returns the paths in the state dir that are named after a worker, with its id.
 fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
-    for folder in ["runtimes", handoffs::FOLDER, work_tree::FOLDER].map(|name| state_dir.join(name)) {
+    let others = [handoffs::FOLDER, work_tree::FOLDER].map(|name| state_dir.join(name));
+    for folder in runtime_folders(state_dir).into_iter().chain(others) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::RuntimeConnection;
+use super::place;
 use crate::supervisor::worker::{ActorHandle, ActorMessage, Revival, RevivalOutcome, Snapshot};
 use crate::supervisor::{Supervisor, entropy};
 
@@ -87,7 +88,8 @@ async fn look_at(
     {
         return None;
     }
-    let socket = supervisor.shared.setup.runtime_dir.worker_socket(handle.worker_id.as_str()).ok()?;
+    let (setup, worker) = (&supervisor.shared.setup, handle.worker_id.as_str());
+    let socket = place::socket_path(setup, handle.placement, worker).ok()?;
     let found = find(&before, &socket).await;
     let mut attempt =
         before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
@@ -152,8 +154,7 @@ fn unhealthy(
         item["error"] = json!(error);
     }
     if let Some(runtime) = now.runtime {
-        let log =
-            supervisor.shared.setup.state_dir.join("runtimes").join(format!("{}.log", handle.worker_id));
+        let log = place::log_path(&supervisor.shared.setup, handle.placement, handle.worker_id.as_str());
         item["runtime"] = json!({
             "pid": runtime.pid, "socketPath": socket.display().to_string(), "logPath": log.display().to_string(),
         });

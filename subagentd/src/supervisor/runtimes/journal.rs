@@ -187,7 +187,7 @@ fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the numbers and paths of the existing segments.
-fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
+pub(super) fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| {
         let path = entry.path();
         let number = path.file_name()?.to_str()?.strip_suffix(".journal")?.parse().ok()?;
@@ -238,7 +238,7 @@ pub(crate) fn is_begun(directory: &Path, segment: u64) -> bool {
     segments(directory).any(|(number, _)| number >= segment)
 }
 
-fn segment_path(directory: &Path, number: u64) -> PathBuf {
+pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number}.journal"))
 }
 

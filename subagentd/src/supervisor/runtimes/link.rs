@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
@@ -12,7 +11,7 @@ use interprocess::local_socket::{GenericFilePath, ToFsName as _};
 use subagent_protocol::PROTOCOL;
 use subagent_protocol::frame::{FromRuntime, RuntimeCommand, ToRuntime};
 use subagent_protocol::state::Desired;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -43,13 +42,22 @@ impl RuntimeConnection {
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, Stream::connect(name)).await.map_err(|_| {
             io::Error::new(io::ErrorKind::TimedOut, "the runtime does not accept connections")
         })??;
-        let stream = Arc::new(stream);
+        Ok(Self::over(stream, generation, desired))
+    }
+
+    /// Sends a hello over an open byte stream.
+    pub(crate) fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        generation: u64,
+        desired: Desired,
+    ) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
         let (outgoing, to_write) = mpsc::unbounded_channel();
         let (notices, incoming) = mpsc::channel(WAITING_FRAMES);
-        let tasks = [tokio::spawn(read(Arc::clone(&stream), notices)), tokio::spawn(write(stream, to_write))];
+        let tasks = [tokio::spawn(read(reader, notices)), tokio::spawn(write(writer, to_write))];
         // The receiver lives as long as this value.
         let _ = outgoing.send(ToRuntime::Hello { protocol: PROTOCOL, generation, desired });
-        Ok(Self { outgoing, incoming, tasks, next_id: 0 })
+        Self { outgoing, incoming, tasks, next_id: 0 }
     }
 
     /// Sends a command and returns its id. A closed connection drops commands silently; commands
@@ -74,8 +82,8 @@ impl Drop for RuntimeConnection {
     }
 }
 
-async fn read(stream: Arc<Stream>, notices: mpsc::Sender<FromRuntime>) {
-    let mut reader = BufReader::with_capacity(READ_BYTES, &*stream);
+async fn read(stream: impl AsyncRead + Unpin, notices: mpsc::Sender<FromRuntime>) {
+    let mut reader = BufReader::with_capacity(READ_BYTES, stream);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -100,8 +108,7 @@ async fn read(stream: Arc<Stream>, notices: mpsc::Sender<FromRuntime>) {
     }
 }
 
-async fn write(stream: Arc<Stream>, mut frames: mpsc::UnboundedReceiver<ToRuntime>) {
-    let mut writer = &*stream;
+async fn write(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::UnboundedReceiver<ToRuntime>) {
     while let Some(frame) = frames.recv().await {
         let Ok(mut line) = serde_json::to_vec(&frame) else { continue };
         line.push(b'\n');
@@ -123,7 +130,10 @@ pub fn frames_of_runtime(bytes: &[u8]) -> Vec<FromRuntime> {
         for end in [&ours, &theirs] {
             end.set_nonblocking(true).unwrap();
         }
-        let stream = UdsStream::try_from(std::os::fd::OwnedFd::from(ours)).unwrap();
+        let stream: Stream = UdsStream::try_from(std::os::fd::OwnedFd::from(ours)).unwrap().into();
+        let (reader, writer) = tokio::io::split(stream);
+        // The connection closes with the reader.
+        drop(writer);
         let mut theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
         let (notices, mut incoming) = mpsc::channel(WAITING_FRAMES);
         let write = async move {
@@ -137,7 +147,7 @@ pub fn frames_of_runtime(bytes: &[u8]) -> Vec<FromRuntime> {
             }
             frames
         };
-        let ((), (), frames) = tokio::join!(write, read(Arc::new(stream.into()), notices), collect);
+        let ((), (), frames) = tokio::join!(write, read(reader, notices), collect);
         frames
     })
 }

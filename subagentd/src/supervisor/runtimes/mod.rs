@@ -8,5 +8,7 @@ pub(crate) mod link;
 pub(crate) mod locks;
 pub(crate) mod memory;
 pub(crate) mod orphaned_runtimes;
+pub(crate) mod place;
 pub(crate) mod process;
 pub mod stray_processes;
+pub(crate) mod stream;

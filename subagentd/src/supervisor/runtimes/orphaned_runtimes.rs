@@ -13,6 +13,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::time::timeout;
 
 use super::link::RuntimeConnection;
+use super::place::placed_root;
 use super::process::ExitWatch;
 use super::{journal, locks};
 use crate::store::Cursor;
@@ -31,36 +32,46 @@ pub(crate) struct WorkerFolder {
     /// The worker that the folder is named after.
     pub(crate) worker_id: WorkerId,
     directory: PathBuf,
+    /// The folder of its placed runtimes, if there were any on this machine.
+    placed: Option<PathBuf>,
 }
 
 /// Returns the folders of all workers.
 pub(crate) fn all(state_dir: &Path) -> Vec<WorkerFolder> {
-    let mut found: Vec<WorkerFolder> = fs::read_dir(state_dir.join("runtimes"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let worker_id = entry.file_name().to_str()?.parse().ok()?;
-            entry
-                .file_type()
-                .is_ok_and(|kind| kind.is_dir())
-                .then(|| entry.path())
-                .map(|directory| WorkerFolder { worker_id, directory })
-        })
-        .collect();
-    found.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
-    found
+    let (runtimes, placed) = (state_dir.join("runtimes"), placed_root(state_dir));
+    let mut found: Vec<WorkerId> =
+        [&runtimes, &placed].iter().flat_map(|folder| workers_in(folder)).collect();
+    found.sort();
+    found.dedup();
+    let of = |worker_id: WorkerId| WorkerFolder {
+        directory: runtimes.join(worker_id.as_str()),
+        placed: Some(placed.join(worker_id.as_str())).filter(|folder| folder.is_dir()),
+        worker_id,
+    };
+    found.into_iter().map(of).collect()
+}
+
+/// Returns the workers with a folder in this one.
+fn workers_in(folder: &Path) -> impl Iterator<Item = WorkerId> {
+    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        entry.file_name().to_str().filter(|_| is_folder)?.parse().ok()
+    })
 }
 
 impl WorkerFolder {
     /// Returns whether its runtime or guard is alive. A lock that cannot be read counts as held.
     pub(crate) fn lives(&self) -> bool {
-        locks::are_held(&self.directory)
+        self.folders().any(locks::are_held)
+    }
+
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        [Some(&self.directory), self.placed.as_ref()].into_iter().flatten().map(PathBuf::as_path)
     }
 
     /// Returns whether its journal continues after this cursor.
     pub(crate) fn goes_on(&self, cursor: Cursor) -> bool {
-        journal::goes_on(&self.directory, cursor)
+        self.folders().any(|folder| journal::goes_on(folder, cursor))
     }
 
     /// Ends its runtime in order. Waits for the guard's proof that no process is left: both locks
@@ -69,9 +80,12 @@ impl WorkerFolder {
     /// # Errors
     /// `STOP_INCOMPLETE`.
     pub(crate) async fn end(&self, runtime_dir: &RuntimeDir) -> Result<()> {
-        let socket = runtime_dir
-            .worker_socket(self.worker_id.as_str())
-            .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?;
+        let socket = match self.placed.as_ref().filter(|folder| locks::are_held(folder)) {
+            Some(folder) => folder.join("socket"),
+            None => runtime_dir
+                .worker_socket(self.worker_id.as_str())
+                .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?,
+        };
         // The connection stays open until the runtime has ended. A runtime that does not answer is
         // killed.
         let answer = timeout(HELLO_TIME, ask_to_end(&socket)).await.ok().flatten();
@@ -105,9 +119,14 @@ impl WorkerFolder {
     }
 
     async fn ended_within(&self, time: Duration) -> Result<bool> {
-        let runtime = locks::lock_within(&self.directory, locks::RUNTIME, time).await?;
-        let guard = locks::lock_within(&self.directory, locks::GUARD, time).await?;
-        Ok(runtime.is_some() && guard.is_some())
+        for folder in self.folders().filter(|folder| folder.is_dir()) {
+            let runtime = locks::lock_within(folder, locks::RUNTIME, time).await?;
+            let guard = locks::lock_within(folder, locks::GUARD, time).await?;
+            if runtime.is_none() || guard.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -116,12 +135,17 @@ pub(crate) fn set_aside(remains: &WorkerFolder, into: &Path) -> std::io::Result<
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(into)?;
     let name = remains.worker_id.as_str();
-    fs::rename(&remains.directory, into.join(name))?;
-    let log = remains.directory.with_file_name(format!("{name}.log"));
-    match fs::rename(&log, into.join(format!("{name}.log"))) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    for (folder, end) in [(Some(&remains.directory), ""), (remains.placed.as_ref(), ".placed")] {
+        let Some(folder) = folder else { continue };
+        let log = folder.with_file_name(format!("{name}.log"));
+        for (from, to) in [(folder, format!("{name}{end}")), (&log, format!("{name}{end}.log"))] {
+            match fs::rename(from, into.join(to)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
     }
+    Ok(())
 }
 
 /// Asks the runtime behind this socket to end. `None` if it does not answer.

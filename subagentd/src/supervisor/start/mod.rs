@@ -111,6 +111,7 @@ async fn start_stored(
                     spec: stored_spec,
                     placeholder: placeholder.as_str().to_owned(),
                     state: begins.state,
+                    placement: shared.setup.placement,
                 };
                 let worker = workers::insert(tx, &new, now)?;
                 accounts::open(tx, worker, controller.id, None, request.budget)?;
@@ -499,6 +500,7 @@ pub(super) mod tests {
                 spec,
                 placeholder: "sess_000000000000".into(),
                 state: LifecycleState::Starting,
+                placement: None,
             };
             workers::insert(tx, &new, entropy::now())
         });

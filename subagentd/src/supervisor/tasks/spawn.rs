@@ -270,6 +270,7 @@ impl Spawn {
                 spec: self.spec,
                 placeholder: self.placeholder.as_str().to_owned(),
                 state: LifecycleState::Idle,
+                placement: self.shared.setup.placement,
             },
             now,
         )?;

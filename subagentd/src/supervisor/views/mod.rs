@@ -29,6 +29,7 @@ use crate::store::questions::{self};
 use crate::store::tasks::{self, TaskQuery};
 use crate::store::workers::{self, child_sessions, details};
 use crate::supervisor::questions::open_questions;
+use crate::supervisor::runtimes::place;
 use crate::supervisor::worktrees::lookup::worktree_of;
 
 /// Maximum size of a returned log, in bytes.
@@ -75,7 +76,7 @@ impl Supervisor {
             false => None,
         };
         let spec = spec::shown(row);
-        let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
+        let socket = || place::socket_path(&self.shared.setup, row.placement, row.worker_id.as_str()).ok();
         WorkerView {
             worker_id: row.worker_id.clone(),
             name: row.name.clone(),
@@ -249,7 +250,7 @@ pub(crate) async fn worker_logs(
     tail_bytes: u64,
 ) -> Result<WorkerLogs> {
     let row = supervisor.row(worker).await?;
-    let path = supervisor.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
+    let path = place::log_path(&supervisor.shared.setup, row.placement, row.worker_id.as_str());
     let length = tail_bytes.min(MAX_LOG_BYTES);
     let file = path.clone();
     let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;

@@ -21,6 +21,7 @@ use super::tasks::state::Tasks;
 use super::worktree::OwnWorktree;
 use crate::store::{ControllerRow, WorkerRow};
 use crate::supervisor::runtimes::journal::JournalReader;
+use crate::supervisor::runtimes::place::RuntimePlace;
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::environment;
 use crate::supervisor::start::spec::Spec;
@@ -65,7 +66,8 @@ impl Actor {
         })?;
         let identity = WorkerIdentity::of(&shared.setup, row, controller)?;
         let journal = JournalIntake::new(JournalReader::new(&identity.directory), row.cursor);
-        let (runtime, session) = (RuntimeSlot::of(row), WorkerSession::of(row));
+        let place = RuntimePlace::of(row.placement, &shared.setup, &row.worker_id, &identity.directory);
+        let (runtime, session) = (RuntimeSlot::of(row, place), WorkerSession::of(row));
         let last_error = row.last_error.clone();
         let snapshot = Snapshot::of(&worker, &spec, &runtime, &journal, &session, last_seq, last_error);
         Ok(Self {

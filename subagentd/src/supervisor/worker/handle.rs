@@ -12,7 +12,7 @@ use super::actor::Actor;
 use super::message::ActorMessage;
 use super::run;
 use super::snapshot::Snapshot;
-use crate::store::{ControllerRow, RowId, WorkerRow};
+use crate::store::{ControllerRow, Placement, RowId, WorkerRow};
 use crate::supervisor::shared::SupervisorState;
 
 /// Time that a view waits for an adopted worker to settle.
@@ -25,6 +25,7 @@ const WAITING_ORDERS: usize = 256;
 pub(crate) struct ActorHandle {
     pub(in crate::supervisor) id: RowId,
     pub(in crate::supervisor) worker_id: WorkerId,
+    pub(in crate::supervisor) placement: Option<Placement>,
     mailbox: mpsc::Sender<ActorMessage>,
     pub(in crate::supervisor) snapshot: watch::Receiver<Arc<Snapshot>>,
     /// Signals the actor to start.
@@ -51,7 +52,8 @@ impl ActorHandle {
         let gives = Arc::new(watch::Sender::new(row.has_tasks));
         let wanted = Arc::<Notify>::default();
         tokio::spawn(run::run(actor, Arc::clone(&wanted)));
-        Ok(Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot, wanted, gives })
+        let (worker_id, placement) = (row.worker_id.clone(), row.placement);
+        Ok(Self { id: row.id, worker_id, placement, mailbox, snapshot, wanted, gives })
     }
 
     /// Waits a limited time until the actor is settled or reports an obstacle. Returns its snapshot.

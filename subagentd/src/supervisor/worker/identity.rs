@@ -6,6 +6,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::store::{ControllerRow, RowId, WorkerRow};
+use crate::supervisor::runtimes::place;
 use crate::supervisor::shared::DaemonSettings;
 
 /// The ids, the owner and the paths of a worker.
@@ -14,7 +15,7 @@ pub(super) struct WorkerIdentity {
     pub(super) worker_id: WorkerId,
     pub(super) controller: ControllerRow,
     pub(super) cwd: PathBuf,
-    /// The folder of the journal and the locks.
+    /// The folder of the journal, and of the locks of a runtime that is not placed.
     pub(super) directory: PathBuf,
     pub(super) socket: PathBuf,
     pub(super) environment: PathBuf,
@@ -24,17 +25,15 @@ pub(super) struct WorkerIdentity {
 impl WorkerIdentity {
     pub(super) fn of(setup: &DaemonSettings, row: &WorkerRow, controller: ControllerRow) -> Result<Self> {
         let id = row.worker_id.as_str();
-        let runtimes = setup.state_dir.join("runtimes");
-        let socket = setup.runtime_dir.worker_socket(id);
         Ok(Self {
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,
             cwd: PathBuf::from(&row.cwd),
-            directory: runtimes.join(id),
-            socket: socket.map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?,
+            directory: setup.state_dir.join("runtimes").join(id),
+            socket: place::socket_path(setup, row.placement, id)?,
             environment: setup.runtime_dir.worker_environment(id),
-            log: runtimes.join(format!("{id}.log")),
+            log: place::log_path(setup, row.placement, id),
         })
     }
 

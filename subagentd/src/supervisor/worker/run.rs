@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use super::actor::Actor;
 use super::ingest::Goal;
 use super::message::ActorMessage;
-use super::runtime::{frames, gone, recovery, starting};
+use super::runtime::{frames, gone, proof, recovery, starting};
 use super::{budget, child_cancel, deadlines, ingest, order, perform, questions, settings, tasks};
 use crate::alarm;
 use crate::or_never::or_never;
 use crate::supervisor::runtimes::link::RuntimeConnection;
-use crate::supervisor::runtimes::process::ExitWatch;
+use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::shared::is_ending;
 
 /// Starts when signaled. Runs until the worker is stopped or the daemon ends.
@@ -69,7 +69,7 @@ pub(super) async fn run(mut actor: Actor, wanted: Arc<Notify>) {
             // New rules apply before anything else is decided.
             Ok(()) = actor.questions.rules.changed() => actor.questions.rules_stale = true,
             frame = or_never(link.map(RuntimeConnection::next)) => frames::on_frame(actor, frame).await,
-            () = or_never(exit.map(ExitWatch::ended)) => gone::on_exit(actor).await,
+            () = or_never(exit.map(RuntimeExit::ended)) => proof::on_end(actor).await,
             deadline = deadlines::reached(deadline) => deadlines::act(actor, deadline).await,
             () = alarm::reached(unparks_at) => deadlines::unpark_if_due(actor).await,
             Ok(()) = actor.budgets.news.changed() => actor.budgets.is_news(),

@@ -45,6 +45,7 @@ impl PlantedWorker {
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
             state: LifecycleState::Idle,
+            placement: None,
         };
         let id = workers::insert(tx, &worker, NOW)?;
         assert_eq!(id.0, i64::from(self.key), "they are planted in order");

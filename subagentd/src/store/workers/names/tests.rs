@@ -28,6 +28,7 @@ async fn insert(store: &Store, number: u8, launcher: &str, name: NewName) -> Res
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
             state: LifecycleState::Stopped,
+            placement: None,
         };
         workers::insert(tx, &worker, NOW)
     });

@@ -248,6 +248,7 @@ async fn take(
     settings::answer(actor, set).await;
     if changed && cursor.segment > before.segment {
         remove_before(&actor.identity.directory, cursor.segment);
+        actor.runtime.place.stored(cursor.segment);
     }
     Ok(ahead)
 }

@@ -1,22 +1,32 @@
 //! The connection of an actor to the live runtime of its worker.
 
+use std::time::Duration;
+
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error};
 
+use super::placed;
 use crate::store::{Durability, Tx, workers};
 use crate::supervisor::runtimes::link::RuntimeConnection;
+use crate::supervisor::runtimes::place::RuntimePlace;
 use crate::supervisor::worker::actor::Actor;
 
 /// Connects to the live runtime, or schedules another attempt.
 pub(crate) async fn connect(actor: &mut Actor) {
     let desired = if actor.stops() { Desired::Stop } else { Desired::Run };
-    let link = RuntimeConnection::connect(&actor.identity.socket, actor.shared.generation(), desired).await;
+    let link = match actor.runtime.place {
+        RuntimePlace::Local => {
+            RuntimeConnection::connect(&actor.identity.socket, actor.shared.generation(), desired).await
+        }
+        RuntimePlace::Placed(_) => placed::connect(actor, desired),
+    };
+    let pause = if link.is_ok() { Duration::ZERO } else { actor.runtime.place.next_pause() };
     let Some(runtime) = &mut actor.runtime.live else { return };
     if let Err(error) = &link {
         tracing::warn!(worker = %actor.identity.worker_id, %error, "a runtime cannot be reached");
     }
-    runtime.connected(link);
+    runtime.connected(link, pause);
     let broken = "the connection to the worker's runtime broke; what the agent accepted is stored. Try again";
     actor.settings.fail(&Error::new(Code::BackendSocketUnreachable, broken).retryable());
 }

@@ -9,6 +9,7 @@ use subagent_protocol::{Code, Error};
 use super::connection;
 use super::live::{PendingCommand, refusal_of_full_disk};
 use crate::supervisor::entropy;
+use crate::supervisor::runtimes::place::RuntimePlace;
 use crate::supervisor::runtimes::process::ExitWatch;
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
@@ -19,7 +20,7 @@ pub(crate) async fn on_frame(actor: &mut Actor, frame: Option<FromRuntime>) {
     let Some(runtime) = &mut actor.runtime.live else { return };
     let Some(frame) = frame else {
         // The process ends or closed the connection. The exit watch reports its end.
-        return runtime.reconnect_soon();
+        return runtime.reconnect_after(actor.runtime.place.next_pause());
     };
     runtime.unresponsive = false;
     runtime.answer_by = None;
@@ -56,9 +57,13 @@ async fn on_hello(actor: &mut Actor, hello: RuntimeHello) {
     if hello.worker_id != actor.identity.worker_id || hello.incarnation < actor.runtime.incarnation {
         return not_ours(actor, &hello);
     }
-    let exit = ExitWatch::of(hello.process).ok().flatten();
+    actor.runtime.place.answered();
+    let watch = match actor.runtime.place {
+        RuntimePlace::Local => ExitWatch::of(hello.process).ok().flatten(),
+        RuntimePlace::Placed(_) => None,
+    };
     if let Some(runtime) = &mut actor.runtime.live {
-        runtime.hello(&hello, exit);
+        runtime.hello(&hello, watch);
     }
     actor.shared.set_guard(&actor.identity.worker_id, hello.guard);
     if hello.guard.is_some() {

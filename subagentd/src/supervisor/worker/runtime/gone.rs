@@ -4,7 +4,7 @@
 use subagent_core::model::{LifecycleState, WorkerInput};
 use subagent_protocol::{Code, Error};
 
-use super::connection;
+use super::{connection, placed};
 use crate::supervisor::runtimes::{locks, process, stray_processes};
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
@@ -87,11 +87,11 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
     if actor.runtime.live.is_some() {
         return;
     }
-    let free = match locks::try_lock(&actor.identity.directory, locks::GUARD) {
-        Ok(lock) => lock.is_some(),
-        Err(_) => !locks::directory_exists(&actor.identity.directory),
-    };
-    if free {
+    if is_guard_gone(actor) {
+        if actor.runtime.place.is_placed() {
+            // The stream has brought the journal that a failed start may have begun.
+            ingest::ingest_or_retry(actor, Goal::End).await;
+        }
         end_strays(actor).await;
         // Only now: until then, remaining processes belong to the agent, not to the owner.
         actor.shared.set_guard(&actor.identity.worker_id, None);
@@ -104,6 +104,17 @@ pub(crate) async fn check_leftovers(actor: &mut Actor) {
         }
     } else {
         actor.runtime.leftovers.again();
+    }
+}
+
+/// Returns whether no process of the agent is left, as far as is proved.
+fn is_guard_gone(actor: &mut Actor) -> bool {
+    if actor.runtime.place.is_placed() {
+        return placed::is_guard_gone(actor);
+    }
+    match locks::try_lock(&actor.identity.directory, locks::GUARD) {
+        Ok(lock) => lock.is_some(),
+        Err(_) => !locks::directory_exists(&actor.identity.directory),
     }
 }
 
@@ -128,6 +139,10 @@ pub(crate) async fn end_strays(actor: &mut Actor) {
 pub(crate) async fn reconnect(actor: &mut Actor) {
     if let Some(runtime) = &mut actor.runtime.live {
         runtime.reconnect_at = None;
+    }
+    if actor.runtime.place.is_placed() {
+        // The stream brings the proof, if the runtime has ended.
+        return connection::connect(actor).await;
     }
     match locks::try_lock(&actor.identity.directory, locks::RUNTIME) {
         Ok(Some(lock)) => {

@@ -12,13 +12,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::supervisor::runtimes::link::RuntimeConnection;
+use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::ExitWatch;
 use crate::supervisor::shared::LiveToken;
 
 /// Time limit of an answer to a hello or command. Then the runtime counts as unresponsive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay between attempts to reach a live runtime.
-const RECONNECT: Duration = Duration::from_millis(250);
 /// Delay before commands that a runtime refused for now are sent again.
 pub(crate) const SAY_AGAIN: Duration = Duration::from_secs(1);
 /// Time from the terminate command to the kill. The runtime's steps and the agent's grace are
@@ -31,7 +30,7 @@ pub(crate) const TERMINATE_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_secs(
 pub(crate) struct LiveRuntime {
     pub(crate) link: Option<RuntimeConnection>,
     /// `None` while its process is unknown.
-    pub(crate) exit: Option<ExitWatch>,
+    pub(crate) exit: Option<RuntimeExit>,
     /// Whether its process has ended. The actor handles the end later.
     pub(crate) ended: bool,
     pub(crate) unresponsive: bool,
@@ -61,7 +60,7 @@ pub(crate) enum PendingCommand {
 }
 
 impl LiveRuntime {
-    pub(crate) fn new(live: LiveToken, exit: Option<ExitWatch>, child: Option<Child>) -> Self {
+    pub(crate) fn new(live: LiveToken, exit: Option<RuntimeExit>, child: Option<Child>) -> Self {
         Self {
             link: None,
             exit,
@@ -98,7 +97,7 @@ impl LiveRuntime {
 
     /// Takes a new connection, or schedules the next attempt. Forgets what was sent over the last
     /// one.
-    pub(crate) fn connected(&mut self, link: std::io::Result<RuntimeConnection>) {
+    pub(crate) fn connected(&mut self, link: std::io::Result<RuntimeConnection>, pause: Duration) {
         self.unanswered.clear();
         self.greeted = false;
         let answer_by = Instant::now() + ANSWER_TIMEOUT;
@@ -106,29 +105,35 @@ impl LiveRuntime {
             Ok(link) => {
                 self.link = Some(link);
                 self.reconnect_at = None;
-                self.answer_by = Some(answer_by);
+                match &self.exit {
+                    // A stream may break again and again before its runtime answers.
+                    Some(RuntimeExit::Placed { .. }) => self.answer_by.get_or_insert(answer_by),
+                    _ => self.answer_by.insert(answer_by),
+                };
             }
             Err(_) => {
-                self.reconnect_soon();
+                self.reconnect_after(pause);
                 self.answer_by.get_or_insert(answer_by);
             }
         }
     }
 
     /// Schedules another connection after the loss of one.
-    pub(crate) fn reconnect_soon(&mut self) {
+    pub(crate) fn reconnect_after(&mut self, pause: Duration) {
         self.link = None;
-        self.reconnect_at = Some(Instant::now() + RECONNECT);
+        self.reconnect_at = Some(Instant::now() + pause);
     }
 
-    /// Takes what the runtime says of itself. `exit` watches its process.
-    pub(crate) fn hello(&mut self, hello: &RuntimeHello, exit: Option<ExitWatch>) {
+    /// Takes what the runtime says of itself. `watch` is for one that is not placed.
+    pub(crate) fn hello(&mut self, hello: &RuntimeHello, watch: Option<ExitWatch>) {
         self.greeted = true;
         self.ended = false;
         self.version = Some(hello.version.clone());
         self.capabilities.clone_from(&hello.capabilities);
-        if self.exit.is_none() {
-            self.exit = exit;
+        match &mut self.exit {
+            Some(RuntimeExit::Placed { process, .. }) => *process = Some(hello.process),
+            Some(RuntimeExit::Local(_)) => {}
+            None => self.exit = watch.map(RuntimeExit::Local),
         }
     }
 
@@ -136,7 +141,13 @@ impl LiveRuntime {
     pub(crate) fn send(&mut self, command: RuntimeCommand, asked: PendingCommand) {
         // Nothing is sent before the hello is answered: the answer reports what the runtime has
         // taken, and a prompt in transit would invalidate it.
-        let Some(link) = self.link.as_mut().filter(|_| self.greeted) else { return };
+        let Some(link) = self.link.as_mut().filter(|_| self.greeted) else {
+            // A broken stream is dialed again at once.
+            if matches!(self.exit, Some(RuntimeExit::Placed { .. })) && self.reconnect_at.is_some() {
+                self.reconnect_at = Some(Instant::now());
+            }
+            return;
+        };
         let id = link.send(command);
         self.unanswered.insert(id, asked);
         self.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);

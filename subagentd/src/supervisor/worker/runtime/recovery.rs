@@ -7,6 +7,7 @@ use super::live::LiveRuntime;
 use super::{connection, copied, gone, starting};
 use crate::store::turns::tool_calls;
 use crate::store::workers::{self, details};
+use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::ExitWatch;
 use crate::supervisor::runtimes::{journal, locks};
 use crate::supervisor::shared::LiveToken;
@@ -31,6 +32,9 @@ pub(crate) async fn recover(actor: &mut Actor) {
         return;
     }
     recall_calls(actor).await;
+    if actor.runtime.place.is_placed() {
+        return recover_placed(actor).await;
+    }
     let lock = locks::try_lock(&actor.identity.directory, locks::RUNTIME);
     if matches!(lock, Ok(Some(_))) {
         actor.journal.is_free();
@@ -76,10 +80,27 @@ pub(crate) async fn recover(actor: &mut Actor) {
     }
 }
 
+/// Determines the state of a placed worker. Only a stream can prove that its runtime has ended.
+async fn recover_placed(actor: &mut Actor) {
+    if !actor.runtime.may_live {
+        actor.runtime.settled = true;
+        return resume_without_runtime(actor).await;
+    }
+    // Processes below these belong to the agent, even without a connection.
+    let (runtime, guard) = (actor.runtime.stored_process, actor.runtime.stored_guard);
+    actor.shared.set_processes(&actor.identity.worker_id, runtime, guard);
+    match LiveToken::take(&actor.shared) {
+        Ok(live) => adopt_runtime(actor, live).await,
+        // The runtime continues. The actor connects when another runtime has ended.
+        Err(error) => actor.journal.retry_later(error),
+    }
+}
+
 async fn adopt_runtime(actor: &mut Actor, live: LiveToken) {
     actor.journal.is_free();
     actor.worker.link = RuntimeStatus::Adopted;
-    let exit = actor.runtime.stored_process.and_then(|process| ExitWatch::of(process).ok().flatten());
+    let known = actor.runtime.stored_process.filter(|_| !actor.runtime.place.is_placed());
+    let exit = known.and_then(|process| ExitWatch::of(process).ok().flatten()).map(RuntimeExit::Local);
     actor.runtime.live = Some(LiveRuntime::new(live, exit, None));
     connection::connect(actor).await;
 }
@@ -142,7 +163,7 @@ async fn recall_calls(actor: &mut Actor) {
 }
 
 /// Returns whether the daemon died before it had started a runtime that is still needed.
-fn begun_for_nothing(actor: &Actor) -> bool {
+pub(super) fn begun_for_nothing(actor: &Actor) -> bool {
     let unborn = actor.journal.cursor.offset == 0
         && !journal::is_begun(&actor.identity.directory, actor.journal.cursor.segment);
     let same_boot = actor.runtime.boot_id.as_deref() == Some(actor.shared.boot_id.as_str());

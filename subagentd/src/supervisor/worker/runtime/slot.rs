@@ -15,10 +15,12 @@ use super::live::{
 use super::revival::Revivals;
 use crate::or_never::or_never;
 use crate::store::WorkerRow;
-use crate::supervisor::runtimes::process::ExitWatch;
+use crate::supervisor::runtimes::place::{RuntimeExit, RuntimePlace};
 
 /// The place of a worker's runtime. The fields of the last one remain until the next one starts.
 pub(crate) struct RuntimeSlot {
+    /// Where runtimes are started and reached.
+    pub(crate) place: RuntimePlace,
     pub(crate) live: Option<LiveRuntime>,
     /// Whether the actor knows the state of its runtime.
     pub(crate) settled: bool,
@@ -37,8 +39,9 @@ pub(crate) struct RuntimeSlot {
 }
 
 impl RuntimeSlot {
-    pub(crate) fn of(row: &WorkerRow) -> Self {
+    pub(crate) fn of(row: &WorkerRow, place: RuntimePlace) -> Self {
         Self {
+            place,
             live: None,
             settled: false,
             incarnation: row.incarnation,
@@ -55,17 +58,17 @@ impl RuntimeSlot {
 
     /// Returns the process of the live runtime.
     pub(crate) fn process(&self) -> Option<ProcessId> {
-        self.exit().map(ExitWatch::process)
+        self.exit().and_then(RuntimeExit::process)
     }
 
-    fn exit(&self) -> Option<&ExitWatch> {
+    fn exit(&self) -> Option<&RuntimeExit> {
         let running = self.live.as_ref().filter(|runtime| !runtime.ended);
         running.and_then(|runtime| runtime.exit.as_ref())
     }
 
     /// Waits until the process of the runtime has ended, if it is known to run.
     pub(crate) async fn ended(&self) {
-        or_never(self.exit().map(ExitWatch::ended)).await;
+        or_never(self.exit().map(RuntimeExit::ended)).await;
     }
 
     /// Returns whether commands reach the runtime now.

@@ -1,20 +1,18 @@
 //! How a worker gets a new runtime. The rules decide what follows from a failure.
 
-use std::path::Path;
 use std::time::Duration;
 
 use subagent_core::model::{LifecycleState, RuntimeStatus, WorkerAction, WorkerInput};
-use subagent_protocol::start::{AgentProgram, Login, RuntimeLimits, RuntimeStart};
-use subagent_protocol::{Code, Error, PROTOCOL, Result};
+use subagent_protocol::{Code, Error, Result};
 
+use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
 use super::live::LiveRuntime;
-use super::{connection, gone};
-use crate::descriptors;
-use crate::store::{Cursor, Durability, workers};
+use super::{connection, gone, submitting};
+use crate::supervisor::runtimes::locks;
+use crate::supervisor::runtimes::place::RuntimeExit;
 use crate::supervisor::runtimes::process::{self, ExitWatch};
-use crate::supervisor::runtimes::{daemon_start, journal, locks, stray_processes};
 use crate::supervisor::shared::LiveToken;
-use crate::supervisor::start::{definition, delegation, environment, program, sandbox};
+use crate::supervisor::start::{environment, program};
 use crate::supervisor::worker::actor::Actor;
 use crate::supervisor::worker::ingest::{self, Goal};
 use crate::supervisor::worker::message::RevivalOutcome;
@@ -35,7 +33,11 @@ pub(crate) async fn start_runtime(actor: &mut Actor) {
         return;
     }
     let before = actor.runtime.incarnation;
-    if let Err(error) = try_start_runtime(actor).await {
+    let started = match actor.runtime.place.is_placed() {
+        true => submitting::try_start(actor).await,
+        false => try_start_runtime(actor).await,
+    };
+    if let Err(error) = started {
         if actor.runtime.incarnation != before
             && let Err(error) = ingest::ingest(actor, Goal::End).await
         {
@@ -66,16 +68,7 @@ async fn try_start_runtime(actor: &mut Actor) -> Result<()> {
     let kept = environment::read(&actor.identity.environment)?;
     let program = program::find(&actor.spec.launcher, &actor.identity.cwd, &kept.variables)?;
     let start = begin_incarnation(actor, program, kept).await?;
-    let failed = |error: std::io::Error| {
-        if descriptors::is_reached(&error) {
-            return descriptors::too_many("cannot start the worker's runtime");
-        }
-        Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
-            .with("reasonCategory", "worker")
-            .with("command", actor.shared.setup.runtime_program.display().to_string())
-            .recommend("check that subagent-runtime is installed beside subagentd")
-            .or_storage_full(&error)
-    };
+    let failed = |error: std::io::Error| start_failed(&actor.shared.setup.runtime_program, &error);
     let started =
         process::start(&actor.shared.setup.runtime_program, &start, lock, guard_lock).map_err(failed)?;
     subagent_failpoint::hit("spawn.after");
@@ -86,8 +79,7 @@ async fn try_start_runtime(actor: &mut Actor) -> Result<()> {
     let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
     let child = match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
         Ok(Ok(Err(error))) if error.kind() == std::io::ErrorKind::Interrupted => {
-            let message = "the worker's runtime was killed while it was being started; try again";
-            return Err(Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no"));
+            return Err(killed_at_start());
         }
         Ok(Ok(result)) => result.map_err(failed)?,
         Ok(Err(error)) => return Err(failed(std::io::Error::other(error))),
@@ -101,91 +93,11 @@ async fn try_start_runtime(actor: &mut Actor) -> Result<()> {
             )));
         }
     };
-    actor.runtime.live = Some(LiveRuntime::new(live, exit, Some(child)));
+    actor.runtime.live = Some(LiveRuntime::new(live, exit.map(RuntimeExit::Local), Some(child)));
     subagent_failpoint::hit("listening.after_heard");
     connection::store_processes(actor, process, None).await;
     connection::connect(actor).await;
     Ok(())
-}
-
-/// Stores that a runtime may be alive from now on, and returns its start parameters.
-async fn begin_incarnation(
-    actor: &mut Actor,
-    program: String,
-    kept: environment::AgentEnvironment,
-) -> Result<RuntimeStart> {
-    let incarnation = actor.runtime.incarnation + 1;
-    let cursor =
-        Cursor { segment: actor.journal.cursor.segment + 1, offset: 0, number: actor.journal.cursor.number };
-    let (id, boot_id) = (actor.identity.id, actor.shared.boot_id.clone());
-    let write = actor.shared.store.write(Durability::Full, 1, move |tx| {
-        workers::begin_incarnation(tx, id, incarnation, &boot_id)?;
-        workers::update_cursor(tx, id, cursor)?;
-        workers::instructed(tx.connection(), id)
-    });
-    let delivered = write.await?;
-    subagent_failpoint::hit("incarnation.after_commit");
-    journal::remove_before(&actor.identity.directory, cursor.segment);
-    actor.runtime.incarnation = incarnation;
-    actor.journal.cursor = cursor;
-    actor.runtime.boot_id = Some(actor.shared.boot_id.clone());
-    actor.runtime.may_live = true;
-    actor.runtime.clean_end = false;
-    actor.runtime.swept = false;
-    actor.journal.damaged = false;
-    let launcher = &actor.spec.launcher;
-    let mcp_servers = delegation::servers(&kept, launcher.prefix_tools, &actor.shared.setup);
-    Ok(RuntimeStart {
-        protocol: PROTOCOL,
-        worker_id: actor.identity.worker_id.clone(),
-        incarnation,
-        generation: actor.shared.generation(),
-        directory: actor.identity.directory.clone(),
-        socket: actor.identity.socket.clone(),
-        log: actor.identity.log.clone(),
-        segment: cursor.segment,
-        first_record: cursor.number + 1,
-        // The turn for which this runtime is started was accepted but not sent.
-        last_turn: actor.worker.turn().map_or(actor.worker.last_turn, |turn| turn.no - 1),
-        boot_id: actor.shared.boot_id.clone(),
-        marker: stray_processes::marker(actor.identity.worker_id.as_str(), incarnation),
-        agent: AgentProgram {
-            program,
-            args: launcher.args.clone(),
-            cwd: actor.identity.cwd.clone(),
-            env: kept.variables,
-            umask: actor.spec.umask,
-            nofile: actor.spec.nofile,
-            sandbox: sandbox::of_agent(actor.spec.sandbox.as_ref(), actor.shared.setup.own_folders()),
-        },
-        // The session to resume at the start counts only until the worker has one.
-        session: actor.session.id.clone().or_else(|| actor.spec.resume.clone()),
-        resume_only: actor.session.id.is_none() && actor.spec.resume.is_some(),
-        restore_failures: actor.session.restore_failures.clone(),
-        timeouts: launcher.timeouts,
-        limits: RuntimeLimits::default(),
-        roots: [&actor.identity.cwd]
-            .into_iter()
-            .chain(&actor.spec.additional_directories)
-            .chain(actor.spec.policy.iter().filter_map(|policy| policy.memory.as_ref()))
-            .cloned()
-            .collect(),
-        private: actor.shared.setup.own_folders().map(Path::to_owned).into(),
-        options: actor.spec.options.clone(),
-        mcp_servers,
-        additional_directories: actor.spec.additional_directories.clone(),
-        instructions: actor
-            .spec
-            .agent
-            .as_ref()
-            .map(|agent| definition::instructions(agent, delivered, actor.spec.agent_since.is_some())),
-        login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
-        daemon: daemon_start::of(
-            &actor.shared.setup,
-            actor.tasks.is_task() || actor.spec.delegation.is_some() || !actor.spec.hooks.is_empty(),
-        ),
-        client_rules: actor.questions.client_rules(&actor.spec),
-    })
 }
 
 /// The making has ended: the runtime that waited for it starts, or has failed.

@@ -1,0 +1,63 @@
+//! How a placed worker gets a new runtime.
+
+use std::io;
+use std::path::Path;
+
+use subagent_protocol::placement::SubmitFailure;
+use subagent_protocol::{Code, Error, Result};
+
+use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
+use super::live::LiveRuntime;
+use super::{connection, gone};
+use crate::supervisor::runtimes::place::{RuntimePlace, Submitted};
+use crate::supervisor::shared::LiveToken;
+use crate::supervisor::start::{environment, program};
+use crate::supervisor::worker::actor::Actor;
+
+/// Starts a placed runtime. Without an answer, a stream decides whether it lives.
+pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
+    let live = LiveToken::take(&actor.shared)?;
+    gone::end_strays(actor).await;
+    let kept = environment::read(&actor.identity.environment)?;
+    let program = program::find(&actor.spec.launcher, &actor.identity.cwd, &kept.variables)?;
+    let start = begin_incarnation(actor, program, kept).await?;
+    let RuntimePlace::Placed(placed) = &mut actor.runtime.place else {
+        return Err(Error::new(Code::Internal, "the worker is not placed"));
+    };
+    let submitted = placed.submit(start).await;
+    subagent_failpoint::hit("spawn.after");
+    let program = &actor.shared.setup.runtime_program;
+    let process = match submitted {
+        Submitted::Started(process) => Some(process),
+        Submitted::Failed(reason, message) => return Err(not_started(program, reason, message)),
+        Submitted::NotSent(error) => return Err(start_failed(program, &error)),
+        Submitted::Unknown(why) => {
+            tracing::warn!(worker = %actor.identity.worker_id, why, "it is unknown whether a runtime was started");
+            None
+        }
+    };
+    actor.runtime.stored_process = process;
+    actor.runtime.live = Some(LiveRuntime::new(live, None, None));
+    subagent_failpoint::hit("listening.after_heard");
+    if let Some(process) = process {
+        connection::store_processes(actor, process, None).await;
+    }
+    connection::connect(actor).await;
+    Ok(())
+}
+
+fn not_started(program: &Path, reason: SubmitFailure, message: String) -> Error {
+    match reason {
+        SubmitFailure::Killed => killed_at_start(),
+        SubmitFailure::Busy => {
+            Error::new(Code::StopIncomplete, format!("{message}; try again in a moment")).retryable()
+        }
+        SubmitFailure::Superseded => {
+            Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no")
+        }
+        SubmitFailure::StorageFull => {
+            start_failed(program, &io::Error::new(io::ErrorKind::StorageFull, message))
+        }
+        SubmitFailure::Other => start_failed(program, &io::Error::other(message)),
+    }
+}
