@@ -17,6 +17,9 @@ use super::output::Output;
 use super::process::{self, MARKER, Process};
 use crate::invariants::Recorder;
 
+/// The variable that places new workers behind a stream.
+const PLACED: &str = "SUBAGENT_PLACEMENT_LOOPBACK";
+
 /// The world of one test.
 #[derive(Debug)]
 pub struct TestSandbox {
@@ -55,19 +58,33 @@ impl TestSandbox {
         }
         fs::set_permissions(path.join("run"), fs::Permissions::from_mode(0o700)).unwrap();
         let id = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let env = BTreeMap::from([
+        let mut env = BTreeMap::from([
             ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
             ("HOME".into(), path.join("home").into()),
             ("XDG_RUNTIME_DIR".into(), path.join("run").into()),
             ("TMPDIR".into(), path.join("tmp").into()),
             (MARKER.into(), OsString::from(&id)),
         ]);
+        // A run of any suite over the stream.
+        env.extend(std::env::var_os(PLACED).map(|value| (PLACED.into(), value)));
         let state_dir = path.join("ws/.subagent/state");
         let recorder = Recorder::default();
         let (root, launchers) = (Some(root), BTreeMap::new());
         let mut sandbox = Self { root, id, born, executables, recorder, state_dir, env, launchers };
         let demo = sandbox.demo_agent(&[]);
         sandbox.launcher("demo", demo);
+        sandbox
+    }
+
+    /// Creates a world whose new workers are behind a stream.
+    ///
+    /// # Panics
+    ///
+    /// As [`TestSandbox::new`].
+    #[must_use]
+    pub fn placed() -> Self {
+        let mut sandbox = Self::new();
+        sandbox.set_env(PLACED, "1");
         sandbox
     }
 

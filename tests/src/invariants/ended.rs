@@ -22,7 +22,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         violations.push("daemon.json is still there".to_owned());
     }
     let mut locks = vec![evidence.state_dir.join("daemon.lock"), evidence.state_dir.join("start.lock")];
-    for entry in fs::read_dir(evidence.state_dir.join("runtimes")).into_iter().flatten().flatten() {
+    let folders = ["runtimes", "placed"].map(|name| evidence.state_dir.join(name));
+    for entry in folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
         locks.extend(["lock", "guard.lock"].map(|name| entry.path().join(name)));
     }
     for path in locks {

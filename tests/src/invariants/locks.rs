@@ -20,7 +20,7 @@ impl HeldLocks {
     /// Finds all runtimes and guards of workers in this state directory.
     #[must_use]
     pub fn look(state_dir: &Path) -> Self {
-        let runtimes = state_dir.join("runtimes");
+        let folders = ["runtimes", "placed"].map(|name| state_dir.join(name));
         let mut held = Self::default();
         for process in process::all() {
             if process.name != "subagent-runtim" && process.name != "subagent-guard" {
@@ -29,7 +29,9 @@ impl HeldLocks {
             let descriptors = format!("/proc/{}/fd", process.pid);
             for entry in fs::read_dir(descriptors).into_iter().flatten().flatten() {
                 let Ok(path) = fs::read_link(entry.path()) else { continue };
-                let Ok(name) = path.strip_prefix(&runtimes) else { continue };
+                let Some(name) = folders.iter().find_map(|folder| path.strip_prefix(folder).ok()) else {
+                    continue;
+                };
                 let mut parts = name.iter().filter_map(|part| part.to_str());
                 let (Some(worker), Some(file)) = (parts.next(), parts.next()) else { continue };
                 let workers = match file {

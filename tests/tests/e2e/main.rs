@@ -56,6 +56,7 @@ mod other_user;
 mod panel;
 mod parking;
 mod pipes;
+mod placements;
 mod policy;
 mod queue;
 mod quirks;

@@ -29,6 +29,14 @@ const WITH_THE_DAEMON: &[(Victim, usize)] = &[
     (Victim::Guard, 5),
     (Victim::Agent, 5),
 ];
+const OVER_A_STREAM: &[(Victim, usize)] = &[
+    (Victim::Stream, 40),
+    (Victim::Daemon, 10),
+    (Victim::DaemonAndRuntime, 3),
+    (Victim::Runtime, 5),
+    (Victim::Guard, 3),
+    (Victim::Agent, 3),
+];
 /// The minimum number of turns that must be open when one of their processes is killed: a
 /// turn outlives its daemon.
 const HIT_BELOW_A_DAEMON: usize = 10;
@@ -163,17 +171,21 @@ impl Killed {
 
 #[test]
 fn nothing_is_lost_or_done_twice_after_any_kill_below_a_daemon() {
-    kill_while_managers_work(BELOW_A_DAEMON, HIT_BELOW_A_DAEMON);
+    kill_while_managers_work(TestSandbox::new(), BELOW_A_DAEMON, HIT_BELOW_A_DAEMON);
 }
 
 #[test]
 fn nothing_is_lost_or_done_twice_whenever_the_daemon_is_killed() {
-    kill_while_managers_work(WITH_THE_DAEMON, HIT_WITH_THE_DAEMON);
+    kill_while_managers_work(TestSandbox::new(), WITH_THE_DAEMON, HIT_WITH_THE_DAEMON);
 }
 
-fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
+#[test]
+fn nothing_is_lost_or_done_twice_behind_a_stream_that_is_killed() {
+    kill_while_managers_work(TestSandbox::placed(), OVER_A_STREAM, HIT_WITH_THE_DAEMON);
+}
+
+fn kill_while_managers_work(sandbox: TestSandbox, kills: &[(Victim, usize)], hits: usize) {
     let mut random = Random::announced();
-    let sandbox = TestSandbox::new();
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
     let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
@@ -257,13 +269,14 @@ fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
     sandbox.finish();
     let count = |victim| killed.count(victim);
     say(&format!(
-        "faults: daemon killed {} times, runtime {}, guard {}, agent {}, daemon and runtime together {}, watchers {}; \
+        "faults: daemon killed {} times, runtime {}, guard {}, agent {}, daemon and runtime together {}, streams {}, watchers {}; \
          {} turns of {WORKERS} agents, {completed} completed, {hit} hit; {} looks, no process was left for more than {:?}; {took:?}",
         count(Victim::Daemon),
         count(Victim::Runtime),
         count(Victim::Guard),
         count(Victim::Agent),
         count(Victim::DaemonAndRuntime),
+        count(Victim::Stream),
         watchers.load(Ordering::Relaxed),
         turns.len(),
         seen.looks,

@@ -12,6 +12,8 @@ pub(crate) enum Victim {
     Guard,
     Agent,
     DaemonAndRuntime,
+    /// The daemon's end of a stream to a placed worker.
+    Stream,
 }
 
 impl Victim {
@@ -46,6 +48,7 @@ impl Victim {
                 };
                 one(all.iter().filter(agent).collect(), random)
             }
+            Self::Stream => one(named("subagent-dial").collect(), random),
             Self::DaemonAndRuntime => {
                 let mut both = Self::Daemon.find(sandbox, random);
                 let runtime = Self::Runtime.find(sandbox, random);

@@ -28,6 +28,8 @@ pub(crate) enum Job {
     Comeback,
     /// The same with a daemon that is killed before it is asked to end.
     StopDead,
+    /// The same with a worker behind a stream.
+    Placed,
 }
 
 /// The kind of a failpoint.
@@ -39,7 +41,9 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Comeback, Flood, Frozen, Park, Pause, Queue, Remove, Sleep, StopDead, Stream, Work};
+use Job::{
+    Cancel, Comeback, Flood, Frozen, Park, Pause, Placed, Queue, Remove, Sleep, StopDead, Stream, Work,
+};
 use Kind::{Check, Hit};
 
 /// All points of the product.
@@ -111,6 +115,11 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("listening.before_notify", Hit, Work),
     ("listening.after_notify", Hit, Work),
     ("listening.after_heard", Hit, Work),
+    ("submit.before_spawn", Check, Placed),
+    ("submit.after_spawn", Hit, Placed),
+    ("placed_record.before_write", Check, Placed),
+    ("placed_record.after_write", Hit, Placed),
+    ("mirror.before_write", Check, Placed),
     ("guard.before_spawn", Check, Work),
     ("guard.after_spawn", Hit, Work),
     ("agent.before_spawn", Check, Work),
@@ -223,6 +232,11 @@ pub(crate) const AGAIN: &[(&str, u64)] = &[
     ("listening.before_notify", 2),
     ("listening.after_notify", 2),
     ("listening.after_heard", 2),
+    ("submit.before_spawn", 2),
+    ("submit.after_spawn", 2),
+    ("placed_record.before_write", 2),
+    ("placed_record.after_write", 2),
+    ("mirror.before_write", 12),
     ("guard.before_spawn", 2),
     ("guard.after_spawn", 2),
     ("agent.before_spawn", 2),

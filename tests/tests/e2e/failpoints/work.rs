@@ -83,7 +83,7 @@ impl Trouble<'_> {
 
 /// Runs one case to its end.
 pub(crate) fn run(case: &FailpointCase) {
-    let mut sandbox = TestSandbox::new();
+    let mut sandbox = if case.job == Job::Placed { TestSandbox::placed() } else { TestSandbox::new() };
     let once = sandbox.file("reached");
     sandbox.set_env("SUBAGENT_FAILPOINTS", case.name());
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
