@@ -16,6 +16,7 @@ use crate::model::{Cancel, Queued, Spent, TaskEnding};
 
 /// A fact that is stored in the same transaction as the new state.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a transaction has a few facts, for a short time")]
 pub enum Fact {
     /// A turn was opened.
     TurnOpened {

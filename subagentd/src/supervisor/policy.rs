@@ -305,7 +305,7 @@ impl PolicyTracker {
         // it did not ask.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == RuleAction::Deny);
         let denied = verdict.judged.iter().filter(|part| part.action == RuleAction::Deny).find(by_rule)?;
-        let call = PolicyViolated { tool_call_id: id.into(), evidence, decided: rule(denied, &policy) };
+        let call = PolicyViolated { tool_call_id: id, evidence, decided: rule(denied, &policy) };
         Some(WorkerInput::Violation { turn, call })
     }
 
@@ -392,7 +392,7 @@ fn rule(decisive: &Judged, policy: &Policy) -> DecidingRule {
         rule: by.map(|by| by.rule.clone()),
         layer: by.map(|by| by.layer.as_str().to_owned()),
         source: by.and_then(|by| by.source.clone()),
-        line: by.and_then(|by| by.at).map(|at| at.line.into()),
+        line: by.and_then(|by| by.at).map(|at| at.line),
         path: above.map(|by| policy.chain[..=by.depth].iter().map(|node| node.name.clone()).collect()),
         note: note.clone(),
     }
