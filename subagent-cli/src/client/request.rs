@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connect::{DaemonConnection, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
 use super::losses::RetryBudget;
-use super::{ApiRequest, DaemonClient, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart};
+use super::{ApiRequest, DaemonClient, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart, read};
 use crate::failure::{Failure, Result};
 
 impl DaemonClient {
@@ -25,6 +25,14 @@ impl DaemonClient {
     /// `DAEMON_UNRESPONSIVE`.
     pub async fn ask(&mut self, ask: &ApiRequest) -> Result<Value> {
         self.ask_made(|| Ok(ask.clone())).await
+    }
+
+    /// Sends a request, and reads the answer.
+    ///
+    /// # Errors
+    /// Those of [`DaemonClient::ask`] and [`read`].
+    pub async fn ask_for<T: DeserializeOwned>(&mut self, ask: &ApiRequest) -> Result<T> {
+        read(self.ask(ask).await?)
     }
 
     /// Like [`DaemonClient::ask`] for a request whose repetition differs (a wait has less time left).

@@ -3,14 +3,22 @@
 use std::fmt::Write as _;
 
 use rmcp::model::{CallToolResult, ContentBlock};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
+use subagent_protocol::api::{
+    ApprovalShown, Inbox, InboxItem, Inspected, TurnAccepted, WaitMany, WaitMode, WaitedFor, WaitedWorker,
+    WorkerDiff, WorkerList, WorkerStopped, WorkerView, WorktreeLanded,
+};
+use subagent_protocol::data::EventData;
+use subagent_protocol::data::questions::{ApprovalRequestedEvent, ElicitationRequestedEvent};
+use subagent_protocol::event::Event;
+use subagent_protocol::state::{QuestionKind, WorkerState};
 
 use super::arguments::{AnswerArguments, ManagerToolCall};
 use super::cut::{MAX_PAGE_BYTES, MAX_REQUEST_BYTES, cut, page};
 use super::{Commands, NewMessage};
-use crate::client::{ApiRequest, DaemonClient, EventBatch, RequestPath, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, RequestPath, read, segment};
 use crate::failure::{Failure, Result};
 
 /// Maximum length of an agent's text in the answer to a wait, in characters; `get_events` returns all of
@@ -40,6 +48,19 @@ pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
     }
 }
 
+/// The text of a piece of an agent's message.
+#[derive(Deserialize)]
+struct TextPiece {
+    text: Option<String>,
+}
+
+/// The fields that the answers to a decision and to a form share.
+#[derive(Deserialize)]
+struct AnsweredQuestion {
+    state: WorkerState,
+    delivery: String,
+}
+
 /// Executes a call.
 ///
 /// # Errors
@@ -52,58 +73,56 @@ pub(in crate::mcp) async fn carry_out(
     match call {
         ManagerToolCall::ListWorkers { all } => list_workers(client, all).await,
         ManagerToolCall::Start(worker) => {
-            let started = commands.start_worker(worker).await?;
+            let started: WorkerView = read(commands.start_worker(worker).await?)?;
             Ok(json!({
-                "worker_id": started["workerId"], "label": started["label"], "launcher": started["launcher"],
-                "state": started["state"],
+                "worker_id": started.worker_id, "label": started.label, "launcher": started.launcher,
+                "state": started.state,
             }))
         }
         ManagerToolCall::Send(message) => send(commands, message).await,
         ManagerToolCall::Wait { workers, seconds } => wait_for(client, workers, seconds).await,
         ManagerToolCall::ListQuestions { worker } => {
             let query = RequestPath::new("/v1/approvals").with("workerId", worker.as_deref());
-            let open = client.ask(&ApiRequest::get(query)).await?;
-            let questions = open["items"].as_array().into_iter().flatten().map(question);
-            Ok(json!({"questions": questions.collect::<Vec<_>>()}))
+            let open: Inbox = client.ask_for(&ApiRequest::get(query)).await?;
+            let questions: Vec<Value> = open.items.iter().map(question).collect();
+            Ok(json!({"questions": questions}))
         }
         ManagerToolCall::Answer(given) => answer_question(client, given).await,
         ManagerToolCall::Stop { worker } => {
             let path = format!("/v1/workers/{}/stop", segment(&worker));
-            let stopped = client.ask(&ApiRequest::change(path, &json!({}))?).await?;
-            Ok(json!({"worker_id": stopped["workerId"], "state": stopped["state"]}))
+            let stopped: WorkerStopped = client.ask_for(&ApiRequest::change(path, &json!({}))?).await?;
+            Ok(json!({"worker_id": stopped.worker_id, "state": stopped.state}))
         }
         ManagerToolCall::Events { worker, cursor, limit } => get_events(client, &worker, cursor, limit).await,
-        ManagerToolCall::Diff { worker } => commands.diff(worker).await.map(diff),
+        ManagerToolCall::Diff { worker } => Ok(diff(read(commands.diff(worker).await?)?)),
         ManagerToolCall::Land(landing) => {
-            let landed = commands.land(landing).await?;
+            let WorktreeLanded { name, landed, .. } = read(commands.land(landing).await?)?;
             Ok(json!({
-                "worktree": landed["name"], "into": landed["into"], "commit": landed["commit"],
-                "files": landed["files"], "worktree_removed": landed["worktreeRemoved"],
+                "worktree": name, "into": landed.into, "commit": landed.commit,
+                "files": landed.files, "worktree_removed": landed.worktree_removed,
             }))
         }
     }
 }
 
 async fn list_workers(client: &mut DaemonClient, all: bool) -> Result<Value> {
-    let listed = client.ask(&ApiRequest::get("/v1/workers")).await?;
-    let shown = |worker: &&Value| all || worker["state"] != "stopped";
-    let workers = listed["items"].as_array().into_iter().flatten().filter(shown).map(|worker| {
+    let listed: WorkerList = client.ask_for(&ApiRequest::get("/v1/workers")).await?;
+    let shown = |worker: &&WorkerView| all || worker.state != WorkerState::Stopped;
+    let workers = listed.items.iter().filter(shown).map(|worker| {
         json!({
-            "worker_id": worker["workerId"], "label": worker["label"], "state": worker["state"],
-            "launcher": worker["launcher"], "turn_id": worker["activeTurnId"], "cwd": worker["cwd"],
+            "worker_id": worker.worker_id, "label": worker.label, "state": worker.state,
+            "launcher": worker.launcher, "turn_id": worker.active_turn_id, "cwd": worker.cwd,
         })
     });
     Ok(json!({"workers": workers.collect::<Vec<_>>()}))
 }
 
 async fn send(commands: &dyn Commands, message: NewMessage) -> Result<Value> {
-    let accepted = commands.send_message(message).await?;
+    let accepted: TurnAccepted = read(commands.send_message(message).await?)?;
     let mut answer = json!({
-        "worker_id": accepted["workerId"], "turn_id": accepted["turnId"], "cursor": accepted["acceptedEventId"],
+        "worker_id": accepted.worker_id, "turn_id": accepted.turn_id, "cursor": accepted.accepted_event_id,
     });
-    if let Some(position) = accepted.get("position") {
-        answer["queue_position"] = position.clone();
-    }
+    insert(&mut answer, "queue_position", accepted.position);
     Ok(answer)
 }
 
@@ -117,58 +136,68 @@ async fn wait_for(client: &mut DaemonClient, workers: Vec<String>, seconds: f64)
         // Zero would wait without a limit.
         timeout_seconds: seconds.max(0.001),
     };
-    let (waited, timed_out) = match client.wait_many(request).await {
+    let (mut waited, timed_out) = match client.wait_many(request).await {
         Ok(waited) => (waited, false),
         Err(failure) if failure.is(Code::WaitTimeout) => (Value::Object(failure.details), true),
         Err(failure) => return Err(failure),
     };
+    let workers = match waited["items"].take() {
+        Value::Null => Vec::new(),
+        workers => read(workers)?,
+    };
     let mut items = Vec::new();
-    for item in waited["items"].as_array().into_iter().flatten() {
+    for item in workers {
         items.push(waited_worker(client, item).await?);
     }
     Ok(json!({"timed_out": timed_out, "workers": items}))
 }
 
 /// Returns the state of a worker after a wait, with its question or last message.
-async fn waited_worker(client: &mut DaemonClient, item: &Value) -> Result<Value> {
-    let event = &item["matchedEvent"];
-    let mut shown = json!({"worker_id": item["workerId"], "label": item["label"], "state": item["state"]});
-    match event["type"].as_str().unwrap_or_default() {
-        "" => {}
-        "approval.requested" | "elicitation.requested" => {
-            let path =
-                format!("/v1/approvals/{}", segment(event["data"]["requestId"].as_str().unwrap_or_default()));
-            // The question may be closed already.
-            if let Ok(asked) = client.ask(&ApiRequest::get(path)).await {
-                shown["question"] = question(&asked);
-            }
+async fn waited_worker(client: &mut DaemonClient, item: WaitedWorker) -> Result<Value> {
+    let mut shown = json!({"worker_id": item.worker_id, "label": item.label, "state": item.state});
+    let Some(event) = item.matched_event else { return Ok(shown) };
+    let data = EventData::read(event.event_type, &event.data);
+    if let Some(
+        EventData::ApprovalRequested(ApprovalRequestedEvent { request_id, .. })
+        | EventData::ElicitationRequested(ElicitationRequestedEvent { request_id, .. }),
+    ) = data
+    {
+        let path = format!("/v1/approvals/{}", segment(request_id.as_str()));
+        // The question may be closed already.
+        if let Ok(asked) = client.ask_for::<ApprovalShown>(&ApiRequest::get(path)).await {
+            shown["question"] = question_in_full(&asked);
         }
-        ended => {
-            shown["turn_id"] = event["turnId"].clone();
-            shown["ended"] = ended.trim_start_matches("turn.").into();
-            for (key, of) in [("stop_reason", "stopReason"), ("error", "error"), ("reason", "reason")] {
-                if let Some(value) = event["data"].get(of).filter(|value| !value.is_null()) {
-                    shown[key] = value.clone();
-                }
-            }
-            shown["message"] = message_of(client, event).await?;
-        }
+        return Ok(shown);
     }
+    shown["turn_id"] = json!(event.turn_id);
+    shown["ended"] = event.event_type.as_str().trim_start_matches("turn.").into();
+    match data {
+        Some(EventData::TurnCompleted(turn)) => insert(&mut shown, "stop_reason", turn.stop_reason),
+        Some(EventData::TurnFailed(turn)) => insert(&mut shown, "error", Some(turn.error)),
+        Some(EventData::TurnCanceled(turn)) => insert(&mut shown, "reason", Some(turn.reason)),
+        _ => {}
+    }
+    shown["message"] = message_of(client, &event).await?;
     Ok(shown)
 }
 
+/// Sets a key, unless there is no value.
+fn insert(shown: &mut Value, key: &str, value: Option<impl Serialize>) {
+    if let Some(value) = value {
+        shown[key] = json!(value);
+    }
+}
+
 /// Returns the end of the text of the turn that an event ended; null if the agent sent no text.
-async fn message_of(client: &mut DaemonClient, event: &Value) -> Result<Value> {
-    let (Some(worker), Some(turn)) = (event["workerId"].as_str(), event["turnId"].as_str()) else {
-        return Ok(Value::Null);
-    };
-    let query = RequestPath::new(format!("/v1/workers/{}/inspect", segment(worker)))
-        .with("turnId", Some(turn))
+async fn message_of(client: &mut DaemonClient, event: &Event) -> Result<Value> {
+    let Some(turn) = &event.turn_id else { return Ok(Value::Null) };
+    let query = RequestPath::new(format!("/v1/workers/{}/inspect", segment(event.worker_id.as_str())))
+        .with("turnId", Some(turn.as_str()))
         .with("eventTypes", Some("progress.message"))
         .with("eventsLimit", Some(MAX_PIECES));
-    let inspected = client.ask(&ApiRequest::get(query)).await?;
-    let pieces = inspected["events"].as_array().into_iter().flatten();
-    let text: String = pieces.filter_map(|piece| piece["data"]["text"].as_str()).collect();
+    let inspected: Inspected = client.ask_for(&ApiRequest::get(query)).await?;
+    let pieces = inspected.events.into_iter();
+    let text: String = pieces.filter_map(|piece| read::<TextPiece>(piece.data).ok()?.text).collect();
     Ok(if text.is_empty() { Value::Null } else { end_of(&text).into() })
 }
 
@@ -185,13 +214,12 @@ fn end_of(text: &str) -> String {
 }
 
 /// Returns the changes of a worker. Omits patches that exceed the page, then files.
-fn diff(found: Value) -> Value {
+fn diff(found: WorkerDiff) -> Value {
     let (mut files, mut bytes) = (Vec::new(), 0);
-    let changes = found["files"].as_array().into_iter().flatten();
-    let count = changes.clone().count();
-    for change in changes {
-        let mut file = change.clone();
-        if bytes + file.to_string().len() > MAX_PAGE_BYTES && file.get("patch").is_some() {
+    let count = found.files.len();
+    for change in found.files {
+        let mut file = json!(change);
+        if bytes + file.to_string().len() > MAX_PAGE_BYTES && !change.patch.is_empty() {
             file["patch"] = Value::Null;
             file["truncated"] = true.into();
         }
@@ -202,49 +230,52 @@ fn diff(found: Value) -> Value {
         files.push(file);
     }
     json!({
-        "worker_id": found["workerId"], "source": found["source"], "added": found["added"],
-        "deleted": found["deleted"], "file_count": count, "files": files,
+        "worker_id": found.worker_id, "source": found.source, "added": found.added,
+        "deleted": found.deleted, "file_count": count, "files": files,
     })
 }
 
-/// Returns a question with the data for a decision.
-fn question(asked: &Value) -> Value {
+/// Returns a question as it is listed.
+fn question(asked: &InboxItem) -> Value {
     let mut shown = json!({
-        "request_id": asked["requestId"], "worker_id": asked["workerId"], "label": asked["label"],
-        "kind": asked["kind"], "subject": asked["subject"],
+        "request_id": asked.request_id, "worker_id": asked.worker_id, "label": asked.label,
+        "kind": asked.kind, "subject": asked.subject,
     });
-    for (key, of) in
-        [("path", "path"), ("tool_kind", "toolKind"), ("options", "options"), ("request", "request")]
-    {
-        if let Some(value) = asked.get(of).filter(|value| !value.is_null()) {
-            shown[key] = cut(value, MAX_REQUEST_BYTES);
-        }
-    }
+    let path = Some(&asked.path).filter(|path| !path.is_empty());
+    insert(&mut shown, "path", path.map(|path| cut(&json!(path), MAX_REQUEST_BYTES)));
+    insert(&mut shown, "tool_kind", asked.tool_kind.as_ref());
+    shown
+}
+
+/// Returns a question with the data for a decision.
+fn question_in_full(asked: &ApprovalShown) -> Value {
+    let mut shown = question(&asked.item);
+    shown["options"] = cut(&json!(asked.options), MAX_REQUEST_BYTES);
+    shown["request"] = cut(&json!(asked.request), MAX_REQUEST_BYTES);
     shown
 }
 
 async fn answer_question(client: &mut DaemonClient, given: AnswerArguments) -> Result<Value> {
     let AnswerArguments { request_id, decision, content, note } = given;
     let request = segment(&request_id);
-    let asked = client.ask(&ApiRequest::get(format!("/v1/approvals/{request}"))).await?;
-    let worker = segment(asked["workerId"].as_str().unwrap_or_default());
-    let ask = if asked["kind"] == "elicitation" {
+    let asked: ApprovalShown = client.ask_for(&ApiRequest::get(format!("/v1/approvals/{request}"))).await?;
+    let worker = segment(asked.item.worker_id.as_str());
+    let ask = if asked.item.kind == QuestionKind::Elicitation {
         let answer = json!({"action": decision, "content": content});
         ApiRequest::change(format!("/v1/workers/{worker}/elicitations/{request}"), &answer)?
     } else if content.is_some() {
         return Err(Failure::argument("content is for forms, and this is a permission request")
             .with("requestId", request_id));
     } else {
-        let offered =
-            asked["options"].as_array().into_iter().flatten().any(|option| option["id"] == *decision);
+        let offered = asked.options.iter().any(|option| option.id == decision);
         let key = if offered { "optionId" } else { "decision" };
         let decide = json!({key: decision, "note": note});
         ApiRequest::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?
     };
-    let answered = client.ask(&ask).await?;
+    let answered: AnsweredQuestion = client.ask_for(&ask).await?;
     Ok(json!({
-        "request_id": request_id, "worker_id": answered["workerId"], "state": answered["state"],
-        "delivery": answered["delivery"],
+        "request_id": request_id, "worker_id": asked.item.worker_id, "state": answered.state,
+        "delivery": answered.delivery,
     }))
 }
 
@@ -271,6 +302,8 @@ async fn get_events(
 
 #[cfg(test)]
 mod tests {
+    use subagent_protocol::api::{DiffSource, FileChange};
+
     use super::*;
 
     #[test]
@@ -285,17 +318,38 @@ mod tests {
 
     #[test]
     fn a_long_diff_keeps_the_files_that_fit() {
-        let file = |path: String, lines: usize| json!({"path": path, "patch": "+x\n".repeat(lines)});
+        let file = |path: String, lines: usize| FileChange {
+            path,
+            old_path: None,
+            status: "modified".to_owned(),
+            added: None,
+            deleted: None,
+            patch: "+x\n".repeat(lines),
+        };
+        let diff = |files: Vec<FileChange>| {
+            let (count, added, deleted) = (files.len() as u64, 0, 0);
+            diff(WorkerDiff {
+                worker_id: "w_0000000000".parse().unwrap(),
+                source: DiffSource::Git,
+                reason: None,
+                base: None,
+                files,
+                count,
+                added,
+                deleted,
+                truncated: false,
+            })
+        };
         let files = vec![file("a".into(), 10), file("long".into(), MAX_PAGE_BYTES), file("b".into(), 10)];
-        let shown = diff(json!({"files": files}));
+        let shown = diff(files);
         assert_eq!((&shown["file_count"], shown["files"].as_array().unwrap().len()), (&json!(3), 3));
         assert_eq!(
             (&shown["files"][1]["patch"], &shown["files"][1]["truncated"]),
             (&Value::Null, &json!(true))
         );
         assert_eq!(shown["files"][2]["patch"], "+x\n".repeat(10));
-        let many: Vec<Value> = (0..10_000).map(|number| file(format!("file {number}"), 1)).collect();
-        let shown = diff(json!({"files": many}));
+        let many: Vec<FileChange> = (0..10_000).map(|number| file(format!("file {number}"), 1)).collect();
+        let shown = diff(many);
         assert!(shown.to_string().len() < MAX_PAGE_BYTES + 200 && shown["file_count"] == 10_000);
     }
 
