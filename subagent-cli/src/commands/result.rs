@@ -1,8 +1,8 @@
 //! `result`: prints the final message of a turn, and says in its exit code how the turn went.
 
 use clap::Args;
-use serde_json::{Value, json};
 use subagent_config::Workspace;
+use subagent_protocol::api::{TurnList, TurnProgress};
 use subagent_protocol::{Code, worker_name};
 
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
@@ -64,17 +64,18 @@ async fn turn_of(client: &mut DaemonClient, address: &str, workspace: &Workspace
         return Ok(address.to_owned());
     }
     let worker = segment(named_worker(address, workspace)?);
-    let list = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}/turns?ended=1"))).await?;
-    let turns = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let last = turns.iter().rfind(|turn| turn["status"] != "queued").or(turns.first());
+    let list: TurnList =
+        client.ask_for(&ApiRequest::get(format!("/v1/workers/{worker}/turns?ended=1"))).await?;
+    let begun = list.items.iter().rfind(|turn| turn.status != TurnProgress::Queued);
+    let last = begun.or(list.items.first());
     let Some(last) = last else {
         let message = "the worker has had no turn; send it a message with `subagent send`";
-        return Err(Failure::new(Code::TurnNotFound, message).with("workerId", list["workerId"].clone()));
+        return Err(Failure::new(Code::TurnNotFound, message).with("workerId", list.worker_id.as_str()));
     };
-    if matches!(last["status"].as_str(), Some("open" | "queued")) {
-        let turn: Value =
-            json!({"turnId": last["turnId"], "status": last["status"], "workerId": list["workerId"]});
-        return Err(turn_result::open(&turn));
+    match last.status {
+        TurnProgress::Queued | TurnProgress::Open => {
+            Err(turn_result::open(&list.worker_id, &last.turn_id, last.status))
+        }
+        _ => Ok(last.turn_id.to_string()),
     }
-    Ok(last["turnId"].as_str().unwrap_or_default().to_owned())
 }

@@ -75,7 +75,7 @@ pub(crate) async fn sum_up(
     mut placement: TaskPlacement,
     context: &CliContext,
 ) -> Result<TaskShown> {
-    placement.launcher = placement.launcher.or_else(|| seen.launcher());
+    placement.launcher = placement.launcher.or_else(|| Some(seen.launcher().to_owned()));
     let submitter = TaskSubmitter::new(context, placement);
     let task = RunTask {
         worktree: None,

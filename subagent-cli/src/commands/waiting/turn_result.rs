@@ -4,7 +4,9 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
+use subagent_protocol::api::{TurnProgress, TurnResult, TurnShown};
 use subagent_protocol::clean::one_line;
+use subagent_protocol::ids::{TurnId, WorkerId};
 
 use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::commands::run::transcript::RunTranscript;
@@ -31,14 +33,17 @@ impl EndedTurn {
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_OPEN{turnId,status}`, and those of [`DaemonClient::ask`].
     pub(crate) async fn of(client: &mut DaemonClient, turn_id: &str) -> Result<Self> {
-        let turn = client.ask(&ApiRequest::get(format!("/v1/turns/{}", segment(turn_id)))).await?;
-        let end = match turn["status"].as_str() {
-            Some("completed") => TurnExitStatus::Completed,
-            Some("failed") => TurnExitStatus::Failed,
-            Some("canceled") => TurnExitStatus::Canceled,
-            _ => return Err(open(&turn)),
+        let turn: TurnShown =
+            client.ask_for(&ApiRequest::get(format!("/v1/turns/{}", segment(turn_id)))).await?;
+        let end = match turn.turn.status {
+            TurnProgress::Completed => TurnExitStatus::Completed,
+            TurnProgress::Failed => TurnExitStatus::Failed,
+            TurnProgress::Canceled => TurnExitStatus::Canceled,
+            status @ (TurnProgress::Queued | TurnProgress::Open) => {
+                return Err(open(&turn.worker_id, &turn.turn.turn_id, status));
+            }
         };
-        let worker = segment(turn["workerId"].as_str().unwrap_or_default()).to_string();
+        let worker = segment(turn.worker_id.as_str());
         let query = RequestPath::new(format!("/v1/workers/{worker}/inspect"))
             .with("eventsLimit", Some(MAX_EVENTS))
             .with("turnId", Some(turn_id))
@@ -51,17 +56,14 @@ impl EndedTurn {
         Ok(Self::judged(end, turn, &transcript))
     }
 
-    fn judged(end: TurnExitStatus, mut turn: Value, transcript: &RunTranscript) -> Self {
-        let mut data = match turn["result"].take() {
-            Value::Object(result) => Value::Object(result),
-            // A daemon that is older than this command.
-            _ => json!({"message": null, "stopReason": turn["end"]["stopReason"],
-                        "usage": turn["end"]["usage"], "error": turn["end"]["error"]}),
-        };
+    fn judged(end: TurnExitStatus, turn: TurnShown, transcript: &RunTranscript) -> Self {
+        // A daemon that is older than this command has no result.
+        let result = turn.result.unwrap_or_else(|| without_message(turn.end.as_ref()));
         let (denied, turned_away) = (transcript.denied_count, transcript.turned_away);
-        let outcome = TurnOutcome::of(end, data["stopReason"].as_str(), denied, turned_away);
-        data["workerId"] = turn["workerId"].take();
-        data["turnId"] = turn["turnId"].take();
+        let outcome = TurnOutcome::of(end, result.stop_reason.as_deref(), denied, turned_away);
+        let mut data = json!(result);
+        data["workerId"] = json!(turn.worker_id);
+        data["turnId"] = json!(turn.turn.turn_id);
         data["outcome"] = outcome.word().into();
         data["exitCode"] = outcome.code().into();
         data["denied"] = transcript.denied.clone().into();
@@ -98,19 +100,29 @@ pub(crate) fn advice(result: &Value) -> Vec<String> {
     failure.iter().flat_map(advice::lines).map(|line| one_line(&line)).collect()
 }
 
+/// Returns the result as far as the end of the turn has it.
+fn without_message(end: Option<&Value>) -> TurnResult {
+    let field = |key: &str| end.and_then(|end| end.get(key)).cloned();
+    TurnResult {
+        message: None,
+        message_truncated: false,
+        stop_reason: field("stopReason").and_then(|reason| reason.as_str().map(str::to_owned)),
+        usage: field("usage"),
+        error: field("error"),
+    }
+}
+
 /// The error for a turn that has no result so far.
-pub(crate) fn open(turn: &Value) -> Failure {
-    let worker = one_line(turn["workerId"].as_str().unwrap_or_default());
-    let status = turn["status"].as_str().unwrap_or("open");
+pub(crate) fn open(worker: &WorkerId, turn: &TurnId, status: TurnProgress) -> Failure {
     let message = match status {
-        "queued" => "the turn waits in the queue and has no result yet",
+        TurnProgress::Queued => "the turn waits in the queue and has no result yet",
         _ => "the turn is still open and has no result yet",
     };
     Failure::new(Code::TurnOpen, message)
         .retryable()
-        .with("turnId", turn["turnId"].clone())
-        .with("workerId", turn["workerId"].clone())
-        .with("status", status)
+        .with("turnId", turn.as_str())
+        .with("workerId", worker.as_str())
+        .with("status", status.as_str())
         .with("recommendedCommand", format!("subagent wait {worker}"))
 }
 

@@ -149,7 +149,7 @@ async fn go_on(
         }
         From::Worker(worker, handoffs_dir) => {
             let seen = InspectedWorker::of(client, &worker).await?;
-            let source = seen.source()?;
+            let source = seen.source();
             let prepared = prepare(client, args, &source, config, workspace, context).await?;
             prepared.check_controller(client).await?;
             (source, prepared, seen.hand_off(client, handoffs_dir, context).await?)

@@ -2,11 +2,11 @@
 
 mod git_status;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use subagent_protocol::api::CreateHandoff;
+use subagent_protocol::api::{CreateHandoff, WorkerView};
 
 use super::r#continue::InspectedWorker;
 use crate::client::{ApiRequest, DaemonClient, block_on, segment};
@@ -60,8 +60,8 @@ pub(super) fn run(args: WorkerHandoffArgs, context: &CliContext) -> Result<CliOu
             true => Some(summary(client, &worker, placement, context).await?),
             false => None,
         };
-        let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{worker}"))).await?;
-        make(client, &worker, &shown, handoffs_dir.clone(), summary, context).await
+        let shown: WorkerView = client.ask_for(&ApiRequest::get(format!("/v1/workers/{worker}"))).await?;
+        make(client, &worker, &shown.cwd, handoffs_dir.clone(), summary, context).await
     }))?;
     Ok(REPORT.outcome(&client.names(addresses), items))
 }
@@ -79,17 +79,16 @@ async fn summary(
     summary::result(&summary::sum_up(&seen, &text, placement, context).await?)
 }
 
-/// Has a snapshot made of the worker of which this is shown.
+/// Has a snapshot made of the worker that works in this folder.
 pub(crate) async fn make(
     client: &mut DaemonClient,
     worker: &str,
-    shown: &Value,
+    cwd: &str,
     handoffs_dir: Option<PathBuf>,
     summary: Option<String>,
     context: &CliContext,
 ) -> Result<Value> {
-    let cwd = PathBuf::from(shown["cwd"].as_str().unwrap_or_default());
-    let workspace = git_status::of(&cwd, &context.env).await;
+    let workspace = git_status::of(Path::new(cwd), &context.env).await;
     let request = CreateHandoff { handoffs_dir, workspace: Some(workspace), summary };
     client.ask(&ApiRequest::change(format!("/v1/workers/{worker}/handoffs"), &request)?).await
 }

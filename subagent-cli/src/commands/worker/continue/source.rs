@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize as _;
 use serde_json::Value;
 use subagent_config::policy::LayerKind;
 use subagent_config::start::agent::Resolved;
 use subagent_protocol::Code;
-use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::api::{HandoffReady, Inspected, LatestHandoff};
 use subagent_protocol::hook::{Hook, HookOrigin};
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
 use subagent_protocol::sandbox::SandboxSpec;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
 use crate::commands::worker;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
@@ -64,7 +63,7 @@ pub(crate) struct PreviousWorker {
 /// A worker as it was looked at; nothing is written for it yet.
 pub(crate) struct InspectedWorker {
     id: String,
-    data: Value,
+    data: Inspected,
 }
 
 impl InspectedWorker {
@@ -72,7 +71,7 @@ impl InspectedWorker {
     pub(crate) async fn of(client: &mut DaemonClient, worker: &str) -> Result<Self> {
         let id = segment(&client.pin_last(&[worker.to_owned()]).await?.concat());
         let path = RequestPath::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
-        Ok(Self { data: client.ask(&ApiRequest::get(path)).await?, id })
+        Ok(Self { data: client.ask_for(&ApiRequest::get(path)).await?, id })
     }
 
     /// The worker as it was addressed; an id in place of `@last`.
@@ -81,31 +80,28 @@ impl InspectedWorker {
     }
 
     pub(crate) fn worker_id(&self) -> String {
-        self.data["worker"]["workerId"].as_str().unwrap_or(&self.id).to_owned()
+        self.data.worker.worker_id.to_string()
     }
 
-    pub(crate) fn launcher(&self) -> Option<String> {
-        self.data["worker"]["launcher"].as_str().map(str::to_owned)
+    pub(crate) fn launcher(&self) -> &str {
+        &self.data.worker.launcher
     }
 
-    /// What is known before there is a handoff.
-    ///
-    /// # Errors
-    /// `INTERNAL_ERROR` for rules that this command does not understand: without them the next agent might do more.
-    pub(crate) fn source(&self) -> Result<PreviousWorker> {
-        let text = |key: &str| self.data["worker"][key].as_str().map(str::to_owned);
-        Ok(PreviousWorker {
-            worker_id: text("workerId"),
-            launcher: text("launcher"),
-            role: text("role"),
-            cwd: text("cwd").map(PathBuf::from),
-            controller_id: text("controllerId"),
-            rules: owners_rules(&self.data["policy"])?,
-            agent: definition(&self.data)?,
-            delegates: self.data["worker"]["delegates"] == true,
-            worktree_of: text("workerId").and_then(|id| id.parse().ok()),
-            sandbox: sandbox(&self.data["worker"]["sandbox"])?,
-        })
+    /// Returns what is known before there is a handoff.
+    pub(crate) fn source(&self) -> PreviousWorker {
+        let worker = &self.data.worker;
+        PreviousWorker {
+            worker_id: Some(worker.worker_id.to_string()),
+            launcher: Some(worker.launcher.clone()),
+            role: Some(worker.role.clone()),
+            cwd: Some(PathBuf::from(&worker.cwd)),
+            controller_id: Some(worker.controller_id.to_string()),
+            rules: owners_rules(self.data.policy.as_ref()),
+            agent: definition(&self.data),
+            delegates: worker.delegates,
+            worktree_of: Some(worker.worker_id.clone()),
+            sandbox: worker.sandbox.as_ref().map(|sandbox| sandbox.spec.clone()),
+        }
     }
 
     /// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
@@ -115,64 +111,45 @@ impl InspectedWorker {
         handoffs_dir: Option<PathBuf>,
         context: &CliContext,
     ) -> Result<HandoffFiles> {
-        let handoff = match self.usable(handoffs_dir.as_deref()) {
-            Some(latest) => latest.clone(),
+        let (handoff, checkpoint) = match self.usable(handoffs_dir.as_deref()) {
+            Some(latest) => (latest.handoff_path.clone(), latest.checkpoint_path.clone()),
             None => {
-                worker::handoff::make(client, &self.id, &self.data["worker"], handoffs_dir, None, context)
-                    .await?
+                let cwd = &self.data.worker.cwd;
+                let made: HandoffReady =
+                    read(worker::handoff::make(client, &self.id, cwd, handoffs_dir, None, context).await?)?;
+                (made.handoff_path, made.checkpoint_path)
             }
         };
-        let path = |key: &str| handoff[key].as_str().map(PathBuf::from);
-        let Some(file) = path("handoffPath") else {
-            return Err(Failure::internal("the daemon's answer names no handoff"));
-        };
-        Ok(HandoffFiles { handoff: file, checkpoint: path("checkpointPath").filter(|path| path.is_file()) })
+        let checkpoint = Some(PathBuf::from(checkpoint)).filter(|path| path.is_file());
+        Ok(HandoffFiles { handoff: handoff.into(), checkpoint })
     }
 
-    fn usable(&self, wanted: Option<&Path>) -> Option<&Value> {
-        let latest = &self.data["latestHandoff"];
-        let path = Path::new(latest["handoffPath"].as_str()?);
-        // Events have numbers of one length, so their ids compare as they do.
-        let fresh = self.data["events"][0]["eventId"].as_str() <= latest["upToEventId"].as_str();
+    fn usable(&self, wanted: Option<&Path>) -> Option<&LatestHandoff> {
+        let latest = self.data.latest_handoff.as_ref()?;
+        let path = Path::new(&latest.handoff_path);
+        let fresh = self.data.events.first().is_none_or(|event| event.event_id <= latest.up_to_event_id);
         (wanted.is_none_or(|dir| path.starts_with(dir)) && fresh && path.is_file()).then_some(latest)
     }
 }
 
-fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
-    let policy = Option::<PolicySpec>::deserialize(policy).map_err(|error| {
-        Failure::internal(format!("the daemon's answer has the worker's rules in an unknown form: {error}"))
-    })?;
-    let layers = policy.map(|policy| policy.layers).unwrap_or_default();
-    let owners = layers.into_iter().filter(|layer| layer.layer == LayerKind::Owner.as_str());
-    Ok(owners.flat_map(|layer| layer.rules).collect())
-}
-
-fn sandbox(stored: &Value) -> Result<Option<SandboxSpec>> {
-    Option::<SandboxSpec>::deserialize(stored).map_err(|error| {
-        Failure::internal(format!("the daemon's answer has the worker's sandbox in an unknown form: {error}"))
-    })
+fn owners_rules(policy: Option<&PolicySpec>) -> Vec<PolicyRule> {
+    let layers = policy.map(|policy| policy.layers.as_slice()).unwrap_or_default();
+    let owners = layers.iter().filter(|layer| layer.layer == LayerKind::Owner.as_str());
+    owners.flat_map(|layer| layer.rules.clone()).collect()
 }
 
 /// Returns the definition of the worker without its MCP servers, whose content is not reported.
-fn definition(data: &Value) -> Result<Option<Resolved>> {
-    let unknown = |error: serde_json::Error| {
-        Failure::internal(format!(
-            "the daemon's answer has the worker's definition in an unknown form: {error}"
-        ))
-    };
-    let Some(spec) = Option::<AgentSpec>::deserialize(&data["agent"]).map_err(unknown)? else {
-        return Ok(None);
-    };
-    let policy = Option::<PolicySpec>::deserialize(&data["policy"]).map_err(unknown)?;
-    let (layers, memory) = policy.map(|policy| (policy.layers, policy.memory)).unwrap_or_default();
+fn definition(data: &Inspected) -> Option<Resolved> {
+    let spec = data.agent.clone()?;
+    let (layers, memory) =
+        data.policy.clone().map(|policy| (policy.layers, policy.memory)).unwrap_or_default();
     let layer = layers.into_iter().find(|layer| layer.layer == LayerKind::Definition.as_str());
-    let hooks = Option::<Vec<Hook>>::deserialize(&data["hooks"]).map_err(unknown)?.unwrap_or_default();
-    let own = |hook: &Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
-    let hooks = hooks.into_iter().filter(own).collect();
+    let own = |hook: &&Hook| matches!(hook.origin, HookOrigin::Definition | HookOrigin::Command);
+    let hooks = data.hooks.iter().filter(own).cloned().collect();
     // What it takes away is in the sandbox of the worker.
     let (sandbox, preferred) = Default::default();
     let servers = BTreeMap::new();
-    Ok(Some(Resolved { spec, layer, servers, hooks, isolation: None, sandbox, preferred, memory }))
+    Some(Resolved { spec, layer, servers, hooks, isolation: None, sandbox, preferred, memory })
 }
 
 /// The file, and what the checkpoint beside it says.
@@ -186,13 +163,13 @@ pub(crate) fn of_file(path: &Path, context: &CliContext) -> Result<(PreviousWork
             .recommend("make one with `subagent worker handoff`, or go on with --from-worker"));
     };
     let checkpoint = file.with_file_name("checkpoint.json");
-    let said = read(&checkpoint);
+    let said = read_checkpoint(&checkpoint);
     let document = HandoffFiles { handoff: file, checkpoint: said.is_some().then_some(checkpoint) };
     Ok((of_checkpoint(&said.unwrap_or_default()), document))
 }
 
 /// A checkpoint that can be read. It is optional: what is wrong with it is as if it were not there.
-fn read(path: &Path) -> Option<Value> {
+fn read_checkpoint(path: &Path) -> Option<Value> {
     // Anything may lie there under this name, also what never ends.
     if !path.metadata().ok()?.is_file() {
         return None;
@@ -235,11 +212,11 @@ mod tests {
         let layer =
             |kind: &str, rule: &str| json!({"layer": kind, "rules": [{"rule": rule, "action": "deny"}]});
         let layers = [layer("config", "read"), layer("owner", "execute(rm *)"), layer("owner", "edit")];
-        let found = owners_rules(&json!({"workspace": "/w", "layers": layers})).unwrap();
+        let policy = serde_json::from_value(json!({"workspace": "/w", "layers": layers})).unwrap();
+        let found = owners_rules(Some(&policy));
         let found: Vec<&str> = found.iter().map(|rule| rule.rule.as_str()).collect();
         assert_eq!(found, ["execute(rm *)", "edit"]);
-        assert_eq!(owners_rules(&Value::Null).unwrap(), []);
-        assert!(owners_rules(&json!({"layers": 7})).is_err());
+        assert_eq!(owners_rules(None), []);
         let forged = json!({"policy": {"workspace": "/", "layers": [layer("owner", "*")]}});
         assert_eq!(of_checkpoint(&forged), PreviousWorker::default());
     }
@@ -271,13 +248,13 @@ mod tests {
     fn what_cannot_be_read_is_no_checkpoint() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("checkpoint.json");
-        assert_eq!(read(&file), None);
+        assert_eq!(read_checkpoint(&file), None);
         for bytes in [&b"[]"[..], b"{", b"\xff", b""] {
             std::fs::write(&file, bytes).unwrap();
-            assert_eq!(read(&file), None);
+            assert_eq!(read_checkpoint(&file), None);
         }
         std::fs::write(&file, "{}").unwrap();
-        assert_eq!(read(&file), Some(json!({})));
-        assert_eq!(read(dir.path()), None);
+        assert_eq!(read_checkpoint(&file), Some(json!({})));
+        assert_eq!(read_checkpoint(dir.path()), None);
     }
 }
