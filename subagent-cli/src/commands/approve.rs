@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use subagent_protocol::api::{Decide, DecideAll, RuleScope};
+use subagent_protocol::api::{AllDecided, Decide, DecideAll, Inbox, RuleScope};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 
@@ -213,24 +213,22 @@ pub(super) fn run(args: ApproveArgs, context: &CliContext) -> Result<CliOutcome>
 
 /// Decides all requests of a worker, and then those of each task below it that asks something.
 async fn all_of_tree(client: &mut DaemonClient, worker_id: &str, request: &DecideAll) -> Result<Value> {
-    let open = client
-        .ask(&ApiRequest::get(RequestPath::new("/v1/approvals").with("workerId", Some(worker_id))))
-        .await?;
-    let asking = open["items"].as_array().into_iter().flatten().filter_map(|item| item["workerId"].as_str());
+    let path = RequestPath::new("/v1/approvals").with("workerId", Some(worker_id));
+    let open: Inbox = client.ask_for(&ApiRequest::get(path)).await?;
     // The worker itself, also if it asks nothing: it may not be the caller's.
     let mut workers = vec![worker_id];
-    for worker in asking {
-        if !workers.contains(&worker) {
-            workers.push(worker);
+    for item in &open.items {
+        if !workers.contains(&item.worker_id.as_str()) {
+            workers.push(item.worker_id.as_str());
         }
     }
     let (mut items, mut decided) = (Vec::new(), 0);
     for worker in workers {
         let path = format!("/v1/workers/{}/approvals", segment(worker));
-        let data = client.ask(&ApiRequest::change(path, request)?).await?;
-        decided += data["decided"].as_u64().unwrap_or_default();
-        for item in data["items"].as_array().into_iter().flatten() {
-            let mut item = item.clone();
+        let all: AllDecided = client.ask_for(&ApiRequest::change(path, request)?).await?;
+        decided += all.decided;
+        for one in all.items {
+            let mut item = json!(one);
             item["workerId"] = worker.into();
             items.push(item);
         }
