@@ -103,7 +103,7 @@ pub struct ElicitationAnsweredEvent {
     /// The names of the filled fields, never the values.
     pub fields: Vec<String>,
     /// The reason, if a cancel of the turn answered it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
     /// What answered it: `owner`, `deadline` or `cancel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

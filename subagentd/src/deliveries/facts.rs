@@ -1,15 +1,15 @@
 //! Reads the content of notifications from the store.
 
-use serde::Deserialize as _;
 use serde_json::Value;
 use subagent_config::notify::NotificationSink;
 use subagent_core::rules::cancel::own_cause;
 use subagent_core::rules::policy::violation_text;
-use subagent_protocol::data::questions::PolicyViolated;
+use subagent_protocol::api::{SchedulePaused, TriggerPaused};
+use subagent_protocol::data::EventData;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::notification::{Detail, Occasion};
-use subagent_protocol::{Code, Result};
+use subagent_protocol::{Code, Error, Result};
 
 use crate::notification::{Happened, NotifiedQuestion, SinkNotification, Who};
 use crate::store::deliveries::{DeliveryCandidate, PendingDelivery};
@@ -124,30 +124,37 @@ fn happened(
         return Ok(None);
     };
     let shown = event.view(&worker.worker_id, false);
-    let word = |value: &Value| value.as_str().map(str::to_owned);
-    let (error, reason) = (&shown.data["error"], word(&shown.data["reason"]));
-    let cause = match event.event_type {
-        EventType::PolicyViolated => Some(Code::PolicyViolation),
-        EventType::TurnCanceled => reason.as_deref().and_then(own_cause),
-        _ => None,
-    };
-    let message = match event.event_type {
-        EventType::PolicyViolated => {
-            PolicyViolated::deserialize(&shown.data).ok().map(|call| violation_text(&call))
-        }
-        EventType::TurnCanceled => reason.clone(),
-        _ => word(&error["message"]),
-    };
-    let parked = (event.event_type == EventType::WorkerParked)
-        .then(|| format!("rate limit, until {}", shown.data["until"].as_str().unwrap_or_default()));
-    let code = cause.map(|code| code.as_str().to_owned()).or(parked);
+    let (reason, message) = EventData::read(shown.event_type, &shown.data).map(explained).unwrap_or_default();
     Ok(Some(Happened {
         event_id: shown.event_id,
         occasion,
         turn_id: shown.turn_id,
         since: shown.ts,
-        reason: code.or_else(|| word(&error["code"])).or(reason),
+        reason,
         detail: message.filter(|_| sink.detail == Detail::Full),
         worker: Who { worker_id: worker.worker_id, label: worker.label, path: Vec::new(), cwd: worker.cwd },
     }))
+}
+
+/// Returns why something happened, in a word or two, and what its event says in full.
+fn explained(data: EventData) -> (Option<String>, Option<String>) {
+    let of_error = |error: Error| (Some(error.code.as_str().to_owned()), Some(error.message));
+    match data {
+        EventData::PolicyViolated(call) => {
+            (Some(Code::PolicyViolation.as_str().to_owned()), Some(violation_text(&call)))
+        }
+        EventData::TurnCanceled(turn) => {
+            let cause = own_cause(&turn.reason).map(|code| code.as_str().to_owned());
+            (cause.or_else(|| Some(turn.reason.clone())), Some(turn.reason))
+        }
+        EventData::TurnFailed(turn) => of_error(turn.error),
+        EventData::WorkerParked(parked) => (Some(format!("rate limit, until {}", parked.until)), None),
+        EventData::WorkerLost(lost) => (Some(lost.reason), None),
+        EventData::QueuePaused(queue) => (Some(queue.reason.as_str().to_owned()), None),
+        EventData::SchedulePaused(SchedulePaused { reason, error, .. })
+        | EventData::TriggerPaused(TriggerPaused { reason, error, .. }) => {
+            error.map_or_else(|| (Some(reason.as_str().to_owned()), None), of_error)
+        }
+        _ => (None, None),
+    }
 }
