@@ -63,7 +63,7 @@ pub(crate) struct PreviousWorker {
 /// A worker as it was looked at; nothing is written for it yet.
 pub(crate) struct InspectedWorker {
     id: String,
-    data: Inspected,
+    data: Box<Inspected>,
 }
 
 impl InspectedWorker {
@@ -71,7 +71,7 @@ impl InspectedWorker {
     pub(crate) async fn of(client: &mut DaemonClient, worker: &str) -> Result<Self> {
         let id = segment(&client.pin_last(&[worker.to_owned()]).await?.concat());
         let path = RequestPath::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
-        Ok(Self { data: client.ask_for(&ApiRequest::get(path)).await?, id })
+        Ok(Self { data: Box::new(client.ask_for(&ApiRequest::get(path)).await?), id })
     }
 
     /// The worker as it was addressed; an id in place of `@last`.
