@@ -18,6 +18,8 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{Answer, ApprovalShown, Decide, RuleScope};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
+use tokio::signal::unix::{Signal as Interruptions, SignalKind, signal};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::client::{ApiRequest, DaemonClient, EventBatch, read, segment};
@@ -327,10 +329,18 @@ impl Dialog {
 /// Whether a dialog of this process has installed the handler of SIGINT.
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
+/// The signals of SIGINT that were not handled. It stays between two waits, so that none is lost.
+static INTERRUPTIONS: Mutex<Option<Interruptions>> = Mutex::const_new(None);
+
 /// Waits for SIGINT. Where no handler can be installed, the signal ends the process, and this never returns.
 pub(crate) async fn interruption() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+    let mut listener = INTERRUPTIONS.lock().await;
+    if listener.is_none() {
+        *listener = signal(SignalKind::interrupt()).ok();
+    }
+    match &mut *listener {
+        Some(listener) => drop(listener.recv().await),
+        None => std::future::pending().await,
     }
 }
 

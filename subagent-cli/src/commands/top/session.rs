@@ -127,7 +127,7 @@ pub(super) async fn run(
     // What was typed before the board was there is not for it.
     session.keyboard.forget();
     session.follow();
-    let ended = session.turn(&mut news).await;
+    let ended = Box::pin(session.turn(&mut news)).await;
     session.screen.leave();
     // A command that ends now must not wait for room in a channel that is no longer read.
     news.close();
