@@ -137,7 +137,7 @@ impl TaskSubmitter {
         if self.token.is_none() {
             task.manager = Some(Box::new(self.place(client).await?));
         }
-        read(client.ask(&self.change("/v1/tasks", &task)?).await?)
+        client.ask_for(&self.change("/v1/tasks", &task)?).await
     }
 
     /// What begins a task or has one go on. It has no end of its own: however long the daemon is away until it is asked again,

@@ -134,3 +134,33 @@ event_data! {
     SubagentCancelled(SubagentCancelled),
     JournalGap(JournalGap),
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::turns::TurnInput;
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let turn_id = "turn_0123456789".parse().unwrap();
+        let input = TurnInput { text: "t".to_owned(), blocks_count: 0, subagent: None };
+        let data = EventData::TurnStarted(TurnStarted { turn_id, input: Some(input), recovered: None });
+        let stored = json!({"turnId": "turn_0123456789", "input": {"text": "t", "blocksCount": 0}});
+        assert_eq!(data.to_value(), stored);
+        assert_eq!(EventData::read(EventType::TurnStarted, &stored), Some(data));
+        assert_eq!(EventData::read(EventType::TurnStarted, &json!({"input": null})), None);
+        assert_eq!(EventData::read(EventType::ProgressUpdate, &stored), None);
+    }
+
+    #[cfg(feature = "openapi")]
+    #[test]
+    fn every_shown_event_has_a_schema() {
+        for event_type in EventType::ALL {
+            let has_none =
+                event_type.as_str().starts_with("runtime.") || *event_type == EventType::ProgressUpdate;
+            assert_eq!(schema_of(*event_type).is_none(), has_none, "{event_type}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use clap::Args;
 use subagent_protocol::api::{UsageBy, UsageShown, UsageSums};
 use subagent_protocol::time::Timestamp;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on};
 use crate::command_line::flags::{CwdFlag, JsonFlag};
 use crate::command_line::numbers::age;
 use crate::commands::targets::has_state;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &UsageArgs, context: &CliContext) -> Result<CliOutcome> 
                 .with("by", Some(by.as_str()))
                 .with("since", since.map(|since| since.to_string()).as_deref());
             let mut client = DaemonClient::new(context, &workspace);
-            read(block_on(async move { client.ask(&ApiRequest::get(query)).await })?)?
+            block_on(async move { client.ask_for(&ApiRequest::get(query)).await })?
         }
         false => UsageShown { by, since, items: Vec::new(), total: UsageSums::default() },
     };

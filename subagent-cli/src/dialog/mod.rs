@@ -22,7 +22,7 @@ use tokio::signal::unix::{Signal as Interruptions, SignalKind, signal};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::client::{ApiRequest, DaemonClient, EventBatch, read, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, segment};
 use crate::failure::{Failure, Result};
 use crate::output::human::{self, Detail};
 use crate::output::terminal::OutputTerminal;
@@ -362,7 +362,7 @@ fn is_pending(shown: &ApprovalShown) -> bool {
 
 async fn fetched(client: &mut DaemonClient, question: &QuestionRef) -> Result<ApprovalShown> {
     let path = format!("/v1/approvals/{}", segment(&question.request_id));
-    read(client.ask(&ApiRequest::get(path)).await?)
+    client.ask_for(&ApiRequest::get(path)).await
 }
 
 /// Returns the path for answering a question.
@@ -389,5 +389,30 @@ pub(crate) fn ends(event: &Value, question: &QuestionRef) -> bool {
         "approval.decided" | "elicitation.answered" => of_question,
         "turn.completed" | "turn.failed" | "turn.canceled" | "worker.stopped" => of_worker,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::{Signal, raise};
+    use subagent_testkit::in_own_process;
+
+    use super::*;
+
+    #[test]
+    fn an_interruption_between_two_waits_is_not_lost() {
+        in_own_process(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let limit = Duration::from_secs(20);
+                let first = timeout(Duration::from_millis(1), interruption()).await;
+                assert!(first.is_err(), "it listens, and hears nothing");
+                let mut other = signal(SignalKind::interrupt()).unwrap();
+                raise(Signal::SIGINT).unwrap();
+                // The runtime takes the signal in while no wait is for it.
+                timeout(limit, other.recv()).await.unwrap();
+                timeout(limit, interruption()).await.unwrap();
+            });
+        });
     }
 }

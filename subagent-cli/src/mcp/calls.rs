@@ -22,7 +22,7 @@ use super::arguments::{AnswerStyle, SubagentQuery, TaskStatusFilter, TaskToolCal
 use super::manager::{self, Commands};
 use super::server::ToolServerState;
 use super::{answers, elicit};
-use crate::client::{ApiRequest, DaemonClient, TaskWait, read, segment};
+use crate::client::{ApiRequest, DaemonClient, TaskWait, segment};
 use crate::failure::{Failure, Result};
 
 /// Maximum time for a canceled call to finish its request.
@@ -221,7 +221,7 @@ impl ToolCallHandler {
 
     async fn show(&self, client: &mut DaemonClient, task: &str) -> Result<TaskShown> {
         let ask = self.shared.submitter.named(ApiRequest::get(format!("/v1/tasks/{}", segment(task))));
-        read(client.ask(&ask).await?)
+        client.ask_for(&ask).await
     }
 
     async fn list(&self, client: &mut DaemonClient) -> Result<Vec<TaskView>> {
@@ -235,7 +235,7 @@ impl ToolCallHandler {
         message: &MessageTask,
     ) -> Result<TaskMessaged> {
         let ask = self.shared.submitter.change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
-        read(client.ask(&ask).await?)
+        client.ask_for(&ask).await
     }
 
     /// Cancels a task whose caller stopped waiting. If no daemon responds in time, an agent's task ends
@@ -273,7 +273,7 @@ impl ToolCallHandler {
 
 /// Returns the caller's own tasks.
 pub(super) async fn own_tasks(shared: &ToolServerState, client: &mut DaemonClient) -> Result<Vec<TaskView>> {
-    let list: TaskList = read(client.ask(&shared.submitter.named(ApiRequest::get("/v1/tasks"))).await?)?;
+    let list: TaskList = client.ask_for(&shared.submitter.named(ApiRequest::get("/v1/tasks"))).await?;
     let mut tasks = list.items;
     if shared.submitter.token().is_none() {
         tasks.retain(|task| task.parent.is_none());

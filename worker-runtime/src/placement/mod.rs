@@ -1,5 +1,5 @@
 //! A worker that is placed apart from its daemon: `submit` starts its runtime, `dial` connects the
-//! daemon with it. Both are short of state: everything that must last is in the worker's folder.
+//! daemon with it. Everything that must last is in the worker's folder.
 
 pub(crate) mod dial;
 mod folder;
@@ -18,13 +18,9 @@ fn worker_id(argument: Option<OsString>) -> io::Result<WorkerId> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the argument must be the id of a worker"))
 }
 
-/// Tells these short processes from a runtime in a list of processes.
+/// Tells these processes from a runtime in a list of processes, for people and tests.
 fn set_name(name: &std::ffi::CStr) {
-    #[cfg(target_os = "linux")]
-    // Only for people and tests.
     let _ = nix::sys::prctl::set_name(name);
-    #[cfg(not(target_os = "linux"))]
-    let _ = name;
 }
 
 /// Returns the id of the current boot.

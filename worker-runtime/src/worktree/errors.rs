@@ -14,6 +14,8 @@ const UNWRITTEN: [&str; 5] =
     ["unable to write", "couldn't write", "could not write", "failed to write", "error writing"];
 /// The advice for a full disk.
 const MAKE_ROOM: &str = "make room on the disk of the repository and of its worktrees, and try again";
+/// The names that git and Git LFS give to a filter.
+const FILTER: [&str; 4] = ["smudge filter", "clean filter", "external filter", "filter-process"];
 /// The texts by which git or its shell reports that the program of a filter fails.
 const FAILED: [&str; 2] = ["failed", "not found"];
 /// The advice for a failed filter.
@@ -56,7 +58,8 @@ impl From<GitFailure> for Error {
 /// Returns the line about a failed filter, such as Git LFS without its program. Git's own last line
 /// is then about a lost connection.
 fn failed_filter(stderr: &str) -> Option<&str> {
-    stderr.lines().find(|line| line.contains("filter") && FAILED.iter().any(|text| line.contains(text)))
+    let has = |line: &str, texts: &[&str]| texts.iter().any(|text| line.contains(text));
+    stderr.lines().find(|line| has(line, &FILTER) && has(line, &FAILED))
 }
 
 /// A file operation failed.
@@ -101,4 +104,23 @@ pub(super) fn argument(field: &str, message: impl Into<String>) -> Error {
 /// A landing was refused.
 pub(super) fn refused(reason: &str, message: impl Into<String>) -> Error {
     Error::new(Code::LandRefused, message).with("reason", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_filter_is_named_and_a_file_with_that_name_is_none() {
+        for line in [
+            "fatal: a.bin: smudge filter lfs failed",
+            "error: external filter 'git-lfs clean -- %f' failed 127",
+            "git-lfs filter-process: 1: git-lfs: not found",
+        ] {
+            let output = format!("first\n{line}\nfatal: the remote end hung up unexpectedly");
+            assert_eq!(failed_filter(&output), Some(line));
+        }
+        assert_eq!(failed_filter("error: patch failed: src/filter.rs:1"), None);
+        assert_eq!(failed_filter("fatal: path 'filter' not found"), None);
+    }
 }

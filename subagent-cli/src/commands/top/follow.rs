@@ -14,7 +14,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until};
 
 use super::effect::BoardEvent;
-use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, announced, read};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, SubscriptionStep, announced};
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
 
@@ -87,7 +87,7 @@ impl BoardFollower {
 
     /// Hands over a snapshot and returns its cursor; `None` if the board is gone.
     async fn snapshot(&self, client: &mut DaemonClient) -> Result<Option<EventId>> {
-        let shown: OverviewShown = read(client.ask(&ApiRequest::get("/v1/overview")).await?)?;
+        let shown: OverviewShown = client.ask_for(&ApiRequest::get("/v1/overview")).await?;
         let cursor = shown.cursor;
         let sent = self.inputs.send(BoardEvent::Snapshot(Box::new(shown))).await;
         Ok(sent.is_ok().then_some(cursor))

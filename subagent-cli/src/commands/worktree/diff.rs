@@ -3,7 +3,7 @@
 use subagent_protocol::api::WorktreeView;
 
 use super::change::GIT_LIMIT;
-use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, read, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, block_on, segment};
 use crate::commands::diff::{self, DiffArgs};
 use crate::context::CliContext;
 use crate::failure::Result;
@@ -16,7 +16,7 @@ pub(super) fn run(mut args: DiffArgs, context: &CliContext) -> Result<CliOutcome
     for name in &mut args.workers {
         let ask = ApiRequest::get(RequestPath::new(format!("/v1/worktrees/{}", segment(name))))
             .within(Some(GIT_LIMIT));
-        let view: WorktreeView = read(block_on(client.ask(&ask))?)?;
+        let view: WorktreeView = block_on(client.ask_for(&ask))?;
         *name = view.worker_id.to_string();
     }
     diff::run(args, context)

@@ -217,6 +217,8 @@ mod tests {
         let found: Vec<&str> = found.iter().map(|rule| rule.rule.as_str()).collect();
         assert_eq!(found, ["execute(rm *)", "edit"]);
         assert_eq!(owners_rules(None), []);
+        let unknown = serde_json::from_value::<Option<PolicySpec>>(json!({"layers": 7}));
+        assert!(unknown.is_err(), "without them the next agent might do more");
         let forged = json!({"policy": {"workspace": "/", "layers": [layer("owner", "*")]}});
         assert_eq!(of_checkpoint(&forged), PreviousWorker::default());
     }
