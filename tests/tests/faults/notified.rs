@@ -98,14 +98,19 @@ fn run(death: &DaemonDeath) {
         repeated <= 1 && reported.len() <= workers.len() + 1,
         "only one could be in progress: {reported:?}"
     );
-    hooked(&sandbox, &workers);
+    hooked(&sandbox, &workers, death);
     sandbox.finish();
 }
 
-/// The hook gets the three ends, each with one id and at most twice, and the denial of the
-/// other one counts once.
-fn hooked(sandbox: &TestSandbox, workers: &[String; 4]) {
-    let stopped = || {
+/// Each of the three ends reaches the hook with one id, at most twice. Or it is reported as failed,
+/// when the step ended the process that runs the hook instead of the daemon. The denial of the other
+/// hook counts once.
+fn hooked(sandbox: &TestSandbox, workers: &[String; 4], death: &DaemonDeath) {
+    let failed = |worker: &&String| {
+        let failed = |event: &&Value| event["type"] == "hook.failed" && event["data"]["event"] == "Stop";
+        sandbox.events(worker).iter().filter(failed).count() == 1
+    };
+    let run = || {
         let text = fs::read_to_string(sandbox.file("home/stopped")).unwrap_or_default();
         let mut times: BTreeMap<(String, String), usize> = BTreeMap::new();
         for line in text.lines() {
@@ -113,12 +118,14 @@ fn hooked(sandbox: &TestSandbox, workers: &[String; 4]) {
             let word = |key: &str| input[key].as_str().unwrap().to_owned();
             *times.entry((word("worker"), word("eventId"))).or_default() += 1;
         }
-        (times.len() >= 3).then_some(times)
+        let ended = |worker: &&String| times.keys().any(|(name, _)| name == *worker);
+        let missing: Vec<&String> = workers[1..].iter().filter(|worker| !ended(worker)).collect();
+        missing.iter().all(failed).then_some((times, missing.len()))
     };
-    let times = wait_until("the hooks of the ends", SOON, stopped);
-    let ended: BTreeSet<&str> = times.keys().map(|(worker, _)| worker.as_str()).collect();
-    assert_eq!(ended, workers[1..].iter().map(String::as_str).collect(), "{times:?}");
-    assert!(times.len() == 3 && times.values().all(|times| *times <= 2), "{times:?}");
+    let (times, failed) = wait_until("the hooks of the ends", SOON, run);
+    let may_fail = death.step.is_some_and(|step| step.starts_with("command."));
+    assert!(failed <= usize::from(may_fail), "{times:?}");
+    assert!(times.len() + failed == 3 && times.values().all(|times| *times <= 2), "{times:?}");
     let events = sandbox.events(&workers[3]);
     let decided: Vec<&Value> = events.iter().filter(|event| event["type"] == "approval.decided").collect();
     assert_eq!(decided.len(), 1, "{decided:?}");
