@@ -1,68 +1,26 @@
-//! Client requests of the agent that the worker's rules cover. First their paths are resolved. Then
-//! the daemon is asked, as if the agent had requested a permission. Judges nothing: rules are the
-//! daemon's business, and so is who decides without a rule.
-
-// Only an allowed request is carried out, and only at the resolved path.
+//! The question that a client request of the agent becomes. Judges nothing: rules are the daemon's
+//! business, and so is who decides without a rule.
 
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::start::ClientRules;
 
-use super::calls::OpenClientRequest;
 use super::effects::{ClientOperationError, ResolvedRequest};
-use super::{Conversation, ConversationAction, Cx};
-use crate::acp::client_operation::{ClientOperation, ClientOperationStep, OperationSubject, TerminalCommand};
-use crate::acp::requests;
-use crate::journal::batch::to_raw;
+use crate::acp::client_operation::{ClientOperation, OperationSubject, TerminalCommand};
 use crate::shorten;
 
 /// Maximum length of a text shown for the decision, in bytes.
 pub(crate) const MAX_SHOWN_BYTES: usize = 64 * 1024;
 /// Maximum length of a session id, in bytes.
-const MAX_ID_BYTES: usize = 1024;
+pub(super) const MAX_ID_BYTES: usize = 1024;
 const MAX_TITLE_BYTES: usize = 1000;
-const ALLOW: &str = "allow-once";
-const REJECT: &str = "reject-once";
-
-/// The state of a client request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RequestStage {
-    /// Its record may not be written yet.
-    Begun,
-    /// Its path is being resolved.
-    Finding,
-    /// A permission for this path was requested.
-    Asking(String),
-    /// Allowed at this path.
-    Allowed(String),
-}
-
-impl OpenClientRequest {
-    /// Returns the next step, once.
-    pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<ClientOperationStep> {
-        match &self.stage {
-            RequestStage::Begun => {
-                match self.request.as_ref().zip(rules).and_then(|(request, rules)| find(request, rules)) {
-                    Some(subject) => {
-                        self.stage = RequestStage::Finding;
-                        Some(ClientOperationStep::Find(subject))
-                    }
-                    None => Some(ClientOperationStep::Do(self.request.take()?, None)),
-                }
-            }
-            RequestStage::Allowed(path) => {
-                Some(ClientOperationStep::Do(self.request.take()?, Some(path.clone())))
-            }
-            RequestStage::Finding | RequestStage::Asking(_) => None,
-        }
-    }
-}
+pub(super) const ALLOW: &str = "allow-once";
+pub(super) const REJECT: &str = "reject-once";
 
 /// Returns what must be resolved to know whether a permission is needed; `None` for
 /// requests that need none.
-fn find(request: &ClientOperation, rules: &ClientRules) -> Option<OperationSubject> {
+pub(super) fn find(request: &ClientOperation, rules: &ClientRules) -> Option<OperationSubject> {
     match request {
         ClientOperation::Read { path, .. } => rules.read.then(|| OperationSubject::File(path.clone())),
         ClientOperation::Write { path, content } => {
@@ -80,7 +38,7 @@ fn find(request: &ClientOperation, rules: &ClientRules) -> Option<OperationSubje
 }
 
 /// Whether the resolved request needs a permission.
-fn needs_permission(request: &ClientOperation, found: &str, rules: &ClientRules) -> bool {
+pub(super) fn needs_permission(request: &ClientOperation, found: &str, rules: &ClientRules) -> bool {
     let ClientOperation::Write { path, .. } = request else { return true };
     let written = without_dots(path);
     let guarded = |folder: &PathBuf| Path::new(found).starts_with(folder) || written.starts_with(folder);
@@ -102,87 +60,8 @@ fn without_dots(path: &str) -> PathBuf {
     plain
 }
 
-impl Conversation {
-    /// The path of a request was resolved.
-    pub(super) fn call_found(
-        &mut self,
-        call: u64,
-        found: Result<ResolvedRequest, ClientOperationError>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(open) = self.calls.find(call).filter(|open| open.stage == RequestStage::Finding) else {
-            return;
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(refused) => return self.refuse_call(call, refused, cx),
-        };
-        let (Some(request), Some(rules)) = (&open.request, &self.config.client_rules) else { return };
-        if !needs_permission(request, &found.path, rules) {
-            open.stage = RequestStage::Allowed(found.path);
-            return cx.push(ConversationAction::Call(call));
-        }
-        if self.approvals.is_full() {
-            return self.refuse_call(call, ClientOperationError::internal("too many open questions"), cx);
-        }
-        let Some(id) = (self.config.make_request_id)() else {
-            let message = "the client could not generate an id for the request";
-            return self.refuse_call(call, ClientOperationError::internal(message), cx);
-        };
-        let mut params = match question(request, &found, id.as_str()) {
-            Ok(tool_call) => json!({"toolCall": tool_call, "options": [
-                {"optionId": ALLOW, "name": "Allow", "kind": "allow_once"},
-                {"optionId": REJECT, "name": "Reject", "kind": "reject_once"},
-            ]}),
-            Err(refused) => return self.refuse_call(call, refused, cx),
-        };
-        let session = open.session.clone().filter(|session| session.len() <= MAX_ID_BYTES);
-        open.stage = RequestStage::Asking(found.path);
-        if let Some(session) = session.or_else(|| self.own_session().map(str::to_owned)) {
-            params["sessionId"] = session.into();
-        }
-        self.ask_for_call(call, id, to_raw(&params), cx);
-    }
-
-    /// A client or a rule has decided.
-    pub(super) fn call_decided(
-        &mut self,
-        call: u64,
-        option: Option<&str>,
-        rule: Option<&str>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(open) = self.calls.find(call) else { return };
-        let RequestStage::Asking(found) = &open.stage else { return };
-        if option == Some(ALLOW) {
-            open.stage = RequestStage::Allowed(found.clone());
-            return cx.push(ConversationAction::Call(call));
-        }
-        let why = match (option, rule) {
-            (None, _) => return self.call_not_decided(call, ApprovalClosedReason::TurnCanceled, cx),
-            (Some(_), Some(rule)) => format!("the rule `{rule}` of the worker denies it"),
-            (Some(_), None) => "the owner of the worker has rejected it".to_owned(),
-        };
-        let message = format!("{} was not done: {why}", open.method);
-        self.refuse_call(call, ClientOperationError::invalid(message), cx);
-    }
-
-    /// No decision is possible any more.
-    pub(super) fn call_not_decided(&mut self, call: u64, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
-        let why = match reason {
-            ApprovalClosedReason::TurnCanceled => "it was canceled",
-            ApprovalClosedReason::TurnEnded => "the turn ended",
-            ApprovalClosedReason::Withdrawn
-            | ApprovalClosedReason::AgentGone
-            | ApprovalClosedReason::Stopped => "the worker is being stopped",
-        };
-        let message = format!("what the rules of the worker ask for was not allowed before {why}");
-        self.refuse_call(call, ClientOperationError { code: requests::REQUEST_CANCELLED, message }, cx);
-    }
-}
-
 /// The tool call shown for the decision. It carries the question's id, which the agent cannot know.
-fn question(
+pub(super) fn question(
     request: &ClientOperation,
     found: &ResolvedRequest,
     id: &str,

@@ -3,9 +3,7 @@
 
 // The driver fetches a request by its number once its record is written. A request that was
 // withdrawn, dropped or answered meanwhile is not carried out. Requests that the worker's rules
-// cover first wait for a permission ([`super::asking`]).
-
-use std::collections::BTreeSet;
+// cover first wait for a permission ([`super::approvals`]).
 
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -15,10 +13,11 @@ use subagent_protocol::client::{
 };
 use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 
-use super::asking::RequestStage;
-use super::effects::{ClientOperationError, ClientOperationResult};
-use super::{Conversation, ConversationAction, ConversationState, Cx};
-use crate::acp::client_operation::{self, ClientOperation, ClientOperationStep};
+use super::asking::ALLOW;
+use super::client_request::{OpenClientRequest, RequestStage};
+use super::effects::{ClientOperationError, ClientOperationResult, ConversationAction, Cx};
+use super::state::{Conversation, ConversationState};
+use crate::acp::client_operation::{self, ClientOperation};
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
@@ -30,213 +29,227 @@ const MAX_BYTES: usize = MAX_LINE_BYTES;
 /// Maximum length of an error message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 5000;
 
-/// An open client request.
-pub(super) struct OpenClientRequest {
-    pub(super) call: u64,
-    /// The agent's request id, as JSON text.
-    rpc: String,
-    pub(super) method: String,
-    /// The session that makes the request, if named.
-    pub(super) session: Option<String>,
-    /// Facts for the response record.
-    about: ClientRequestFacts,
-    /// Length of its parameters, in bytes.
-    bytes: usize,
-    /// The operation, until the driver takes it.
-    pub(super) request: Option<ClientOperation>,
-    /// Progress before the operation.
-    pub(super) stage: RequestStage,
-}
-
-/// All unanswered client requests.
-#[derive(Default)]
-pub(super) struct OpenClientRequests {
-    open: Vec<OpenClientRequest>,
-    last: u64,
-    /// Terminals whose command still runs, as far as known.
-    running: BTreeSet<String>,
-}
-
-impl OpenClientRequests {
-    /// Whether no request is open and no command runs.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.open.is_empty() && self.running.is_empty()
-    }
-
-    pub(super) fn find(&mut self, call: u64) -> Option<&mut OpenClientRequest> {
-        self.open.iter_mut().find(|open| open.call == call)
-    }
-
-    fn take(&mut self, call: u64) -> Option<OpenClientRequest> {
-        let at = self.open.iter().position(|open| open.call == call)?;
-        Some(self.open.remove(at))
-    }
-}
-
-impl Conversation {
-    /// The agent makes a client request.
-    pub(super) fn called(&mut self, rpc: &str, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
-        self.calls.last += 1;
-        let call = self.calls.last;
-        let body = ClientRequest { call, method: method.to_owned(), params: params.map(ToOwned::to_owned) };
-        self.record_call(RecordType::ClientRequest, method, &to_raw(&body), cx);
-        let bytes = params.map_or(0, |params| params.get().len());
-        let request = match client_operation::parse(method, params) {
-            Ok(request) => self.check_limits(bytes).map(|()| request),
-            Err(what) => Err(ClientOperationError {
-                code: requests::INVALID_PARAMS,
-                message: format!("Invalid params: {what}"),
-            }),
-        };
-        let about = request.as_ref().map(about).unwrap_or_default();
-        let (rpc, method) = (rpc.to_owned(), method.to_owned());
-        let session = params.and_then(client_operation::session);
-        let open = OpenClientRequest {
-            call,
-            rpc,
-            method,
-            session,
-            about,
-            bytes,
-            request: None,
-            stage: RequestStage::Begun,
-        };
-        match request {
-            Ok(request) => {
-                self.calls.open.push(OpenClientRequest { request: Some(request), ..open });
-                cx.push(ConversationAction::Call(call));
-            }
-            Err(refused) => self.refuse(open, refused, cx),
+/// The agent makes a client request.
+pub(super) fn called(
+    conversation: &mut Conversation,
+    rpc: &str,
+    method: &str,
+    params: Option<&RawValue>,
+    cx: &mut Cx<'_>,
+) {
+    conversation.calls.last += 1;
+    let call = conversation.calls.last;
+    let body = ClientRequest { call, method: method.to_owned(), params: params.map(ToOwned::to_owned) };
+    record(conversation, RecordType::ClientRequest, method, &to_raw(&body), cx);
+    let bytes = params.map_or(0, |params| params.get().len());
+    let request = match client_operation::parse(method, params) {
+        Ok(request) => check_limits(conversation, bytes).map(|()| request),
+        Err(what) => Err(ClientOperationError {
+            code: requests::INVALID_PARAMS,
+            message: format!("Invalid params: {what}"),
+        }),
+    };
+    let about = request.as_ref().map(about).unwrap_or_default();
+    let (rpc, method) = (rpc.to_owned(), method.to_owned());
+    let session = params.and_then(client_operation::session);
+    let open = OpenClientRequest {
+        call,
+        rpc,
+        method,
+        session,
+        about,
+        bytes,
+        request: None,
+        stage: RequestStage::Begun,
+    };
+    match request {
+        Ok(request) => {
+            conversation.calls.open.push(OpenClientRequest { request: Some(request), ..open });
+            cx.push(ConversationAction::Call(call));
         }
-    }
-
-    fn check_limits(&self, bytes: usize) -> Result<(), ClientOperationError> {
-        let refused = |message: &str| Err(ClientOperationError::internal(message));
-        if matches!(self.state, ConversationState::Ending(_) | ConversationState::Ended) {
-            return refused("the worker is being stopped");
-        }
-        let open = &self.calls.open;
-        if open.len() >= MAX_OPEN || open.iter().map(|open| open.bytes).sum::<usize>() + bytes > MAX_BYTES {
-            return refused("too many open requests");
-        }
-        Ok(())
-    }
-
-    /// Returns the next step of this request, if it is still wanted. Call it once, after
-    /// its record is written.
-    pub(crate) fn take_call(&mut self, call: u64) -> Option<ClientOperationStep> {
-        let rules = self.config.client_rules.as_ref();
-        self.calls.find(call)?.next_step(rules)
-    }
-
-    pub(super) fn call_done(
-        &mut self,
-        call: u64,
-        outcome: Result<ClientOperationResult, ClientOperationError>,
-        cx: &mut Cx<'_>,
-    ) {
-        // A request that was withdrawn has its response already.
-        let Some(mut open) = self.calls.take(call) else { return };
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(refused) => return self.refuse(open, refused, cx),
-        };
-        if let ClientOperationResult::Created { terminal } = &answer {
-            self.calls.running.insert(terminal.clone());
-        }
-        learn(&mut open.about, &answer);
-        let line = requests::result(&open.rpc, &result(&answer));
-        self.record_response(open, None, cx);
-        cx.send(OutgoingKind::Result, line);
-    }
-
-    /// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
-    pub(super) fn call_withdrawn(&mut self, rpc: &str, cx: &mut Cx<'_>) -> bool {
-        let withdrawn: Vec<OpenClientRequest> =
-            self.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
-        let any = !withdrawn.is_empty();
-        for open in withdrawn {
-            cx.push(ConversationAction::DropCall(open.call));
-            self.close_question_of(open.call, ApprovalClosedReason::Withdrawn, cx);
-            let message = "the request was withdrawn; it may have been partly carried out".to_owned();
-            self.refuse(open, ClientOperationError { code: requests::REQUEST_CANCELLED, message }, cx);
-        }
-        any
-    }
-
-    /// The agent is ending or has ended: drops its requests and ends its terminals.
-    pub(super) fn end_calls(&mut self, cx: &mut Cx<'_>) {
-        for open in std::mem::take(&mut self.calls.open) {
-            self.refuse(open, ClientOperationError::internal("the worker is being stopped"), cx);
-        }
-        cx.push(ConversationAction::EndCalls);
-    }
-
-    /// Rejects requests whose records are given up on a full disk: nothing
-    /// happens without a record.
-    pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
-        let unwritten =
-            |open: &mut OpenClientRequest| open.request.is_some() && open.stage == RequestStage::Begun;
-        for open in self.calls.open.extract_if(.., unwritten) {
-            let message = "the disk is full: the request could not be written down";
-            cx.send(OutgoingKind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
-        }
-    }
-
-    pub(super) fn terminal_exited(&mut self, exited: &TerminalExited, cx: &mut Cx<'_>) {
-        self.calls.running.remove(&exited.terminal_id);
-        if !matches!(self.state, ConversationState::Ended) {
-            let turn = self.attributed_turn();
-            cx.batch.push(RecordType::TerminalExited, turn, Some(client::TERMINAL), &to_raw(exited));
-        }
-    }
-
-    /// Answers a request with an error, if it is still open.
-    pub(super) fn refuse_call(&mut self, call: u64, refused: ClientOperationError, cx: &mut Cx<'_>) {
-        if let Some(open) = self.calls.take(call) {
-            self.refuse(open, refused, cx);
-        }
-    }
-
-    fn refuse(&self, open: OpenClientRequest, mut refused: ClientOperationError, cx: &mut Cx<'_>) {
-        // The message may quote the agent's input, which has no length limit.
-        refused.message = crate::shorten::text(&refused.message, MAX_MESSAGE_BYTES);
-        let line = match (refused.code, &open.about.path) {
-            (requests::RESOURCE_NOT_FOUND, Some(path)) => {
-                requests::error_with(&open.rpc, refused.code, &refused.message, &json!({"uri": path}))
-            }
-            _ => requests::error(&open.rpc, refused.code, &refused.message),
-        };
-        self.record_response(open, Some(RequestFailure { code: refused.code, message: refused.message }), cx);
-        cx.send(OutgoingKind::Automatic, line);
-    }
-
-    fn record_response(&self, open: OpenClientRequest, error: Option<RequestFailure>, cx: &mut Cx<'_>) {
-        let OpenClientRequest { call, method, about: facts, .. } = open;
-        let body = ClientResponse { call, method: method.clone(), facts, error };
-        self.record_call(RecordType::ClientResponse, &method, &to_raw(&body), cx);
-    }
-
-    fn record_call(&self, t: RecordType, method: &str, body: &RawValue, cx: &mut Cx<'_>) {
-        cx.batch.push(t, self.attributed_turn(), client::kind_of(method), body);
+        Err(refused) => answer_error(conversation, open, refused, cx),
     }
 }
 
-impl ClientOperationError {
-    /// An error that the request did not cause.
-    pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self { code: requests::INTERNAL_ERROR, message: message.into() }
+fn check_limits(conversation: &Conversation, bytes: usize) -> Result<(), ClientOperationError> {
+    let refused = |message: &str| Err(ClientOperationError::internal(message));
+    if matches!(conversation.state, ConversationState::Ending(_) | ConversationState::Ended) {
+        return refused("the worker is being stopped");
     }
+    let open = &conversation.calls.open;
+    if open.len() >= MAX_OPEN || open.iter().map(|open| open.bytes).sum::<usize>() + bytes > MAX_BYTES {
+        return refused("too many open requests");
+    }
+    Ok(())
+}
 
-    /// The request is not allowed.
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self { code: requests::INVALID_PARAMS, message: message.into() }
+pub(super) fn done(
+    conversation: &mut Conversation,
+    call: u64,
+    outcome: Result<ClientOperationResult, ClientOperationError>,
+    cx: &mut Cx<'_>,
+) {
+    // A request that was withdrawn has its response already.
+    let Some(mut open) = conversation.calls.take(call) else { return };
+    let answer = match outcome {
+        Ok(answer) => answer,
+        Err(refused) => return answer_error(conversation, open, refused, cx),
+    };
+    if let ClientOperationResult::Created { terminal } = &answer {
+        conversation.calls.running.insert(terminal.clone());
     }
+    learn(&mut open.about, &answer);
+    let line = requests::result(&open.rpc, &result(&answer));
+    record_response(conversation, open, None, cx);
+    cx.send(OutgoingKind::Result, line);
+}
 
-    /// The resource does not exist.
-    pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self { code: requests::RESOURCE_NOT_FOUND, message: message.into() }
+/// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
+pub(super) fn withdrawn(conversation: &mut Conversation, rpc: &str, cx: &mut Cx<'_>) -> bool {
+    let withdrawn: Vec<OpenClientRequest> =
+        conversation.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
+    let any = !withdrawn.is_empty();
+    for open in withdrawn {
+        cx.push(ConversationAction::DropCall(open.call));
+        let message = "the request was withdrawn; it may have been partly carried out".to_owned();
+        answer_error(
+            conversation,
+            open,
+            ClientOperationError { code: requests::REQUEST_CANCELLED, message },
+            cx,
+        );
     }
+    any
+}
+
+/// A client or a rule has decided.
+pub(super) fn decided(
+    conversation: &mut Conversation,
+    call: u64,
+    option: Option<&str>,
+    rule: Option<&str>,
+    cx: &mut Cx<'_>,
+) {
+    let Some(open) = conversation.calls.find(call) else { return };
+    let RequestStage::Asking(found) = &open.stage else { return };
+    if option == Some(ALLOW) {
+        open.stage = RequestStage::Allowed(found.clone());
+        return cx.push(ConversationAction::Call(call));
+    }
+    let why = match (option, rule) {
+        (None, _) => return not_decided(conversation, call, ApprovalClosedReason::TurnCanceled, cx),
+        (Some(_), Some(rule)) => format!("the rule `{rule}` of the worker denies it"),
+        (Some(_), None) => "the owner of the worker has rejected it".to_owned(),
+    };
+    let message = format!("{} was not done: {why}", open.method);
+    refuse(conversation, call, ClientOperationError::invalid(message), cx);
+}
+
+/// No decision is possible any more.
+pub(super) fn not_decided(
+    conversation: &mut Conversation,
+    call: u64,
+    reason: ApprovalClosedReason,
+    cx: &mut Cx<'_>,
+) {
+    let why = match reason {
+        ApprovalClosedReason::TurnCanceled => "it was canceled",
+        ApprovalClosedReason::TurnEnded => "the turn ended",
+        ApprovalClosedReason::Withdrawn | ApprovalClosedReason::AgentGone | ApprovalClosedReason::Stopped => {
+            "the worker is being stopped"
+        }
+    };
+    let message = format!("what the rules of the worker ask for was not allowed before {why}");
+    refuse(conversation, call, ClientOperationError { code: requests::REQUEST_CANCELLED, message }, cx);
+}
+
+/// The agent is ending or has ended: drops its requests and ends its terminals.
+pub(super) fn end_all(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+    for open in std::mem::take(&mut conversation.calls.open) {
+        answer_error(conversation, open, ClientOperationError::internal("the worker is being stopped"), cx);
+    }
+    cx.push(ConversationAction::EndCalls);
+}
+
+/// Drops progress records that cannot be written, to make room for the essential ones.
+pub(super) fn shed(conversation: &mut Conversation, cx: &mut Cx<'_>) -> u64 {
+    let dropped = cx.batch.shed();
+    refuse_unwritten_calls(conversation, cx);
+    if dropped > 0 {
+        cx.push(ConversationAction::Note(format!(
+            "the disk is full: {dropped} updates of the agent were dropped"
+        )));
+    }
+    dropped
+}
+
+/// Rejects requests whose records are given up on a full disk: nothing
+/// happens without a record.
+fn refuse_unwritten_calls(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+    let unwritten =
+        |open: &mut OpenClientRequest| open.request.is_some() && open.stage == RequestStage::Begun;
+    for open in conversation.calls.open.extract_if(.., unwritten) {
+        let message = "the disk is full: the request could not be written down";
+        cx.send(OutgoingKind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
+    }
+}
+
+pub(super) fn terminal_exited(conversation: &mut Conversation, exited: &TerminalExited, cx: &mut Cx<'_>) {
+    conversation.calls.running.remove(&exited.terminal_id);
+    if !matches!(conversation.state, ConversationState::Ended) {
+        let turn = conversation.attributed_turn();
+        cx.batch.push(RecordType::TerminalExited, turn, Some(client::TERMINAL), &to_raw(exited));
+    }
+}
+
+/// Answers a request with an error, if it is still open.
+pub(super) fn refuse(
+    conversation: &mut Conversation,
+    call: u64,
+    refused: ClientOperationError,
+    cx: &mut Cx<'_>,
+) {
+    if let Some(open) = conversation.calls.take(call) {
+        answer_error(conversation, open, refused, cx);
+    }
+}
+
+fn answer_error(
+    conversation: &Conversation,
+    open: OpenClientRequest,
+    mut refused: ClientOperationError,
+    cx: &mut Cx<'_>,
+) {
+    // The message may quote the agent's input, which has no length limit.
+    refused.message = crate::shorten::text(&refused.message, MAX_MESSAGE_BYTES);
+    let line = match (refused.code, &open.about.path) {
+        (requests::RESOURCE_NOT_FOUND, Some(path)) => {
+            requests::error_with(&open.rpc, refused.code, &refused.message, &json!({"uri": path}))
+        }
+        _ => requests::error(&open.rpc, refused.code, &refused.message),
+    };
+    record_response(
+        conversation,
+        open,
+        Some(RequestFailure { code: refused.code, message: refused.message }),
+        cx,
+    );
+    cx.send(OutgoingKind::Automatic, line);
+}
+
+fn record_response(
+    conversation: &Conversation,
+    open: OpenClientRequest,
+    error: Option<RequestFailure>,
+    cx: &mut Cx<'_>,
+) {
+    let OpenClientRequest { call, method, about: facts, .. } = open;
+    let body = ClientResponse { call, method: method.clone(), facts, error };
+    record(conversation, RecordType::ClientResponse, &method, &to_raw(&body), cx);
+}
+
+fn record(conversation: &Conversation, t: RecordType, method: &str, body: &RawValue, cx: &mut Cx<'_>) {
+    cx.batch.push(t, conversation.attributed_turn(), client::kind_of(method), body);
 }
 
 fn about(request: &ClientOperation) -> ClientRequestFacts {
@@ -299,6 +312,7 @@ mod tests {
     use super::super::tests::Talk;
     use super::super::{ConversationInput, Storage, Timer};
     use super::*;
+    use crate::acp::client_operation::ClientOperationStep;
     use subagent_protocol::record::RecordType as T;
 
     fn read(id: u64) -> Value {

@@ -7,8 +7,6 @@ use serde_json::Value;
 use subagent_protocol::record::Child;
 use subagent_protocol::surrogates;
 
-use super::Conversation;
-
 /// The kind of update that reports such a session.
 pub(super) const UPDATE: &str = "subagent_update";
 
@@ -77,22 +75,20 @@ impl KnownChildSessions {
         self.0.iter().filter(|session| session.cancelable && !session.idle).map(|session| session.id.as_str())
     }
 
-    fn title(&self, id: &str) -> Option<String> {
-        self.0.iter().find(|session| session.id == id)?.title.clone()
-    }
-}
-
-impl Conversation {
     /// Returns the session that sent a request, if it is not the worker's own.
-    pub(super) fn child_that_asks(&self, params: &str) -> Child {
-        let Some(own) = self.own_session() else { return Child::default() };
+    pub(super) fn asking(&self, own: Option<&str>, params: &str) -> Child {
+        let Some(own) = own else { return Child::default() };
         let asking = surrogates::parse::<Asking>(params).ok().and_then(|asking| asking.session_id);
         match asking {
             Some(Value::String(id)) if id != own && id.len() <= MAX_ID_BYTES => {
-                Child { session_title: self.children.title(&id), session_id: Some(id) }
+                Child { session_title: self.title(&id), session_id: Some(id) }
             }
             _ => Child::default(),
         }
+    }
+
+    fn title(&self, id: &str) -> Option<String> {
+        self.0.iter().find(|session| session.id == id)?.title.clone()
     }
 }
 

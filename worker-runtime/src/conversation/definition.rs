@@ -8,7 +8,7 @@ use subagent_protocol::frame::DefinitionChange;
 use subagent_protocol::options::SessionOption;
 use subagent_protocol::record::PromptBy;
 
-use super::Conversation;
+use super::state::Conversation;
 use crate::acp::requests::SessionContext;
 
 fn with_prompt(context: &SessionContext) -> Option<&Instructions> {
@@ -23,50 +23,47 @@ pub(super) fn block(context: &SessionContext) -> Option<Value> {
     Some(instructions.block())
 }
 
-impl Conversation {
-    /// The agent's capabilities are known.
-    pub(super) fn take_system_prompt(&mut self, offered: bool) {
-        self.config.context.system_prompt = offered && with_prompt(&self.config.context).is_some();
-    }
+/// The agent's capabilities are known.
+pub(super) fn take_system_prompt(context: &mut SessionContext, offered: bool) {
+    context.system_prompt = offered && with_prompt(context).is_some();
+}
 
-    /// There is a session. A `fresh` one does not know earlier instructions.
-    pub(super) fn prompt_by(&mut self, fresh: bool) -> Option<PromptBy> {
-        let context = &mut self.config.context;
-        if fresh && let Some(instructions) = &mut context.instructions {
-            instructions.delivered = false;
-        }
-        with_prompt(context)?;
-        Some(if context.system_prompt { PromptBy::SystemPrompt } else { PromptBy::FirstPrompt })
+/// There is a session. A `fresh` one does not know earlier instructions.
+pub(super) fn prompt_by(context: &mut SessionContext, fresh: bool) -> Option<PromptBy> {
+    if fresh && let Some(instructions) = &mut context.instructions {
+        instructions.delivered = false;
     }
+    with_prompt(context)?;
+    Some(if context.system_prompt { PromptBy::SystemPrompt } else { PromptBy::FirstPrompt })
+}
 
-    /// A prompt was answered.
-    pub(super) fn instructions_kept(&mut self, stop_reason: Option<&str>) {
-        if let Some(instructions) = &mut self.config.context.instructions {
-            instructions.delivered |= is_kept(stop_reason);
-        }
+/// A prompt was answered.
+pub(super) fn instructions_kept(context: &mut SessionContext, stop_reason: Option<&str>) {
+    if let Some(instructions) = &mut context.instructions {
+        instructions.delivered |= is_kept(stop_reason);
     }
+}
 
-    /// Applies another definition to the present session. Returns whether an option must be
-    /// set before the prompt.
-    pub(super) fn take_change(&mut self, change: &DefinitionChange) -> bool {
-        let context = &mut self.config.context;
-        let same = |known: &Instructions| {
-            let Instructions { name, prompt, .. } = &change.instructions;
-            (&known.name, &known.prompt) == (name, prompt)
-        };
-        // A runtime started for this turn already has the definition.
-        if !context.instructions.as_ref().is_some_and(same) {
-            context.instructions = Some(Instructions { delivered: false, ..change.instructions.clone() });
-            context.system_prompt = false;
-        }
-        self.config.client_rules.clone_from(&change.client_rules);
-        self.want_changes(&change.options, change.instructions.model.as_deref())
+/// Applies another definition to the present session. Returns whether an option must be
+/// set before the prompt.
+pub(super) fn take_change(conversation: &mut Conversation, change: &DefinitionChange) -> bool {
+    let context = &mut conversation.config.context;
+    let same = |known: &Instructions| {
+        let Instructions { name, prompt, .. } = &change.instructions;
+        (&known.name, &known.prompt) == (name, prompt)
+    };
+    // A runtime started for this turn already has the definition.
+    if !context.instructions.as_ref().is_some_and(same) {
+        context.instructions = Some(Instructions { delivered: false, ..change.instructions.clone() });
+        context.system_prompt = false;
     }
+    conversation.config.client_rules.clone_from(&change.client_rules);
+    conversation.settings.want_changes(&change.options, change.instructions.model.as_deref())
+}
 
-    /// Returns the model that the definition prefers, unless a client has chosen one.
-    pub(super) fn wished_model(&self) -> Option<SessionOption> {
-        let chosen = self.config.options.model.is_some();
-        let wish = self.config.context.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
-        Some(SessionOption::Model { value: wish })
-    }
+/// Returns the model that the definition prefers, unless a client has chosen one.
+pub(super) fn wished_model(conversation: &Conversation) -> Option<SessionOption> {
+    let chosen = conversation.config.options.model.is_some();
+    let wish = conversation.config.context.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
+    Some(SessionOption::Model { value: wish })
 }

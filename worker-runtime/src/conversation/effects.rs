@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use subagent_protocol::client::{ExitStatus, TerminalExited};
 use subagent_protocol::frame::{Refusal, RuntimeCommand};
-use subagent_protocol::record::{AgentStarted, RecordType};
+use subagent_protocol::record::{AgentStarted, Notification, RecordType};
 
 use crate::acp::lines::AgentLine;
 use crate::acp::outgoing::{OutgoingKind, OutgoingLine};
+use crate::acp::requests;
 use crate::journal::batch::RecordBatch;
 use crate::stderr::StderrTail;
 
@@ -123,6 +125,23 @@ pub(crate) struct ClientOperationError {
     pub(crate) message: String,
 }
 
+impl ClientOperationError {
+    /// An error that the request did not cause.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self { code: requests::INTERNAL_ERROR, message: message.into() }
+    }
+
+    /// The request is not allowed.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self { code: requests::INVALID_PARAMS, message: message.into() }
+    }
+
+    /// The resource does not exist.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self { code: requests::RESOURCE_NOT_FOUND, message: message.into() }
+    }
+}
+
 /// Identifies a command of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplyTo {
@@ -210,6 +229,12 @@ pub(crate) struct Cx<'a> {
 impl Cx<'_> {
     pub(super) fn record<T: Serialize>(&mut self, t: RecordType, turn: Option<u64>, body: &T) {
         self.batch.push_body(t, turn, body);
+    }
+
+    /// Keeps a notification, or an unknown request, verbatim.
+    pub(super) fn notification(&mut self, turn: Option<u64>, method: &str, params: Option<&RawValue>) {
+        let body = Notification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
+        self.record(RecordType::Notification, turn, &body);
     }
 
     pub(super) fn send(&mut self, kind: OutgoingKind, bytes: Vec<u8>) {

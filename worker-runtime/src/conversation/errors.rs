@@ -9,8 +9,8 @@ use subagent_protocol::options::SessionOption;
 use subagent_protocol::rate_limit::{self, Reset};
 use subagent_protocol::start::Login;
 
-use super::handshake::excerpt;
-use super::{Exit, rate_limits};
+use super::effects::Exit;
+use super::rate_limits;
 use crate::acp::options::Unavailable;
 use crate::acp::requests::SessionContext;
 use crate::acp::results::Capabilities;
@@ -417,6 +417,11 @@ fn describe(exit: Exit) -> String {
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "exit status unknown".to_owned(),
     }
+}
+
+/// Quotes a response in an error, with a length limit.
+fn excerpt(text: &str) -> Value {
+    text.chars().take(1000).collect::<String>().into()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use subagent_protocol::frame::RuntimeCommand;
 use subagent_protocol::ids::RequestId;
+use subagent_protocol::options::Options;
 use subagent_protocol::record::RecordType as T;
 use subagent_protocol::start::ClientRules;
 

@@ -7,15 +7,20 @@ mod hibernate;
 mod lines;
 mod login;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use subagent_protocol::frame::{Refusal, RuntimeCommand};
+use subagent_protocol::frame::{Refusal, RuntimeCommand, RuntimePhase};
 use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::options::Options;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{AgentStarted, RecordType as T};
+use subagent_protocol::start::{Login, Timeouts};
 
 use super::*;
 use crate::acp::lines::AgentLine;
 use crate::acp::outgoing::OutgoingKind;
+use crate::acp::requests::SessionContext;
 use crate::journal::batch::RecordBatch;
 use crate::journal::batch::reading::{OwnedRecord, records};
 use crate::stderr::StderrTail;
@@ -427,10 +432,10 @@ fn an_agent_that_asks_without_end_gets_an_error() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
     let ask = |id: usize| json!({"id": id, "method": "session/request_permission", "params": {"of": id}});
-    for id in 0..approvals::MAX_OPEN {
+    for id in 0..question::MAX_OPEN {
         talk.line(ask(id));
     }
-    assert_eq!(talk.conversation.open_approvals().len(), approvals::MAX_OPEN);
+    assert_eq!(talk.conversation.open_approvals().len(), question::MAX_OPEN);
     talk.forget();
     talk.line(ask(1000));
     assert_eq!(talk.types(), [T::Notification]);

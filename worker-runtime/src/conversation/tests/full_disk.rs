@@ -7,7 +7,9 @@ fn a_full_disk_ends_the_turn_after_a_while() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
     talk.input(ConversationInput::Storage(Storage::Full));
-    assert!(talk.actions.contains(&ConversationAction::SetTimer(Timer::StorageFull, STORAGE_TIMEOUT)));
+    assert!(
+        talk.actions.contains(&ConversationAction::SetTimer(Timer::StorageFull, ending::STORAGE_TIMEOUT))
+    );
     let unknown =
         RuntimeCommand::Answer { request_id: RequestId::from_random([9; 5]), option_id: None, rule: None };
     assert_eq!(talk.command(unknown), Err(Refusal::StorageFull));
