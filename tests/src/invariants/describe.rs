@@ -8,7 +8,7 @@ use subagent_protocol::codec::{Decoded, decode};
 
 use super::evidence::Evidence;
 use super::journal::{LIMIT, segments};
-use super::rows;
+use super::rows::rows;
 
 /// The shown columns: never a payload, which may be long.
 const TABLES: [&str; 4] = [

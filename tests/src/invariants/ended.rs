@@ -7,7 +7,7 @@ use nix::fcntl::{Flock, FlockArg};
 use rusqlite::Connection;
 
 use super::evidence::Evidence;
-use super::none_of;
+use super::rows::none_of;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     if !evidence.ended {

@@ -33,7 +33,7 @@ impl Evidence {
             database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
             // All checks see one snapshot, although a daemon may keep writing.
             database.execute_batch("BEGIN").unwrap();
-            super::kept::narrow(&database).unwrap();
+            super::remains::narrow(&database).unwrap();
             database
         })
     }

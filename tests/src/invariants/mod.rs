@@ -19,6 +19,8 @@ mod numbers;
 mod owners;
 mod queue;
 mod recorder;
+mod remains;
+mod rows;
 mod runtimes;
 mod secrets;
 mod stored;
@@ -89,31 +91,4 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
 #[must_use]
 pub fn check_runtimes(evidence: &Evidence) -> Vec<String> {
     evidence.database().map_or_else(Vec::new, |database| runtimes::check(evidence, &database).unwrap())
-}
-
-/// Returns the rows of a query, each as one text, for a violation's sentence.
-fn rows(database: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement = database.prepare(sql)?;
-    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let rows = statement.query_map([], |row| {
-        let mut text = Vec::new();
-        for (index, name) in columns.iter().enumerate() {
-            let value = match row.get_ref(index)? {
-                rusqlite::types::ValueRef::Null => "null".to_owned(),
-                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
-                rusqlite::types::ValueRef::Real(number) => number.to_string(),
-                rusqlite::types::ValueRef::Text(bytes) | rusqlite::types::ValueRef::Blob(bytes) => {
-                    String::from_utf8_lossy(bytes).into_owned()
-                }
-            };
-            text.push(format!("{name} {value}"));
-        }
-        Ok(text.join(", "))
-    })?;
-    rows.collect()
-}
-
-/// Returns a violation for each row of a query.
-fn none_of(database: &Connection, what: &str, sql: &str) -> rusqlite::Result<Vec<String>> {
-    Ok(rows(database, sql)?.into_iter().map(|row| format!("{what}: {row}")).collect())
 }

@@ -4,7 +4,7 @@
 use rusqlite::Connection;
 
 use super::evidence::Evidence;
-use super::none_of;
+use super::rows::none_of;
 
 pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     // Gaps are allowed where the product reports them (`journal.gap`), which

@@ -3,7 +3,8 @@
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::evidence::Evidence;
-use super::{kept, none_of};
+use super::remains;
+use super::rows::none_of;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queued_turns'))";
@@ -39,7 +40,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for (turn, of) in &evidence.acknowledged.queued {
         let places: i64 = places.query_row([turn], |row| row.get(0))?;
         let there = worker.query_row([of], |row| row.get::<_, i64>(0)).optional()?.is_some();
-        let whole = there && kept::of(database, of)? == kept::Kept::Above(0);
+        let whole = there && remains::of(database, of)? == remains::Kept::Above(0);
         if whole && places != 1 && !is_restored(database)? {
             violations.push(format!("{turn} of {of} was accepted as waiting, and is in {places} places"));
         }

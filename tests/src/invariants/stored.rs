@@ -3,13 +3,14 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::evidence::Evidence;
-use super::kept;
+use super::remains;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let known = &evidence.acknowledged;
     let mut violations = Vec::new();
-    let has_lost =
-        |worker: &str, seq: i64| -> rusqlite::Result<bool> { Ok(kept::of(database, worker)?.has_lost(seq)) };
+    let has_lost = |worker: &str, seq: i64| -> rusqlite::Result<bool> {
+        Ok(remains::of(database, worker)?.has_lost(seq))
+    };
 
     let mut event = database.prepare(
         "SELECT w.worker_id, iif(e.type = '', 'progress.message', e.type), t.turn_id, e.internal FROM events e JOIN workers w ON w.id = e.worker
@@ -70,7 +71,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         // A request outside a turn, below the mark, may have been decided above it.
         let gone = stored.is_none()
             && (has_lost(&decision.worker, decision.event.0)?
-                || (kept::of(database, &decision.worker)? != kept::Kept::Above(0)
+                || (remains::of(database, &decision.worker)? != remains::Kept::Above(0)
                     && event.exists([decision.event.0])?));
         if !good && !gone {
             violations.push(format!("{id} was decided: {decision:?}, stored is {stored:?}"));
@@ -81,7 +82,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for (id, expected) in
         known.started.iter().map(|id| (id, None)).chain(known.stopped.iter().map(|id| (id, Some("stopped"))))
     {
-        if kept::of(database, id)? == kept::Kept::Nothing {
+        if remains::of(database, id)? == remains::Kept::Nothing {
             continue;
         }
         let state: Option<String> = worker.query_row([id], |row| row.get(0)).optional()?;

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::evidence::Evidence;
-use super::none_of;
+use super::rows::none_of;
 
 /// Impossible contents: the meaning of a row, and the query that finds it.
 const CONTRADICTIONS: &[(&str, &str)] = &[

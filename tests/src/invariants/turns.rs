@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::evidence::Evidence;
-use super::none_of;
+use super::rows::none_of;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = none_of(

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, params};
 
 use super::evidence::Evidence;
-use super::kept;
 use super::recorder::ALL;
+use super::remains;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         let is_lost: Box<dyn Fn(i64) -> bool> = if watched.worker == ALL {
             Box::new(|_| false)
         } else {
-            let kept = kept::of(database, &watched.worker)?;
+            let kept = remains::of(database, &watched.worker)?;
             Box::new(move |seq| kept.has_lost(seq))
         };
         let from = watched.from.map_or(0, |cursor| cursor.0);
