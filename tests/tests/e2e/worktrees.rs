@@ -418,6 +418,9 @@ fn without_an_identity_the_start_says_so_and_nothing_lands() {
     let detached = ["run", "-d", "demo", "--name", "api", "--worktree", "Hello"];
     let said = sandbox.command("subagent").args(detached).run();
     assert!(said.status.success() && said.stderr.contains(COMMAND), "{said}");
+    let waited = ["task", "run", "--launcher", "demo", "--worktree", "--text", "Hello"];
+    let said = sandbox.command("subagent").args(waited).run();
+    assert!(said.status.success() && said.stderr.contains(COMMAND), "{said}");
     let watched = sandbox.command("subagent").args(["watch", "auth"]).on_screen().text();
     assert!(watched.contains("git has no name for the commits of a landing"), "{watched}");
     let _ = sandbox.run(&["send", "auth", "!edit create b.txt b"]).data();

@@ -17,11 +17,12 @@ use crate::command_line::flags::{ConfigFlag, JsonFlag, path};
 use crate::command_line::numbers::{age, count};
 use crate::commands::message::text_source::TextSources;
 use crate::commands::waiting::signals::{Interruptions, end_by};
+use crate::commands::worker::start::notes;
 use crate::commands::worktree;
 use crate::context::{CliContext, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{InputField, InputObject, InputType, field};
-use crate::output::{CliOutcome, text};
+use crate::output::{CliOutcome, explain, text};
 use crate::tasks::{TaskPlacement, TaskSubmitter};
 
 /// Give a task to an agent and wait for its result
@@ -274,6 +275,9 @@ async fn wait(
 
 /// The result; of a task that has ended in another way than completed, as far as it got, and why.
 fn outcome(shown: &TaskShown) -> Result<CliOutcome> {
+    if shown.worktree.as_ref().is_some_and(|worktree| worktree.identity_missing) {
+        explain(&[notes::no_identity()]);
+    }
     let data = value(shown)?;
     let text = task_result::short(shown)?.into_owned();
     Ok(match shown.task.status {

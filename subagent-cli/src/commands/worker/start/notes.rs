@@ -27,12 +27,15 @@ fn login_wanted(worker: &Value) -> Option<String> {
 
 /// Its work could not be landed.
 fn identity_missing(worker: &Value) -> Option<String> {
-    (worker[WORKTREE]["identityMissing"] == true).then(|| {
-        format!(
-            "git has no name and email address for commits, which `subagent land` needs; {}",
-            advice::GIT_IDENTITY
-        )
-    })
+    (worker[WORKTREE]["identityMissing"] == true).then(no_identity)
+}
+
+/// The note about a worktree that was created where git has no identity.
+pub(crate) fn no_identity() -> String {
+    format!(
+        "git has no name and email address for commits, which `subagent land` needs; {}",
+        advice::GIT_IDENTITY
+    )
 }
 
 #[cfg(test)]
