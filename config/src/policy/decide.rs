@@ -328,7 +328,8 @@ impl Judge<'_> {
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
             // An agent's notes grant no permissions, so they are not guarded.
-            let notes = self.policy.chain.last().is_some_and(|node| node.keeps_notes(kind, spelling));
+            let notes =
+                self.policy.chain.last().is_some_and(|node| memory::keeps_notes(node, kind, spelling));
             let guarded = (places.is_protected(kind, spelling) || self.is_source(kind, spelling)) && !notes;
             let doubt = paths::is_of_a_process(&spelling.absolute);
             self.answer(&RuleQuery {
@@ -361,7 +362,7 @@ impl Judge<'_> {
         let mut held: Option<RuleDecision> = None;
         for (depth, node) in chain.iter().enumerate() {
             let above = held.clone();
-            let own = node.in_memory(query, node.answer(places, query));
+            let own = memory::in_memory(node, query, node.answer(places, query));
             let own = own.filter(|own| !(query.opened && own.asks_for_everything()));
             let own = own.map(|own| query.limits(own).at(depth));
             held = above.iter().cloned().chain(own).reduce(stricter);
@@ -370,7 +371,7 @@ impl Judge<'_> {
                 let parent = || above.unwrap_or_else(|| self.default_answer(query, depth)).action;
                 // The root node's grants come from the owner.
                 let may_grant = || depth == 0 || parent() == RuleAction::Allow;
-                held = Some(node.instead_of_asking(places, query, asked, depth, may_grant));
+                held = Some(granted::instead_of_asking(node, places, query, asked, depth, may_grant));
             }
         }
         held.unwrap_or_else(|| self.default_answer(query, chain.len()))
@@ -390,7 +391,7 @@ impl Judge<'_> {
                 held.clone().filter(|held| node.granted.is_some() && held.action == RuleAction::Ask)
             {
                 let may_grant = || above.is_none();
-                held = Some(node.instead_of_asking(places, query, asked, depth, may_grant))
+                held = Some(granted::instead_of_asking(node, places, query, asked, depth, may_grant))
                     .filter(|answer| answer.action > RuleAction::Allow);
             }
         }

@@ -5,29 +5,17 @@ use subagent_protocol::worker_name::LAST;
 use super::{ApiRequest, DaemonClient, segment};
 use crate::failure::Result;
 
-impl DaemonClient {
-    /// Replaces `@last` by its current worker id. A request to another worker would change its meaning.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND` without workers, and those of [`DaemonClient::ask`].
-    pub async fn pin_last(&mut self, addresses: &[String]) -> Result<Vec<String>> {
-        if !addresses.iter().any(|address| address == LAST) {
-            return Ok(addresses.to_vec());
-        }
-        let shown = self.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(LAST)))).await?;
-        let worker_id = shown["workerId"].as_str().unwrap_or(LAST);
-        self.last_name = shown["name"].as_str().map(str::to_owned);
-        let pinned = |address: &String| if address == LAST { worker_id } else { address }.to_owned();
-        Ok(addresses.iter().map(pinned).collect())
+/// Replaces `@last` by its current worker id. A request to another worker would change its meaning.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND` without workers, and those of [`DaemonClient::ask`].
+pub(crate) async fn pin(client: &mut DaemonClient, addresses: &[String]) -> Result<Vec<String>> {
+    if !addresses.iter().any(|address| address == LAST) {
+        return Ok(addresses.to_vec());
     }
-
-    /// Returns the typed addresses for a view: with the worker's name in place of `@last`.
-    #[must_use]
-    pub fn names(&self, addresses: &[String]) -> Vec<String> {
-        let name = |address: &String| match &self.last_name {
-            Some(name) if address == LAST => name.clone(),
-            _ => address.clone(),
-        };
-        addresses.iter().map(name).collect()
-    }
+    let shown = client.ask(&ApiRequest::get(format!("/v1/workers/{}", segment(LAST)))).await?;
+    let worker_id = shown["workerId"].as_str().unwrap_or(LAST);
+    client.last_name = shown["name"].as_str().map(str::to_owned);
+    let pinned = |address: &String| if address == LAST { worker_id } else { address }.to_owned();
+    Ok(addresses.iter().map(pinned).collect())
 }

@@ -9,7 +9,7 @@ mod connect;
 mod daemons;
 mod exchange;
 mod glance;
-mod last_worker;
+pub(crate) mod last_worker;
 mod lock;
 mod losses;
 mod query;
@@ -21,7 +21,7 @@ mod state_watch;
 mod stream;
 mod tasks;
 mod wait;
-mod wait_many;
+pub(crate) mod wait_many;
 mod waited;
 
 use std::ffi::OsString;
@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use subagent_config::Workspace;
 use subagent_protocol::api::{ControllerHandle, DaemonInfo};
+use subagent_protocol::worker_name::LAST;
 
 use crate::context::CliContext;
 use crate::failure::{Failure, Result};
@@ -157,6 +158,16 @@ impl DaemonClient {
     #[must_use]
     pub fn daemon(&self) -> Option<&DaemonInfo> {
         self.link.as_ref().map(|link| &link.info)
+    }
+
+    /// Returns the typed addresses for a view: with the worker's name in place of `@last`.
+    #[must_use]
+    pub fn names(&self, addresses: &[String]) -> Vec<String> {
+        let name = |address: &String| match &self.last_name {
+            Some(name) if address == LAST => name.clone(),
+            _ => address.clone(),
+        };
+        addresses.iter().map(name).collect()
     }
 }
 

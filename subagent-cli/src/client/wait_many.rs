@@ -11,38 +11,35 @@ use super::wait::{GRACE, SHORTEST, duration};
 use super::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::failure::Result;
 
-impl DaemonClient {
-    /// Waits. The time counts from the first request, including reconnects. With event types, each worker
-    /// gets a cursor, so that a repetition starts at the same positions.
-    ///
-    /// # Errors
-    /// `WAIT_TIMEOUT`, and those of [`DaemonClient::ask`].
-    pub async fn wait_many(&mut self, mut request: WaitMany) -> Result<Value> {
-        if request.until.is_some() && !request.include_history {
-            for worker in &mut request.workers {
-                let path =
-                    RequestPath::new(format!("/v1/workers/{}/events/latest", segment(&worker.worker_id)));
-                let latest = self.ask(&ApiRequest::get(path)).await?;
-                worker.from_event_id = latest["event"]["eventId"].as_str().map(str::to_owned);
-            }
-            // A worker without events has only later ones.
-            request.include_history = true;
+/// Waits. The time counts from the first request, including reconnects. With event types, each worker
+/// gets a cursor, so that a repetition starts at the same positions.
+///
+/// # Errors
+/// `WAIT_TIMEOUT`, and those of [`DaemonClient::ask`].
+pub(crate) async fn wait(client: &mut DaemonClient, mut request: WaitMany) -> Result<Value> {
+    if request.until.is_some() && !request.include_history {
+        for worker in &mut request.workers {
+            let path = RequestPath::new(format!("/v1/workers/{}/events/latest", segment(&worker.worker_id)));
+            let latest = client.ask(&ApiRequest::get(path)).await?;
+            worker.from_event_id = latest["event"]["eventId"].as_str().map(str::to_owned);
         }
-        let begun = OnceLock::new();
-        let timeout = request.timeout_seconds;
-        let limit = (timeout > 0.0).then(|| duration(timeout) + GRACE);
-        let waited = self
-            .ask_made(|| {
-                let now = Instant::now();
-                let elapsed = now.duration_since(*begun.get_or_init(|| now)).as_secs_f64();
-                let left = if timeout > 0.0 { (timeout - elapsed).max(SHORTEST) } else { 0.0 };
-                let request = WaitMany { timeout_seconds: left, ..request.clone() };
-                Ok(ApiRequest::post("/v1/wait", &request)?.within(limit))
-            })
-            .await;
-        waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
-            true => failure.with("timeoutSeconds", timeout),
-            false => failure,
-        })
+        // A worker without events has only later ones.
+        request.include_history = true;
     }
+    let begun = OnceLock::new();
+    let timeout = request.timeout_seconds;
+    let limit = (timeout > 0.0).then(|| duration(timeout) + GRACE);
+    let waited = client
+        .ask_made(|| {
+            let now = Instant::now();
+            let elapsed = now.duration_since(*begun.get_or_init(|| now)).as_secs_f64();
+            let left = if timeout > 0.0 { (timeout - elapsed).max(SHORTEST) } else { 0.0 };
+            let request = WaitMany { timeout_seconds: left, ..request.clone() };
+            Ok(ApiRequest::post("/v1/wait", &request)?.within(limit))
+        })
+        .await;
+    waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
+        true => failure.with("timeoutSeconds", timeout),
+        false => failure,
+    })
 }

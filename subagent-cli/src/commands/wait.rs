@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use subagent_protocol::until::Until;
 
-use crate::client::{DaemonClient, WaitStart, WorkerWait, block_on};
+use crate::client::{DaemonClient, WaitStart, WorkerWait, block_on, last_worker};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag, path};
 use crate::command_line::numbers::{seconds, time};
 use crate::commands::targets::named_worker;
@@ -157,7 +157,7 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let named = named_worker(&worker_id, &workspace)?.to_owned();
     let mut client = DaemonClient::new(context, &workspace);
-    let address = block_on(client.pin_last(&[named]))?.concat();
+    let address = block_on(last_worker::pin(&mut client, &[named]))?.concat();
     let waiting = WorkerWait {
         worker_id: address.clone(),
         until,

@@ -17,7 +17,9 @@ use subagent_protocol::time::Timestamp;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::client::{ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, segment};
+use crate::client::{
+    ApiRequest, DaemonClient, EventBatch, EventSubscription, block_on, last_worker, segment,
+};
 use crate::command_line::flags::{CwdFlag, JsonFlag, SelectorFlag};
 use crate::command_line::numbers::{age, count, time, window};
 use crate::commands::targets::named_worker;
@@ -172,7 +174,7 @@ pub(super) fn run(args: WatchArgs, context: &CliContext) -> Result<CliOutcome> {
     let asks =
         unlimited && matches!(sink, WatchOutput::Person(..)) && args.worker_id.is_none() && !args.no_ask;
     let watched = block_on(async {
-        let named = client.pin_last(&typed).await?;
+        let named = last_worker::pin(&mut client, &typed).await?;
         let worker_id = if let [one] = &*named { Some(one) } else { None };
         let mut prompts = if asks { Prompts::open(context, &workspace, &named, &choice) } else { None };
         if choice.selector.is_some() {

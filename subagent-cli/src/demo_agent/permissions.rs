@@ -20,37 +20,35 @@ enum PermissionOutcome {
     Broken(String),
 }
 
-impl DemoTurn<'_> {
-    /// Sends all permission requests at once and handles the responses in order of arrival.
-    pub(super) fn ask(&mut self, kind: &str, title: &str, requests: u8) -> Result<(), EarlyEnd> {
-        let mut waiting = Vec::new();
-        for number in 1..=requests {
-            let title = if requests == 1 { title.to_owned() } else { format!("{title} ({number})") };
-            let tool = self.agent.tool_id();
-            self.record(updates::tool_call(&tool, kind, &title, "pending"))?;
-            self.open_tools.push(tool.clone());
-            let id = self.agent.request_id();
-            let params = updates::permission(&self.session, &tool, kind, &title);
-            self.agent.out.request(id, "session/request_permission", &params)?;
-            let label = if requests == 1 { "permission".to_owned() } else { format!("permission {number}") };
-            waiting.push((id, tool, label));
-        }
-        while !waiting.is_empty() {
-            let WakeReason::Answer { id, result } = self.wait(LONG)? else { continue };
-            let Some(index) = waiting.iter().position(|(asked, ..)| *asked == id) else { continue };
-            let (_, tool, label) = waiting.remove(index);
-            self.open_tools.retain(|open| *open != tool);
-            let (status, text) = match verdict(result) {
-                PermissionOutcome::Allowed(option) => ("completed", option),
-                PermissionOutcome::Rejected(option) => ("failed", option),
-                PermissionOutcome::Cancelled => ("failed", "cancelled".to_owned()),
-                PermissionOutcome::Broken(what) => ("failed", what),
-            };
-            self.record(updates::tool_call_end(&tool, status, &text))?;
-            self.say(&format!("{label}: {text}"))?;
-        }
-        Ok(())
+/// Sends all permission requests at once and handles the responses in order of arrival.
+pub(super) fn ask(turn: &mut DemoTurn<'_>, kind: &str, title: &str, requests: u8) -> Result<(), EarlyEnd> {
+    let mut waiting = Vec::new();
+    for number in 1..=requests {
+        let title = if requests == 1 { title.to_owned() } else { format!("{title} ({number})") };
+        let tool = turn.agent.tool_id();
+        turn.record(updates::tool_call(&tool, kind, &title, "pending"))?;
+        turn.open_tools.push(tool.clone());
+        let id = turn.agent.request_id();
+        let params = updates::permission(&turn.session, &tool, kind, &title);
+        turn.agent.out.request(id, "session/request_permission", &params)?;
+        let label = if requests == 1 { "permission".to_owned() } else { format!("permission {number}") };
+        waiting.push((id, tool, label));
     }
+    while !waiting.is_empty() {
+        let WakeReason::Answer { id, result } = turn.wait(LONG)? else { continue };
+        let Some(index) = waiting.iter().position(|(asked, ..)| *asked == id) else { continue };
+        let (_, tool, label) = waiting.remove(index);
+        turn.open_tools.retain(|open| *open != tool);
+        let (status, text) = match verdict(result) {
+            PermissionOutcome::Allowed(option) => ("completed", option),
+            PermissionOutcome::Rejected(option) => ("failed", option),
+            PermissionOutcome::Cancelled => ("failed", "cancelled".to_owned()),
+            PermissionOutcome::Broken(what) => ("failed", what),
+        };
+        turn.record(updates::tool_call_end(&tool, status, &text))?;
+        turn.say(&format!("{label}: {text}"))?;
+    }
+    Ok(())
 }
 
 fn verdict(result: Result<Value, RpcError>) -> PermissionOutcome {

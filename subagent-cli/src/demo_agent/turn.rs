@@ -13,6 +13,7 @@ use super::inbox::InboxEvent;
 use super::script::{self, Directive, ScriptStep};
 use super::updates;
 use super::wire::RpcError;
+use super::{elicitations, floods, permissions};
 
 /// Maximum duration of a single wait inside of an endless one (`!hang`).
 const LONG: Duration = Duration::from_secs(3600);
@@ -168,8 +169,8 @@ impl DemoTurn<'_> {
     fn step(&mut self, directive: Directive) -> Result<Option<String>, EarlyEnd> {
         match directive {
             Directive::Say(text) => self.say(&text)?,
-            Directive::Chunks { count, text } => self.chunks(count, text.as_deref())?,
-            Directive::Stream(count) => self.stream(count)?,
+            Directive::Chunks { count, text } => floods::chunks(self, count, text.as_deref())?,
+            Directive::Stream(count) => floods::stream(self, count)?,
             Directive::Think(text) => self.record(updates::thought(&text))?,
             Directive::Tool { kind, title } => self.tool(&kind, &title)?,
             Directive::Edit(edit) => return self.edit(&edit),
@@ -179,9 +180,11 @@ impl DemoTurn<'_> {
                 Ok(usage) => self.usage = Some(usage),
                 Err(error) => return Ok(Some(format!("!tokens: {error}"))),
             },
-            Directive::Ask { kind, title, requests } => self.ask(&kind, &title, requests)?,
-            Directive::Elicit { params, file } => return self.elicit(&params, file.as_deref()),
-            Directive::Raw(line) => self.raw(&line)?,
+            Directive::Ask { kind, title, requests } => permissions::ask(self, &kind, &title, requests)?,
+            Directive::Elicit { params, file } => {
+                return elicitations::elicit(self, &params, file.as_deref());
+            }
+            Directive::Raw(line) => elicitations::raw(self, &line)?,
             Directive::Sleep(time) => self.sleep(time)?,
             Directive::WaitFile(path) => return self.wait_file(&path),
             Directive::Touch(path) => return Ok(super::commands::touch(&path)),
@@ -199,9 +202,9 @@ impl DemoTurn<'_> {
                 self.sleep(time)?;
                 self.hearing = CancelReaction::Listening;
             }
-            Directive::Noise => self.noise()?,
-            Directive::Line(bytes) => return self.line(bytes),
-            Directive::Flood { amount, bytes } => self.flood(amount, bytes)?,
+            Directive::Noise => floods::noise(self)?,
+            Directive::Line(bytes) => return floods::line(self, bytes),
+            Directive::Flood { amount, bytes } => floods::flood(self, amount, bytes)?,
             Directive::Error { code, message } => return Err(EarlyEnd::Error(RpcError::new(code, message))),
             Directive::RateLimit(retry_after_ms) => {
                 return Err(EarlyEnd::Error(RpcError::limited(retry_after_ms)));

@@ -12,7 +12,7 @@ use subagent_protocol::{Result, worker_name};
 use super::body::PathNames;
 use super::reply::ApiError;
 use super::state::Api;
-use crate::supervisor::{Supervisor, TaskCaller};
+use crate::supervisor::{Supervisor, TaskCaller, addresses};
 
 /// The worker that was started or addressed last. A new daemon starts with the one that changed
 /// last.
@@ -37,9 +37,9 @@ impl LastWorker {
 pub(super) async fn resolve(api: &Api, address: &str) -> Result<String> {
     let supervisor: &Supervisor = &api.supervisor;
     if address == worker_name::LAST {
-        return supervisor.last_worker(api.last_worker.get()).await;
+        return addresses::last(supervisor, api.last_worker.get()).await;
     }
-    let worker_id = supervisor.find_worker(address).await?;
+    let worker_id = addresses::find(supervisor, address).await?;
     // A wrong address must not change which worker is the last one.
     if worker_id.parse::<WorkerId>().is_ok() {
         api.last_worker.set(&worker_id);

@@ -58,7 +58,7 @@ async fn worker(api: &Api, caller: &TaskCaller, address: Option<String>) -> Resu
         Some(address) if caller.parent().is_none() => {
             let worker_id = resolve(api, &address).await?;
             if worker_id.parse::<WorkerId>().is_err() {
-                return Err(api.supervisor.not_found(&worker_id));
+                return Err(supervisor::addresses::not_found(&api.supervisor, &worker_id));
             }
             Ok(Some(worker_id))
         }

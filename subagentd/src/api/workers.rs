@@ -184,7 +184,10 @@ pub(super) async fn rename(
     WorkerInPath(worker): WorkerInPath,
     Body(request): Body<RenameWorker>,
 ) -> HandlerResult<WorkerRenamed> {
-    Ok(TypedReply("worker.renamed", api.supervisor.rename_worker(caller, &worker, request).await?))
+    Ok(TypedReply(
+        "worker.renamed",
+        supervisor::addresses::rename(&api.supervisor, caller, &worker, request).await?,
+    ))
 }
 
 /// Query parameters of a log.

@@ -97,7 +97,7 @@ pub(super) async fn check_work(context: &ScheduleContext, work: &mut ScheduledWo
             if message.text.trim().is_empty() {
                 return Err(wrong("text", "the message is empty".to_owned()));
             }
-            message.worker = context.supervisor.find_worker(&message.worker).await?;
+            message.worker = supervisor::addresses::find(&context.supervisor, &message.worker).await?;
             let worker = message.worker.clone();
             let read = move |connection: &Connection| trigger_sources::cannot_be_sent_to(connection, &worker);
             match context.stream.store.read(read).await? {
@@ -137,7 +137,7 @@ async fn check_source(context: &ScheduleContext, source: &mut TriggerSource) -> 
     check_form(source)?;
     match source {
         TriggerSource::After { worker, .. } => {
-            *worker = context.supervisor.find_worker(worker).await?;
+            *worker = supervisor::addresses::find(&context.supervisor, worker).await?;
             let id = worker.clone();
             let read = move |connection: &Connection| trigger_sources::task_of_source(connection, &id);
             return context.stream.store.read(read).await;

@@ -8,100 +8,98 @@ use subagent_protocol::{Code, Error, Result, worker_name};
 use super::{ApiCaller, Supervisor, entropy};
 use crate::store::{Durability, controllers, requests, workers};
 
-impl Supervisor {
-    /// Returns the error for an address that matches no worker.
-    #[must_use]
-    pub(crate) fn not_found(&self, address: &str) -> Error {
-        self.roster.not_found(address)
-    }
+/// Returns the error for an address that matches no worker.
+#[must_use]
+pub(crate) fn not_found(supervisor: &Supervisor, address: &str) -> Error {
+    supervisor.roster.not_found(address)
+}
 
-    /// Returns the id of the worker with this id, name or unique prefix of an id. An address that
-    /// matches no worker is returned unchanged, because each request has its own error for it.
-    ///
-    /// # Errors
-    /// `AMBIGUOUS_WORKER{address,candidates}`, `STORAGE_ERROR`.
-    pub(crate) async fn find_worker(&self, address: &str) -> Result<String> {
-        // Names that look like an id are refused, so an id needs no lookup.
-        if address.parse::<WorkerId>().is_ok() {
-            return Ok(address.to_owned());
+/// Returns the id of the worker with this id, name or unique prefix of an id. An address that
+/// matches no worker is returned unchanged, because each request has its own error for it.
+///
+/// # Errors
+/// `AMBIGUOUS_WORKER{address,candidates}`, `STORAGE_ERROR`.
+pub(crate) async fn find(supervisor: &Supervisor, address: &str) -> Result<String> {
+    // Names that look like an id are refused, so an id needs no lookup.
+    if address.parse::<WorkerId>().is_ok() {
+        return Ok(address.to_owned());
+    }
+    let wanted = address.to_owned();
+    let read = supervisor.shared.store.read(move |connection| {
+        if let Some(found) = workers::names::by_name(connection, &wanted)? {
+            return Ok((Some(found), Vec::new()));
         }
-        let wanted = address.to_owned();
-        let read = self.shared.store.read(move |connection| {
-            if let Some(found) = workers::names::by_name(connection, &wanted)? {
-                return Ok((Some(found), Vec::new()));
-            }
-            let is_prefix = wanted.starts_with("w_") && wanted.len() >= worker_name::MIN_ID_PREFIX;
-            let candidates =
-                if is_prefix { workers::names::by_id_prefix(connection, &wanted)? } else { Vec::new() };
-            Ok((None, candidates))
-        });
-        let (found, candidates) = read.await?;
-        if let Some(found) = found {
-            return Ok(found);
-        }
-        match candidates.as_slice() {
-            [] => Ok(address.to_owned()),
-            [one] => Ok(one.worker_id.as_str().to_owned()),
-            several => {
-                let names: Vec<&str> = several.iter().map(|found| found.name.as_str()).collect();
-                let list: Vec<_> = several
-                    .iter()
-                    .map(|found| json!({"workerId": found.worker_id, "name": found.name}))
-                    .collect();
-                let message = format!("{address} matches several workers: {}", names.join(", "));
-                Err(Error::new(Code::AmbiguousWorker, message)
-                    .with("address", address)
-                    .with("candidates", list)
-                    .recommend("use a name, or more characters of the id"))
-            }
+        let is_prefix = wanted.starts_with("w_") && wanted.len() >= worker_name::MIN_ID_PREFIX;
+        let candidates =
+            if is_prefix { workers::names::by_id_prefix(connection, &wanted)? } else { Vec::new() };
+        Ok((None, candidates))
+    });
+    let (found, candidates) = read.await?;
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    match candidates.as_slice() {
+        [] => Ok(address.to_owned()),
+        [one] => Ok(one.worker_id.as_str().to_owned()),
+        several => {
+            let names: Vec<&str> = several.iter().map(|found| found.name.as_str()).collect();
+            let list: Vec<_> = several
+                .iter()
+                .map(|found| json!({"workerId": found.worker_id, "name": found.name}))
+                .collect();
+            let message = format!("{address} matches several workers: {}", names.join(", "));
+            Err(Error::new(Code::AmbiguousWorker, message)
+                .with("address", address)
+                .with("candidates", list)
+                .recommend("use a name, or more characters of the id"))
         }
     }
+}
 
-    /// Returns the worker that was addressed last if it still exists, else the one that changed
-    /// last.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub(crate) async fn last_worker(&self, addressed: Option<String>) -> Result<String> {
-        let read = self.shared.store.read(move |connection| {
-            if let Some(worker_id) = addressed
-                && workers::get(connection, &worker_id)?.is_some()
-            {
-                return Ok(Some(worker_id));
-            }
-            workers::names::changed_last(connection)
-        });
-        read.await?.ok_or_else(|| self.roster.not_found(worker_name::LAST))
-    }
+/// Returns the worker that was addressed last if it still exists, else the one that changed
+/// last.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+pub(crate) async fn last(supervisor: &Supervisor, addressed: Option<String>) -> Result<String> {
+    let read = supervisor.shared.store.read(move |connection| {
+        if let Some(worker_id) = addressed
+            && workers::get(connection, &worker_id)?.is_some()
+        {
+            return Ok(Some(worker_id));
+        }
+        workers::names::changed_last(connection)
+    });
+    read.await?.ok_or_else(|| supervisor.roster.not_found(worker_name::LAST))
+}
 
-    /// Renames a worker.
-    ///
-    /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT{field}`, `NAME_TAKEN{name,workerId}`,
-    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
-    pub(crate) async fn rename_worker(
-        &self,
-        caller: ApiCaller,
-        worker: &str,
-        request: RenameWorker,
-    ) -> Result<WorkerRenamed> {
-        let row = self.row(worker).await?;
-        worker_name::check(&request.name)?;
-        let (owner, key) = self.guarded(caller, &format!("rename {worker}"), &request)?;
-        let now = entropy::now();
-        let renamed = WorkerRenamed { worker_id: row.worker_id, name: request.name, previous: row.name };
-        subagent_failpoint::hit("rename.before_commit");
-        let stored = self.shared.store.write(Durability::Full, 1, move |tx| {
-            requests::once(tx, key.as_ref(), now, |tx| {
-                controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
-                workers::names::rename(tx, row.id, &renamed.name)?;
-                Ok(renamed)
-            })
-        });
-        let stored = stored.await;
-        subagent_failpoint::hit("rename.after_commit");
-        Ok(stored?.0)
-    }
+/// Renames a worker.
+///
+/// # Errors
+/// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT{field}`, `NAME_TAKEN{name,workerId}`,
+/// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+pub(crate) async fn rename(
+    supervisor: &Supervisor,
+    caller: ApiCaller,
+    worker: &str,
+    request: RenameWorker,
+) -> Result<WorkerRenamed> {
+    let row = supervisor.row(worker).await?;
+    worker_name::check(&request.name)?;
+    let (owner, key) = supervisor.guarded(caller, &format!("rename {worker}"), &request)?;
+    let now = entropy::now();
+    let renamed = WorkerRenamed { worker_id: row.worker_id, name: request.name, previous: row.name };
+    subagent_failpoint::hit("rename.before_commit");
+    let stored = supervisor.shared.store.write(Durability::Full, 1, move |tx| {
+        requests::once(tx, key.as_ref(), now, |tx| {
+            controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
+            workers::names::rename(tx, row.id, &renamed.name)?;
+            Ok(renamed)
+        })
+    });
+    let stored = stored.await;
+    subagent_failpoint::hit("rename.after_commit");
+    Ok(stored?.0)
 }
 
 #[cfg(test)]
@@ -147,19 +145,19 @@ mod tests {
         for (address, worker) in
             [("none-1", "w_ab00000001"), ("NONE-2", "w_ab00000002"), ("w_ab00000002", "w_ab00000002")]
         {
-            assert_eq!(supervisor.find_worker(address).await.unwrap(), worker);
+            assert_eq!(find(&supervisor, address).await.unwrap(), worker);
         }
-        let ambiguous = supervisor.find_worker("w_ab0000000").await.unwrap_err();
+        let ambiguous = find(&supervisor, "w_ab0000000").await.unwrap_err();
         assert_eq!(ambiguous.code, Code::AmbiguousWorker);
         assert_eq!(ambiguous.details["candidates"][0]["name"], "none-2");
         for unknown in ["w_a", "w_ac", "none", "unknown", ""] {
-            assert_eq!(supervisor.find_worker(unknown).await.unwrap(), unknown, "it stays as it is");
+            assert_eq!(find(&supervisor, unknown).await.unwrap(), unknown, "it stays as it is");
         }
-        assert_eq!(supervisor.last_worker(None).await.unwrap(), "w_ab00000002");
+        assert_eq!(last(&supervisor, None).await.unwrap(), "w_ab00000002");
         let addressed = Some("w_ab00000001".to_owned());
-        assert_eq!(supervisor.last_worker(addressed).await.unwrap(), "w_ab00000001");
+        assert_eq!(last(&supervisor, addressed).await.unwrap(), "w_ab00000001");
         let gone = Some("w_0000000000".to_owned());
-        assert_eq!(supervisor.last_worker(gone).await.unwrap(), "w_ab00000002");
+        assert_eq!(last(&supervisor, gone).await.unwrap(), "w_ab00000002");
         supervisor.shutdown(false).await.unwrap();
     }
 
@@ -169,7 +167,7 @@ mod tests {
         let supervisor = with_twins(dir.path()).await;
         let rename = |name: &str| {
             let request = RenameWorker { name: name.into() };
-            supervisor.rename_worker(caller(Some("key")), "w_ab00000001", request)
+            rename(&supervisor, caller(Some("key")), "w_ab00000001", request)
         };
         let first = rename("auth").await.unwrap();
         assert_eq!((first.name.as_str(), first.previous.as_str()), ("auth", "none-1"));

@@ -2,7 +2,7 @@
 //! Changes of a worker go through its actor (`worker`); durable changes go through the store's
 //! writer. No lock or statement is held across an await.
 
-mod addresses;
+pub(crate) mod addresses;
 pub(crate) mod cleanup;
 pub(crate) mod command_run;
 pub(crate) mod controllers;

@@ -6,7 +6,7 @@ use super::super::paths::BaseFolders;
 use super::super::rule::{Rule, RuleAction};
 use super::super::tool::ToolKind;
 use super::super::{Layer, LayerKind, Node};
-use super::{MatchedRule, MatchedText, RuleDecision, RuleQuery, stricter, strictest};
+use super::{MatchedRule, MatchedText, RuleDecision, RuleQuery, any_agent, stricter, strictest};
 
 impl Node {
     /// Returns the answer of the node; `None` if no rule matches.
@@ -18,7 +18,7 @@ impl Node {
     pub(super) fn by_rules(&self, places: &BaseFolders, query: &RuleQuery<'_>) -> Option<RuleDecision> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
         if matches!(query.subject, MatchedText::AnyAgent) {
-            return self.any_agent(query);
+            return any_agent::answer(self, query);
         }
         let own = self.last(places, query, definition);
         let denies = |own: &RuleDecision| own.by.as_ref().is_some_and(|by| by.action == RuleAction::Deny);

@@ -3,7 +3,7 @@
 use clap::Args;
 use subagent_protocol::api::GoOn;
 
-use crate::client::{ApiRequest, DaemonClient, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, block_on, last_worker, segment};
 use crate::command_line::flags::{ConfigFlag, CwdFlag, JsonFlag};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &QueueResumeArgs, context: &CliContext) -> Result<CliOut
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker_id = named_worker(&args.worker_id, &workspace)?;
     let mut client = DaemonClient::new(context, &workspace);
-    let worker_id = &block_on(client.pin_last(&[worker_id.to_owned()]))?.concat();
+    let worker_id = &block_on(last_worker::pin(&mut client, &[worker_id.to_owned()]))?.concat();
     let ask =
         ApiRequest::change(format!("/v1/workers/{}/queue/resume", segment(worker_id)), &GoOn::default())?;
     let (config, cwd) = (args.config.config.as_deref(), args.cwd.cwd.as_deref());

@@ -12,7 +12,7 @@ use subagent_protocol::mcp::McpServers;
 use subagent_protocol::worker_name::LAST;
 
 use super::definition::DefinitionLookup;
-use crate::client::{ApiRequest, DaemonClient, WaitStart, WorkerWait, block_on, segment};
+use crate::client::{ApiRequest, DaemonClient, WaitStart, WorkerWait, block_on, last_worker, segment};
 use crate::commands::targets::named_worker;
 use crate::commands::targets::resend_environment::AgentEnvironmentSource;
 use crate::commands::waiting::status_line::{self, StatusFollower};
@@ -56,7 +56,8 @@ pub(super) fn send(
     let MessageToSend { worker_id, positional, asks, text, simulate, if_busy, key, agent, agents } = message;
     let typed = named_worker(&worker_id, workspace)?.to_owned();
     let mut client = DaemonClient::new(context, workspace);
-    let worker_id = if typed == LAST { block_on(client.pin_last(&[typed]))?.concat() } else { typed };
+    let worker_id =
+        if typed == LAST { block_on(last_worker::pin(&mut client, &[typed]))?.concat() } else { typed };
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
     let wanted =
         agent.as_deref().map(|name| DefinitionLookup { name, agents: agents.as_deref(), config, cwd });

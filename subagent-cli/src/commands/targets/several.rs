@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::DaemonClient;
+use crate::client::{DaemonClient, last_worker};
 use crate::failure::{Failure, Result};
 use crate::output::{CliOutcome, text};
 
@@ -35,7 +35,7 @@ pub(crate) async fn each(
         return Err(Failure::argument(message).with("workerId", flag.as_str()).wrong_usage());
     }
     // A command may make several requests for one worker.
-    let pinned = client.pin_last(addresses).await?;
+    let pinned = last_worker::pin(client, addresses).await?;
     if let [one] = &*pinned {
         return Ok(vec![change(client, one).await?]);
     }

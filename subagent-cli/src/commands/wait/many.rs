@@ -5,7 +5,7 @@ use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 use subagent_protocol::until::Until;
 
 use super::WaitArgs;
-use crate::client::{DaemonClient, block_on};
+use crate::client::{DaemonClient, block_on, last_worker, wait_many};
 use crate::commands::targets::selected::WorkerSelector;
 use crate::commands::targets::{has_state, named_worker};
 use crate::commands::waiting::end::{WaitEnd, code_of};
@@ -55,12 +55,13 @@ pub(super) fn run(
     let waited = block_on(async {
         let chosen = match named.is_empty() {
             true => choice.workers(&mut client).await?.into_iter().map(|worker| worker.worker_id).collect(),
-            false => client.pin_last(&named).await?,
+            false => last_worker::pin(&mut client, &named).await?,
         };
         let workers =
             chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();
         let data =
-            client.wait_many(WaitMany { workers, mode, until, include_history, timeout_seconds }).await?;
+            wait_many::wait(&mut client, WaitMany { workers, mode, until, include_history, timeout_seconds })
+                .await?;
         let code = if args.exit_status { worst(&mut client, &data).await? } else { 0 };
         Ok((data, code))
     });

@@ -12,7 +12,7 @@ use subagent_protocol::{Code, worker_name};
 use tokio::time::Instant;
 
 use super::WaitArgs;
-use crate::client::{DaemonClient, block_on};
+use crate::client::{DaemonClient, block_on, last_worker, wait_many};
 use crate::commands::targets::named_worker;
 use crate::commands::waiting::end::{WaitEnd, answer_command, code_of};
 use crate::commands::waiting::limit::wait_limit;
@@ -49,7 +49,7 @@ pub(super) fn run(args: WaitArgs, context: &CliContext) -> Result<CliOutcome> {
     let mut client = DaemonClient::new(context, &workspace);
     let mut follower = DaemonClient::new(context, &workspace);
     let rows = block_on(async {
-        let addresses = client.pin_last(&args.workers).await?;
+        let addresses = last_worker::pin(&mut client, &args.workers).await?;
         let mut workers: Vec<AwaitedWorker> =
             addresses.iter().map(|address| AwaitedWorker::of(address)).collect();
         let mut dialog = Dialog::open(context.format, !args.no_ask);
@@ -156,7 +156,7 @@ async fn wait(
             timeout_seconds: limit
                 .map_or(0.0, |limit| limit.saturating_sub(begun.elapsed()).as_secs_f64().max(0.001)),
         };
-        let found = match client.wait_many(request).await {
+        let found = match wait_many::wait(client, request).await {
             Ok(found) => found,
             Err(failure) => return Err(in_time(failure, workers, limit)),
         };

@@ -4,7 +4,7 @@ use serde_json::json;
 use subagent_protocol::Code;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 
-use crate::client::DaemonClient;
+use crate::client::{DaemonClient, wait_many};
 use crate::commands::wait::many;
 use crate::exit_code::TIMEOUT;
 use crate::failure::Result;
@@ -25,7 +25,7 @@ pub(crate) async fn code(client: &mut DaemonClient, workers: &[String], follows:
             include_history: false,
             timeout_seconds: LOOK_SECONDS,
         };
-        let found = match client.wait_many(request).await {
+        let found = match wait_many::wait(client, request).await {
             Err(failure) if failure.is(Code::WaitTimeout) => {
                 json!({ "items": failure.details.get("items") })
             }

@@ -18,7 +18,7 @@ use subagent_protocol::state::{QuestionKind, WorkerState};
 use super::arguments::{AnswerArguments, ManagerToolCall};
 use super::cut::{MAX_PAGE_BYTES, MAX_REQUEST_BYTES, cut, page};
 use super::{Commands, NewMessage};
-use crate::client::{ApiRequest, DaemonClient, EventBatch, RequestPath, read, segment};
+use crate::client::{ApiRequest, DaemonClient, EventBatch, RequestPath, read, segment, wait_many};
 use crate::failure::{Failure, Result};
 
 /// Maximum length of an agent's text in the answer to a wait, in characters; `get_events` returns all of
@@ -136,7 +136,7 @@ async fn wait_for(client: &mut DaemonClient, workers: Vec<String>, seconds: f64)
         // Zero would wait without a limit.
         timeout_seconds: seconds.max(0.001),
     };
-    let (mut waited, timed_out) = match client.wait_many(request).await {
+    let (mut waited, timed_out) = match wait_many::wait(client, request).await {
         Ok(waited) => (waited, false),
         Err(failure) if failure.is(Code::WaitTimeout) => (Value::Object(failure.details), true),
         Err(failure) => return Err(failure),

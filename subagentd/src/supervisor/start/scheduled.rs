@@ -27,7 +27,7 @@ use crate::supervisor::tasks::messages::cancel_task;
 use crate::supervisor::tasks::spawn::run_task;
 use crate::supervisor::turns::text;
 use crate::supervisor::worker::{Also, Respond};
-use crate::supervisor::{ApiCaller, Supervisor, controllers, entropy, hooks};
+use crate::supervisor::{ApiCaller, Supervisor, addresses, controllers, entropy, hooks};
 
 /// A schedule or a trigger to be stored.
 #[derive(Debug, Serialize)]
@@ -201,7 +201,7 @@ pub(crate) async fn fire_message(
     worker: &str,
     text: &str,
 ) -> Result<()> {
-    let worker = supervisor.find_worker(worker).await?;
+    let worker = addresses::find(supervisor, worker).await?;
     let row = supervisor.row(&worker).await?;
     if row.state == "stopped" {
         let error = stopped_for_good(subagent_protocol::state::WorkerState::Stopped);

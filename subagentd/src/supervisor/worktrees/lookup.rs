@@ -12,9 +12,9 @@ use super::operation;
 use super::planned::Planned;
 use super::rows::look;
 use crate::store::worktrees::{self, WorktreeRow};
-use crate::supervisor::Supervisor;
 use crate::supervisor::start::environment::Variables;
 use crate::supervisor::start::sandbox::always_hidden;
+use crate::supervisor::{Supervisor, addresses};
 
 /// All worktrees, the newest first, with their contents if `with_contents` is set.
 ///
@@ -51,7 +51,7 @@ pub(in crate::supervisor) async fn worktree(supervisor: &Supervisor, address: &s
     {
         return Ok(row);
     }
-    let worker_id = supervisor.find_worker(address).await?;
+    let worker_id = addresses::find(supervisor, address).await?;
     let found = supervisor.shared.store.read(move |connection| {
         Ok((worktrees::of_worker(connection, &worker_id)?, worktrees::names(connection)?))
     });

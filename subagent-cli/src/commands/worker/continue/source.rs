@@ -14,7 +14,7 @@ use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
 use subagent_protocol::sandbox::SandboxSpec;
 
-use crate::client::{ApiRequest, DaemonClient, RequestPath, read, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, last_worker, read, segment};
 use crate::commands::worker;
 use crate::context::{CliContext, path_value};
 use crate::failure::{Failure, Result};
@@ -69,7 +69,7 @@ pub(crate) struct InspectedWorker {
 impl InspectedWorker {
     /// Looks at the worker.
     pub(crate) async fn of(client: &mut DaemonClient, worker: &str) -> Result<Self> {
-        let id = segment(&client.pin_last(&[worker.to_owned()]).await?.concat());
+        let id = segment(&last_worker::pin(client, &[worker.to_owned()]).await?.concat());
         let path = RequestPath::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
         Ok(Self { data: Box::new(client.ask_for(&ApiRequest::get(path)).await?), id })
     }
