@@ -3,9 +3,12 @@
 use subagent_protocol::frame::{Refusal, RuntimeCommand};
 
 use super::effects::{Cx, ReplyTo, Storage, Timer};
+use super::end::ending;
+use super::requests::approvals;
+use super::start::applying;
 use super::state::{CancelCause, Conversation, ConversationState};
 use super::turn::PromptParts;
-use super::{applying, approvals, ending, turn, turn_end};
+use super::{turn, turn_end};
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
 

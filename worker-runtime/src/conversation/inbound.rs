@@ -10,8 +10,11 @@ use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{MAX_LINE_BYTES, client, update};
 
 use super::effects::{ConversationAction, Cx};
+use super::end::shutdown;
+use super::requests::{approvals, calls};
+use super::start::{applying, handshake};
 use super::state::{Conversation, ConversationState};
-use super::{applying, approvals, calls, children, handshake, rate_limits, shutdown, turn};
+use super::{children, rate_limits, turn};
 use crate::acp::lines::AgentLine;
 use crate::acp::message::{self, RpcMessage, RpcOutcome};
 use crate::acp::outgoing::OutgoingKind;

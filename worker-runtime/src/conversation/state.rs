@@ -10,10 +10,10 @@ use subagent_protocol::rate_limit::Reset;
 use subagent_protocol::start::{ClientRules, Login, Timeouts};
 
 use super::children::KnownChildSessions;
-use super::client_request::OpenClientRequests;
 use super::effects::Storage;
-use super::question::PendingQuestions;
-use super::settings::SessionSettings;
+use super::requests::client_request::OpenClientRequests;
+use super::requests::question::PendingQuestions;
+use super::start::settings::SessionSettings;
 use super::tool_calls::ToolCalls;
 use crate::acp::client_operation::ClientOperationStep;
 use crate::acp::requests::SessionContext;

@@ -432,10 +432,10 @@ fn an_agent_that_asks_without_end_gets_an_error() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();
     let ask = |id: usize| json!({"id": id, "method": "session/request_permission", "params": {"of": id}});
-    for id in 0..question::MAX_OPEN {
+    for id in 0..requests::question::MAX_OPEN {
         talk.line(ask(id));
     }
-    assert_eq!(talk.conversation.open_approvals().len(), question::MAX_OPEN);
+    assert_eq!(talk.conversation.open_approvals().len(), requests::question::MAX_OPEN);
     talk.forget();
     talk.line(ask(1000));
     assert_eq!(talk.types(), [T::Notification]);

@@ -9,8 +9,11 @@ use subagent_protocol::record::{
 };
 
 use super::effects::{Cx, Storage, Timer};
+use super::end::{ending, shutdown};
+use super::requests::{approvals, calls};
+use super::start::{definition, login};
 use super::state::{CancelCause, Conversation, ConversationState, OpenTurn};
-use super::{approvals, calls, definition, ending, errors, login, shutdown, turn_end};
+use super::{errors, turn_end};
 use crate::acp::message::RpcOutcome;
 use crate::acp::{attachments, requests, results};
 

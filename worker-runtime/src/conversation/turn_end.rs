@@ -4,8 +4,9 @@ use subagent_protocol::Error;
 use subagent_protocol::record::{RecordType, TurnEnd, TurnEndBody};
 
 use super::effects::{ConversationAction, Cx, Timer};
+use super::end::shutdown;
+use super::requests::approvals;
 use super::state::Conversation;
-use super::{approvals, shutdown};
 use crate::acp::outgoing::OutgoingKind;
 
 /// Records the end of the open turn, if there is one.

@@ -1,6 +1,6 @@
 //! Client requests that need a permission: files and terminals of a worker with rules.
 
-use super::super::asking::MAX_SHOWN_BYTES;
+use crate::conversation::MAX_SHOWN_BYTES;
 use super::*;
 use crate::acp::client_operation::{ClientOperation, ClientOperationStep, OperationSubject};
 use subagent_protocol::start::ClientRules;

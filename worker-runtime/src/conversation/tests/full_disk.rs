@@ -8,7 +8,8 @@ fn a_full_disk_ends_the_turn_after_a_while() {
     talk.prompt(5).unwrap();
     talk.input(ConversationInput::Storage(Storage::Full));
     assert!(
-        talk.actions.contains(&ConversationAction::SetTimer(Timer::StorageFull, ending::STORAGE_TIMEOUT))
+        talk.actions
+            .contains(&ConversationAction::SetTimer(Timer::StorageFull, end::ending::STORAGE_TIMEOUT))
     );
     let unknown =
         RuntimeCommand::Answer { request_id: RequestId::from_random([9; 5]), option_id: None, rule: None };

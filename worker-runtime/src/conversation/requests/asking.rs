@@ -6,21 +6,24 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value, json};
 use subagent_protocol::start::ClientRules;
 
-use super::effects::{ClientOperationError, ResolvedRequest};
 use crate::acp::client_operation::{ClientOperation, OperationSubject, TerminalCommand};
+use crate::conversation::effects::{ClientOperationError, ResolvedRequest};
 use crate::shorten;
 
 /// Maximum length of a text shown for the decision, in bytes.
 pub(crate) const MAX_SHOWN_BYTES: usize = 64 * 1024;
 /// Maximum length of a session id, in bytes.
-pub(super) const MAX_ID_BYTES: usize = 1024;
+pub(in crate::conversation) const MAX_ID_BYTES: usize = 1024;
 const MAX_TITLE_BYTES: usize = 1000;
-pub(super) const ALLOW: &str = "allow-once";
-pub(super) const REJECT: &str = "reject-once";
+pub(in crate::conversation) const ALLOW: &str = "allow-once";
+pub(in crate::conversation) const REJECT: &str = "reject-once";
 
 /// Returns what must be resolved to know whether a permission is needed; `None` for
 /// requests that need none.
-pub(super) fn find(request: &ClientOperation, rules: &ClientRules) -> Option<OperationSubject> {
+pub(in crate::conversation) fn find(
+    request: &ClientOperation,
+    rules: &ClientRules,
+) -> Option<OperationSubject> {
     match request {
         ClientOperation::Read { path, .. } => rules.read.then(|| OperationSubject::File(path.clone())),
         ClientOperation::Write { path, content } => {
@@ -38,7 +41,11 @@ pub(super) fn find(request: &ClientOperation, rules: &ClientRules) -> Option<Ope
 }
 
 /// Whether the resolved request needs a permission.
-pub(super) fn needs_permission(request: &ClientOperation, found: &str, rules: &ClientRules) -> bool {
+pub(in crate::conversation) fn needs_permission(
+    request: &ClientOperation,
+    found: &str,
+    rules: &ClientRules,
+) -> bool {
     let ClientOperation::Write { path, .. } = request else { return true };
     let written = without_dots(path);
     let guarded = |folder: &PathBuf| Path::new(found).starts_with(folder) || written.starts_with(folder);
@@ -61,7 +68,7 @@ fn without_dots(path: &str) -> PathBuf {
 }
 
 /// The tool call shown for the decision. It carries the question's id, which the agent cannot know.
-pub(super) fn question(
+pub(in crate::conversation) fn question(
     request: &ClientOperation,
     found: &ResolvedRequest,
     id: &str,

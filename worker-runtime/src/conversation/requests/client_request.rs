@@ -13,7 +13,7 @@ use crate::acp::client_operation::{ClientOperation, ClientOperationStep};
 
 /// The state of a client request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RequestStage {
+pub(in crate::conversation) enum RequestStage {
     /// Its record may not be written yet.
     Begun,
     /// Its path is being resolved.
@@ -25,48 +25,48 @@ pub(super) enum RequestStage {
 }
 
 /// An open client request.
-pub(super) struct OpenClientRequest {
-    pub(super) call: u64,
+pub(in crate::conversation) struct OpenClientRequest {
+    pub(in crate::conversation) call: u64,
     /// The agent's request id, as JSON text.
-    pub(super) rpc: String,
-    pub(super) method: String,
+    pub(in crate::conversation) rpc: String,
+    pub(in crate::conversation) method: String,
     /// The session that makes the request, if named.
-    pub(super) session: Option<String>,
+    pub(in crate::conversation) session: Option<String>,
     /// Facts for the response record.
-    pub(super) about: ClientRequestFacts,
+    pub(in crate::conversation) about: ClientRequestFacts,
     /// Length of its parameters, in bytes.
-    pub(super) bytes: usize,
+    pub(in crate::conversation) bytes: usize,
     /// The operation, until the driver takes it.
-    pub(super) request: Option<ClientOperation>,
+    pub(in crate::conversation) request: Option<ClientOperation>,
     /// Progress before the operation.
-    pub(super) stage: RequestStage,
+    pub(in crate::conversation) stage: RequestStage,
 }
 
 /// All unanswered client requests.
 #[derive(Default)]
-pub(super) struct OpenClientRequests {
-    pub(super) open: Vec<OpenClientRequest>,
-    pub(super) last: u64,
+pub(in crate::conversation) struct OpenClientRequests {
+    pub(in crate::conversation) open: Vec<OpenClientRequest>,
+    pub(in crate::conversation) last: u64,
     /// Terminals whose command still runs, as far as known.
-    pub(super) running: BTreeSet<String>,
+    pub(in crate::conversation) running: BTreeSet<String>,
 }
 
 impl OpenClientRequests {
     /// Whether no request is open and no command runs.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(in crate::conversation) fn is_quiet(&self) -> bool {
         self.open.is_empty() && self.running.is_empty()
     }
 
-    pub(super) fn find(&mut self, call: u64) -> Option<&mut OpenClientRequest> {
+    pub(in crate::conversation) fn find(&mut self, call: u64) -> Option<&mut OpenClientRequest> {
         self.open.iter_mut().find(|open| open.call == call)
     }
 
     /// Returns the requests with this id of the agent, as JSON text.
-    pub(super) fn with_id(&self, rpc: &str) -> Vec<u64> {
+    pub(in crate::conversation) fn with_id(&self, rpc: &str) -> Vec<u64> {
         self.open.iter().filter(|open| open.rpc == rpc).map(|open| open.call).collect()
     }
 
-    pub(super) fn take(&mut self, call: u64) -> Option<OpenClientRequest> {
+    pub(in crate::conversation) fn take(&mut self, call: u64) -> Option<OpenClientRequest> {
         let at = self.open.iter().position(|open| open.call == call)?;
         Some(self.open.remove(at))
     }
@@ -74,7 +74,10 @@ impl OpenClientRequests {
 
 impl OpenClientRequest {
     /// Returns the next step, once.
-    pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<ClientOperationStep> {
+    pub(in crate::conversation) fn next_step(
+        &mut self,
+        rules: Option<&ClientRules>,
+    ) -> Option<ClientOperationStep> {
         match &self.stage {
             RequestStage::Begun => {
                 match self

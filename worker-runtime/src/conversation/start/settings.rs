@@ -7,57 +7,57 @@ use subagent_protocol::error::{Code, Error};
 use subagent_protocol::options::{Options, SessionOption};
 use subagent_protocol::record::{OptionSet, RecordType};
 
-use super::effects::{Cx, Timer};
-use super::errors;
 use crate::acp::options::{OfferedOptions, Setter};
+use crate::conversation::effects::{Cx, Timer};
+use crate::conversation::errors;
 
 /// Maximum number of waiting options.
-pub(super) const MAX_WAITING: usize = 256;
+pub(in crate::conversation) const MAX_WAITING: usize = 256;
 /// Maximum length of a response kept, in bytes. The record contains the new value in any case.
 const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// An option waiting to be set.
-pub(super) struct PendingOption {
-    pub(super) choice: SessionOption,
+pub(in crate::conversation) struct PendingOption {
+    pub(in crate::conversation) choice: SessionOption,
     /// The command that set it; `None` before the session is ready.
-    pub(super) request: Option<String>,
+    pub(in crate::conversation) request: Option<String>,
     /// Whether the agent can work without it.
-    pub(super) optional: bool,
+    pub(in crate::conversation) optional: bool,
 }
 
 /// The option that the agent is setting now.
-pub(super) struct ActiveOption {
-    pub(super) rpc: u64,
-    pub(super) wish: PendingOption,
-    pub(super) setter: Setter,
+pub(in crate::conversation) struct ActiveOption {
+    pub(in crate::conversation) rpc: u64,
+    pub(in crate::conversation) wish: PendingOption,
+    pub(in crate::conversation) setter: Setter,
 }
 
 /// The waiting options and the agent's offer.
 #[derive(Default)]
-pub(super) struct SessionSettings {
-    pub(super) offer: OfferedOptions,
-    pub(super) waiting: VecDeque<PendingOption>,
-    pub(super) asked: Option<ActiveOption>,
+pub(in crate::conversation) struct SessionSettings {
+    pub(in crate::conversation) offer: OfferedOptions,
+    pub(in crate::conversation) waiting: VecDeque<PendingOption>,
+    pub(in crate::conversation) asked: Option<ActiveOption>,
     /// The preferred model that could not be set.
-    pub(super) no_model: Option<String>,
+    pub(in crate::conversation) no_model: Option<String>,
     /// The mode and model at the start of a new session.
-    pub(super) began: Options,
+    pub(in crate::conversation) began: Options,
 }
 
 impl SessionSettings {
     /// Whether no option is waiting.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(in crate::conversation) fn is_quiet(&self) -> bool {
         self.asked.is_none() && self.waiting.is_empty()
     }
 
     /// Returns the id of the pending option request.
-    pub(super) fn awaits(&self) -> Option<u64> {
+    pub(in crate::conversation) fn awaits(&self) -> Option<u64> {
         self.asked.as_ref().map(|asked| asked.rpc)
     }
 
     /// Queues mode and model of another definition, which are set before its prompt. Returns
     /// whether anything must be set.
-    pub(super) fn want_changes(&mut self, options: &Options, wished: Option<&str>) -> bool {
+    pub(in crate::conversation) fn want_changes(&mut self, options: &Options, wished: Option<&str>) -> bool {
         let current = self.offer.current();
         let is_set = |choice: &SessionOption| match choice {
             SessionOption::Mode { value } => current.mode.as_ref() == Some(value),
@@ -74,7 +74,7 @@ impl SessionSettings {
     }
 
     /// Drops the waiting options, because the agent is ending.
-    pub(super) fn drop_all(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::conversation) fn drop_all(&mut self, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Option);
         let asked = self.asked.take();
         let mut open: Vec<PendingOption> = asked.into_iter().map(|asked| asked.wish).collect();
@@ -91,7 +91,7 @@ impl SessionSettings {
         }
     }
 
-    pub(super) fn record(
+    pub(in crate::conversation) fn record(
         &self,
         wish: &PendingOption,
         setter: Option<&Setter>,

@@ -1,13 +1,20 @@
 //! The steps of an end that wait for the agent.
 
-use super::calls;
-use super::effects::{ConversationAction, Cx, Timer};
-use super::state::{AgentSession, Conversation, ConversationState, Opened, ShutdownProgress, ShutdownStep};
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
+use crate::conversation::effects::{ConversationAction, Cx, Timer};
+use crate::conversation::requests::calls;
+use crate::conversation::state::{
+    AgentSession, Conversation, ConversationState, Opened, ShutdownProgress, ShutdownStep,
+};
 
 /// Ends everything open besides the turn. The state has the turn and the session until the end.
-pub(super) fn begin(conversation: &mut Conversation, step: ShutdownStep, reason: &str, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn begin(
+    conversation: &mut Conversation,
+    step: ShutdownStep,
+    reason: &str,
+    cx: &mut Cx<'_>,
+) {
     calls::end_all(conversation, cx);
     cx.clear_timer(Timer::Startup);
     cx.clear_timer(Timer::Phase);
@@ -34,7 +41,7 @@ pub(super) fn begin(conversation: &mut Conversation, step: ShutdownStep, reason:
 }
 
 /// A turn has ended. Continues an end that waited for it.
-pub(super) fn turn_is_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn turn_is_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let rpc = conversation.next_rpc + 1;
     let ConversationState::Ending(ending) = &mut conversation.state else { return };
     if ending.step != ShutdownStep::Canceling {
@@ -51,13 +58,13 @@ pub(super) fn turn_is_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     }
 }
 
-pub(super) fn close_input(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn close_input(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     set_step(conversation, ShutdownStep::InputClosed);
     cx.push(ConversationAction::CloseInput);
     cx.set_timer(Timer::StopGrace, conversation.config.timeouts.stop_grace_ms);
 }
 
-pub(super) fn set_step(conversation: &mut Conversation, step: ShutdownStep) {
+pub(in crate::conversation) fn set_step(conversation: &mut Conversation, step: ShutdownStep) {
     if let ConversationState::Ending(ending) = &mut conversation.state {
         ending.step = step;
     }

@@ -15,22 +15,22 @@ use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 
 use super::asking::ALLOW;
 use super::client_request::{OpenClientRequest, RequestStage};
-use super::effects::{ClientOperationError, ClientOperationResult, ConversationAction, Cx};
-use super::state::{Conversation, ConversationState};
 use crate::acp::client_operation::{self, ClientOperation};
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
+use crate::conversation::effects::{ClientOperationError, ClientOperationResult, ConversationAction, Cx};
+use crate::conversation::state::{Conversation, ConversationState};
 use crate::journal::batch::to_raw;
 
 /// Maximum number of open requests. Their parameters have a total limit too, so that an agent
 /// cannot fill the memory.
-pub(super) const MAX_OPEN: usize = 256;
+pub(in crate::conversation) const MAX_OPEN: usize = 256;
 const MAX_BYTES: usize = MAX_LINE_BYTES;
 /// Maximum length of an error message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 5000;
 
 /// The agent makes a client request.
-pub(super) fn called(
+pub(in crate::conversation) fn called(
     conversation: &mut Conversation,
     rpc: &str,
     method: &str,
@@ -83,7 +83,7 @@ fn check_limits(conversation: &Conversation, bytes: usize) -> Result<(), ClientO
     Ok(())
 }
 
-pub(super) fn done(
+pub(in crate::conversation) fn done(
     conversation: &mut Conversation,
     call: u64,
     outcome: Result<ClientOperationResult, ClientOperationError>,
@@ -105,7 +105,11 @@ pub(super) fn done(
 }
 
 /// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
-pub(super) fn withdrawn(conversation: &mut Conversation, rpc: &str, cx: &mut Cx<'_>) -> bool {
+pub(in crate::conversation) fn withdrawn(
+    conversation: &mut Conversation,
+    rpc: &str,
+    cx: &mut Cx<'_>,
+) -> bool {
     let withdrawn: Vec<OpenClientRequest> =
         conversation.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
     let any = !withdrawn.is_empty();
@@ -123,7 +127,7 @@ pub(super) fn withdrawn(conversation: &mut Conversation, rpc: &str, cx: &mut Cx<
 }
 
 /// A client or a rule has decided.
-pub(super) fn decided(
+pub(in crate::conversation) fn decided(
     conversation: &mut Conversation,
     call: u64,
     option: Option<&str>,
@@ -146,7 +150,7 @@ pub(super) fn decided(
 }
 
 /// No decision is possible any more.
-pub(super) fn not_decided(
+pub(in crate::conversation) fn not_decided(
     conversation: &mut Conversation,
     call: u64,
     reason: ApprovalClosedReason,
@@ -164,7 +168,7 @@ pub(super) fn not_decided(
 }
 
 /// The agent is ending or has ended: drops its requests and ends its terminals.
-pub(super) fn end_all(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn end_all(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     for open in std::mem::take(&mut conversation.calls.open) {
         answer_error(conversation, open, ClientOperationError::internal("the worker is being stopped"), cx);
     }
@@ -172,7 +176,7 @@ pub(super) fn end_all(conversation: &mut Conversation, cx: &mut Cx<'_>) {
 }
 
 /// Drops progress records that cannot be written, to make room for the essential ones.
-pub(super) fn shed(conversation: &mut Conversation, cx: &mut Cx<'_>) -> u64 {
+pub(in crate::conversation) fn shed(conversation: &mut Conversation, cx: &mut Cx<'_>) -> u64 {
     let dropped = cx.batch.shed();
     refuse_unwritten_calls(conversation, cx);
     if dropped > 0 {
@@ -194,7 +198,11 @@ fn refuse_unwritten_calls(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     }
 }
 
-pub(super) fn terminal_exited(conversation: &mut Conversation, exited: &TerminalExited, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn terminal_exited(
+    conversation: &mut Conversation,
+    exited: &TerminalExited,
+    cx: &mut Cx<'_>,
+) {
     conversation.calls.running.remove(&exited.terminal_id);
     if !matches!(conversation.state, ConversationState::Ended) {
         let turn = conversation.attributed_turn();
@@ -203,7 +211,7 @@ pub(super) fn terminal_exited(conversation: &mut Conversation, exited: &Terminal
 }
 
 /// Answers a request with an error, if it is still open.
-pub(super) fn refuse(
+pub(in crate::conversation) fn refuse(
     conversation: &mut Conversation,
     call: u64,
     refused: ClientOperationError,
@@ -309,10 +317,10 @@ fn result(answer: &ClientOperationResult) -> serde_json::Value {
 mod tests {
     use serde_json::Value;
 
-    use super::super::tests::Talk;
-    use super::super::{ConversationInput, Storage, Timer};
     use super::*;
     use crate::acp::client_operation::ClientOperationStep;
+    use crate::conversation::tests::Talk;
+    use crate::conversation::{ConversationInput, Storage, Timer};
     use subagent_protocol::record::RecordType as T;
 
     fn read(id: u64) -> Value {

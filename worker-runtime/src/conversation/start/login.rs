@@ -8,26 +8,32 @@ use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::Error;
 use subagent_protocol::record::{TurnEnd, TurnEndBody};
 
-use super::effects::{Cx, Timer};
-use super::state::{Conversation, ConversationState, LoggingIn, Opening, TurnLogin};
-use super::{ending, errors, shutdown, turn_end};
 use crate::acp::message::RpcOutcome;
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{requests, results};
+use crate::conversation::effects::{Cx, Timer};
+use crate::conversation::end::{ending, shutdown};
+use crate::conversation::state::{Conversation, ConversationState, LoggingIn, Opening, TurnLogin};
+use crate::conversation::{errors, turn_end};
 
 /// The ACP request that runs a login method.
-pub(super) const METHOD: &str = "authenticate";
+pub(in crate::conversation) const METHOD: &str = "authenticate";
 /// Why an agent is ended that finds a new login only at its start.
 const ENDED: &str = "the agent wants a login";
 
 /// The error for a rejected request; `again` is what to do after the login.
-pub(super) fn auth_error(conversation: &Conversation, method: &str, error: &Value, again: &str) -> Error {
+pub(in crate::conversation) fn auth_error(
+    conversation: &Conversation,
+    method: &str,
+    error: &Value,
+    again: &str,
+) -> Error {
     let offered = conversation.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
     errors::auth_required(method, error, offered, &conversation.config.login, again)
 }
 
 /// Whether the agent offers any login method.
-pub(super) fn offers_login(conversation: &Conversation) -> bool {
+pub(in crate::conversation) fn offers_login(conversation: &Conversation) -> bool {
     conversation.agent.as_ref().is_some_and(|agent| !agent.auth_methods.is_empty())
 }
 
@@ -40,7 +46,7 @@ fn way_to_log_in(conversation: &Conversation) -> Option<String> {
 
 /// A session request failed for lack of a login. Tries no other attempt: a new session would
 /// fail as well, or lose the content of the stored one.
-pub(super) fn session_wants_login(
+pub(in crate::conversation) fn session_wants_login(
     conversation: &mut Conversation,
     opening: Opening,
     error: &Value,
@@ -65,7 +71,7 @@ pub(super) fn session_wants_login(
 
 /// A prompt was rejected for lack of a login. It is not sent again; the client that sent it
 /// has to do that.
-pub(super) fn prompt_wants_login(
+pub(in crate::conversation) fn prompt_wants_login(
     conversation: &mut Conversation,
     error: &Value,
     answer: Option<Box<RawValue>>,
@@ -89,11 +95,11 @@ pub(super) fn prompt_wants_login(
 }
 
 /// Takes the login that the open turn waits for, and stops waiting for it.
-pub(super) fn take_login(conversation: &mut Conversation) -> Option<TurnLogin> {
+pub(in crate::conversation) fn take_login(conversation: &mut Conversation) -> Option<TurnLogin> {
     conversation.turn_mut()?.login.take()
 }
 
-pub(super) fn turn_login_answered(
+pub(in crate::conversation) fn turn_login_answered(
     conversation: &mut Conversation,
     TurnLogin { error, answer }: TurnLogin,
     outcome: &RpcOutcome<'_>,
@@ -114,7 +120,7 @@ pub(super) fn turn_login_answered(
 }
 
 /// The login got no response in time, or is no longer needed.
-pub(super) fn give_up_turn_login(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn give_up_turn_login(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let rpc = conversation.turn().map(|turn| turn.rpc);
     let Some(login) = take_login(conversation) else { return };
     cx.clear_timer(Timer::Phase);

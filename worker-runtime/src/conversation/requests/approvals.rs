@@ -14,15 +14,15 @@ use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use super::asking::{ALLOW, MAX_ID_BYTES, REJECT, needs_permission, question};
 use super::calls;
 use super::client_request::RequestStage;
-use super::effects::{ClientOperationError, ConversationAction, Cx, ResolvedRequest};
 use super::question::{Asker, PendingQuestion};
-use super::state::{Conversation, ConversationState};
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::requests;
+use crate::conversation::effects::{ClientOperationError, ConversationAction, Cx, ResolvedRequest};
+use crate::conversation::state::{Conversation, ConversationState};
 use crate::journal::batch::to_raw;
 
 /// The agent requests a permission.
-pub(super) fn asked(
+pub(in crate::conversation) fn asked(
     conversation: &mut Conversation,
     kind: QuestionKind,
     rpc: &str,
@@ -53,7 +53,7 @@ pub(super) fn asked(
 }
 
 /// The path of a request was resolved.
-pub(super) fn call_found(
+pub(in crate::conversation) fn call_found(
     conversation: &mut Conversation,
     call: u64,
     found: Result<ResolvedRequest, ClientOperationError>,
@@ -147,7 +147,7 @@ fn open_question(
 }
 
 /// The daemon answers a permission request.
-pub(super) fn answer(
+pub(in crate::conversation) fn answer(
     conversation: &mut Conversation,
     id: &RequestId,
     option: Option<&str>,
@@ -171,7 +171,7 @@ pub(super) fn answer(
 }
 
 /// The daemon answers an elicitation. The content goes only to the agent.
-pub(super) fn answer_elicitation(
+pub(in crate::conversation) fn answer_elicitation(
     conversation: &mut Conversation,
     id: &RequestId,
     action: ElicitationAction,
@@ -188,7 +188,11 @@ pub(super) fn answer_elicitation(
 }
 
 /// The agent withdraws a request by its own id (JSON text). Returns whether it was open.
-pub(super) fn withdrawn(conversation: &mut Conversation, rpc: &str, cx: &mut Cx<'_>) -> bool {
+pub(in crate::conversation) fn withdrawn(
+    conversation: &mut Conversation,
+    rpc: &str,
+    cx: &mut Cx<'_>,
+) -> bool {
     let withdrawn =
         conversation.approvals.take(|open| matches!(&open.asker, Asker::Agent(own) if own == rpc));
     for open in &withdrawn {
@@ -200,7 +204,11 @@ pub(super) fn withdrawn(conversation: &mut Conversation, rpc: &str, cx: &mut Cx<
 }
 
 /// The agent withdraws a client request by its own id (JSON text). Returns whether it was open.
-pub(super) fn call_withdrawn(conversation: &mut Conversation, rpc: &str, cx: &mut Cx<'_>) -> bool {
+pub(in crate::conversation) fn call_withdrawn(
+    conversation: &mut Conversation,
+    rpc: &str,
+    cx: &mut Cx<'_>,
+) -> bool {
     for call in conversation.calls.with_id(rpc) {
         close_of_call(conversation, call, ApprovalClosedReason::Withdrawn, cx);
     }
@@ -215,14 +223,18 @@ fn close_of_call(conversation: &mut Conversation, call: u64, reason: ApprovalClo
 }
 
 /// Answers all open requests with `cancelled`, as a cancel requires.
-pub(super) fn cancel_all(conversation: &mut Conversation, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn cancel_all(
+    conversation: &mut Conversation,
+    reason: ApprovalClosedReason,
+    cx: &mut Cx<'_>,
+) {
     for open in conversation.approvals.take(|_| true) {
         answer_cancelled(conversation, open, reason, cx);
     }
 }
 
 /// The turn has ended: its requests need no answer.
-pub(super) fn close_of_turn(conversation: &mut Conversation, turn: u64, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn close_of_turn(conversation: &mut Conversation, turn: u64, cx: &mut Cx<'_>) {
     for open in conversation.approvals.take(|open| open.turn == Some(turn)) {
         closed(&open, ApprovalClosedReason::TurnEnded, cx);
         if let Asker::Call(call) = open.asker {
@@ -232,14 +244,14 @@ pub(super) fn close_of_turn(conversation: &mut Conversation, turn: u64, cx: &mut
 }
 
 /// The agent is gone: no request can be answered.
-pub(super) fn forget_all(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn forget_all(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     for open in conversation.approvals.take(|_| true) {
         closed(&open, ApprovalClosedReason::AgentGone, cx);
     }
 }
 
 /// Sends the agent what every kind of cancel requires.
-pub(super) fn cancel_at_agent(
+pub(in crate::conversation) fn cancel_at_agent(
     conversation: &mut Conversation,
     reason: ApprovalClosedReason,
     cx: &mut Cx<'_>,

@@ -9,21 +9,27 @@ use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::{Options, PATIENCE, SessionOption};
 use subagent_protocol::record::{self, RecordType, SessionOrigin};
 
-use super::effects::{ConversationAction, Cx, Storage, Timer};
+use super::definition;
 use super::settings::{ActiveOption, MAX_WAITING, PendingOption};
-use super::state::{AgentSession, Attempt, Conversation, ConversationState, Opened};
-use super::{definition, ending, errors, turn_end};
 use crate::acp::message::RpcOutcome;
 use crate::acp::options::Setter;
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{requests, results};
+use crate::conversation::effects::{ConversationAction, Cx, Storage, Timer};
+use crate::conversation::end::ending;
+use crate::conversation::state::{AgentSession, Attempt, Conversation, ConversationState, Opened};
+use crate::conversation::{errors, turn_end};
 use crate::shorten;
 
 /// Maximum length of the reason for a lost session, in bytes.
-pub(super) const MAX_REASON: usize = 1000;
+pub(in crate::conversation) const MAX_REASON: usize = 1000;
 
 /// A session was opened. Its options are set before it is ready.
-pub(super) fn session_opened(conversation: &mut Conversation, opened: Opened, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn session_opened(
+    conversation: &mut Conversation,
+    opened: Opened,
+    cx: &mut Cx<'_>,
+) {
     cx.clear_timer(Timer::Startup);
     cx.clear_timer(Timer::Phase);
     let optional = definition::wished_model(conversation).map(|choice| (choice, true));
@@ -36,7 +42,7 @@ pub(super) fn session_opened(conversation: &mut Conversation, opened: Opened, cx
 }
 
 /// The daemon asks to set options.
-pub(super) fn set_options(
+pub(in crate::conversation) fn set_options(
     conversation: &mut Conversation,
     request: &str,
     options: &Options,
@@ -58,7 +64,7 @@ pub(super) fn set_options(
 }
 
 /// Sets the next option, unless one is being set.
-pub(super) fn next_setting(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn next_setting(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     while conversation.settings.asked.is_none() {
         let session = match &conversation.state {
             ConversationState::Ready { session, .. } => session.id.clone(),
@@ -107,7 +113,11 @@ fn has_no_model(conversation: &mut Conversation, wish: PendingOption, cx: &mut C
     conversation.settings.record(&wish, None, Err(error), cx);
 }
 
-pub(super) fn option_answered(conversation: &mut Conversation, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn option_answered(
+    conversation: &mut Conversation,
+    outcome: RpcOutcome<'_>,
+    cx: &mut Cx<'_>,
+) {
     let Some(ActiveOption { wish, setter, .. }) = conversation.settings.asked.take() else { return };
     cx.clear_timer(Timer::Option);
     match outcome {
@@ -123,7 +133,7 @@ pub(super) fn option_answered(conversation: &mut Conversation, outcome: RpcOutco
     next_setting(conversation, cx);
 }
 
-pub(super) fn option_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn option_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let Some(ActiveOption { wish, setter, .. }) = conversation.settings.asked.take() else { return };
     let error = errors::option_timeout(&wish.choice, setter.method(), PATIENCE.as_secs(), &cx.tail.text());
     not_set(conversation, wish, Some(&setter), error, cx);

@@ -7,17 +7,19 @@ use std::time::Duration;
 use subagent_protocol::error::{Code, Error};
 use subagent_protocol::record::{ApprovalClosedReason, RecordType, StartFailed, Terminating, TurnEnd};
 
-use super::effects::{ConversationAction, Cx, Storage, Timer};
-use super::state::{
+use super::shutdown;
+use crate::conversation::effects::{ConversationAction, Cx, Storage, Timer};
+use crate::conversation::requests::{approvals, calls};
+use crate::conversation::state::{
     Attempt, CancelCause, Conversation, ConversationState, Opening, ShutdownProgress, ShutdownStep,
 };
-use super::{approvals, calls, errors, shutdown, turn_end};
+use crate::conversation::{errors, turn_end};
 
 /// How long a full disk may last before open work is given up.
-pub(super) const STORAGE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(in crate::conversation) const STORAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Begins an ordinary end. A second call changes nothing.
-pub(super) fn begin_end(conversation: &mut Conversation, reason: &str, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn begin_end(conversation: &mut Conversation, reason: &str, cx: &mut Cx<'_>) {
     if conversation.is_ending() {
         return;
     }
@@ -41,7 +43,11 @@ pub(super) fn begin_end(conversation: &mut Conversation, reason: &str, cx: &mut 
 }
 
 /// Ends an agent that does not react, without the polite steps. The turn has ended already.
-pub(super) fn end_unresponsive(conversation: &mut Conversation, reason: &str, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn end_unresponsive(
+    conversation: &mut Conversation,
+    reason: &str,
+    cx: &mut Cx<'_>,
+) {
     if conversation.is_ending() {
         return;
     }
@@ -67,7 +73,7 @@ fn end_agent_now(conversation: &mut Conversation, cx: &mut Cx<'_>) {
 }
 
 /// The agent did not end within this step: takes the next one.
-pub(super) fn stop_grace_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn stop_grace_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let ConversationState::Ending(ending) = &conversation.state else { return };
     match ending.step {
         ShutdownStep::Canceling => {
@@ -92,12 +98,16 @@ pub(super) fn stop_grace_over(conversation: &mut Conversation, cx: &mut Cx<'_>) 
 }
 
 /// Handles every start that fails while the agent runs: records the error and ends the agent.
-pub(super) fn fail_start(conversation: &mut Conversation, error: Error, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn fail_start(conversation: &mut Conversation, error: Error, cx: &mut Cx<'_>) {
     record_start_failure(conversation, error, cx);
     end_agent_now(conversation, cx);
 }
 
-pub(super) fn record_start_failure(conversation: &mut Conversation, error: Error, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn record_start_failure(
+    conversation: &mut Conversation,
+    error: Error,
+    cx: &mut Cx<'_>,
+) {
     cx.clear_timer(Timer::Startup);
     cx.clear_timer(Timer::Phase);
     // A start that was called off has not failed.
@@ -117,7 +127,11 @@ pub(super) fn record_start_failure(conversation: &mut Conversation, error: Error
     }
 }
 
-pub(super) fn storage_changed(conversation: &mut Conversation, storage: Storage, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn storage_changed(
+    conversation: &mut Conversation,
+    storage: Storage,
+    cx: &mut Cx<'_>,
+) {
     conversation.storage = storage;
     match storage {
         Storage::Full => cx.set_timer_to(Timer::StorageFull, STORAGE_TIMEOUT),
@@ -125,7 +139,7 @@ pub(super) fn storage_changed(conversation: &mut Conversation, storage: Storage,
     }
 }
 
-pub(super) fn storage_patience_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn storage_patience_over(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     if conversation.storage == Storage::Ok {
         return;
     }

@@ -6,26 +6,34 @@ use subagent_protocol::error::Error;
 use subagent_protocol::options::{Current, Options};
 use subagent_protocol::record::{AgentStarted, RecordType};
 
-use super::effects::{Cx, Timer};
-use super::state::{Attempt, Conversation, ConversationState, InitializedAgent, LoggingIn, Opened, Opening};
-use super::{applying, definition, ending, errors, login, rate_limits};
+use super::{applying, definition, login};
 use crate::acp::message::RpcOutcome;
 use crate::acp::outgoing::OutgoingKind;
 use crate::acp::{requests, results};
+use crate::conversation::effects::{Cx, Timer};
+use crate::conversation::end::ending;
+use crate::conversation::state::{
+    Attempt, Conversation, ConversationState, InitializedAgent, LoggingIn, Opened, Opening,
+};
+use crate::conversation::{errors, rate_limits};
 use crate::shorten;
 
 /// A replay ends after a pause of this length. The replay may continue `MAX_REPLAY_PAUSES` times.
 const REPLAY_PAUSE: Duration = Duration::from_millis(200);
 const MAX_REPLAY_PAUSES: u32 = 10;
 
-pub(super) fn begin(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn begin(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     cx.set_timer(Timer::Startup, conversation.config.timeouts.startup_ms);
     if let Some(millis) = conversation.config.timeouts.initialize_ms {
         cx.set_timer(Timer::Phase, millis);
     }
 }
 
-pub(super) fn agent_started(conversation: &mut Conversation, started: &AgentStarted, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn agent_started(
+    conversation: &mut Conversation,
+    started: &AgentStarted,
+    cx: &mut Cx<'_>,
+) {
     cx.record(RecordType::AgentStarted, None, started);
     // An end may have been requested before the agent existed.
     if matches!(conversation.state, ConversationState::Starting) {
@@ -47,7 +55,7 @@ fn awaited(conversation: &Conversation) -> Option<(&'static str, &'static str)> 
     }
 }
 
-pub(super) fn startup_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn startup_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let Some((method, phase)) = awaited(conversation) else { return };
     let seconds = conversation.config.timeouts.startup_ms as f64 / 1000.0;
     let error = errors::startup_timeout(&conversation.config.command, method, phase, seconds);
@@ -56,7 +64,7 @@ pub(super) fn startup_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) 
 
 /// A request missed its own deadline. Gives up an attempt to restore the session if it also
 /// failed in the previous start.
-pub(super) fn phase_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn phase_timeout(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let Some((method, phase)) = awaited(conversation) else {
         return login::give_up_turn_login(conversation, cx);
     };
@@ -99,7 +107,11 @@ fn not_answered(conversation: &mut Conversation, mut error: Error, cx: &mut Cx<'
     ending::fail_start(conversation, error, cx);
 }
 
-pub(super) fn initialized(conversation: &mut Conversation, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn initialized(
+    conversation: &mut Conversation,
+    outcome: RpcOutcome<'_>,
+    cx: &mut Cx<'_>,
+) {
     let raw = match outcome {
         RpcOutcome::Result(raw) => raw,
         RpcOutcome::Error(error) => {
@@ -185,7 +197,11 @@ fn open_session(conversation: &mut Conversation, opening: Opening, cx: &mut Cx<'
     }
 }
 
-pub(super) fn session_answered(conversation: &mut Conversation, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn session_answered(
+    conversation: &mut Conversation,
+    outcome: RpcOutcome<'_>,
+    cx: &mut Cx<'_>,
+) {
     let ConversationState::Opening(opening) = &mut conversation.state else { return };
     let (attempt, logged_in) = (opening.attempt, opening.logged_in);
     let rest = std::mem::take(&mut opening.rest);
@@ -273,7 +289,11 @@ pub(super) fn session_answered(conversation: &mut Conversation, outcome: RpcOutc
     }
 }
 
-pub(super) fn logged_in(conversation: &mut Conversation, outcome: RpcOutcome<'_>, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn logged_in(
+    conversation: &mut Conversation,
+    outcome: RpcOutcome<'_>,
+    cx: &mut Cx<'_>,
+) {
     if let RpcOutcome::Error(error) = outcome {
         let error =
             login::auth_error(conversation, login::METHOD, &results::value(error), "start the worker again");
@@ -290,7 +310,7 @@ pub(super) fn logged_in(conversation: &mut Conversation, outcome: RpcOutcome<'_>
 
 /// Ends the replay of a loaded session after a pause. Some agents continue it after their
 /// response, and it must not count as output of the next turn.
-pub(super) fn replay_paused(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn replay_paused(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let ConversationState::Replaying { id, looks, seen, lost, result } = &mut conversation.state else {
         return;
     };
@@ -314,6 +334,6 @@ fn reads_files(command: &[String]) -> bool {
 }
 
 /// Whether an update describes the session's present state, as opposed to its history.
-pub(super) fn is_of_the_present(kind: &str) -> bool {
+pub(in crate::conversation) fn is_of_the_present(kind: &str) -> bool {
     matches!(kind, "available_commands" | "mode" | "usage" | "config_option" | "session_info")
 }

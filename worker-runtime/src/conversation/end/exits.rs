@@ -2,19 +2,26 @@
 
 use subagent_protocol::record::{self, EndedRecord, RecordType, TurnEnd};
 
-use super::effects::{ConversationAction, Cx, Exit, Timer};
-use super::state::{Conversation, ConversationState, ShutdownProgress, ShutdownStep};
-use super::{approvals, calls, ending, errors, shutdown, turn_end};
+use super::{ending, shutdown};
+use crate::conversation::effects::{ConversationAction, Cx, Exit, Timer};
+use crate::conversation::requests::{approvals, calls};
+use crate::conversation::state::{Conversation, ConversationState, ShutdownProgress, ShutdownStep};
+use crate::conversation::{errors, turn_end};
 
 /// The agent could not be started.
-pub(super) fn spawn_failed(conversation: &mut Conversation, errno: i32, message: &str, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn spawn_failed(
+    conversation: &mut Conversation,
+    errno: i32,
+    message: &str,
+    cx: &mut Cx<'_>,
+) {
     let error = errors::spawn_failed(&conversation.config.command, errno, message);
     ending::record_start_failure(conversation, error, cx);
     tree_ended(conversation, 0, 0, cx);
 }
 
 /// The agent closed one of its pipes, but still runs.
-pub(super) fn pipe_closed(conversation: &mut Conversation, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn pipe_closed(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     let tail = cx.tail.text();
     if conversation.is_starting() {
         return ending::fail_start(conversation, errors::pipe_closed_at_start(), cx);
@@ -34,7 +41,7 @@ pub(super) fn pipe_closed(conversation: &mut Conversation, cx: &mut Cx<'_>) {
     }
 }
 
-pub(super) fn agent_exited(conversation: &mut Conversation, exit: Exit, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn agent_exited(conversation: &mut Conversation, exit: Exit, cx: &mut Cx<'_>) {
     let tail = cx.tail.text();
     let body = record::AgentExited { code: exit.code, signal: exit.signal, stderr_tail: tail.clone() };
     cx.record(RecordType::AgentExited, None, &body);
@@ -64,7 +71,12 @@ fn exited_at_start(conversation: &mut Conversation, exit: Exit, cx: &mut Cx<'_>)
 }
 
 /// The proof that no process is left: the last record.
-pub(super) fn tree_ended(conversation: &mut Conversation, killed: u64, millis: u64, cx: &mut Cx<'_>) {
+pub(in crate::conversation) fn tree_ended(
+    conversation: &mut Conversation,
+    killed: u64,
+    millis: u64,
+    cx: &mut Cx<'_>,
+) {
     if matches!(conversation.state, ConversationState::Ended) {
         return;
     }

@@ -8,8 +8,8 @@ use subagent_protocol::frame::DefinitionChange;
 use subagent_protocol::options::SessionOption;
 use subagent_protocol::record::PromptBy;
 
-use super::state::Conversation;
 use crate::acp::requests::SessionContext;
+use crate::conversation::state::Conversation;
 
 fn with_prompt(context: &SessionContext) -> Option<&Instructions> {
     let says = |instructions: &&Instructions| !instructions.prompt.is_empty() || instructions.replaces;
@@ -17,19 +17,19 @@ fn with_prompt(context: &SessionContext) -> Option<&Instructions> {
 }
 
 /// Returns the block before the next prompt.
-pub(super) fn block(context: &SessionContext) -> Option<Value> {
+pub(in crate::conversation) fn block(context: &SessionContext) -> Option<Value> {
     let instructions =
         with_prompt(context).filter(|instructions| !context.system_prompt && !instructions.delivered)?;
     Some(instructions.block())
 }
 
 /// The agent's capabilities are known.
-pub(super) fn take_system_prompt(context: &mut SessionContext, offered: bool) {
+pub(in crate::conversation) fn take_system_prompt(context: &mut SessionContext, offered: bool) {
     context.system_prompt = offered && with_prompt(context).is_some();
 }
 
 /// There is a session. A `fresh` one does not know earlier instructions.
-pub(super) fn prompt_by(context: &mut SessionContext, fresh: bool) -> Option<PromptBy> {
+pub(in crate::conversation) fn prompt_by(context: &mut SessionContext, fresh: bool) -> Option<PromptBy> {
     if fresh && let Some(instructions) = &mut context.instructions {
         instructions.delivered = false;
     }
@@ -38,7 +38,7 @@ pub(super) fn prompt_by(context: &mut SessionContext, fresh: bool) -> Option<Pro
 }
 
 /// A prompt was answered.
-pub(super) fn instructions_kept(context: &mut SessionContext, stop_reason: Option<&str>) {
+pub(in crate::conversation) fn instructions_kept(context: &mut SessionContext, stop_reason: Option<&str>) {
     if let Some(instructions) = &mut context.instructions {
         instructions.delivered |= is_kept(stop_reason);
     }
@@ -46,7 +46,10 @@ pub(super) fn instructions_kept(context: &mut SessionContext, stop_reason: Optio
 
 /// Applies another definition to the present session. Returns whether an option must be
 /// set before the prompt.
-pub(super) fn take_change(conversation: &mut Conversation, change: &DefinitionChange) -> bool {
+pub(in crate::conversation) fn take_change(
+    conversation: &mut Conversation,
+    change: &DefinitionChange,
+) -> bool {
     let context = &mut conversation.config.context;
     let same = |known: &Instructions| {
         let Instructions { name, prompt, .. } = &change.instructions;
@@ -62,7 +65,7 @@ pub(super) fn take_change(conversation: &mut Conversation, change: &DefinitionCh
 }
 
 /// Returns the model that the definition prefers, unless a client has chosen one.
-pub(super) fn wished_model(conversation: &Conversation) -> Option<SessionOption> {
+pub(in crate::conversation) fn wished_model(conversation: &Conversation) -> Option<SessionOption> {
     let chosen = conversation.config.options.model.is_some();
     let wish = conversation.config.context.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
     Some(SessionOption::Model { value: wish })
