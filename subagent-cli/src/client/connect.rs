@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::lock::on_thread;
+use super::starting::lock::on_thread;
 use crate::failure::{Failure, Result};
 
 /// A connection to a daemon; dropping it closes it.

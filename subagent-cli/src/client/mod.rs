@@ -4,25 +4,19 @@
 // A repeated change keeps its idempotency key, a repeated wait or stream its cursor. Every wait
 // has a deadline or probes the daemon.
 
-mod autostart;
 mod connect;
 mod daemons;
 mod exchange;
 mod glance;
 pub(crate) mod last_worker;
-mod lock;
 mod losses;
 mod query;
 mod questions;
 mod request;
-mod running;
-mod spawn;
+mod starting;
 mod state_watch;
 mod stream;
 mod tasks;
-mod wait;
-pub(crate) mod wait_many;
-mod waited;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -43,13 +37,14 @@ pub use exchange::ApiRequest;
 pub use glance::glance;
 pub use query::{RequestPath, segment};
 pub use questions::QuestionReader;
-pub(crate) use running::announced;
-pub use running::{ended, running, running_or_forgotten, running_soon, shown};
-pub use spawn::log_path;
+pub(crate) use starting::running::announced;
+pub use starting::running::{ended, running, running_or_forgotten, running_soon, shown};
+pub use starting::spawn::log_path;
 pub(crate) use state_watch::created;
 pub use stream::{EventBatch, EventSubscription, SubscriptionStep};
 pub use tasks::{TaskWait, read};
-pub use wait::{WaitStart, WorkerWait};
+pub use waits::wait::{WaitStart, WorkerWait};
+pub(crate) use waits::wait_many;
 
 /// Default timeout of a request.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -118,7 +113,7 @@ impl DaemonClient {
                 state_dir: workspace.state_dir.clone(),
                 start,
                 patience: APPEAR_LIMIT,
-                vars: autostart::daemon_environment(&context.env),
+                vars: starting::autostart::daemon_environment(&context.env),
             },
             handle: context.handle(),
             key: None,
@@ -190,3 +185,4 @@ pub fn block_on<T>(conversation: impl Future<Output = Result<T>>) -> Result<T> {
 pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
+mod waits;

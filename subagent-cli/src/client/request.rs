@@ -14,7 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connect::{DaemonConnection, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
 use super::losses::RetryBudget;
-use super::{ApiRequest, DaemonClient, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart, read};
+use super::starting::autostart;
+use super::{ApiRequest, DaemonClient, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, read};
 use crate::failure::{Failure, Result};
 
 impl DaemonClient {

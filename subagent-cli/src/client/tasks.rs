@@ -8,7 +8,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{KnownTask, TaskShown, TaskView, WaitTask};
 use tokio::time::Instant;
 
-use super::wait::GRACE;
+use super::waits::wait::GRACE;
 use super::{ApiRequest, DaemonClient, segment};
 use crate::failure::{Failure, Result};
 

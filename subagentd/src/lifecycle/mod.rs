@@ -3,13 +3,11 @@
 //! the command line into [`RunOptions`].
 
 mod awaited;
+mod claim;
 mod client;
 mod error;
-mod files;
 mod heartbeat;
-mod identity;
 mod idle;
-mod lock;
 mod log;
 mod memory;
 mod notify;
@@ -19,13 +17,11 @@ mod payload;
 mod process;
 mod report;
 mod restore;
-mod separate;
 mod serve;
 mod signals;
 mod socket;
-mod state_dir_watch;
+
 mod stop;
-mod takeover;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,7 +30,7 @@ use subagent_config::{proc, state_dir};
 use subagent_protocol::{Code, Error, Result};
 use tokio::runtime::{Builder, Runtime};
 
-pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
+pub use claim::files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
 pub use options::{
     DEFAULT_IDLE_EXIT_SECONDS, MAX_SECONDS, RunOptions, StartMode, days, idle_exit_seconds, retention_days,
 };
@@ -71,11 +67,11 @@ fn run_reporting(options: &RunOptions, report: &mut StartReporter) -> Result<()>
     memory::give_back_large_blocks();
     report.starter = process::prepare(options.mode)?;
     state_dir::prepare(&options.state_dir).map_err(Error::from)?;
-    let folder = identity::settle(&options.state_dir)?;
+    let folder = claim::identity::settle(&options.state_dir)?;
     if options.once {
         return once::run(options, report);
     }
-    let claim = takeover::claim(options)?;
+    let claim = claim::takeover::claim(options)?;
     let log = log::init(options)?;
     let runtime = runtime()?;
     let outcome = runtime.block_on(Box::pin(serve::serve(options, folder, claim, &log, report)));

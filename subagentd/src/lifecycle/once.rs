@@ -8,13 +8,13 @@ use subagent_protocol::api::CheckHealth;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
-use super::files::{DAEMON_LOCK, daemon_info};
-use super::lock::{FileLock, Note};
+use super::claim::files::{DAEMON_LOCK, daemon_info};
+use super::claim::lock::{FileLock, Note};
+use super::claim::takeover::{ONCE, own_process};
 use super::options::{RunOptions, StartMode};
 use super::payload::{self, Payload};
 use super::report::StartReporter;
 use super::serve::{DRAIN_TIME, open};
-use super::takeover::{ONCE, own_process};
 use super::{client, error, log, runtime};
 use crate::supervisor;
 use crate::supervisor::HealthCheckOptions;

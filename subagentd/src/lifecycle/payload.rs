@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use subagent_protocol::json;
 use subagent_protocol::time::Timestamp;
 
-use super::files;
+use super::claim::files;
 use super::options::RunOptions;
 
 /// The status file without the health of the workers.

@@ -11,11 +11,12 @@ use subagent_protocol::api::ControllerHandle;
 use subagent_protocol::ids::{InstanceId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
-use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
-use super::lock::{FileLock, Note};
+use super::claim::files::{DAEMON_LOCK, START_LOCK, daemon_info};
+use super::claim::identity;
+use super::claim::lock::{FileLock, Note};
+use super::claim::takeover::{already_running, ask_to_end, own_process, start_lock};
 use super::options::StartMode;
-use super::takeover::{already_running, ask_to_end, own_process, start_lock};
-use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
+use super::{client, error, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::database::restore::{KnownWorker, PreparedRestore, may_replace, settle_replaced};
 use crate::supervisor::runtimes::orphaned_runtimes::{self, WorkerFolder};

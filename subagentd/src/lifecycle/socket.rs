@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-use super::lock::FileLock;
+use super::claim::lock::FileLock;
 
 /// A socket file created by this process.
 #[derive(Debug)]

@@ -7,7 +7,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check that cannot run must stop the test")]
 
 mod acknowledged;
-mod approvals;
 mod database;
 mod describe;
 mod ended;
@@ -17,16 +16,14 @@ mod kept;
 mod locks;
 mod numbers;
 mod owners;
-mod queue;
 mod recorder;
 mod remains;
 mod rows;
 mod runtimes;
 mod secrets;
 mod stored;
-mod tasks;
-mod turns;
 mod watchers;
+mod work;
 
 use rusqlite::Connection;
 
@@ -48,10 +45,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("a watcher misses nothing", watchers::check),
     ("numbers have no gap and no duplicate", numbers::check),
     ("the journal is stored", journal::check),
-    ("a turn has one end", turns::check),
-    ("what waits is nowhere else", queue::check),
-    ("a task ends once and is reported once", tasks::check),
-    ("an approval has one end", approvals::check),
+    ("a turn has one end", work::turns::check),
+    ("what waits is nowhere else", work::queue::check),
+    ("a task ends once and is reported once", work::tasks::check),
+    ("an approval has one end", work::approvals::check),
     ("nothing runs without a runtime", runtimes::check),
     ("an ownership has one owner", owners::check),
     ("secrets stay secret", secrets::check),

@@ -1,8 +1,8 @@
 //! Client requests that need a permission: files and terminals of a worker with rules.
 
-use crate::conversation::MAX_SHOWN_BYTES;
 use super::*;
 use crate::acp::client_operation::{ClientOperation, ClientOperationStep, OperationSubject};
+use crate::conversation::MAX_SHOWN_BYTES;
 use subagent_protocol::start::ClientRules;
 
 fn talk(rules: ClientRules) -> Talk {

@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::evidence::Evidence;
-use super::rows::none_of;
+use crate::invariants::evidence::Evidence;
+use crate::invariants::rows::none_of;
 
 /// Impossible contents: the meaning of a row, and the query that finds it.
 const CONTRADICTIONS: &[(&str, &str)] = &[
@@ -59,7 +59,7 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+pub(in crate::invariants) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('tasks'))";
     if !database.query_row(knows, [], |row| row.get(0))? {
         // This version's daemon has not opened it yet.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Takes the exclusive lock on this file and creates the file if it is missing. Returns `None` after the
 /// deadline.
-pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
+pub(in crate::client) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
     subagent_failpoint::check("start_lock.before_take")?;
     let mut options = OpenOptions::new();
     let file = regular::open(path, options.write(true).create(true).truncate(false).mode(0o600), O_NOFOLLOW)?;
@@ -33,7 +33,7 @@ pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Opti
 ///
 /// # Errors
 /// The error of the system; a missing file counts as unlocked.
-pub(super) async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
+pub(in crate::client) async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
     let file = match regular::open_to_read(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -43,7 +43,7 @@ pub(super) async fn released(path: &Path, deadline: Instant) -> io::Result<bool>
 }
 
 /// Runs a blocking call on its own thread. Returns `None` after the deadline; a later result is dropped.
-pub(super) async fn on_thread<T: Send + 'static>(
+pub(in crate::client) async fn on_thread<T: Send + 'static>(
     deadline: Instant,
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<Option<T>> {

@@ -15,9 +15,9 @@ use subagent_config::state_identity::{FolderMatch, STATE_ID, StateIdentity, is_a
 use subagent_protocol::api::StateFolder;
 use subagent_protocol::{Code, Error, Result};
 
-use super::error;
 use super::files::{DAEMON_INFO, DAEMON_LOCK, STATUS_FILE, announced, replace_unless};
 use super::separate::{remove, separate};
+use crate::lifecycle::error;
 
 /// Maximum wait for another process that separates a copy. Copying a large state dir takes time.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -29,7 +29,7 @@ const ID_BYTES: usize = 16;
 ///
 /// # Errors
 /// `DAEMON_START_FAILED` when the folder cannot be read or separated.
-pub(super) fn settle(state_dir: &Path) -> Result<StateFolder> {
+pub(in crate::lifecycle) fn settle(state_dir: &Path) -> Result<StateFolder> {
     let failed = |cause| error::at_path("it cannot determine whether this is a copy:", state_dir, &cause);
     let folder = File::open(state_dir).map_err(failed)?;
     let boot_id = proc::boot_id().map_err(failed)?;

@@ -10,13 +10,13 @@ use subagent_protocol::ids::TurnId;
 use tokio::time::Instant;
 
 use super::waited::WaitResponse;
-use super::{ApiRequest, DaemonClient, segment};
+use crate::client::{ApiRequest, DaemonClient, segment};
 use crate::failure::{Failure, Result};
 
 /// Maximum delay of a response after the end of its wait.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
+pub(in crate::client) const GRACE: Duration = Duration::from_secs(10);
 /// Minimum duration of a limited wait in seconds (0 is unlimited).
-pub(super) const SHORTEST: f64 = 0.001;
+pub(in crate::client) const SHORTEST: f64 = 0.001;
 
 /// The start position of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl WorkerWait {
 }
 
 /// Converts seconds to a duration of at most a century.
-pub(super) fn duration(seconds: f64) -> Duration {
+pub(in crate::client) fn duration(seconds: f64) -> Duration {
     // Larger durations overflow an Instant on some systems.
     const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
     Duration::from_secs_f64(seconds.clamp(0.0, LONGEST))

@@ -8,7 +8,7 @@ use subagent_protocol::api::WaitMany;
 use tokio::time::Instant;
 
 use super::wait::{GRACE, SHORTEST, duration};
-use super::{ApiRequest, DaemonClient, RequestPath, segment};
+use crate::client::{ApiRequest, DaemonClient, RequestPath, segment};
 use crate::failure::Result;
 
 /// Waits. The time counts from the first request, including reconnects. With event types, each worker

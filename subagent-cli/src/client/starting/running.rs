@@ -8,10 +8,10 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonInfo, DaemonShown};
 use tokio::time::{Instant, sleep_until};
 
-use super::connect::{info_path, read_info};
 use super::lock::{self, released};
-use super::state_watch::StateWatch;
-use super::{ApiRequest, DaemonClient, PROBE_LIMIT};
+use crate::client::connect::{info_path, read_info};
+use crate::client::state_watch::StateWatch;
+use crate::client::{ApiRequest, DaemonClient, PROBE_LIMIT};
 use crate::failure::{Failure, Result};
 
 /// Returns the running daemon of this state dir, if any. Starts none.

@@ -28,13 +28,13 @@ pub const STATUS_FILE: &str = "subagentd-status.json";
 ///
 /// # Errors
 /// The directory cannot be written.
-pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+pub(in crate::lifecycle) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     replace_unless(state_dir, name, content, || subagent_failpoint::check("announcement.before_rename"))
 }
 
 /// Stores the folder of the sockets for a later daemon that is started from a shell with another
 /// runtime dir. At this point no worker of this daemon has a file there.
-pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
+pub(in crate::lifecycle) fn remember_sockets(state_dir: &Path, folder: &Path) {
     let content = folder.as_os_str().as_bytes();
     if regular::read(&state_dir.join(REMEMBERED)).is_ok_and(|found| found == content) {
         return;
@@ -47,7 +47,7 @@ pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
 }
 
 /// Same as [`replace`], unless `refused` fails right before the rename.
-pub(super) fn replace_unless(
+pub(in crate::lifecycle) fn replace_unless(
     state_dir: &Path,
     name: &str,
     content: &[u8],
@@ -69,7 +69,7 @@ pub(super) fn replace_unless(
 /// The content of `daemon.json` of a running daemon, restored when it changes: clients have no
 /// other way to find it.
 #[derive(Debug)]
-pub(super) struct Announcement {
+pub(in crate::lifecycle) struct Announcement {
     state_dir: PathBuf,
     said: Announced,
     content: Vec<u8>,
@@ -80,7 +80,7 @@ impl Announcement {
     ///
     /// # Errors
     /// The state dir cannot be written.
-    pub(super) fn write(state_dir: &Path, info: &DaemonInfo) -> io::Result<Self> {
+    pub(in crate::lifecycle) fn write(state_dir: &Path, info: &DaemonInfo) -> io::Result<Self> {
         let said = Announced { info: info.clone(), awaited: false };
         let content = serde_json::to_vec_pretty(&said)?;
         subagent_failpoint::check("announcement.before_write")?;
@@ -90,7 +90,7 @@ impl Announcement {
     }
 
     /// Says whether something awaits the daemon. Whether that changed the file, which another one is then.
-    pub(super) fn awaited(&mut self, awaited: bool) -> bool {
+    pub(in crate::lifecycle) fn awaited(&mut self, awaited: bool) -> bool {
         if self.said.awaited == awaited {
             return false;
         }
@@ -109,7 +109,7 @@ impl Announcement {
 
     /// Notes in the file that the daemon ends in order. A failure is only logged: until the file is
     /// removed, the daemon then seems to have died.
-    pub(super) fn ending(mut self) {
+    pub(in crate::lifecycle) fn ending(mut self) {
         let written = subagent_failpoint::check("announcement.before_ending").and_then(|()| {
             self.said.info.ending = true;
             self.write_again()
@@ -120,12 +120,12 @@ impl Announcement {
         }
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(in crate::lifecycle) fn path(&self) -> PathBuf {
         self.state_dir.join(DAEMON_INFO)
     }
 
     /// Writes the file again if it is missing or changed. Returns whether it did.
-    pub(super) fn restore(&self) -> bool {
+    pub(in crate::lifecycle) fn restore(&self) -> bool {
         if regular::read(&self.path()).is_ok_and(|content| content == self.content) {
             return false;
         }
@@ -144,12 +144,12 @@ impl Announcement {
 
 /// Reads the announcement of the running (or last) daemon. `None` if it is unreadable, or if this
 /// state dir is a copy and the announcement belongs to the original.
-pub(super) fn daemon_info(state_dir: &Path) -> Option<DaemonInfo> {
+pub(in crate::lifecycle) fn daemon_info(state_dir: &Path) -> Option<DaemonInfo> {
     announced(state_dir).filter(|info| announces(info, state_dir))
 }
 
 /// Reads `daemon.json`, for any state dir.
-pub(super) fn announced(state_dir: &Path) -> Option<DaemonInfo> {
+pub(in crate::lifecycle) fn announced(state_dir: &Path) -> Option<DaemonInfo> {
     serde_json::from_slice(&regular::read(&state_dir.join(DAEMON_INFO)).ok()?).ok()
 }
 

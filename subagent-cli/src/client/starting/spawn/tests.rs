@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use super::super::StartPolicy;
 use super::super::lock::on_thread;
 use super::*;
+use crate::client::StartPolicy;
 
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(60)

@@ -26,18 +26,18 @@ const MAX_NOTE_BYTES: usize = 4096;
 
 /// A lock that this process holds.
 #[derive(Debug)]
-pub(super) struct FileLock {
+pub(in crate::lifecycle) struct FileLock {
     file: File,
     path: PathBuf,
 }
 
 /// The holder's note in `daemon.lock`, or a restore's in `start.lock`, for messages to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(in crate::lifecycle) struct Note {
     /// Process of the holder.
-    pub(super) process: ProcessId,
+    pub(in crate::lifecycle) process: ProcessId,
     /// `foreground`, `background`, `once` or `restore`.
-    pub(super) mode: String,
+    pub(in crate::lifecycle) mode: String,
 }
 
 impl FileLock {
@@ -45,7 +45,7 @@ impl FileLock {
     ///
     /// # Errors
     /// The file cannot be opened or locked.
-    pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
+    pub(in crate::lifecycle) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         if subagent_failpoint::sabotaged("daemon.no_lock") {
             return take(path, |_| Ok(true));
         }
@@ -63,7 +63,7 @@ impl FileLock {
     ///
     /// # Errors
     /// The file cannot be opened or locked.
-    pub(super) fn take_within(path: &Path, time: Duration) -> io::Result<Option<Self>> {
+    pub(in crate::lifecycle) fn take_within(path: &Path, time: Duration) -> io::Result<Option<Self>> {
         Self::take_unless(path, time, || false)
     }
 
@@ -72,7 +72,7 @@ impl FileLock {
     ///
     /// # Errors
     /// The file cannot be opened or locked.
-    pub(super) fn take_unless(
+    pub(in crate::lifecycle) fn take_unless(
         path: &Path,
         time: Duration,
         in_vain: impl Fn() -> bool,
@@ -98,12 +98,12 @@ impl FileLock {
     }
 
     /// Whether the name still leads to the locked file.
-    pub(super) fn is_own(&self) -> bool {
+    pub(in crate::lifecycle) fn is_own(&self) -> bool {
         leads_to(&self.path, &self.file).unwrap_or(false)
     }
 
     /// Path of the lock file.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::lifecycle) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -111,7 +111,7 @@ impl FileLock {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn write_note(&self, note: &Note) -> io::Result<()> {
+    pub(in crate::lifecycle) fn write_note(&self, note: &Note) -> io::Result<()> {
         let text = serde_json::to_vec(note)?;
         subagent_failpoint::check("daemon_lock.before_note")?;
         self.file.set_len(0)?;
@@ -123,7 +123,7 @@ impl FileLock {
 impl FileLock {
     /// Releases the lock only when the process exits, so that the next holder finds this process
     /// gone.
-    pub(super) fn release_at_exit(self) {
+    pub(in crate::lifecycle) fn release_at_exit(self) {
         let _ = self.file.set_len(0);
         std::mem::forget(self);
     }
@@ -139,14 +139,14 @@ impl Drop for FileLock {
 
 impl Note {
     /// Reads the holder's note, if it is already written.
-    pub(super) fn read(path: &Path) -> Option<Self> {
+    pub(in crate::lifecycle) fn read(path: &Path) -> Option<Self> {
         let mut buffer = [0; MAX_NOTE_BYTES];
         let length = regular::open_to_read(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
         serde_json::from_slice(&buffer[..length]).ok()
     }
 
     /// Whether the process that wrote the note is alive.
-    pub(super) fn process_lives(&self) -> bool {
+    pub(in crate::lifecycle) fn process_lives(&self) -> bool {
         proc::start_time(self.process.pid).is_ok_and(|start_time| start_time == self.process.start_time)
     }
 }

@@ -2,11 +2,14 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::evidence::Evidence;
-use super::remains;
-use super::rows::none_of;
+use crate::invariants::evidence::Evidence;
+use crate::invariants::remains;
+use crate::invariants::rows::none_of;
 
-pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+pub(in crate::invariants) fn check(
+    evidence: &Evidence,
+    database: &Connection,
+) -> rusqlite::Result<Vec<String>> {
     let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('queued_turns'))";
     if !database.query_row(knows, [], |row| row.get(0))? {
         // This version's daemon has not opened it yet.

@@ -11,13 +11,13 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::awaited::Awaited;
 use super::files::Announcement;
 use super::lock::FileLock;
-use super::socket::SocketFile;
-use super::stop::Reason;
 use crate::api::Connections;
 use crate::inotify::Inotify;
+use crate::lifecycle::awaited::Awaited;
+use crate::lifecycle::socket::SocketFile;
+use crate::lifecycle::stop::Reason;
 
 /// Minimum time between two checks triggered by connections when inotify works: a check takes 14
 /// system calls.
@@ -25,17 +25,17 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The daemon's files that are watched and restored.
 #[derive(Debug)]
-pub(super) struct StateDirWatch {
-    pub(super) lock: FileLock,
-    pub(super) socket: SocketFile,
-    pub(super) announcement: Announcement,
+pub(in crate::lifecycle) struct StateDirWatch {
+    pub(in crate::lifecycle) lock: FileLock,
+    pub(in crate::lifecycle) socket: SocketFile,
+    pub(in crate::lifecycle) announcement: Announcement,
     inotify: Option<Inotify>,
     replace: mpsc::Sender<UnixListener>,
 }
 
 impl StateDirWatch {
     /// Begins to watch the files.
-    pub(super) fn new(
+    pub(in crate::lifecycle) fn new(
         lock: FileLock,
         socket: SocketFile,
         announcement: Announcement,
@@ -59,7 +59,7 @@ impl StateDirWatch {
 
     /// Keeps the socket in place. Ends when the daemon must end: its lock is not its own any more, or no client can
     /// find it any more.
-    pub(super) async fn keep(
+    pub(in crate::lifecycle) async fn keep(
         &mut self,
         remake: impl Fn() -> bool,
         connections: Connections,
@@ -159,7 +159,7 @@ async fn changed(inotify: Option<&Inotify>) {
 }
 
 /// Restores the folder of the sockets if it is gone too.
-pub(super) fn remake_folder(
+pub(in crate::lifecycle) fn remake_folder(
     prepare: impl Fn() -> Result<RuntimeDir, subagent_config::ConfigError>,
     socket: &Path,
 ) -> bool {

@@ -12,11 +12,12 @@ use subagent_protocol::api::DaemonInfo;
 use subagentd::lifecycle::refuse_foreign_proc;
 use tokio::time::Instant;
 
-use super::connect::{DaemonConnection, attempt, read_info, unresponsive, unusable};
-use super::losses::RetryBudget;
+use super::lock;
 use super::spawn::{self, Spawned};
-use super::state_watch::StateWatch;
-use super::{APPEAR_LIMIT, DaemonLocator, START_LIMIT, StartPolicy, lock};
+use crate::client::connect::{DaemonConnection, attempt, read_info, unresponsive, unusable};
+use crate::client::losses::RetryBudget;
+use crate::client::state_watch::StateWatch;
+use crate::client::{APPEAR_LIMIT, DaemonLocator, START_LIMIT, StartPolicy};
 use crate::failure::{Failure, Result};
 use crate::sibling_executable::sibling_executable;
 
@@ -24,7 +25,10 @@ use crate::sibling_executable::sibling_executable;
 const MAX_STARTS: usize = 3;
 
 /// Connects to the daemon and starts it if there is none and the policy permits it.
-pub(super) async fn find_or_start(place: &DaemonLocator, losses: &RetryBudget) -> Result<DaemonConnection> {
+pub(in crate::client) async fn find_or_start(
+    place: &DaemonLocator,
+    losses: &RetryBudget,
+) -> Result<DaemonConnection> {
     let deadline = Instant::now() + START_LIMIT;
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
         return Ok(link);
@@ -51,13 +55,13 @@ pub(super) async fn find_or_start(place: &DaemonLocator, losses: &RetryBudget) -
 }
 
 /// The variables of a command that a daemon inherits.
-pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
+pub(in crate::client) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
     let inherited = env.vars.iter().filter(|(name, _)| daemon_inherits(name));
     inherited.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Waits until a stopping daemon removes its `daemon.json` or another one replaces it.
-pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
+pub(in crate::client) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
     let Ok(mut watch) = StateWatch::new(&old.state_dir) else { return Ok(()) };
     while read_info(&old.state_dir).is_some_and(|info| info.generation == old.generation) {
         match watch.changed(deadline).await {
@@ -153,7 +157,7 @@ fn not_running(why: &str) -> Failure {
         .with("recommendedCommand", "subagent daemon start")
 }
 
-pub(super) fn start_failed(why: impl Into<String>) -> Failure {
+pub(in crate::client) fn start_failed(why: impl Into<String>) -> Failure {
     Failure::new(Code::DaemonStartFailed, why).retryable()
 }
 

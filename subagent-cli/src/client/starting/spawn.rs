@@ -16,16 +16,16 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, timeout_at};
 
-use super::DaemonLocator;
 use super::autostart::start_failed;
-use super::connect::unusable;
+use crate::client::DaemonLocator;
+use crate::client::connect::unusable;
 use crate::failure::{Failure, Result};
 
 /// Maximum length of a readiness line in bytes.
 const MAX_READINESS_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
-pub(super) enum Spawned {
+pub(in crate::client) enum Spawned {
     Ready,
     /// Another daemon holds the state dir.
     Held(Failure),
@@ -50,7 +50,11 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The daemon's error; `DAEMON_START_FAILED` if it reports none.
-pub(super) async fn daemon(place: &DaemonLocator, program: &Path, deadline: Instant) -> Result<Spawned> {
+pub(in crate::client) async fn daemon(
+    place: &DaemonLocator,
+    program: &Path,
+    deadline: Instant,
+) -> Result<Spawned> {
     let path = log_path(&place.state_dir);
     let log = open_log(&path)
         .map_err(|error| unusable(&place.state_dir, "cannot open the daemon's log", &path, &error))?;

@@ -2,10 +2,13 @@
 
 use rusqlite::Connection;
 
-use super::evidence::Evidence;
-use super::rows::none_of;
+use crate::invariants::evidence::Evidence;
+use crate::invariants::rows::none_of;
 
-pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+pub(in crate::invariants) fn check(
+    evidence: &Evidence,
+    database: &Connection,
+) -> rusqlite::Result<Vec<String>> {
     let mut violations = none_of(
         database,
         "a turn's status does not agree with the events that end it",

@@ -11,7 +11,7 @@ const TEXT: &str = "assistantText";
 const LAST: &str = "lastAssistantChunk";
 
 #[derive(Debug, Default)]
-pub(super) struct WaitResponse {
+pub(in crate::client) struct WaitResponse {
     text: Option<String>,
     last: LastChunk,
     /// All fields except these two.

@@ -15,8 +15,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
-use super::options::{RunOptions, StartMode};
-use super::{client, error};
+use crate::lifecycle::options::{RunOptions, StartMode};
+use crate::lifecycle::{client, error};
 
 /// Maximum wait of a foreground daemon for a background one that is being started.
 const START_TIME: Duration = Duration::from_secs(40);
@@ -29,24 +29,24 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 const ENDING_TIME: Duration = Duration::from_secs(20);
 
 /// The mode in the note of `subagentd run --once`.
-pub(super) const ONCE: &str = "once";
+pub(in crate::lifecycle) const ONCE: &str = "once";
 
 /// The exclusive right to be the daemon of the state dir.
 #[derive(Debug)]
-pub(super) struct DaemonClaim {
+pub(in crate::lifecycle) struct DaemonClaim {
     /// Held for the daemon's whole life.
-    pub(super) lock: FileLock,
+    pub(in crate::lifecycle) lock: FileLock,
     /// Held until readiness, so that no command starts a background daemon during a takeover.
-    pub(super) starting: Option<FileLock>,
+    pub(in crate::lifecycle) starting: Option<FileLock>,
     /// Identity of this process.
-    pub(super) process: ProcessId,
+    pub(in crate::lifecycle) process: ProcessId,
 }
 
 /// Takes `daemon.lock` and writes the holder's note.
 ///
 /// # Errors
 /// `DAEMON_ALREADY_RUNNING{pid,mode}`; `DAEMON_START_FAILED` if a lock cannot be used.
-pub(super) fn claim(options: &RunOptions) -> Result<DaemonClaim> {
+pub(in crate::lifecycle) fn claim(options: &RunOptions) -> Result<DaemonClaim> {
     let process = own_process()?;
     let starting = match options.mode {
         // The command that starts a background daemon holds this lock itself.
@@ -71,7 +71,7 @@ pub(super) fn claim(options: &RunOptions) -> Result<DaemonClaim> {
     Ok(DaemonClaim { lock, starting, process })
 }
 
-pub(super) fn start_lock(path: &Path) -> Result<FileLock> {
+pub(in crate::lifecycle) fn start_lock(path: &Path) -> Result<FileLock> {
     start_lock_within(path, START_TIME)
 }
 
@@ -129,7 +129,7 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
 ///
 /// # Errors
 /// `FORBIDDEN_FROM_WORKER`: a process below a worker may not take over.
-pub(super) fn ask_to_end(info: Option<&DaemonInfo>, note: Option<&Note>) -> Result<()> {
+pub(in crate::lifecycle) fn ask_to_end(info: Option<&DaemonInfo>, note: Option<&Note>) -> Result<()> {
     let asked = match info {
         Some(info) => {
             let body = json!({ "workers": false });
@@ -170,7 +170,7 @@ fn terminate(note: Option<&Note>) {
     }
 }
 
-pub(super) fn already_running(note: Option<&Note>) -> Error {
+pub(in crate::lifecycle) fn already_running(note: Option<&Note>) -> Error {
     let error = |who: &str| {
         let error = Error::new(Code::DaemonAlreadyRunning, format!("{who} already serves this state dir"));
         match note.filter(|_| is_stopped(note)) {
@@ -193,7 +193,7 @@ pub(super) fn already_running(note: Option<&Note>) -> Error {
 ///
 /// # Errors
 /// `DAEMON_START_FAILED` without `/proc`.
-pub(super) fn own_process() -> Result<ProcessId> {
+pub(in crate::lifecycle) fn own_process() -> Result<ProcessId> {
     let pid = nix::unistd::getpid().as_raw();
     let start_time = proc::start_time(pid)
         .map_err(|cause| error::start_failed("it cannot read its own start time from /proc", &cause))?;

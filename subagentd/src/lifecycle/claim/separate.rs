@@ -17,7 +17,7 @@ const CHUNK: usize = 256 * 1024;
 ///
 /// # Errors
 /// I/O errors; `ResourceBusy` if the database keeps changing.
-pub(super) fn separate(state_dir: &Path) -> io::Result<()> {
+pub(in crate::lifecycle) fn separate(state_dir: &Path) -> io::Result<()> {
     let database = state_dir.join(DATABASE);
     let wal = beside(&database, "-wal");
     let shared_memory = beside(&database, "-shm");
@@ -125,7 +125,7 @@ fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
 }
 
 /// Removes a file if it exists.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
+pub(in crate::lifecycle) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
