@@ -16,7 +16,7 @@ use crate::check::{self as checks, CheckResult};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::model::Config;
-use crate::{budgets, declared, hooks, notify, policy, regular, syntax, validate};
+use crate::{budgets, declared, hooks, notify, placements, policy, regular, syntax, validate};
 
 /// Maximum size of a config file in bytes.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -144,7 +144,8 @@ fn located<T>(path: &Path, text: &str, checked: CheckResult<T>) -> Result<T, Con
             .or_else(|| budgets::position(text, &found.place))
             .or_else(|| hooks::position(&keys::of(text), &found.place))
             .or_else(|| notify::position(&keys::of(text), &found.place))
-            .or_else(|| declared::position(&keys::of(text), &found.place)),
+            .or_else(|| declared::position(&keys::of(text), &found.place))
+            .or_else(|| placements::position(&keys::of(text), &found.place)),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

@@ -43,7 +43,7 @@ fn how(key: &str) -> How {
         "budgets" => How::Limits,
         "delegation" => How::Switch,
         "permissions" | "hooks" => How::Both,
-        "notify" | "prices" | "schedules" | "triggers" => How::UserOnly,
+        "notify" | "placements" | "prices" | "schedules" | "triggers" => How::UserOnly,
         _ => How::Replace,
     }
 }

@@ -36,6 +36,7 @@ pub mod model;
 pub mod notify;
 pub mod own_paths;
 mod paths;
+pub mod placements;
 pub mod policy;
 pub mod prices;
 pub mod problems;

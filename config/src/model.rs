@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::TaskLimits;
+use subagent_protocol::placement::ssh::SshPlacement;
 use subagent_protocol::state::OnRateLimit;
 
 use crate::agents::Tier;
@@ -62,6 +63,8 @@ pub struct Config {
     pub role_hints: BTreeMap<String, RoleHint>,
     /// The sandbox profiles by name.
     pub sandboxes: BTreeMap<String, Profile>,
+    /// Other machines where workers run, by name. Only those of the user file count.
+    pub placements: BTreeMap<String, SshPlacement>,
     /// The defaults for commands that name no launcher or role.
     pub defaults: Defaults,
 }
@@ -119,6 +122,8 @@ pub struct Launcher {
     pub isolation: Option<Isolation>,
     /// The sandbox; `None` uses the one of `defaults`.
     pub sandbox: Option<SandboxChoice>,
+    /// Name of the placement; `None` uses the one of `defaults`.
+    pub placement: Option<String>,
 }
 
 impl Launcher {
@@ -140,6 +145,7 @@ impl Launcher {
             tiers: BTreeMap::new(),
             isolation: None,
             sandbox: None,
+            placement: None,
         }
     }
 }
@@ -163,6 +169,7 @@ impl fmt::Debug for Launcher {
             .field("tiers", &self.tiers)
             .field("isolation", &self.isolation)
             .field("sandbox", &self.sandbox)
+            .field("placement", &self.placement)
             .finish()
     }
 }
@@ -235,6 +242,8 @@ pub struct Defaults {
     pub isolation: Option<Isolation>,
     /// The sandbox of launchers without their own.
     pub sandbox: Option<SandboxChoice>,
+    /// Name of the placement of launchers without their own.
+    pub placement: Option<String>,
     /// All other keys as written.
     pub other: Map<String, Value>,
 }

@@ -89,6 +89,7 @@ const LAUNCHER: PermittedKeys = Of(&[
     ("tiers", Any),
     ("isolation", Any),
     ("sandbox", Any),
+    ("placement", Any),
     ("mcpServers", SERVERS),
 ]);
 
@@ -159,8 +160,12 @@ const ROOT: PermittedKeys = Of(&[
     ),
     ("roleDefaults", Of(&[("promptLanguage", Any), ("responseLanguage", Any)])),
     ("roleHints", Named(&ROLE)),
-    ("defaults", Of(&[("launcher", Any), ("role", Any), ("isolation", Any), ("sandbox", Any)])),
+    (
+        "defaults",
+        Of(&[("launcher", Any), ("role", Any), ("isolation", Any), ("sandbox", Any), ("placement", Any)]),
+    ),
     ("sandboxes", Any),
+    ("placements", Any),
 ]);
 
 /// Returns the unknown keys of a file in document order.

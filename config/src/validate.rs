@@ -14,8 +14,8 @@ use crate::check::{
 use crate::error::FieldPath;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, LauncherTimeouts, RoleDefaults, RoleHint};
 use crate::{
-    approvals, budgets, declared, delegation, hooks, idle, mcp, notify, policy, prices, rate_limits, sandbox,
-    session, titles, worktrees,
+    approvals, budgets, declared, delegation, hooks, idle, mcp, notify, placements, policy, prices,
+    rate_limits, sandbox, session, titles, worktrees,
 };
 
 /// Maximum value of `queueLimit`.
@@ -42,6 +42,7 @@ pub(crate) fn config(document: &Value) -> CheckResult<Config> {
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         sandboxes: named(root, "sandboxes", "sandboxes", sandbox::named)?,
+        placements: placements::placements(root)?,
         defaults: defaults(root)?,
     })
 }
@@ -65,6 +66,7 @@ fn launcher(name: &str, value: &Value) -> CheckResult<Launcher> {
         tiers: tiers(launcher, &format!("{field}.tiers"))?,
         isolation: worktrees::isolation(launcher, &format!("{field}.isolation"))?,
         sandbox: sandbox::choice(launcher, &field)?,
+        placement: placements::choice(launcher, &field)?,
     })
 }
 
@@ -184,10 +186,11 @@ fn defaults(root: &Map<String, Value>) -> CheckResult<Defaults> {
     };
     let get = |key: &str| trimmed(given.get(key), || FieldPath::Field(format!("defaults.{key}")));
     let mut other = given.clone();
-    other.retain(|key, _| !["launcher", "role", "isolation", "sandbox"].contains(&key.as_str()));
+    other.retain(|key, _| !["launcher", "role", "isolation", "sandbox", "placement"].contains(&key.as_str()));
     let isolation = worktrees::isolation(given, "defaults.isolation")?;
     let sandbox = sandbox::choice(given, "defaults")?;
-    Ok(Defaults { launcher: get("launcher")?, role: get("role")?, isolation, sandbox, other })
+    let placement = placements::choice(given, "defaults")?;
+    Ok(Defaults { launcher: get("launcher")?, role: get("role")?, isolation, sandbox, placement, other })
 }
 
 fn language(value: Option<&Value>, place: impl Fn() -> FieldPath) -> CheckResult<Option<String>> {

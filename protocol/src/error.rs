@@ -142,6 +142,14 @@ words! {
         ResultSchemaNotMet = "RESULT_SCHEMA_NOT_MET",
         /// This machine cannot enforce the requested sandbox.
         SandboxUnavailable = "SANDBOX_UNAVAILABLE",
+        /// The config file has no placement with this name.
+        PlacementNotFound = "PLACEMENT_NOT_FOUND",
+        /// The host of a placement cannot be reached.
+        PlacementUnreachable = "PLACEMENT_UNREACHABLE",
+        /// The host of a placement has no usable runtime.
+        PlacementNotPrepared = "PLACEMENT_NOT_PREPARED",
+        /// The folder of a placement does not exist there.
+        PlacementFolderMissing = "PLACEMENT_FOLDER_MISSING",
         /// The launcher cannot be run.
         BackendLauncher = "BACKEND_LAUNCHER",
         /// The agent ended or its pipe broke.

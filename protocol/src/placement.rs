@@ -1,5 +1,7 @@
-//! What the daemon and `subagent-runtime submit` say to each other: one request on standard input,
-//! one answer on standard output.
+//! Where a worker is placed, and what the daemon and `subagent-runtime submit` say to each other:
+//! one request on standard input after [`crate::stream::MAGIC`], one answer on standard output.
+
+pub mod ssh;
 
 use std::path::PathBuf;
 
@@ -8,13 +10,61 @@ use serde::{Deserialize, Serialize};
 use crate::process::ProcessId;
 use crate::start::RuntimeStart;
 
+/// Folder of the placed workers on another machine, below the home there.
+pub const PLACED_THERE: &str = "~/.local/state/subagent/placed";
+
+/// Where the runtimes of a worker are started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Placement {
+    /// On this machine, reached over a stream like those of another one. For tests.
+    Loopback,
+    /// On another machine, reached by the user's ssh client.
+    Ssh(ssh::SshPlacement),
+}
+
+impl Placement {
+    /// Returns the machine that is not the daemon's; `None` for the loopback.
+    #[must_use]
+    pub fn remote(&self) -> Option<&ssh::SshPlacement> {
+        match self {
+            Self::Loopback => None,
+            Self::Ssh(ssh) => Some(ssh),
+        }
+    }
+
+    /// Returns the placement as views show it; `None` for the loopback.
+    #[must_use]
+    pub fn view(&self) -> Option<PlacementView> {
+        let ssh = self.remote()?;
+        Some(PlacementView { kind: "ssh".to_owned(), name: ssh.name.clone(), host: ssh.host.clone() })
+    }
+}
+
+/// The placement of a worker, as in `worker.listed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementView {
+    /// `ssh`.
+    pub kind: String,
+    /// Name of the placement in the config file at the worker's start.
+    pub name: String,
+    /// The host, as ssh takes it.
+    pub host: String,
+}
+
 /// The request of a start, as one JSON object. It contains the agent's environment and secrets, and
 /// is therefore never put on a command line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmitRequest {
     /// Absolute folder of the placed workers there. Each worker has a folder of its own below it.
-    pub root: PathBuf,
+    /// Absent on another machine than the daemon's. Then root, working folder, program and the
+    /// environment below that of the request are resolved there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
     /// The runtime to start. Its folder, socket, log and boot id are replaced there.
     pub start: RuntimeStart,
 }
@@ -51,6 +101,10 @@ pub enum SubmitFailure {
     StorageFull,
     /// A signal ended the runtime before it listened.
     Killed,
+    /// The working folder does not exist there.
+    NoFolder,
+    /// The program of the agent cannot be started there.
+    NoProgram,
     /// Anything else; the message describes it.
     Other,
 }

@@ -73,8 +73,9 @@ pub enum StreamControl {
 pub struct StreamOpen {
     /// The daemon's protocol of the stream.
     pub protocol: u32,
-    /// Absolute folder of the placed workers there.
-    pub root: PathBuf,
+    /// Absolute folder of the placed workers there; absent on another machine than the daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
     /// The daemon's generation. Once a runtime is proved gone, older daemons cannot start another.
     pub generation: u64,
     /// The worker's newest runtime. Once it is proved gone, it cannot be started late.
@@ -252,7 +253,7 @@ mod tests {
             (any::<String>(), any::<u64>()).prop_map(|(root, number)| {
                 StreamControl::Open(StreamOpen {
                     protocol: STREAM_PROTOCOL,
-                    root: root.into(),
+                    root: Some(root.into()),
                     generation: number,
                     incarnation: number,
                     segment: number,

@@ -38,6 +38,8 @@ pub(crate) struct TaskPlacement {
     pub(crate) agents: Option<String>,
     pub(crate) controller_id: Option<String>,
     pub(crate) sandbox: Option<String>,
+    /// Name of the placement.
+    pub(crate) on: Option<String>,
 }
 
 /// The submitter of tasks: a manager, or the agent of a worker.
@@ -183,6 +185,7 @@ impl TaskSubmitter {
             user_config: loaded.user_file().map(Path::to_owned),
             config: loaded.loaded.then_some(loaded.path),
             sandbox: present(self.wish.sandbox.clone()),
+            placement: present(self.wish.on.clone()),
             launcher: present(self.wish.launcher.clone()),
             agents: present(self.wish.agents.clone()),
             env: self.context.env.vars.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),

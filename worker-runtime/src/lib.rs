@@ -23,8 +23,8 @@
 // the user: see [`subagent_protocol::command_run`]. One such command is `subagent-runtime base`:
 // see [`work_tree`].
 //
-// For a worker that is placed elsewhere, the daemon runs `subagent-runtime submit` and
-// `subagent-runtime dial` there: see [`placement`].
+// For a worker that is placed elsewhere, the daemon runs `subagent-runtime submit`,
+// `subagent-runtime dial` and `subagent-runtime discard` there: see [`placement`].
 
 mod acp;
 mod ask;
@@ -66,7 +66,7 @@ use subagent_protocol::start::STORAGE_FULL_EXIT;
 const MAX_LOOKUPS: usize = 4;
 
 /// Runs `subagent-runtime`. `args` follow the program's name: `run`, `ask`, `command`, `base ...`,
-/// `diff`, `worktree`, `submit`, `dial`, `guard ...` or `confine ...`.
+/// `diff`, `worktree`, `submit`, `dial`, `discard`, `--version`, `guard ...` or `confine ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -108,10 +108,18 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        Some("discard") => match placement::discard::run(args.next()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
+        Some("--version") => match writeln!(io::stdout(), "subagent-runtime {}", env!("CARGO_PKG_VERSION")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("guard") => guard::main(args),
         Some(subagent_sandbox::CONFINE) => subagent_sandbox::main(args),
         _ => fail(
-            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial` or `guard`",
+            "this program is started by subagentd; expected `run`, `ask`, `command`, `base`, `diff`, `worktree`, `submit`, `dial`, `discard` or `guard`",
         ),
     }
 }

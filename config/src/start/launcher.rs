@@ -68,6 +68,18 @@ pub fn runnable(
     Ok((launcher, resolved))
 }
 
+/// Returns the launcher if it can be started on another machine, where its program is looked up.
+///
+/// # Errors
+/// `BACKEND_LAUNCHER`.
+pub fn runnable_there(
+    (launcher, resolved): (&model::Launcher, ResolvedLauncher),
+) -> Result<(&model::Launcher, ResolvedLauncher)> {
+    let command = resolved.effective_command.clone();
+    let known = ResolvedLauncher { problem: None, exec_path: Some(command.into()), ..resolved };
+    runnable((launcher, known))
+}
+
 fn unusable(message: String, advice: String) -> Error {
     Error::new(Code::BackendLauncher, message).with("reasonCategory", "launcher").recommend(advice)
 }

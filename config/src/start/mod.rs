@@ -10,6 +10,7 @@ pub mod hooks;
 pub mod launcher;
 pub mod options;
 pub mod policy;
+mod remote;
 pub mod sandbox;
 pub mod servers;
 mod wire;
@@ -22,13 +23,14 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::placement::ssh::SshPlacement;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::tags::Tags;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::environment::Environment;
 use crate::installed::{self, Fetch};
-use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
+use crate::{LoadedConfig, ResolvedLauncher, model, placements, role, workspace};
 use agent::{DefinitionRequest, Resolved, SelectedDefinition};
 use wire::{argument, millis, path_value};
 
@@ -81,6 +83,8 @@ pub struct StartChoices {
     pub worktree_of: Option<WorkerId>,
     /// The requested sandbox of the worker.
     pub sandbox: sandbox::SandboxRequest,
+    /// Name of the placement; `None` leaves it to launcher and config.
+    pub placement: Option<String>,
 }
 
 /// The context of a start: folders, config and caller.
@@ -125,6 +129,8 @@ pub struct Composition<'a> {
     agent: Option<Resolved>,
     launcher: &'a model::Launcher,
     resolved: ResolvedLauncher,
+    /// The other machine where the worker runs.
+    remote: Option<SshPlacement>,
 }
 
 /// Extends the error for a word that is neither a launcher nor a definition by the known launchers.
@@ -155,11 +161,16 @@ impl<'a> Composition<'a> {
             .map_err(|error| named_nothing(error, either.as_deref(), config))?;
         let named = wanted.launcher.as_deref().or(agent.launcher());
         let found = launcher::choose(config, named, &role, &place.cwd, place.env)?;
-        let (launcher, resolved) = if wanted.debug_mode { found } else { launcher::runnable(found)? };
+        let remote = placements::choose(config, wanted.placement.as_deref(), found.0)?;
+        let (launcher, resolved) = match remote {
+            _ if wanted.debug_mode => found,
+            Some(_) => launcher::runnable_there(found)?,
+            None => launcher::runnable(found)?,
+        };
         let has_model = wanted.options.options.model.is_some();
         let at = (resolved.name.as_str(), launcher);
         let agent = agent.resolve(at, config, place.workspace, place.env, has_model)?;
-        Ok(Self { wanted, place, role, agent, launcher, resolved })
+        Ok(Self { wanted, place, role, agent, launcher, resolved, remote })
     }
 
     /// Name of the selected launcher.
@@ -171,6 +182,9 @@ impl<'a> Composition<'a> {
     /// Returns the package that must be fetched before the agent can start.
     #[must_use]
     pub fn fetch(&self) -> Option<Fetch> {
+        if self.remote.is_some() {
+            return None;
+        }
         installed::fetch(self.launcher, &self.resolved, &self.place.cwd, self.place.env)
     }
 
@@ -178,10 +192,12 @@ impl<'a> Composition<'a> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an invalid folder, rule, time, variable or sandbox; `CONFIG_PARSE_ERROR` for
-    /// an invalid file of MCP servers; `BACKEND_LAUNCHER`; `SANDBOX_UNAVAILABLE`.
+    /// an invalid file of MCP servers; `BACKEND_LAUNCHER`; `SANDBOX_UNAVAILABLE`. On another machine
+    /// also `INVALID_ARGUMENT{placement}` for what works only on this one.
     pub fn request(self) -> Result<StartWorker> {
-        let Self { wanted, place, role, agent, launcher, resolved } = self;
+        let Self { wanted, place, role, agent, launcher, resolved, remote } = self;
         let config = &place.loaded.config;
+        let program = resolved.effective_command.clone();
         let own = agent.as_ref().map(|agent| agent.servers.clone()).unwrap_or_default();
         let mcp_config = wanted.mcp_config.as_deref();
         let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
@@ -204,10 +220,17 @@ impl<'a> Composition<'a> {
         let additional_directories = additional_directories(&wanted.add_dirs, place.env)?;
         let mut writable = vec![place.workspace, &place.cwd];
         writable.extend(additional_directories.iter().map(PathBuf::as_path));
-        let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
+        let delegation = match remote {
+            // A worker there does not reach the daemon.
+            Some(_) if wanted.delegate != Some(true) => None,
+            _ => delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place),
+        };
         let has_worktree = worktree.is_some() || wanted.worktree_of.is_some();
         let ground = sandbox::Ground { cwd: &place.cwd, roots: &writable, env: place.env };
-        let obstacle = sandbox::obstacle(has_worktree, delegation.is_some());
+        let obstacle = match remote {
+            Some(_) => Some(remote::NO_SANDBOX),
+            None => sandbox::obstacle(has_worktree, delegation.is_some()),
+        };
         let plan = sandbox::plan(wish, launcher, config, ground, obstacle)?;
         let sandbox = plan.required.map(|spec| sandbox::with_memory(spec, memory.as_deref()));
         let worktree = match wanted.worktree_of {
@@ -232,7 +255,7 @@ impl<'a> Composition<'a> {
             definition: layer,
             memory,
         };
-        Ok(StartWorker {
+        let request = StartWorker {
             mcp_servers,
             additional_directories,
             env: environment(place.env, launcher, &place.cwd),
@@ -265,9 +288,14 @@ impl<'a> Composition<'a> {
             worktree_of: wanted.worktree_of,
             sandbox,
             preferred_sandbox: plan.preferred,
+            placement: None,
             choice: place.choice,
             cwd: place.cwd,
-        })
+        };
+        match remote {
+            Some(remote) => remote::placed(request, remote, launcher, program),
+            None => Ok(request),
+        }
     }
 }
 

@@ -165,6 +165,9 @@ pub struct TaskPlace {
     /// Name of the sandbox; if absent, the launcher's or the config's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
+    /// Name of the placement, or `local`; if absent, the launcher's or the config's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
     /// The launcher for definitions without one; if absent, the config's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,

@@ -20,6 +20,7 @@ use crate::hook::Hook;
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
+use crate::placement::{Placement, PlacementView};
 use crate::policy::PolicySpec;
 use crate::sandbox::{PreferredSandbox, Sandbox, SandboxSpec};
 use crate::start::Timeouts;
@@ -154,6 +155,10 @@ pub struct StartWorker {
     /// The sandbox to apply without `sandbox`, if the machine can enforce it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred_sandbox: Option<PreferredSandbox>,
+    /// Where its runtimes are started; absent: beside the daemon. With another machine, `cwd` and
+    /// the launcher's program are of that machine, and `env` is added to the environment there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 /// The default label of a worker.
@@ -264,6 +269,9 @@ pub struct WorkerView {
     /// Why the sandbox of its built-in definition is not applied; absent: it has none, or it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_sandbox: Option<String>,
+    /// The other machine where it runs; absent: this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementView>,
 }
 
 /// Data of `worker.shown`: a worker, and the known facts about its agent.

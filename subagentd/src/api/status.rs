@@ -22,6 +22,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TaskNotPermitted
         | Code::ForbiddenOrigin => StatusCode::FORBIDDEN,
         Code::LauncherNotFound
+        | Code::PlacementNotFound
         | Code::RoleHintNotFound
         | Code::ControllerNotFound
         | Code::WorkerNotFound
@@ -103,6 +104,9 @@ pub(super) const fn status(code: Code) -> StatusCode {
         }
         Code::EnvRequired => StatusCode::PRECONDITION_REQUIRED,
         Code::BackendLauncher
+        | Code::PlacementUnreachable
+        | Code::PlacementNotPrepared
+        | Code::PlacementFolderMissing
         | Code::BackendUnavailable
         | Code::BackendSocketUnreachable
         | Code::BackendPermissionDenied

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use subagent_config::Environment;
 use subagent_protocol::api::RETENTION_DAYS;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
-
-use crate::store::Placement;
 
 /// Default time without live workers and clients after which a background daemon ends.
 pub const DEFAULT_IDLE_EXIT_SECONDS: u64 = 1800;

@@ -350,6 +350,7 @@ fn prepare(entry: &DeclaredEntry, workspace: &Workspace, environment: &Environme
         config: None,
         user_config: None,
         sandbox,
+        placement: None,
         launcher,
         agents: None,
         env: Vec::new(),

@@ -47,7 +47,7 @@ pub use database::schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use error::StoreError;
 pub(crate) use events::{EventPage, EventQuery};
 pub(crate) use requests::Execution;
-pub(crate) use rows::{Cursor, NewEvent, NewWorker, Placement, RowId, WorkerRow};
+pub(crate) use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub(crate) use tx::Tx;
 pub(crate) use workers::names::NewName;
 pub(crate) use writer::{Durability, ForeignKeys};

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 use subagent_core::model::{Hibernation, LifecycleState, Parking, Restart};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::placement::Placement;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::state::{Desired, QueuePause};
@@ -210,26 +211,6 @@ pub(crate) struct WorkerRow {
     pub placement: Option<Placement>,
 }
 
-/// Where the runtimes of a worker are started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placement {
-    /// On this machine, reached over a stream like those of another one.
-    Loopback,
-}
-
-impl Placement {
-    /// Returns the stored word.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        (text == Self::Loopback.as_str()).then_some(Self::Loopback)
-    }
-}
-
 /// Stored words for the hibernation states: none, wanted, begun.
 pub(super) const HIBERNATION: [&str; 3] = ["none", "wanted", "begun"];
 
@@ -302,7 +283,7 @@ impl WorkerRow {
             parking: Parking { until: row.get::<_, Option<i64>>(39)?.map(Timestamp), backoffs: row.get(40)? },
             placement: match row.get::<_, Option<String>>(41)? {
                 None => None,
-                Some(_) => Some(word(row, 41, Placement::parse)?),
+                Some(_) => Some(word(row, 41, |text| serde_json::from_str(text).ok())?),
             },
         })
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use subagent_config::RuntimeDir;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
@@ -17,7 +18,7 @@ use super::per_worker::PerWorker;
 use crate::descriptors;
 
 use crate::store::database::identity;
-use crate::store::{Durability, Placement, RowId, Store, WorkerRow};
+use crate::store::{Durability, RowId, Store, WorkerRow};
 
 /// Maximum number of hooks that run at once; others wait. Each costs a process and three
 /// descriptors.

@@ -97,6 +97,24 @@ mod doctor {
     mod room;
 }
 
+mod ssh {
+    //! Workers on another machine, reached by a real ssh client and server.
+    mod bad;
+    mod host;
+    mod turns;
+
+    use rusqlite::{Connection, OpenFlags};
+    use subagent_tests::harness::TestSandbox;
+
+    /// Returns the number of stored records, how many different numbers they have, and the highest.
+    fn stored(sandbox: &TestSandbox) -> (i64, i64, i64) {
+        let path = sandbox.state_dir().join("state.db");
+        let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let sql = "SELECT count(number), count(DISTINCT number), coalesce(max(number), 0) FROM events";
+        database.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+    }
+}
+
 mod hooks {
     //! Hooks: their sources, their trust, and their permitted output.
     mod after;

@@ -21,6 +21,7 @@ use subagent_protocol::stream::{
 
 use super::folder::{PlacedFolder, PlacedRecord, WorkerLock};
 use super::segments::{self, JournalSource};
+use super::there;
 
 /// Serves the daemon until it closes the stream.
 ///
@@ -39,7 +40,7 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the first message must open")),
         None => return Ok(()),
     };
-    let folder = PlacedFolder::create(&open.root, &worker)?;
+    let folder = PlacedFolder::create(&there::root(open.root.clone())?, &worker)?;
     output.send(&StreamControl::Hello(hello(&folder)?).into())?;
     if !(OLDEST_STREAM_PROTOCOL..=STREAM_PROTOCOL).contains(&open.protocol) {
         return Ok(());

@@ -2,9 +2,11 @@
 //! daemon with it. Everything that must last is in the worker's folder.
 
 pub(crate) mod dial;
+pub(crate) mod discard;
 mod folder;
 mod segments;
 pub(crate) mod submit;
+mod there;
 
 use std::ffi::OsString;
 use std::io;

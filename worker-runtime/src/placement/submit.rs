@@ -1,5 +1,5 @@
-//! `subagent-runtime submit WORKER`: starts the runtime of a placed worker and returns. The same
-//! request twice gives one runtime. Must not put anything of the request on a command line.
+//! `subagent-runtime submit WORKER`: greets, reads one request, starts the runtime of a placed worker
+//! and returns. The same request twice gives one runtime. Nothing of it is put on a command line.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,7 +20,7 @@ use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart, STORAGE_FUL
 use subagent_protocol::stream::MAGIC;
 
 use super::folder::{Pauses, PlacedFolder, PlacedRecord, WorkerLock};
-use super::segments;
+use super::{segments, there};
 use crate::guard::ancestry;
 
 /// Time that a dead runtime's lock may still be held, and that another `submit` may take.
@@ -38,6 +38,10 @@ const MAX_SAID: u64 = 2048;
 pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
     super::set_name(c"subagent-submit");
     let worker = super::worker_id(worker)?;
+    // The daemon sends the request only after this. A banner may end without a line end.
+    let mut stdout = io::stdout();
+    stdout.write_all(&[b"\n", MAGIC].concat())?;
+    stdout.flush()?;
     let mut input = Vec::new();
     // One line more than the limit, so that a longer request is an error and not a shorter one.
     io::stdin().lock().take(MAX_LINE_BYTES as u64 + 1).read_to_end(&mut input)?;
@@ -51,16 +55,18 @@ pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
         let reason = if is_storage_full(&error) { SubmitFailure::StorageFull } else { SubmitFailure::Other };
         SubmitAnswer::Failed { reason, message: error.to_string() }
     });
-    let mut line = b"\n".to_vec();
-    line.extend_from_slice(MAGIC);
-    serde_json::to_writer(&mut line, &answer)?;
+    let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
-    io::stdout().write_all(&line)
+    stdout.write_all(&line)
 }
 
 fn submit(request: SubmitRequest) -> io::Result<SubmitAnswer> {
     let SubmitRequest { root, mut start } = request;
-    let folder = PlacedFolder::create(&root, &start.worker_id)?;
+    let is_remote = root.is_none();
+    let folder = PlacedFolder::create(&there::root(root)?, &start.worker_id)?;
+    if is_remote && let Err(problem) = there::resolve(&mut start, folder.path()) {
+        return Ok(failed(problem.reason, &problem.message));
+    }
     start.directory = folder.path().to_owned();
     start.socket = folder.socket();
     start.log = folder.log().to_owned();

@@ -59,7 +59,7 @@ impl Placed {
 
     fn begin_submit(&self) -> Child {
         let mut child = self.command("submit");
-        let request = SubmitRequest { root: self.root(), start: self.worker.start.clone() };
+        let request = SubmitRequest { root: Some(self.root()), start: self.worker.start.clone() };
         child.stdin.take().unwrap().write_all(&serde_json::to_vec(&request).unwrap()).unwrap();
         child
     }
@@ -97,7 +97,7 @@ impl Placed {
         };
         dial.send(&StreamMessage::Control(StreamControl::Open(StreamOpen {
             protocol: STREAM_PROTOCOL,
-            root: self.root(),
+            root: Some(self.root()),
             generation: start.generation,
             incarnation: start.incarnation,
             segment,

@@ -68,6 +68,10 @@ pub(crate) struct StartFlags {
     /// [default: the launcher's, else the config's]
     #[arg(long, value_name = "NAME")]
     pub(crate) sandbox: Option<String>,
+    /// Where it runs: a placement of the config, or local
+    /// [default: the launcher's, else the config's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) on: Option<String>,
     #[command(flatten)]
     pub(crate) config: ConfigFlag,
 }

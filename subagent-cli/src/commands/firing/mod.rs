@@ -42,6 +42,7 @@ pub(crate) fn add<T: serde::Serialize>(
         launcher: present(args.launcher),
         agents: None,
         controller_id: present(args.controller_id),
+        on: None,
     };
     let loaded = context.config(placement.config.as_deref(), placement.cwd.as_deref())?;
     let mut submitter = TaskSubmitter::new(context, placement);

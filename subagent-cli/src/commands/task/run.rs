@@ -95,6 +95,10 @@ pub(crate) struct TaskRunArgs {
     /// A task of an agent takes shared_ro, isolated and shared_rw alone, and never gets more than the definition gives.
     #[arg(long, value_name = "NAME")]
     pub(crate) sandbox: Option<String>,
+    /// Where it runs: a placement of the config, or local
+    /// [default: the launcher's, else the config's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) on: Option<String>,
     /// Maximum number of tool calls
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) max_steps: Option<u64>,
@@ -135,6 +139,7 @@ pub(crate) const INPUT: &[InputField] = &[
     field("cwd", &["cwd"], InputType::Text),
     field("worktree", &["worktree", "base", "with_changes"], InputType::Object),
     field("sandbox", &["sandbox"], InputType::Text),
+    field("placement", &["on"], InputType::Text),
 ];
 
 pub(super) fn run(args: TaskRunArgs, context: &CliContext) -> Result<CliOutcome> {
@@ -175,6 +180,7 @@ pub(super) fn run(args: TaskRunArgs, context: &CliContext) -> Result<CliOutcome>
     };
     let placement = TaskPlacement {
         sandbox: either(args.sandbox, "sandbox"),
+        on: either(args.on, "placement"),
         cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         config: args.config.config,
         launcher: either(args.launcher, "launcher"),

@@ -104,6 +104,7 @@ pub(crate) const INPUT: &[InputField] = &[
     field("delegate", &["delegate"], InputType::Bool),
     field("worktree", &["worktree", "base", "with_changes"], InputType::Object),
     field("sandbox", &["sandbox"], InputType::Text),
+    field("placement", &["on"], InputType::Text),
 ];
 
 /// How much longer than the agent itself the whole start may take.
@@ -167,6 +168,7 @@ impl WorkerStartRequest {
                 name: either(args.sandbox, "sandbox"),
                 ..sandbox::SandboxRequest::default()
             },
+            placement: either(args.on, "placement"),
         };
         Ok(Self {
             cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
@@ -297,6 +299,9 @@ impl PreparedStart {
             }
             _ if self.request.sandbox.is_some() && data.get("sandbox").is_none() => {
                 Err(not_as_asked(client, &data, "run an agent in a sandbox").await)
+            }
+            _ if self.request.placement.is_some() && data.get("placement").is_none() => {
+                Err(not_as_asked(client, &data, "run a worker on another machine").await)
             }
             _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
                 Err(not_as_asked(client, &data, "apply rules").await)

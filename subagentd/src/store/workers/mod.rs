@@ -18,7 +18,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::error::StoreError;
-use super::rows::{self, Cursor, NewWorker, Placement, RowId, WORKER_COLUMNS, WorkerRow};
+use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::turns::queue;
 use super::tx::{Tx, signed};
 
@@ -29,6 +29,8 @@ use super::tx::{Tx, signed};
 pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
     let id = next_key(tx, &worker.worker_id)?;
     let name = names::new_name(tx, &worker.name, &worker.launcher)?;
+    let placement = worker.placement.as_ref().map(serde_json::to_string).transpose();
+    let placement = placement.map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     tx.execute(
         "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired, placeholder,
                               created_at, updated_at, name, name_key, placement)
@@ -48,7 +50,7 @@ pub(crate) fn insert(tx: &Tx<'_>, worker: &NewWorker, now: Timestamp) -> Result<
             now.0,
             name,
             name.as_deref().map(worker_name::key),
-            worker.placement.map(Placement::as_str),
+            placement,
         ],
     )?;
     Ok(id)

@@ -89,7 +89,7 @@ async fn look_at(
         return None;
     }
     let (setup, worker) = (&supervisor.shared.setup, handle.worker_id.as_str());
-    let socket = place::socket_path(setup, handle.placement, worker).ok()?;
+    let socket = place::socket_path(setup, handle.placement.as_ref(), worker).ok()?;
     let found = find(&before, &socket).await;
     let mut attempt =
         before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
@@ -154,7 +154,8 @@ fn unhealthy(
         item["error"] = json!(error);
     }
     if let Some(runtime) = now.runtime {
-        let log = place::log_path(&supervisor.shared.setup, handle.placement, handle.worker_id.as_str());
+        let log =
+            place::log_path(&supervisor.shared.setup, handle.placement.as_ref(), handle.worker_id.as_str());
         item["runtime"] = json!({
             "pid": runtime.pid, "socketPath": socket.display().to_string(), "logPath": log.display().to_string(),
         });

@@ -1,6 +1,7 @@
 //! Runtimes from outside of their actors: processes, locks, journals, health, and what a crash left.
 
 pub(crate) mod adoption;
+pub(crate) mod carrier;
 pub(crate) mod daemon_start;
 pub(crate) mod health;
 pub(crate) mod journal;
@@ -12,3 +13,4 @@ pub(crate) mod place;
 pub(crate) mod process;
 pub mod stray_processes;
 pub(crate) mod stream;
+mod submission;

@@ -5,38 +5,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use subagent_config::environment::passes_on;
 use subagent_protocol::ids::WorkerId;
-use subagent_protocol::placement::{SubmitAnswer, SubmitFailure, SubmitRequest};
+use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::placement::{PLACED_THERE, Placement, SubmitFailure, SubmitRequest};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::RuntimeStart;
 use subagent_protocol::state::Desired;
-use subagent_protocol::stream::{
-    MAX_BANNER_BYTES, STREAM_PROTOCOL, StreamControl, StreamMessage, StreamOpen, after_magic,
-};
+use subagent_protocol::stream::{STREAM_PROTOCOL, StreamControl, StreamMessage, StreamOpen};
 use subagent_protocol::{Code, Error, Result};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 
+use super::carrier::Carrier;
 use super::link::RuntimeConnection;
 use super::process::ExitWatch;
 use super::stream::mirror::Mirror;
 use super::stream::{EndProof, PlacedStream};
-use crate::store::{Cursor, Placement};
+use super::submission;
+use crate::store::{Cursor, WorkerRow};
 use crate::supervisor::shared::DaemonSettings;
 
-/// Time limit of a start. It covers the wait for the locks of an earlier runtime.
-const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum length of the answer to a start, with what a shell printed before it.
-const MAX_ANSWER_BYTES: u64 = MAX_BANNER_BYTES as u64 + 64 * 1024;
 /// Delay between attempts to reach a live runtime on this machine.
 const RECONNECT: Duration = Duration::from_millis(250);
 /// The first delay before a broken stream is dialed again. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// The variable of the daemon that `submit` and `dial` get, beside those that every process gets.
-const PASSED_ON: &str = "SUBAGENT_LOG";
 
 pub(crate) enum RuntimePlace {
     /// A child of the daemon, with its locks and journal in the worker's folder.
@@ -47,8 +39,7 @@ pub(crate) enum RuntimePlace {
 
 pub(crate) struct PlacedRuntime {
     worker: WorkerId,
-    program: PathBuf,
-    root: PathBuf,
+    carrier: Carrier,
     mirror: Mirror,
     stream: Option<PlacedStream>,
     /// Whether the end of the newest runtime and its guard was proved.
@@ -74,6 +65,8 @@ pub(crate) enum Submitted {
     Failed(SubmitFailure, String),
     /// The command could not be run, so nothing runs.
     NotSent(io::Error),
+    /// The request was not sent, because the host did not greet. Nothing runs.
+    NotReached(Error),
     /// There was no answer. Only a stream can prove whether a runtime lives.
     Unknown(String),
 }
@@ -119,23 +112,26 @@ impl RuntimeExit {
 }
 
 impl RuntimePlace {
-    pub(crate) fn of(
-        placement: Option<Placement>,
-        setup: &DaemonSettings,
-        worker: &WorkerId,
-        directory: &Path,
-    ) -> Self {
-        match placement {
+    pub(crate) fn of(row: &WorkerRow, setup: &DaemonSettings, directory: &Path) -> Self {
+        match &row.placement {
             None => Self::Local,
-            Some(Placement::Loopback) => Self::Placed(Box::new(PlacedRuntime {
-                worker: worker.clone(),
-                program: setup.runtime_program.clone(),
-                root: placed_root(&setup.state_dir),
+            Some(placement) => Self::Placed(Box::new(PlacedRuntime {
+                worker: row.worker_id.clone(),
+                carrier: Carrier::of(placement, setup),
                 mirror: Mirror::new(directory),
                 stream: None,
-                guard_gone: false,
+                // Nothing was started yet.
+                guard_gone: row.incarnation == 0,
                 pause: FIRST_PAUSE,
             })),
+        }
+    }
+
+    /// Returns the other machine on which the runtimes are started.
+    pub(crate) fn remote(&self) -> Option<&SshPlacement> {
+        match self {
+            Self::Local => None,
+            Self::Placed(placed) => placed.carrier.remote(),
         }
     }
 
@@ -174,55 +170,24 @@ impl RuntimePlace {
 }
 
 impl PlacedRuntime {
-    fn command(&self, verb: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .args([verb, self.worker.as_str()])
-            .current_dir("/")
-            .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| passes_on(name) || name == PASSED_ON))
-            .envs(subagent_failpoint::armed_with());
-        command
+    pub(crate) fn remote(&self) -> Option<&SshPlacement> {
+        self.carrier.remote()
     }
 
     /// Starts a runtime there.
     pub(crate) async fn submit(&mut self, start: RuntimeStart) -> Submitted {
         self.stream = None;
-        self.guard_gone = false;
-        let request = SubmitRequest { root: self.root.clone(), start };
-        let request = match serde_json::to_vec(&request) {
-            Ok(request) => request,
-            Err(error) => return Submitted::NotSent(error.into()),
+        let nothing_left = std::mem::replace(&mut self.guard_gone, false);
+        let request = SubmitRequest { root: self.carrier.root(), start };
+        let submitted = match serde_json::to_vec(&request) {
+            Ok(request) => submission::submit(&self.carrier, &self.worker, &request).await,
+            Err(error) => Submitted::NotSent(error.into()),
         };
-        let mut command = self.command("submit");
-        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        command.stderr(std::process::Stdio::null()).kill_on_drop(true);
-        let child = subagent_failpoint::check("spawn.before").and_then(|()| command.spawn());
-        let mut child = match child {
-            Ok(child) => child,
-            Err(error) => return Submitted::NotSent(error),
-        };
-        let exchange = async {
-            // One that does not read this does not answer either.
-            if let Some(mut stdin) = child.stdin.take() {
-                let _ = stdin.write_all(&request).await;
-            }
-            let mut said = Vec::new();
-            if let Some(stdout) = child.stdout.take() {
-                stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut said).await?;
-            }
-            child.wait().await?;
-            Ok::<_, io::Error>(said)
-        };
-        match tokio::time::timeout(SUBMIT_TIMEOUT, exchange).await {
-            Ok(Ok(said)) => match after_magic(&said).ok().flatten().map(serde_json::from_slice) {
-                Some(Ok(SubmitAnswer::Started { process, .. })) => Submitted::Started(process),
-                Some(Ok(SubmitAnswer::Failed { reason, message })) => Submitted::Failed(reason, message),
-                _ => Submitted::Unknown("its answer is not readable".to_owned()),
-            },
-            Ok(Err(error)) => Submitted::Unknown(error.to_string()),
-            Err(_) => Submitted::Unknown("it did not answer in time".to_owned()),
+        if matches!(submitted, Submitted::NotSent(_) | Submitted::NotReached(_)) {
+            // This start has changed nothing.
+            self.guard_gone = nothing_left;
         }
+        submitted
     }
 
     /// Opens a new stream in the place of the present one, with a connection to the runtime.
@@ -267,13 +232,13 @@ impl PlacedRuntime {
         let mirror = self.mirror.begin(at.cursor)?;
         let open = StreamOpen {
             protocol: STREAM_PROTOCOL,
-            root: self.root.clone(),
+            root: self.carrier.root(),
             generation: at.generation,
             incarnation: at.incarnation,
             segment: at.cursor.segment,
             offset: at.cursor.offset,
         };
-        let (stream, frames) = PlacedStream::open(self.command("dial"), open, mirror)?;
+        let (stream, frames) = PlacedStream::open(self.carrier.command("dial", &self.worker), open, mirror)?;
         let _ = stream.sender().send(StreamControl::Stored { segment: at.cursor.segment }.into());
         Ok((stream, frames))
     }
@@ -284,13 +249,13 @@ pub(crate) fn placed_root(state_dir: &Path) -> PathBuf {
     state_dir.join("placed")
 }
 
-/// Returns the command socket of a worker.
+/// Returns the command socket of a worker. On another machine it is only for display.
 ///
 /// # Errors
 /// `SOCKET_PATH_TOO_LONG`.
 pub(crate) fn socket_path(
     setup: &DaemonSettings,
-    placement: Option<Placement>,
+    placement: Option<&Placement>,
     worker: &str,
 ) -> Result<PathBuf> {
     match placement {
@@ -299,15 +264,21 @@ pub(crate) fn socket_path(
             .worker_socket(worker)
             .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string())),
         // Only `submit` and `dial` use it. They say if it is too long.
-        Some(Placement::Loopback) => Ok(placed_root(&setup.state_dir).join(worker).join("socket")),
+        Some(placement) => Ok(root_of(placement, setup).join(worker).join("socket")),
     }
 }
 
-/// Returns the file with the standard error of a worker's agents.
-pub(crate) fn log_path(setup: &DaemonSettings, placement: Option<Placement>, worker: &str) -> PathBuf {
-    let folder = match placement {
-        None => setup.state_dir.join("runtimes"),
-        Some(Placement::Loopback) => placed_root(&setup.state_dir),
-    };
+/// Returns the file with the standard error of a worker's agents. On another machine it is only for
+/// display.
+pub(crate) fn log_path(setup: &DaemonSettings, placement: Option<&Placement>, worker: &str) -> PathBuf {
+    let folder =
+        placement.map_or_else(|| setup.state_dir.join("runtimes"), |placement| root_of(placement, setup));
     folder.join(format!("{worker}.log"))
+}
+
+fn root_of(placement: &Placement, setup: &DaemonSettings) -> PathBuf {
+    match placement {
+        Placement::Loopback => placed_root(&setup.state_dir),
+        Placement::Ssh(ssh) => PathBuf::from(format!("{}:{PLACED_THERE}", ssh.host)),
+    }
 }

@@ -4,6 +4,7 @@ pub(crate) mod compose;
 pub(crate) mod definition;
 pub(crate) mod delegation;
 pub(crate) mod environment;
+pub(crate) mod placed;
 pub(crate) mod places;
 pub(crate) mod program;
 pub(crate) mod restart;
@@ -22,7 +23,7 @@ use subagent_protocol::{Code, Error, Result, worker_name};
 
 use super::orders::RequestTarget;
 use super::questions::answer_time::check_answer_time;
-use super::runtimes::{locks, stray_processes};
+use super::runtimes::{carrier, locks, stray_processes};
 use super::turns::options;
 use super::worker::{ActorHandle, Also, Snapshot};
 use super::{ApiCaller, Supervisor, controllers, entropy, policy, worktrees};
@@ -75,6 +76,7 @@ async fn start_stored(
         let worker_id: String = super::orders::read_response(earlier)?;
         return started(supervisor, &worker_id).await;
     }
+    let placement = carrier::with_program(request.placement.clone(), &supervisor.shared.setup).await?;
     let planned = plan_worktree(supervisor, request.worktree.as_ref(), &request.cwd, &request.env).await?;
     let (mut spec, kept) = delegation::parts(&request)?;
     let own = supervisor.shared.setup.own_folders();
@@ -111,7 +113,7 @@ async fn start_stored(
                     spec: stored_spec,
                     placeholder: placeholder.as_str().to_owned(),
                     state: begins.state,
-                    placement: shared.setup.placement,
+                    placement: placement.or_else(|| shared.setup.placement.clone()),
                 };
                 let worker = workers::insert(tx, &new, now)?;
                 accounts::open(tx, worker, controller.id, None, request.budget)?;
@@ -304,6 +306,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     definition::check(request.agent.as_ref())?;
     delegation::check(request)?;
     sandbox::check(request)?;
+    placed::check(request)?;
     program::check(&request.launcher)?;
     if !request.debug_mode {
         // In debug mode, this is checked when an agent is started.
@@ -322,7 +325,8 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
             return Err(Error::new(Code::InvalidArgument, wrong).with("field", "resume"));
         }
     }
-    if !request.cwd.is_absolute() || !request.cwd.is_dir() {
+    // That of another machine is looked at there.
+    if placed::remote(request).is_none() && (!request.cwd.is_absolute() || !request.cwd.is_dir()) {
         return Err(Error::new(
             Code::InvalidArgument,
             format!("the worker's cwd {} is not an absolute path of a folder", request.cwd.display()),
@@ -370,6 +374,7 @@ pub(super) mod tests {
         StartWorker {
             sandbox: None,
             preferred_sandbox: None,
+            placement: None,
             choice: choice(dir),
             launcher: LauncherSpec {
                 name: "none".into(),

@@ -12,6 +12,7 @@ use subagent_protocol::sandbox::{FileSystem, Layers, Network, PreferredSandbox, 
 use subagent_protocol::{Code, Error, Result};
 use subagent_sandbox::SandboxSupport;
 
+use super::placed;
 use super::spec::Spec;
 use crate::supervisor::worktrees::Planned;
 
@@ -100,6 +101,10 @@ pub(in crate::supervisor) async fn set(
     planned: Option<&Planned>,
     own: [&Path; 2],
 ) -> Result<()> {
+    if request.preferred_sandbox.is_some() && placed::remote(request).is_some() {
+        worker.no_sandbox = Some("it runs on another machine".to_owned());
+        return Ok(());
+    }
     let (spec, is_required) = match (&request.sandbox, &request.preferred_sandbox) {
         (Some(spec), _) => (spec.clone(), true),
         (None, Some(PreferredSandbox::Spec(spec))) => ((**spec).clone(), false),

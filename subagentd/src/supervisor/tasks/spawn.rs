@@ -17,6 +17,7 @@ use crate::store::{
     Cursor, Durability, Execution, NewName, NewWorker, OwnerCheck, RowId, Tx, WorkerRow, accounts, facts,
     requests, workers,
 };
+use crate::supervisor::runtimes::carrier;
 use crate::supervisor::shared::SupervisorState;
 use crate::supervisor::start::compose::{self, Composed, TaskPurpose};
 use crate::supervisor::start::{delegation, environment, sandbox};
@@ -83,8 +84,10 @@ async fn spawn_task(supervisor: &Supervisor, caller: TaskCaller, mut request: Ru
         let task_id: String = super::super::orders::read_response(earlier)?;
         return spawned(supervisor, &task_id).await;
     }
-    let composed = composed(supervisor, parent.as_ref().map(|row| (row, gives)), &request).await?;
+    let mut composed = composed(supervisor, parent.as_ref().map(|row| (row, gives)), &request).await?;
     start::check(&composed.request)?;
+    composed.request.placement =
+        carrier::with_program(composed.request.placement.take(), &supervisor.shared.setup).await?;
     let (wanted, cwd) = (composed.request.worktree.as_ref(), &composed.request.cwd);
     let planned = plan_worktree(supervisor, wanted, cwd, &composed.request.env).await?;
     let (mut spec, kept) = delegation::parts(&composed.request)?;
@@ -270,7 +273,7 @@ impl Spawn {
                 spec: self.spec,
                 placeholder: self.placeholder.as_str().to_owned(),
                 state: LifecycleState::Idle,
-                placement: self.shared.setup.placement,
+                placement: worker.placement.or_else(|| self.shared.setup.placement.clone()),
             },
             now,
         )?;

@@ -17,6 +17,7 @@ use subagent_protocol::api::{
     AgentView, ParkedView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
 };
 use subagent_protocol::details::AuthStatus;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::state::{ParkReason, WorkerState};
 use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
@@ -76,7 +77,8 @@ impl Supervisor {
             false => None,
         };
         let spec = spec::shown(row);
-        let socket = || place::socket_path(&self.shared.setup, row.placement, row.worker_id.as_str()).ok();
+        let socket =
+            || place::socket_path(&self.shared.setup, row.placement.as_ref(), row.worker_id.as_str()).ok();
         WorkerView {
             worker_id: row.worker_id.clone(),
             name: row.name.clone(),
@@ -116,6 +118,7 @@ impl Supervisor {
             delegates: spec.delegation.is_some(),
             sandbox: spec.sandbox,
             no_sandbox: spec.no_sandbox,
+            placement: row.placement.as_ref().and_then(Placement::view),
             agent_definition: spec.agent.map(|agent| agent.name),
             tags: spec.tags,
         }
@@ -250,7 +253,7 @@ pub(crate) async fn worker_logs(
     tail_bytes: u64,
 ) -> Result<WorkerLogs> {
     let row = supervisor.row(worker).await?;
-    let path = place::log_path(&supervisor.shared.setup, row.placement, row.worker_id.as_str());
+    let path = place::log_path(&supervisor.shared.setup, row.placement.as_ref(), row.worker_id.as_str());
     let length = tail_bytes.min(MAX_LOG_BYTES);
     let file = path.clone();
     let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;

@@ -23,7 +23,11 @@ const TIMEOUT: Duration = Duration::from_secs(7);
 /// already, so no request waits for git.
 pub(super) async fn record(actor: &Actor, turn: u64) {
     let folder = base_folder(&actor.shared.setup.state_dir, actor.identity.worker_id.as_str());
-    if turn != 1 || !is_in_repository(&actor.identity.cwd) || folder.join(FILE).exists() {
+    if turn != 1
+        || actor.runtime.place.remote().is_some()
+        || !is_in_repository(&actor.identity.cwd)
+        || folder.join(FILE).exists()
+    {
         return;
     }
     let program = &actor.shared.setup.runtime_program;

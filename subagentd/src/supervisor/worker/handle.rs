@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use subagent_core::model::Worker;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::placement::Placement;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -12,7 +13,7 @@ use super::actor::Actor;
 use super::message::ActorMessage;
 use super::run;
 use super::snapshot::Snapshot;
-use crate::store::{ControllerRow, Placement, RowId, WorkerRow};
+use crate::store::{ControllerRow, RowId, WorkerRow};
 use crate::supervisor::shared::SupervisorState;
 
 /// Time that a view waits for an adopted worker to settle.
@@ -52,7 +53,7 @@ impl ActorHandle {
         let gives = Arc::new(watch::Sender::new(row.has_tasks));
         let wanted = Arc::<Notify>::default();
         tokio::spawn(run::run(actor, Arc::clone(&wanted)));
-        let (worker_id, placement) = (row.worker_id.clone(), row.placement);
+        let (worker_id, placement) = (row.worker_id.clone(), row.placement.clone());
         Ok(Self { id: row.id, worker_id, placement, mailbox, snapshot, wanted, gives })
     }
 

@@ -31,9 +31,9 @@ impl WorkerIdentity {
             controller,
             cwd: PathBuf::from(&row.cwd),
             directory: setup.state_dir.join("runtimes").join(id),
-            socket: place::socket_path(setup, row.placement, id)?,
+            socket: place::socket_path(setup, row.placement.as_ref(), id)?,
             environment: setup.runtime_dir.worker_environment(id),
-            log: place::log_path(setup, row.placement, id),
+            log: place::log_path(setup, row.placement.as_ref(), id),
         })
     }
 

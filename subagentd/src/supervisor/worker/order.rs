@@ -87,6 +87,17 @@ async fn decide_and_store(
     };
     let given = match (&lacking, environment) {
         // Without the same MCP servers, the agent would not be what was started.
+        (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. }))
+            if actor.runtime.place.remote().is_some() =>
+        {
+            // The caller's other variables are of this machine.
+            let known = |name: &[u8]| actor.spec.environment.iter().any(|one| one.as_bytes() == name);
+            let variables = variables.into_iter().filter(|(name, _)| known(&name.0)).collect();
+            mcp_servers
+                .named(&actor.spec.mcp_servers)
+                .map(|servers| delegation::again(&actor.spec, variables, servers))
+                .transpose()?
+        }
         (Some(_), Some(AgentEnvironment { variables, mcp_servers, .. })) => mcp_servers
             .named(&actor.spec.mcp_servers)
             .map(|servers| delegation::again(&actor.spec, variables, servers))

@@ -276,7 +276,11 @@ fn wrong(operation: &ApiOperation, response: &Response, took: Duration) -> Optio
         if response.status == 200 { String::new() } else { as_text(&response.json()["error"]["code"]) };
     let fault = match response.status {
         200..500 => false,
-        502 => !(code.starts_with("BACKEND_") || ["RUNTIME_LOST", "AUTH_REQUIRED"].contains(&code.as_str())),
+        502 => {
+            !(code.starts_with("BACKEND_")
+                || code.starts_with("PLACEMENT_")
+                || ["RUNTIME_LOST", "AUTH_REQUIRED"].contains(&code.as_str()))
+        }
         504 => !["WAIT_TIMEOUT", "WAIT_NO_PROGRESS", "BACKEND_TIMEOUT"].contains(&code.as_str()),
         _ => true,
     };

@@ -10,6 +10,7 @@ pub(crate) mod parent;
 
 use serde_json::json;
 use subagent_config::agents::{Definition, DefinitionSource};
+use subagent_config::placements;
 use subagent_config::policy::{LayerKind, Policy, RuleAction, ToolCallDescription, real_path};
 use subagent_config::sandbox::Profile;
 use subagent_config::start::agent::{self, DefinitionRequest, Resolved};
@@ -178,6 +179,8 @@ pub(crate) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             worktree,
             sandbox,
             preferred_sandbox: plan.preferred,
+            // Tasks of agents run beside the daemon.
+            placement: None,
         },
         terms,
         mode,
@@ -201,7 +204,11 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         definition.and_then(|definition| definition.launcher.as_deref()).or(place.launcher.as_deref());
     let role = subagent_config::role::choose_role(config, None);
     let found = start::launcher::choose(config, named, role, &ground.env.cwd, &ground.env)?;
-    let (launcher, resolved_launcher) = start::launcher::runnable(found)?;
+    let remote = placements::choose(config, place.placement.as_deref(), found.0)?;
+    let (launcher, resolved_launcher) = match remote {
+        Some(_) => start::launcher::runnable_there(found)?,
+        None => start::launcher::runnable(found)?,
+    };
     let at = (resolved_launcher.name.as_str(), launcher);
     let found =
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
@@ -232,6 +239,7 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
             narrower: narrow::files(&request.overrides).into_iter().collect(),
             ..sandbox::SandboxRequest::default()
         },
+        placement: place.placement.clone(),
         ..start::StartChoices::default()
     };
     let place = StartContext {
@@ -250,7 +258,8 @@ pub(crate) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         policy.pre_approved = pre_approved(&terms);
         policy.is_task = true;
     }
-    request.delegation = delegation;
+    // A worker on another machine does not reach the daemon.
+    request.delegation = delegation.filter(|_| request.placement.is_none());
     let agent = definition.map(|definition| definition.name.clone());
     Ok(Composed { request, terms, mode, agent, limits })
 }

@@ -111,6 +111,7 @@ impl ComposeFixture {
         let variable = |(name, value): (&str, &str)| (Bytes64(name.into()), Bytes64(value.into()));
         TaskPlace {
             sandbox: None,
+            placement: None,
             choice: choice(self.dir.path()),
             workspace: self.dir.path().to_owned(),
             cwd: self.dir.path().to_owned(),

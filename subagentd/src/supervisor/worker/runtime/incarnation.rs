@@ -55,6 +55,8 @@ pub(super) async fn begin_incarnation(
     actor.runtime.swept = false;
     actor.journal.damaged = false;
     let launcher = &actor.spec.launcher;
+    // Paths of this machine mean nothing on another one.
+    let is_here = actor.runtime.place.remote().is_none();
     let mcp_servers = delegation::servers(&kept, launcher.prefix_tools, &actor.shared.setup);
     Ok(RuntimeStart {
         protocol: PROTOCOL,
@@ -91,7 +93,10 @@ pub(super) async fn begin_incarnation(
             .chain(actor.spec.policy.iter().filter_map(|policy| policy.memory.as_ref()))
             .cloned()
             .collect(),
-        private: actor.shared.setup.own_folders().map(Path::to_owned).into(),
+        private: match is_here {
+            true => actor.shared.setup.own_folders().map(Path::to_owned).into(),
+            false => Vec::new(),
+        },
         options: actor.spec.options.clone(),
         mcp_servers,
         additional_directories: actor.spec.additional_directories.clone(),
@@ -101,10 +106,14 @@ pub(super) async fn begin_incarnation(
             .as_ref()
             .map(|agent| definition::instructions(agent, delivered, actor.spec.agent_since.is_some())),
         login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
-        daemon: daemon_start::of(
-            &actor.shared.setup,
-            actor.tasks.is_task() || actor.spec.delegation.is_some() || !actor.spec.hooks.is_empty(),
-        ),
+        daemon: is_here
+            .then(|| {
+                daemon_start::of(
+                    &actor.shared.setup,
+                    actor.tasks.is_task() || actor.spec.delegation.is_some() || !actor.spec.hooks.is_empty(),
+                )
+            })
+            .flatten(),
         client_rules: actor.questions.client_rules(&actor.spec),
     })
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use subagent_protocol::placement::SubmitFailure;
+use subagent_protocol::placement::ssh::SshPlacement;
 use subagent_protocol::{Code, Error, Result};
 
 use super::incarnation::{begin_incarnation, killed_at_start, start_failed};
@@ -19,7 +20,11 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     let live = LiveToken::take(&actor.shared)?;
     gone::end_strays(actor).await;
     let kept = environment::read(&actor.identity.environment)?;
-    let program = program::find(&actor.spec.launcher, &actor.identity.cwd, &kept.variables)?;
+    let program = match actor.runtime.place.remote() {
+        // It is looked up there.
+        Some(_) => actor.spec.launcher.program.clone(),
+        None => program::find(&actor.spec.launcher, &actor.identity.cwd, &kept.variables)?,
+    };
     let start = begin_incarnation(actor, program, kept).await?;
     let RuntimePlace::Placed(placed) = &mut actor.runtime.place else {
         return Err(Error::new(Code::Internal, "the worker is not placed"));
@@ -29,7 +34,14 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     let program = &actor.shared.setup.runtime_program;
     let process = match submitted {
         Submitted::Started(process) => Some(process),
-        Submitted::Failed(reason, message) => return Err(not_started(program, reason, message)),
+        Submitted::Failed(reason, message) => {
+            let error = match placed.remote() {
+                Some(remote) => refused_there(remote, reason, &message, &actor.spec.launcher.name),
+                None => None,
+            };
+            return Err(error.unwrap_or_else(|| not_started(program, reason, message)));
+        }
+        Submitted::NotReached(error) => return Err(error),
         Submitted::NotSent(error) => return Err(start_failed(program, &error)),
         Submitted::Unknown(why) => {
             tracing::warn!(worker = %actor.identity.worker_id, why, "it is unknown whether a runtime was started");
@@ -46,6 +58,35 @@ pub(super) async fn try_start(actor: &mut Actor) -> Result<()> {
     Ok(())
 }
 
+/// Returns the error for what the user has to correct on the other machine.
+fn refused_there(
+    remote: &SshPlacement,
+    reason: SubmitFailure,
+    message: &str,
+    launcher: &str,
+) -> Option<Error> {
+    let SshPlacement { name, host, cwd, .. } = remote;
+    let error = match reason {
+        SubmitFailure::NoFolder => Error::new(
+            Code::PlacementFolderMissing,
+            format!("the folder {cwd} cannot be used on {host} (placement `{name}`): {message}"),
+        )
+        .with("cwd", cwd.as_str())
+        .recommend(format!("create it there, or correct placements.{name}.cwd and start another worker")),
+        SubmitFailure::NoProgram => Error::new(
+            Code::BackendLauncher,
+            format!("launcher {launcher} cannot be started on {host} (placement `{name}`): {message}"),
+        )
+        .with("launcher", launcher)
+        .with("reasonCategory", "launcher")
+        .recommend(format!(
+            "install it there, or correct launchers.{launcher}.command and start another worker"
+        )),
+        _ => return None,
+    };
+    Some(error.with("placement", name.as_str()).with("host", host.as_str()))
+}
+
 fn not_started(program: &Path, reason: SubmitFailure, message: String) -> Error {
     match reason {
         SubmitFailure::Killed => killed_at_start(),
@@ -58,6 +99,8 @@ fn not_started(program: &Path, reason: SubmitFailure, message: String) -> Error 
         SubmitFailure::StorageFull => {
             start_failed(program, &io::Error::new(io::ErrorKind::StorageFull, message))
         }
-        SubmitFailure::Other => start_failed(program, &io::Error::other(message)),
+        SubmitFailure::NoFolder | SubmitFailure::NoProgram | SubmitFailure::Other => {
+            start_failed(program, &io::Error::other(message))
+        }
     }
 }

@@ -1,0 +1,192 @@
+//! Reads `placements`: other machines where workers run, and the key `placement` that selects one.
+//! Pure. They count only in the user's own file: options of ssh can run commands.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use subagent_protocol::placement::ssh::{SshPlacement, host_problem, path_problem};
+use subagent_protocol::{Code, Error, Result};
+
+use crate::agents::keys::KeyPositions;
+use crate::check::{CheckResult, args, mapping, named, refuse, required_string, trimmed};
+use crate::error::FieldPath;
+use crate::model::{Config, Launcher};
+use crate::policy::Position;
+
+pub(crate) const PLACEMENTS: &str = "placements";
+const KEYS: [&str; 5] = ["kind", "host", "cwd", "args", "program"];
+/// The name for this machine, which overrides the config.
+pub const LOCAL: &str = "local";
+/// Maximum length of a name in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Reads the placements of a config file. Unknown keys are errors.
+pub(crate) fn placements(root: &Map<String, Value>) -> CheckResult<BTreeMap<String, SshPlacement>> {
+    named(root, PLACEMENTS, PLACEMENTS, placement)
+}
+
+fn placement(name: &str, value: &Value) -> CheckResult<SshPlacement> {
+    let entry = || FieldPath::Entry { field: PLACEMENTS.to_owned(), key: name.to_owned() };
+    let is_name = name.len() <= MAX_NAME_BYTES
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !is_name {
+        return refuse(entry(), "is no name: write up to 64 letters, digits, `-`, `_` and `.`");
+    }
+    if name == LOCAL {
+        return refuse(entry(), "is the name of this machine; choose another");
+    }
+    let field = format!("{PLACEMENTS}.{name}");
+    let given = mapping(value, || field.clone())?;
+    let at = |key: &str| FieldPath::Field(format!("{field}.{key}"));
+    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let place = FieldPath::Entry { field: field.clone(), key: key.clone() };
+        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
+    }
+    let required = |key: &str, example: &str| match given.get(key).filter(|value| !value.is_null()) {
+        Some(value) => Ok(required_string(value, || at(key))?.trim().to_owned()),
+        None => refuse(at(key), format!("is missing; write {example}")),
+    };
+    let checked = |key: &str, text: String, problem: fn(&str) -> Option<&'static str>| match problem(&text) {
+        Some(problem) => refuse(at(key), problem),
+        None => Ok(text),
+    };
+    match required("kind", "`kind: ssh`")?.as_str() {
+        "ssh" => {}
+        _ => return refuse(at("kind"), "must be `ssh`, the only kind in this version"),
+    }
+    let host = checked("host", required("host", "the host as ssh takes it")?, host_problem)?;
+    let cwd = checked("cwd", required("cwd", "the folder there")?, path_problem)?;
+    let program = match trimmed(given.get("program"), || at("program"))? {
+        Some(program) => Some(checked("program", program, path_problem)?),
+        None => None,
+    };
+    Ok(SshPlacement {
+        name: name.to_owned(),
+        host,
+        cwd,
+        args: args(given, &format!("{field}.args"))?,
+        program,
+    })
+}
+
+/// Reads the key `placement` of a launcher or of `defaults`.
+pub(crate) fn choice(holder: &Map<String, Value>, field: &str) -> CheckResult<Option<String>> {
+    trimmed(holder.get("placement"), || FieldPath::Field(format!("{field}.placement")))
+}
+
+/// Returns the position of a place below `placements`.
+pub(crate) fn position(keys: &KeyPositions, place: &FieldPath) -> Option<Position> {
+    let (field, key) = match place {
+        FieldPath::Field(field) | FieldPath::Element { field, .. } => (field, None),
+        FieldPath::Entry { field, key } => (field, Some(key.as_str())),
+        _ => return None,
+    };
+    let rest = field.strip_prefix(PLACEMENTS)?;
+    let mut path = vec![PLACEMENTS];
+    match rest.strip_prefix('.') {
+        // A name may contain dots, and the key after it does not.
+        Some(rest) if !keys.has(&[PLACEMENTS, rest]) => match rest.rsplit_once('.') {
+            Some((name, last)) => path.extend([name, last]),
+            None => path.push(rest),
+        },
+        Some(rest) => path.push(rest),
+        None => {}
+    }
+    path.extend(key);
+    keys.of(&path)
+}
+
+/// Returns the placement of this name.
+///
+/// # Errors
+/// `PLACEMENT_NOT_FOUND{placement,available}`.
+pub fn by_name<'a>(config: &'a Config, name: &str) -> Result<&'a SshPlacement> {
+    config.placements.get(name).ok_or_else(|| {
+        let available: Vec<&str> = config.placements.keys().map(String::as_str).collect();
+        let known = match available.is_empty() {
+            true => "your config file has none".to_owned(),
+            false => format!("there are: {}", available.join(", ")),
+        };
+        Error::new(Code::PlacementNotFound, format!("there is no placement `{name}`; {known}"))
+            .with("placement", name)
+            .with("available", available)
+            .recommend(format!(
+                "add placements.{name} to your own config file; `subagent placement list` shows them"
+            ))
+    })
+}
+
+/// Returns the placement of a new worker: the chosen one, that of its launcher, or that of
+/// `defaults`. [`LOCAL`] is this machine.
+///
+/// # Errors
+/// `PLACEMENT_NOT_FOUND{placement,available}`.
+pub fn choose(config: &Config, chosen: Option<&str>, launcher: &Launcher) -> Result<Option<SshPlacement>> {
+    let chosen = chosen.map(str::trim).filter(|name| !name.is_empty());
+    let name = chosen.or(launcher.placement.as_deref()).or(config.defaults.placement.as_deref());
+    name.filter(|name| *name != LOCAL).map(|name| by_name(config, name).cloned()).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> CheckResult<BTreeMap<String, SshPlacement>> {
+        placements(json!({"placements": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn a_placement_has_a_host_and_a_folder() {
+        let found =
+            read(json!({"gpu.1": {"kind": "ssh", "host": "me@gpu1", "cwd": "~/x", "args": ["-p", "2"]}}));
+        let found = found.unwrap().remove("gpu.1").unwrap();
+        assert_eq!((found.host.as_str(), found.cwd.as_str(), found.args.len()), ("me@gpu1", "~/x", 2));
+        let good = json!({"kind": "ssh", "host": "h", "cwd": "/x"});
+        for (key, value) in [
+            ("kind", json!("podman")),
+            ("kind", json!(null)),
+            ("host", json!("-oProxyCommand=x")),
+            ("host", json!("")),
+            ("cwd", json!("relative")),
+            ("cwd", json!(null)),
+            ("program", json!("x")),
+            ("args", json!("x")),
+            ("hots", json!("x")),
+        ] {
+            let mut bad = good.clone();
+            bad[key] = value;
+            assert!(read(json!({"one": bad.clone()})).is_err(), "{bad}");
+        }
+        for name in ["local", "", "a b", "-x"] {
+            assert!(read(json!({name: good.clone()})).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_choice_precedes_the_launcher_and_the_defaults() {
+        let mut config = Config::default();
+        for name in ["a", "b", "c"] {
+            let one = read(json!({name: {"kind": "ssh", "host": name, "cwd": "/x"}})).unwrap();
+            config.placements.extend(one);
+        }
+        let mut launcher = Launcher::new("x");
+        let host = |config: &Config, chosen, launcher: &Launcher| {
+            choose(config, chosen, launcher).unwrap().map(|found| found.host)
+        };
+        assert_eq!(host(&config, None, &launcher), None);
+        config.defaults.placement = Some("a".to_owned());
+        assert_eq!(host(&config, None, &launcher).as_deref(), Some("a"));
+        launcher.placement = Some("b".to_owned());
+        assert_eq!(host(&config, None, &launcher).as_deref(), Some("b"));
+        assert_eq!(host(&config, Some("c"), &launcher).as_deref(), Some("c"));
+        assert_eq!(host(&config, Some(LOCAL), &launcher), None);
+        let error = choose(&config, Some("gpu"), &launcher).unwrap_err();
+        assert_eq!(
+            (error.code, &error.details["available"]),
+            (Code::PlacementNotFound, &json!(["a", "b", "c"]))
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! Validates the start of a worker on another machine: what works only beside the daemon is refused.
+
+use subagent_protocol::api::StartWorker;
+use subagent_protocol::placement::ssh::SshPlacement;
+use subagent_protocol::{Code, Error, Result};
+
+/// Returns the other machine of a request.
+pub(crate) fn remote(request: &StartWorker) -> Option<&SshPlacement> {
+    request.placement.as_ref().and_then(|placement| placement.remote())
+}
+
+/// Validates a request. One without another machine is not looked at.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field}`, `SANDBOX_UNAVAILABLE{missing}`.
+pub(super) fn check(request: &StartWorker) -> Result<()> {
+    let Some(remote) = remote(request) else { return Ok(()) };
+    remote.check()?;
+    if request.sandbox.is_some() {
+        let message = "this version applies no sandbox on another machine";
+        return Err(Error::new(Code::SandboxUnavailable, message).with("missing", "placement"));
+    }
+    let refused = [
+        (request.worktree.is_some() || request.worktree_of.is_some(), "worktree"),
+        (request.delegation.is_some(), "delegation"),
+        (request.titles.is_some(), "titles"),
+        (!request.additional_directories.is_empty(), "additionalDirectories"),
+        (request.policy.as_ref().is_some_and(|policy| policy.memory.is_some()), "memory"),
+        (request.cwd.as_os_str() != remote.cwd.as_str(), "cwd"),
+    ];
+    match refused.into_iter().find(|(is_refused, _)| *is_refused) {
+        Some((_, field)) => {
+            let message = format!("`{field}` cannot be combined with the placement `{}`", remote.name);
+            Err(Error::new(Code::InvalidArgument, message)
+                .with("field", field)
+                .with("placement", remote.name.as_str()))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,123 @@
+//! What can be wrong with another machine: each has a code, says where, and never hangs.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::TestSandbox;
+
+use super::host::{SshHost, start, start_fails};
+
+/// Starts a worker there in vain, returns the error and removes the worker.
+fn refused(sandbox: &TestSandbox, code: &str) -> Value {
+    let error = start_fails(sandbox).error(code);
+    if let Some(worker) = error["details"]["workerId"].as_str() {
+        // Nothing was started, so nothing has to be proved there.
+        let _ = sandbox.run(&["worker", "rm", "--force", worker]).data_of("worker.removed");
+    }
+    error
+}
+
+#[test]
+fn a_host_that_does_not_let_us_in_is_named_with_what_the_client_said() {
+    let sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    for (key, expected, reason, said) in [
+        ("other", "host", "login", "Permission denied"),
+        ("user", "other", "hostKey", "Host key verification failed"),
+    ] {
+        host.configure_client(key, expected);
+        let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
+        assert_eq!(error["details"]["reason"], reason, "{error}");
+        assert_eq!(error["details"]["placement"], "there", "{error}");
+        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
+    }
+    host.configure_client("user", "host");
+    host.place(&sandbox, json!({"host": "127.0.0.1", "args": ["-F", "/dev/null", "-p", "1"]}));
+    let error = refused(&sandbox, "PLACEMENT_UNREACHABLE");
+    assert_eq!(error["details"]["reason"], "network", "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn what_is_missing_there_is_named() {
+    let mut sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let runtime = sandbox.executable("subagent-runtime");
+    host.place(&sandbox, json!({}));
+    let error = refused(&sandbox, "PLACEMENT_NOT_PREPARED");
+    assert_eq!(
+        error["details"]["recommendedAction"]
+            .as_str()
+            .map(|text| text.contains("subagent placement prepare there")),
+        Some(true),
+        "{error}"
+    );
+    host.place(&sandbox, json!({"program": "/bin/false"}));
+    let _ = refused(&sandbox, "PLACEMENT_NOT_PREPARED");
+    host.place(&sandbox, json!({"program": runtime, "cwd": "~/no-such-folder"}));
+    let error = refused(&sandbox, "PLACEMENT_FOLDER_MISSING");
+    assert!(error["message"].as_str().unwrap().contains("there/no-such-folder"), "{error}");
+    host.place(&sandbox, json!({"program": runtime}));
+    let demo = subagent_tests::harness::TestLauncher::new("no-such-agent", Vec::<String>::new());
+    sandbox.launcher("demo", demo);
+    let error = refused(&sandbox, "BACKEND_LAUNCHER");
+    assert!(error["message"].as_str().unwrap().contains("not installed there"), "{error}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_login_shell_may_print_and_sets_the_path() {
+    let mut sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let bin = host.home().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink(sandbox.executable("subagent"), bin.join("agent-there")).unwrap();
+    host.profile("echo 'Welcome!'; printf 'no line end'; PATH=$HOME/bin:$PATH\n");
+    fs::write(host.home().join(".bashrc"), "echo 'from bashrc'\n").unwrap();
+    let demo = subagent_tests::harness::TestLauncher::new("agent-there", ["demo-agent"]);
+    sandbox.launcher("demo", demo);
+    host.place(&sandbox, json!({"program": sandbox.executable("subagent-runtime"), "cwd": "~/work"}));
+    sandbox.init();
+    let worker = start(&sandbox);
+    assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn what_works_only_on_this_machine_is_refused() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let start = |args: &[&str]| {
+        let all = ["worker", "start", "--launcher", "demo", "--on", "there"];
+        sandbox.run(&[&all, args].concat())
+    };
+    for (args, field) in
+        [(&["--delegate"][..], "delegation"), (&["--add-dir", "/tmp"], "additionalDirectories")]
+    {
+        let error = start(args).error("INVALID_ARGUMENT");
+        assert_eq!(error["details"]["field"], field, "{error}");
+    }
+    let error = start(&["--sandbox", "shared_ro"]).error("SANDBOX_UNAVAILABLE");
+    assert_eq!(error["details"]["missing"], "placement", "{error}");
+    let unknown = sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "nowhere"]);
+    let error = unknown.error("PLACEMENT_NOT_FOUND");
+    assert_eq!(error["details"]["available"], json!(["there"]), "{error}");
+    let here = sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "local"]);
+    assert!(here.data_of("worker.started").get("placement").is_none());
+    sandbox.finish();
+}
+
+#[test]
+fn a_project_cannot_bring_a_placement() {
+    let sandbox = TestSandbox::new();
+    let config = fs::read_to_string(sandbox.config_file()).unwrap();
+    let args = "placements:\n  evil: {kind: ssh, host: h, cwd: /x, args: [-oProxyCommand=touch /tmp/x]}\n";
+    fs::write(sandbox.config_file(), format!("{config}{args}")).unwrap();
+    let error = sandbox.run(&["launcher", "list"]).error("CONFIG_PARSE_ERROR");
+    assert!(error["message"].as_str().unwrap().contains("placements"), "{error}");
+    sandbox.finish();
+}

@@ -1,0 +1,201 @@
+//! A host that only ssh reaches: a real sshd on a port of its own, with keys, config and a home of
+//! its own. Dropping it ends the server and asserts that no connection is left.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use subagent_tests::harness::process::{self, Process};
+use subagent_tests::harness::{Output, TestSandbox, say, wait_until, wait_while};
+use tempfile::TempDir;
+
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+const SSHD: &str = "/usr/sbin/sshd";
+/// Where sshd looks for an empty folder when it runs as root.
+const PRIVILEGE_SEPARATION: &str = "/run/sshd";
+/// Number of ports that are tried: another process may take a free one first.
+const PORTS: usize = 10;
+
+pub(super) struct SshHost {
+    /// Outside of the sandbox, which regards a process with its path as its own.
+    folder: TempDir,
+    port: u16,
+    server: Child,
+    /// The home there, in the sandbox.
+    home: PathBuf,
+}
+
+impl SshHost {
+    /// Starts the server, and adds the placement `there` to the config file of the sandbox's user.
+    /// Says loudly if there is no server on this machine.
+    ///
+    /// # Panics
+    ///
+    /// If there is none with `SUBAGENT_REQUIRE_SSH`.
+    pub(super) fn start(sandbox: &TestSandbox) -> Option<Self> {
+        if !Path::new(SSHD).exists() {
+            let missing = "openssh-server is missing: workers on other machines are not tested";
+            assert!(std::env::var_os("SUBAGENT_REQUIRE_SSH").is_none(), "{missing}");
+            say(&format!("SKIPPED: {missing}"));
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("sshd-").tempdir_in("/tmp").unwrap();
+        for key in ["host", "user", "other"] {
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(folder.path().join(key))
+                .stdin(Stdio::null())
+                .status();
+            assert!(made.unwrap().success());
+        }
+        if nix::unistd::geteuid().is_root() {
+            fs::create_dir_all(PRIVILEGE_SEPARATION).unwrap();
+        }
+        let home = sandbox.file("there");
+        fs::create_dir_all(home.join("work")).unwrap();
+        let (port, server) = (0..PORTS).find_map(|_| listening(folder.path(), &home, sandbox)).unwrap();
+        let host = Self { folder, port, server, home };
+        host.configure_client("user", "host");
+        host.place(sandbox, json!({"program": sandbox.executable("subagent-runtime")}));
+        Some(host)
+    }
+
+    /// The home there.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The folder there in which agents work.
+    pub(super) fn work(&self) -> PathBuf {
+        self.home.join("work")
+    }
+
+    /// The folder there of a placed worker.
+    pub(super) fn folder_of(&self, worker: &str) -> PathBuf {
+        self.home.join(".local/state/subagent/placed").join(worker)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Lets the client use this key, and expect this key of the host.
+    pub(super) fn configure_client(&self, key: &str, expected: &str) {
+        let public = fs::read_to_string(self.file(&format!("{expected}.pub"))).unwrap();
+        let words: Vec<&str> = public.split_whitespace().take(2).collect();
+        fs::write(self.file("known"), format!("[127.0.0.1]:{} {}\n", self.port, words.join(" "))).unwrap();
+        let (known, identity) = (self.file("known"), self.file(key));
+        let config = format!(
+            "Host there\n HostName 127.0.0.1\n Port {}\n IdentityFile {identity}\n IdentitiesOnly yes\n \
+             IdentityAgent none\n UserKnownHostsFile {known}\n GlobalKnownHostsFile /dev/null\n \
+             StrictHostKeyChecking yes\n",
+            self.port,
+        );
+        fs::write(self.file("client"), config).unwrap();
+    }
+
+    /// Writes the placement `there` with these keys into the config file of the sandbox's user.
+    pub(super) fn place(&self, sandbox: &TestSandbox, keys: Value) {
+        let mut there = json!({
+            "kind": "ssh", "host": "there", "cwd": self.work(), "args": ["-F", self.file("client")],
+        });
+        for (key, value) in keys.as_object().unwrap() {
+            there[key] = value.clone();
+        }
+        let folder = sandbox.file("home/.config/subagent");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.yaml"), json!({"placements": {"there": there}}).to_string()).unwrap();
+    }
+
+    /// Writes a start file of the login shell there.
+    pub(super) fn profile(&self, text: &str) {
+        fs::write(self.home.join(".profile"), text).unwrap();
+    }
+
+    /// Kills all connections; the server goes on.
+    pub(super) fn cut(&self) {
+        for connection in self.connections() {
+            connection.signal(Signal::SIGKILL);
+        }
+    }
+
+    fn connections(&self) -> Vec<Process> {
+        let server = i32::try_from(self.server.id()).unwrap();
+        let children: Vec<Process> = process::all().into_iter().filter(|one| one.parent == server).collect();
+        let below = children.iter().flat_map(Process::children).filter(|one| one.name.starts_with("sshd"));
+        let below: Vec<Process> = below.collect();
+        below.into_iter().chain(children).collect()
+    }
+}
+
+/// Starts a server on a free port; `None` if another process took it.
+fn listening(folder: &Path, home: &Path, sandbox: &TestSandbox) -> Option<(u16, Child)> {
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let id = sandbox.path().file_name().unwrap().to_str().unwrap();
+    let config = format!(
+        "ListenAddress 127.0.0.1:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
+         StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+         PermitRootLogin prohibit-password\nPrintMotd no\nMaxStartups 200\nMaxSessions 200\nLogLevel INFO\n\
+         SetEnv HOME={} SHELL=/bin/bash TEST_SANDBOX_ID={id}\n",
+        at("host"),
+        at("user.pub"),
+        home.display(),
+    );
+    fs::write(at("sshd_config"), config).unwrap();
+    let log = fs::File::create(at("log")).unwrap();
+    let mut server = Command::new(SSHD)
+        .args(["-D", "-e", "-f", &at("sshd_config")])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let listens = wait_until("sshd", DEADLINE, || {
+        let ended = server.try_wait().unwrap().is_some();
+        let answers = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        if ended { Some(false) } else { answers().then_some(true) }
+    });
+    if !listens {
+        say(&format!("sshd did not start: {}", fs::read_to_string(at("log")).unwrap_or_default()));
+    }
+    listens.then_some((port, server))
+}
+
+impl Drop for SshHost {
+    fn drop(&mut self) {
+        let left = || Some(self.connections()).filter(|left| !left.is_empty());
+        let left = wait_while(Duration::from_secs(5), left);
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        for connection in left.iter().flatten() {
+            connection.signal(Signal::SIGKILL);
+        }
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "--- sshd\n{log}");
+        } else {
+            assert!(left.is_none(), "connections are left: {left:?}");
+        }
+    }
+}
+
+/// Starts a worker there and returns its id.
+pub(super) fn start(sandbox: &TestSandbox) -> String {
+    let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "there"]);
+    let data = started.data_of("worker.started");
+    assert_eq!(data["state"], "idle", "{data}");
+    data["workerId"].as_str().unwrap().to_owned()
+}
+
+/// A start that fails.
+pub(super) fn start_fails(sandbox: &TestSandbox) -> Output {
+    sandbox.run(&["worker", "start", "--launcher", "demo", "--on", "there"])
+}

@@ -1,0 +1,125 @@
+//! Turns of a worker on another machine, while connections, daemon and runtime die.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use subagent_tests::harness::{TestSandbox, wait_until};
+
+use super::host::{DEADLINE, SshHost, start};
+
+#[test]
+fn a_turn_with_a_question_works_there_and_leaves_nothing() {
+    let mut sandbox = TestSandbox::new();
+    sandbox.set_env("ONLY_HERE", "of-this-machine");
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let demo = sandbox.demo_agent(&[]).env("OF_LAUNCHER", "sent along");
+    sandbox.launcher("demo", demo);
+    sandbox.init();
+    let worker = start(&sandbox);
+    let shown = sandbox.show(&worker);
+    assert_eq!(shown["placement"], json!({"kind": "ssh", "name": "there", "host": "there"}), "{shown}");
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(listed["items"][0]["placement"]["name"], "there", "{listed}");
+    let folder = host.folder_of(&worker);
+    assert!(folder.join("socket").exists() && folder.join("1.journal").exists());
+    let said = sandbox.send(&worker, "!shell pwd; echo $HOME; echo ${ONLY_HERE:-absent}; echo $OF_LAUNCHER");
+    let said = said.to_string();
+    for expected in [host.work().to_str().unwrap(), host.home().to_str().unwrap(), "absent", "sent along"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let asked = sandbox.send(&worker, "!ask edit notes.md\n!say done");
+    let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    wait_until("the end of the turn", DEADLINE, || (sandbox.show(&worker)["state"] == "idle").then_some(()));
+    sandbox.check();
+    let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert_eq!(stopped["state"], "stopped");
+    let left: Vec<_> = sandbox.processes().into_iter().filter(|one| one.name != "subagentd").collect();
+    assert_eq!(left, [], "processes are left there");
+    let _ = sandbox.run(&["worker", "rm", &worker]);
+    wait_until("the removal of the folder there", DEADLINE, || (!folder.exists()).then_some(()));
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_is_killed_in_a_turn_finds_it_again() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    let gate = sandbox.gate("turn");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    let runtime = sandbox.runtime(&worker);
+    sandbox.kill_daemon();
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid);
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn nothing_is_lost_or_twice_while_connections_are_killed() {
+    let mut sandbox = TestSandbox::new();
+    let Some(host) = SshHost::start(&sandbox) else { return };
+    let fast = sandbox.test_agent("fast-agent", &[]);
+    sandbox.launcher("demo", fast);
+    sandbox.init();
+    let worker = start(&sandbox);
+    let accepted = sandbox.send_no_wait(&worker, "!stream 60000");
+    let mut cuts = 0;
+    while super::stored(&sandbox).0 < 50_000 {
+        let at = super::stored(&sandbox).0;
+        host.cut();
+        cuts += 1;
+        wait_until("more events", DEADLINE, || {
+            (super::stored(&sandbox).0 >= 60_000.min(at + 4000)).then_some(())
+        });
+    }
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let (all, distinct, highest) = super::stored(&sandbox);
+    assert!(all == distinct && all == highest && all > 60_000, "{all} {distinct} {highest} after {cuts}");
+    assert!(cuts >= 2, "{cuts}");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_runtime_that_is_killed_there_is_lost_and_another_one_follows() {
+    let sandbox = TestSandbox::new();
+    let Some(_host) = SshHost::start(&sandbox) else { return };
+    sandbox.init();
+    let worker = start(&sandbox);
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!sleep 600000");
+    let runtime = sandbox.runtime(&worker);
+    runtime.signal(Signal::SIGKILL);
+    let end = sandbox.turn_end(&accepted);
+    assert_eq!(end["data"]["error"]["code"], "RUNTIME_LOST", "{end}");
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn nothing_of_a_start_is_on_a_command_line() {
+    const SECRET: &str = "secret-of-an-agent-there-81b0";
+    let mut sandbox = TestSandbox::new();
+    let Some(_host) = SshHost::start(&sandbox) else { return };
+    let demo = sandbox.demo_agent(&[]).env("KEY_THERE", SECRET);
+    sandbox.launcher("demo", demo);
+    sandbox.recorder().keep_secret(SECRET);
+    sandbox.init();
+    let worker = start(&sandbox);
+    let said = sandbox.send(&worker, "!shell test -n \"$KEY_THERE\" && echo inherited");
+    assert!(said.to_string().contains("inherited"), "{said}");
+    let ours = sandbox.processes();
+    assert!(ours.iter().any(|process| process.name == "ssh"), "{ours:?}");
+    for process in &ours {
+        let command_line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&command_line).contains(SECRET), "{process:?}");
+    }
+    let _ =
+        sandbox.command("subagent").args(["worker", "stop", &worker]).deadline(Duration::from_secs(60)).run();
+    sandbox.finish();
+}

@@ -1,0 +1,39 @@
+//! `subagent-runtime discard WORKER`: removes the files of a removed worker on another machine. Must
+//! not remove those of a live runtime or guard.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::folder::{PlacedFolder, WorkerLock};
+use super::there;
+
+/// Removes the folder and the log of a worker.
+///
+/// # Errors
+///
+/// If one of its processes still runs, or a file cannot be removed.
+pub(crate) fn run(worker: Option<OsString>) -> io::Result<()> {
+    let worker = super::worker_id(worker)?;
+    let root = there::root(None)?;
+    if root.join(worker.as_str()).exists() {
+        let folder = PlacedFolder::create(&root, &worker)?;
+        let locks = (folder.try_lock(WorkerLock::Runtime)?, folder.try_lock(WorkerLock::Guard)?);
+        let (Some(_runtime), Some(_guard)) = locks else {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "processes of this worker still run"));
+        };
+        fs::remove_dir_all(folder.path())?;
+    }
+    for end in ["log", "log.1"] {
+        remove(&root.join(format!("{worker}.{end}")))?;
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
